@@ -1,0 +1,49 @@
+# make demo and make test are all that a newcomer needs. Both build .venv themselves, from Python 3.11+ alone;
+# PYTHON=... says which one. ARGS=... goes to pytest, the benchmark or the soak run.
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench soak clean dev-env demo-env
+
+PY := .venv/bin/python
+BOOTSTRAP := $(or $(PYTHON),python3) scripts/bootstrap.py
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+demo: demo-env ## an agent's state saved, killed, picked up, forked and measured
+	@$(PY) -m examples.demo $(ARGS)
+
+test: lint ## lint, types and every test but the long campaigns
+	@echo "» tests"
+	@$(PY) -m pytest -n 2 --dist loadgroup $(ARGS)
+
+lint: dev-env ## ruff (rules and format) and mypy
+	@echo "» ruff check"
+	@$(PY) -m ruff check .
+	@echo "» ruff format --check"
+	@$(PY) -m ruff format --check .
+	@echo "» mypy"
+	@$(PY) -m mypy
+
+format: dev-env ## format the code and mend what ruff can mend
+	@echo "» ruff"
+	@$(PY) -m ruff check --fix --exit-zero .
+	@$(PY) -m ruff format .
+
+bench: dev-env ## cost of a save against the raw driver; PEERS=1 adds other libraries
+	@echo "» benchmarks"
+	@PEERS="$(PEERS)" $(PY) -m benchmarks $(ARGS)
+
+soak: dev-env ## long kill and load campaigns
+	@echo "» soak"
+	@$(PY) -m pytest -m soak --timeout 0 $(ARGS)
+
+clean: ## remove .venv and everything else that was generated
+	@echo "» clean"
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+dev-env:
+	@$(BOOTSTRAP) dev
+
+demo-env:
+	@$(BOOTSTRAP) demo

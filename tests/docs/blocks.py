@@ -1,0 +1,160 @@
+"""Finds the code blocks of a Markdown file, and runs or checks each of them as its language asks for.
+
+No block goes unchecked: one without a language (an indented one has none), with a language that is unknown
+here, or with an option that nobody reads is an error. Output and drawings are `text`.
+
+The blocks of a file run in order and in one folder, and its `python` blocks in one module, which the option
+`fresh` (in the info string: `python fresh`) replaces by a new one. Top-level `await` is allowed.
+"""
+
+import ast
+import asyncio
+import contextlib
+import inspect
+import json
+import sys
+import tomllib
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from unittest.mock import patch
+
+import yaml
+from markdown_it import MarkdownIt
+
+from tests.docs.shell import run_shell
+
+
+@dataclass(frozen=True)
+class Block:
+    file: Path
+    line: int
+    """The line of the opening fence."""
+    language: str
+    options: tuple[str, ...]
+    text: str
+
+
+class BlockError(Exception):
+    """A block that failed. The message starts with its place."""
+
+
+def find_blocks(file: Path) -> list[Block]:
+    blocks = []
+    for token in MarkdownIt().parse(file.read_text(encoding="utf-8")):
+        if token.type in ("fence", "code_block"):
+            assert token.map is not None
+            language, *options = token.info.split() or [""]
+            blocks.append(Block(file, token.map[0] + 1, language, tuple(options), token.content))
+    return blocks
+
+
+def run_document(file: Path, folder: Path) -> int:
+    """Run every block of a file inside a folder, and return how many there were."""
+    blocks = find_blocks(file)
+    with contextlib.chdir(folder), asyncio.Runner() as loop:
+        session = Session(loop, ModuleType("__main__"))
+        for block in blocks:
+            try:
+                run_block(session, block)
+            except (Exception, SystemExit) as error:
+                place = f"{file}:{line_of(error, block)}"
+                raise BlockError(f"{place}: {type(error).__name__}: {error}") from error
+    return len(blocks)
+
+
+def line_of(error: BaseException, block: Block) -> int:
+    """The innermost line of the block that was running, else the line of its fence."""
+    if isinstance(error, SyntaxError) and error.filename == str(block.file) and error.lineno:
+        return error.lineno
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(block.file) and frame.lineno]
+    return lines[-1] if lines else block.line
+
+
+@dataclass
+class Session:
+    """What the blocks of one file share."""
+
+    loop: asyncio.Runner
+    module: ModuleType
+
+
+def run_block(session: Session, block: Block) -> None:
+    runner = RUNNERS.get(block.language)
+    if runner is None:
+        known = ", ".join(sorted(RUNNERS))
+        raise ValueError(f"a block in {block.language or 'no language'!r} can't be checked; known: {known}")
+    runner(session, block)
+
+
+def run_python(session: Session, block: Block) -> None:
+    if block.options == ("fresh",):
+        session.module = ModuleType("__main__")
+    else:
+        refuse_options(block)
+    # Padded, so that line numbers are those of the file.
+    source = "\n" * block.line + block.text
+    code = compile(source, str(block.file), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    # Annotations of classes that a block defines are looked up in the module that they name.
+    with patch.dict(sys.modules, {"__main__": session.module}):
+        result = eval(code, session.module.__dict__)
+        if inspect.iscoroutine(result):
+            session.loop.run(result)
+
+
+def run_bash(session: Session, block: Block) -> None:
+    refuse_options(block)
+    run_shell(block.text)
+
+
+def run_console(session: Session, block: Block) -> None:
+    """Lines after a `$ ` are commands, and the others what they print."""
+    refuse_options(block)
+    commands = [line[2:] for line in block.text.splitlines() if line.startswith("$ ")]
+    if not commands:
+        raise ValueError("a console block shows a command after `$ `; output alone is `text`")
+    run_shell("\n".join(commands))
+
+
+def run_sql(session: Session, block: Block) -> None:
+    runner = SQL_RUNNERS.get(" ".join(block.options))
+    if runner is None:
+        known = ", ".join(sorted(SQL_RUNNERS)) or "none yet"
+        raise ValueError(f"name after `sql` where this block runs; known in SQL_RUNNERS: {known}")
+    runner(session, block)
+
+
+def parsed_by(parse: Callable[[str], object]) -> "Runner":
+    def check(session: Session, block: Block) -> None:
+        refuse_options(block)
+        parse(block.text)
+
+    return check
+
+
+def refuse_options(block: Block) -> None:
+    if block.options:
+        raise ValueError(f"unknown options after {block.language}: {' '.join(block.options)}")
+
+
+Runner = Callable[[Session, Block], None]
+
+RUNNERS: dict[str, Runner] = {
+    "python": run_python,
+    "bash": run_bash,
+    "sh": run_bash,
+    "shell": run_bash,
+    "console": run_console,
+    "sql": run_sql,
+    "json": parsed_by(json.loads),
+    "jsonl": parsed_by(lambda text: [json.loads(line) for line in text.splitlines()]),
+    "toml": parsed_by(tomllib.loads),
+    "yaml": parsed_by(yaml.safe_load),
+    "text": parsed_by(str),
+}
+
+SQL_RUNNERS: dict[str, Runner] = {}
+"""By the words after `sql` in the info string: what runs such a block, and against which database."""

@@ -1,0 +1,119 @@
+"""Every code block of the documentation works; and the runner that says so notices when one does not."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import BlockError, run_document
+from tests.docs.shell import ROOT
+
+PAGES = sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md"))
+
+
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", *PAGES])
+def test_code_blocks(document: str, tmp_path: Path) -> None:
+    run_document(ROOT / document, tmp_path)
+
+
+def run(folder: Path, *blocks: str) -> int:
+    """Run a page made of these blocks, each an info string and its lines."""
+    page = folder / "page.md"
+    page.write_text("".join(f"```{block}\n```\n" for block in blocks), encoding="utf-8")
+    return run_document(page, folder)
+
+
+def test_blocks_of_a_page_share_a_module_a_loop_and_a_folder(tmp_path: Path) -> None:
+    count = run(
+        tmp_path,
+        "python\nimport asyncio, pathlib\nloop = await asyncio.sleep(0, asyncio.get_running_loop())",
+        "python\nassert await asyncio.sleep(0, asyncio.get_running_loop()) is loop",
+        "python\npathlib.Path('made').write_text('x')",
+        "bash\ncat made",
+        "python fresh\nassert 'loop' not in globals()",
+    )
+    assert count == 5
+
+
+def test_a_class_finds_its_annotations_in_the_module_of_its_block(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        "python\nfrom __future__ import annotations\nimport typing\nclass A: ...\nclass B:\n    a: A",
+        "python\nassert typing.get_type_hints(B) == {'a': A}",
+    )
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "json\n{}",
+        'jsonl\n{}\n{"a": 1}',
+        "toml\na = 1",
+        "yaml\na: 1",
+        "text\nanything",
+        "bash\n# a comment\npip install 'locus-sdk[redis,s3]>=0.1' # another",
+        "bash\ngit clone https://example.invalid/locus.git && cd locus\nmake demo",
+        "bash\nPYTHON=python3.12 make test \\\n  ARGS=-x",
+        'sh\nA=1 python -c \'import os; assert os.environ["A"] == "1"; print("a; b && c")\'',
+        "console\n$ echo hello\nhello",
+        "shell\nhatch run format-check",
+    ],
+)
+def test_a_sound_block_passes(block: str, tmp_path: Path) -> None:
+    assert run(tmp_path, block) == 1
+
+
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        ("python\nx = 1\nassert x == 2", "page.md:3: AssertionError"),
+        ("python\nx = 1\nx = = 2", "page.md:3: SyntaxError"),
+        ("python\ndef f():\n    1 / 0\n\nf()", "page.md:3: ZeroDivisionError"),
+        ("python\nimport sys\nsys.exit(1)", "page.md:3: SystemExit"),
+        ("python\nimport asyncio\nawait asyncio.sleep(0)\nawait missing()", "page.md:4: NameError"),
+        ("python skip\nx = 1", "unknown options"),
+        ("\nuntagged", "page.md:1: .*no language"),
+        ("cobol\nDISPLAY 'HI'.", "'cobol' can't be checked"),
+        ("json\n{,}", "JSONDecodeError"),
+        ("jsonl\n{}\n{", "JSONDecodeError"),
+        ("toml\na =", "TOMLDecodeError"),
+        ("yaml\na: [", "page.md:1: ParserError"),
+        ("text hidden\nx", "unknown options"),
+        ("sql\nSELECT 1", "where this block runs"),
+        ("sql nowhere\nSELECT 1", "where this block runs"),
+        ("console\nhello", "after `\\$ `"),
+        ("bash\nrm -rf elsewhere", "can't be checked"),
+        ("bash\nls | cat", "joined by &&"),
+        ("bash\nls missing", "ended with"),
+        ("bash\npython -c 'raise SystemExit(3)'", "ended with 3"),
+        ("bash\npython examples/missing.py", "no such file"),
+        ("bash\npython -m examples.missing", "no such module"),
+        ("bash\nmake nothing", "no target nothing"),
+        ("bash\nmake test PEER=1", "does not use PEER"),
+        ("bash\npip install locus-sdk[nosql]", "no extra nosql"),
+        ("bash\npip install locus-sdk>=0.1", "`>`"),
+        ("bash\npython -m pip install something-else", "not a package of this project"),
+        ("bash\nhatch run deploy", "hatch knows"),
+        ("bash\ngit push", "only `git clone"),
+        ("bash\ncd elsewhere", "does not follow"),
+        ("bash\npytest tests/missing", "collects nothing"),
+    ],
+)
+def test_a_broken_block_fails_and_names_its_place(block: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(BlockError, match=message) as caught:
+        run(tmp_path, block)
+    assert str(caught.value).startswith(f"{tmp_path / 'page.md'}:")
+
+
+def test_an_indented_block_is_an_untagged_one(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("Prose.\n\n    rm -rf /\n", encoding="utf-8")
+    with pytest.raises(BlockError, match=r"page\.md:3: .*no language"):
+        run_document(page, tmp_path)
+
+
+def test_a_block_inside_a_list_or_a_quotation_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    listed = "- item\n\n  ```python\n  x = 1\n  ```\n"
+    page.write_text(f"{listed}\n> ```python\n> assert x == 2\n> ```\n", encoding="utf-8")
+    with pytest.raises(BlockError, match=r"page\.md:8: AssertionError"):
+        run_document(page, tmp_path)
