@@ -1,0 +1,159 @@
+"""Values that cannot change, so that "the same object" may stand for "the same content".
+
+A save asks of every part of a state whether it changed since the last one. For objects that are frozen to
+the bottom the answer is an identity check, which costs the same at ten messages and at ten thousand.
+
+- `freeze` turns dicts and lists, at any depth, into `FrozenDict` and `FrozenList`. They equal, print and
+  serialise as ordinary dicts and lists do, and refuse to be changed.
+- `Items` is the tuple that a state keeps its messages in. It remembers which older tuple it was derived
+  from by `+` or by slicing, so that "what is new here?" needs no comparison at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import NoneType
+from typing import Annotated, Any, NoReturn, Self, SupportsIndex, TypeVar, overload
+
+from pydantic import AfterValidator, BaseModel, ConfigDict
+
+T = TypeVar("T", covariant=True)
+
+
+def _refuse(self: object, *_args: object, **_kwargs: object) -> NoReturn:
+    raise TypeError(
+        f"{type(self).__name__} belongs to an immutable state: make a changed copy (with_* or dict(...))"
+    )
+
+
+class FrozenDict(dict[str, Any]):
+    """A dict that refuses to change. `dict(frozen)` makes a copy that can."""
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[type[Self], tuple[dict[str, Any]]]:
+        return type(self), (dict(self),)
+
+
+class FrozenList(list[Any]):
+    """A list that refuses to change. `list(frozen)` makes a copy that can."""
+
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse  # type: ignore[assignment]
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse  # type: ignore[assignment]
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[type[Self], tuple[list[Any]]]:
+        return type(self), (list(self),)
+
+
+EMPTY = FrozenDict()
+
+
+def freeze(value: Any) -> Any:
+    """Return `value` with every dict and list in it frozen; anything else is left as it is."""
+    kind = type(value)
+    if kind is FrozenDict or kind is FrozenList or kind is str:
+        return value
+    if isinstance(value, dict):
+        return FrozenDict({key: freeze(item) for key, item in value.items()}) if value else EMPTY
+    if isinstance(value, list | tuple):
+        return FrozenList([freeze(item) for item in value])
+    return value
+
+
+FrozenMapping = Annotated[dict[str, Any], AfterValidator(freeze)]
+FrozenValue = Annotated[Any, AfterValidator(freeze)]
+
+
+class Frozen(BaseModel):
+    """Base of all data models: immutable to the bottom; fields it does not know are kept, frozen too."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    __pydantic_extra__: dict[str, FrozenValue]
+
+
+# Exactly these types are immutable to the bottom; a subclass may hold anything, and is compared by content.
+TRUSTED: set[type] = {str, int, float, bool, NoneType}
+
+
+def trust(kind: type[BaseModel]) -> type[BaseModel]:
+    """Declare that instances of exactly this class never change."""
+    TRUSTED.add(kind)
+    return kind
+
+
+class Items(tuple[T, ...]):
+    """An immutable sequence that knows which older one it grew out of.
+
+    `items[:kept]` are the very objects `root[skip:skip + kept]`. A sequence without a root is one.
+    """
+
+    _root: Items[T] | None = None
+    _skip: int = 0
+    _kept: int = 0
+    _stable: bool | None = None
+
+    @property
+    def stable(self) -> bool:
+        """Whether every item is of a type that never changes, so that identity means equality."""
+        if self._stable is None:
+            self._stable = TRUSTED.issuperset(map(type, self))
+        return self._stable
+
+    def shared_with(self, older: tuple[object, ...]) -> tuple[int, int] | None:
+        """`(skip, kept)` if this sequence is known to start with `older[skip:skip + kept]`, else None."""
+        if self is older:
+            return 0, len(self)
+        return (self._skip, self._kept) if self._root is not None and self._root is older else None
+
+    def anchor(self) -> None:
+        """Make this sequence the root of those derived from it later: it was saved or loaded."""
+        self._root, self._skip, self._kept = None, 0, 0
+
+    def _derived_from(self, source: Items[T], skip: int, kept: int, stable: bool) -> Items[T]:
+        root = source._root
+        if root is None:
+            self._root, self._skip, self._kept = source, skip, kept
+        elif source._kept > skip:
+            self._root, self._skip = root, source._skip + skip
+            self._kept = min(kept, source._kept - skip)
+        if stable and source._stable:
+            self._stable = True
+        return self
+
+    def __add__(self, other: tuple[Any, ...]) -> Items[Any]:  # type: ignore[override]
+        grown: Items[Any] = Items(tuple.__add__(self, tuple(other)))
+        return grown._derived_from(self, 0, len(self), TRUSTED.issuperset(map(type, other)))
+
+    @overload
+    def __getitem__(self, index: SupportsIndex, /) -> T: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> Items[T]: ...
+    def __getitem__(self, index: SupportsIndex | slice, /) -> T | Items[T]:
+        if not isinstance(index, slice):
+            return tuple.__getitem__(self, index)
+        part: Items[T] = Items(tuple.__getitem__(self, index))
+        start, _, step = index.indices(len(self))
+        return part._derived_from(self, start, len(part), True) if step == 1 else part
+
+    def __reduce__(self) -> tuple[type[Items[T]], tuple[tuple[T, ...]]]:
+        return Items, (tuple(self),)
+
+    def __copy__(self) -> Items[T]:
+        return self
+
+
+def as_items(values: Iterable[T]) -> Items[T]:
+    """The validator of a state's tuple fields: keeps an `Items` as it is."""
+    return values if isinstance(values, Items) else Items(values)

@@ -1,0 +1,81 @@
+"""Every error that Locus raises, in one tree.
+
+::
+
+    LocusError
+    ├── ConfigurationError              a name, path, URL or option that cannot work (also a ValueError)
+    │   └── MissingDependencyError      an extra is not installed (also an ImportError)
+    └── CheckpointError
+        ├── InvalidIdError              an id that no backend accepts (also a ValueError)
+        ├── SerializationError          a value that JSON cannot hold; `.path` says where (also a ValueError)
+        ├── ConflictError               another writer was faster; nothing was written
+        ├── CheckpointNotFoundError     an operation names a checkpoint that is not there (also a LookupError)
+        ├── CapabilityError             this backend cannot do that (also a NotImplementedError)
+        ├── CorruptCheckpointError      what is stored cannot be read back
+        │   └── UnsupportedFormatError  it was written by a newer version of Locus
+        └── BackendUnavailableError     the store could not be reached, or did not answer
+
+`None` and `False` always mean "not there". Whatever could not be found out is raised.
+"""
+
+from __future__ import annotations
+
+
+class LocusError(Exception):
+    """The root of all errors of this library."""
+
+
+class ConfigurationError(LocusError, ValueError):
+    """A backend name, a path, a URL or an option that cannot work. The text says what to change."""
+
+
+class MissingDependencyError(ConfigurationError, ImportError):
+    """A driver is not installed. The text names the `pip install` line that is missing."""
+
+
+class CheckpointError(LocusError):
+    """Something went wrong with saving or reading a checkpoint."""
+
+
+class InvalidIdError(CheckpointError, ValueError):
+    """An id is empty, too long, not text, or holds characters that no encoding has."""
+
+
+class SerializationError(CheckpointError, ValueError):
+    """A value inside a state cannot be kept as JSON. Nothing was written."""
+
+    def __init__(self, message: str, path: str = "") -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class ConflictError(CheckpointError):
+    """Another writer was faster. Nothing was written.
+
+    `expected` is what the save asked for and `latest` what it found (`None`: no checkpoint).
+    """
+
+    def __init__(self, message: str, *, expected: str | None = None, latest: str | None = None) -> None:
+        super().__init__(message)
+        self.expected = expected
+        self.latest = latest
+
+
+class CheckpointNotFoundError(CheckpointError, LookupError):
+    """An operation names a checkpoint (a parent, one side of a diff) that is not there."""
+
+
+class CapabilityError(CheckpointError, NotImplementedError):
+    """The backend does not have this capability; `checkpointer.capabilities` tells beforehand."""
+
+
+class CorruptCheckpointError(CheckpointError):
+    """What is stored is damaged or incomplete. It is never reported as "not there"."""
+
+
+class UnsupportedFormatError(CorruptCheckpointError):
+    """The stored format is newer than this version of Locus understands: upgrade `locus-sdk`."""
+
+
+class BackendUnavailableError(CheckpointError):
+    """The store could not be reached or did not answer. Whether a thread exists is unknown."""
