@@ -1,0 +1,184 @@
+"""Threads in the memory of this process: for tests, notebooks and short-lived agents.
+
+The same records as everywhere, encoded, in dicts: nothing that a caller holds can change what is stored.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+from locus.errors import BackendUnavailableError, CheckpointError, ConfigurationError
+from locus.memory.engine import Copies, Engine, Expires, FindsMetadata, KeepsWrites, Searches
+from locus.memory.keys import Pattern
+from locus.memory.matching import best_hits, has_value, newest, table_hits
+from locus.memory.records import Commit, Entry, Hit, Outcome, Stored, Verdict, Write
+from locus.memory.tables import ThreadTable
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.threads import Threads
+
+
+class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies):
+    """Threads in dicts, behind a lock: several event loops may use it at once."""
+
+    def __init__(self) -> None:
+        self._identity = f"memory:{uuid4().hex}"
+        self._lock = threading.Lock()
+        self._tables: dict[str, ThreadTable] = {}
+
+    @property
+    def identity(self) -> str:
+        return self._identity
+
+    def _table(self, thread_id: str) -> ThreadTable | None:
+        table = self._tables.get(thread_id)
+        if table is not None and table.expires_at is not None and table.expires_at <= datetime.now(UTC):
+            del self._tables[thread_id]
+            return None
+        return table
+
+    def _live(self) -> Iterator[ThreadTable]:
+        for thread_id in list(self._tables):
+            table = self._table(thread_id)
+            if table is not None and table.rows:
+                yield table
+
+    async def commit(self, commit: Commit) -> Outcome:
+        with self._lock:
+            table = self._table(commit.thread_id) or ThreadTable(commit.thread_id)
+            outcome = table.commit(commit)
+            if outcome.verdict is Verdict.COMMITTED:
+                self._tables[commit.thread_id] = table
+            return outcome
+
+    async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
+        with self._lock:
+            table = self._table(thread_id)
+            row = table.row(namespace, checkpoint_id) if table else None
+            return table.stored(row) if table and row else None
+
+    async def history(
+        self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
+    ) -> list[Entry]:
+        with self._lock:
+            table = self._table(thread_id)
+            entries = table.newest_first(namespace, before_seq) if table else iter(())
+            return [entry for _, entry in zip(range(limit), entries, strict=False)] if limit is not None else [*entries]
+
+    async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
+        with self._lock:
+            table = self._table(thread_id)
+            row = table.row(namespace, checkpoint_id) if table else None
+            return row.entry if row else None
+
+    async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
+        with self._lock:
+            return sorted(table.thread_id for table in self._live() if pattern.matches(table.thread_id))[:limit]
+
+    async def delete(
+        self, thread_id: str, namespace: str | None = None, seqs: Collection[int] | None = None
+    ) -> int:
+        with self._lock:
+            table = self._table(thread_id)
+            if table is None:
+                return 0
+            doomed = table.seqs(namespace, seqs)
+            if len(doomed) == len(table.rows):
+                del self._tables[thread_id]
+            elif doomed:
+                table.remove(doomed)
+            return len(doomed)
+
+    async def recent(self, limit: int) -> list[Entry]:
+        with self._lock:
+            return newest((row.entry for table in self._live() for row in table.rows.values()), limit)
+
+    async def find(self, key: str, value: str, limit: int) -> list[Entry]:
+        with self._lock:
+            entries = (row.entry for table in self._live() for row in table.rows.values())
+            return newest((entry for entry in entries if has_value(entry.metadata, key, value)), limit)
+
+    async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
+        with self._lock:
+            return best_hits((hit for table in self._live() for hit in table_hits(table, terms)), limit)
+
+    async def put_writes(
+        self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str, writes: Sequence[Write]
+    ) -> None:
+        with self._lock:
+            table = self._table(thread_id) or ThreadTable(thread_id)
+            self._tables[thread_id] = table
+            table.put_writes(namespace, checkpoint_id, task_id, writes)
+
+    async def get_writes(
+        self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None
+    ) -> list[Write]:
+        with self._lock:
+            table = self._table(thread_id)
+            return table.get_writes(namespace, checkpoint_id, task_id) if table else []
+
+    async def expire(self, now: datetime) -> int:
+        with self._lock:
+            ended = [t for t in self._tables.values() if t.expires_at is not None and t.expires_at <= now]
+            for table in ended:
+                del self._tables[table.thread_id]
+            return sum(len(table.rows) for table in ended)
+
+    async def copy(
+        self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None
+    ) -> int:
+        with self._lock:
+            table = self._table(source)
+            existing = self._table(dest)
+            if table is None or not table.rows:
+                return 0
+            if existing is not None and existing.rows:
+                return -1
+            self._tables[dest] = table.copied(dest, namespace, checkpoint_ids)
+            return len(self._tables[dest].rows)
+
+    def translate(self, error: BaseException) -> CheckpointError:
+        return BackendUnavailableError(str(error))
+
+    def clear(self) -> None:
+        with self._lock:
+            self._tables.clear()
+
+    def counts(self) -> dict[str, int]:
+        """How many checkpoints each thread has."""
+        with self._lock:
+            return {table.thread_id: len(table.rows) for table in self._live()}
+
+
+class MemoryCheckpointer(ThreadCheckpointer):
+    """Keeps everything in memory, until the process ends."""
+
+    def __init__(self, *, ttl_seconds: float | None = None) -> None:
+        self._engine = MemoryEngine()
+        super().__init__(Threads(self._engine, ttl_seconds=ttl_seconds))
+
+    def clear(self) -> None:
+        """Forget all threads."""
+        self._engine.clear()
+
+    def get_thread_ids(self) -> list[str]:
+        """The ids of all threads."""
+        return sorted(self._engine.counts())
+
+    def get_checkpoint_count(self, thread_id: str | None = None) -> int:
+        """How many checkpoints there are, of one thread or of all."""
+        counts = self._engine.counts()
+        return sum(counts.values()) if thread_id is None else counts.get(thread_id, 0)
+
+    def __repr__(self) -> str:
+        return f"MemoryCheckpointer(threads={len(self._engine.counts())})"
+
+
+def from_location(location: str = "", **options: Any) -> MemoryCheckpointer:
+    """`"memory"`: a location would mean nothing."""
+    if location:
+        raise ConfigurationError(f'"memory" has no location, got {location!r}')
+    return MemoryCheckpointer(**options)

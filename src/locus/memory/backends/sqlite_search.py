@@ -1,0 +1,138 @@
+"""Full-text search in SQLite.
+
+A save does not pay for it: what was saved since the last search is indexed when the next one comes, in
+portions. A row of the index is a run (even row ids) or what else a checkpoint says (odd row ids).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from locus.memory.lists import visible
+from locus.memory.matching import best_hits, searchable, snippet
+from locus.memory.payloads import wanted
+from locus.memory.records import Entry, Hit, Run
+
+PORTION = 2_000
+_SELECT = {
+    "runs": "SELECT id, items FROM locus_runs",
+    "checkpoints": "SELECT id, '[' || head || ',' || metadata || ']' FROM locus_checkpoints",
+}
+
+
+def _row_id(what: str, key: int) -> int:
+    return key * 2 + (what == "checkpoints")
+
+
+def index_more(connection: sqlite3.Connection) -> bool:
+    """Index the next portion; False if there was nothing left to do."""
+    done = 0
+    for what, select in _SELECT.items():
+        (mark,) = connection.execute("SELECT up_to FROM locus_indexed WHERE what = ?", (what,)).fetchone()
+        rows = connection.execute(f"{select} WHERE id > ? ORDER BY id LIMIT ?", (mark, PORTION)).fetchall()
+        for key, text in rows:
+            connection.execute(
+                "INSERT INTO locus_search (rowid, text) VALUES (?, ?)", (_row_id(what, key), searchable(text))
+            )
+        if rows:
+            connection.execute("UPDATE locus_indexed SET up_to = ? WHERE what = ?", (rows[-1][0], what))
+        done += len(rows)
+    return done > 0
+
+
+def lower_marks(connection: sqlite3.Connection) -> None:
+    """After a removal: a row id that is given out again must not count as indexed."""
+    for what in _SELECT:
+        connection.execute(
+            f"UPDATE locus_indexed SET up_to = min(up_to, (SELECT coalesce(max(id), 0) FROM locus_{what}))"
+            " WHERE what = ?",
+            (what,),
+        )
+
+
+def forget_runs(connection: sqlite3.Connection, condition: str, values: tuple[Any, ...]) -> None:
+    """Take runs that are about to be removed out of the index."""
+    _forget(connection, "runs", f"{_SELECT['runs']} WHERE {condition}", values)
+
+
+def forget_checkpoint(connection: sqlite3.Connection, key: int) -> None:
+    _forget(connection, "checkpoints", f"{_SELECT['checkpoints']} WHERE id = ?", (key,))
+
+
+def _forget(connection: sqlite3.Connection, what: str, select: str, values: tuple[Any, ...]) -> None:
+    (mark,) = connection.execute("SELECT up_to FROM locus_indexed WHERE what = ?", (what,)).fetchone()
+    for key, text in connection.execute(f"{select} AND id <= ?", (*values, mark)).fetchall():
+        connection.execute(
+            "INSERT INTO locus_search (locus_search, rowid, text) VALUES ('delete', ?, ?)",
+            (_row_id(what, key), searchable(text)),
+        )
+
+
+def search(connection: sqlite3.Connection, terms: Sequence[str], limit: int) -> list[Hit]:
+    """Checkpoints with a row that has all terms, best first."""
+    query = " ".join(f'"{term}"' for term in terms)
+    hits: list[Hit] = []
+    skip = 0
+    while True:
+        rows = connection.execute(
+            "SELECT rowid, -bm25(locus_search) FROM locus_search WHERE locus_search MATCH ?"
+            " ORDER BY 2 DESC LIMIT ? OFFSET ?",
+            (query, limit * 2 + 10, skip),
+        ).fetchall()
+        for row_id, points in rows:
+            hits += _hits(connection, row_id, points, terms)
+        # Several rows may speak of one checkpoint, so a full page may not be enough.
+        found = best_hits(hits, limit)
+        if len(found) >= limit or not rows:
+            return found
+        skip += len(rows)
+
+
+def _hits(connection: sqlite3.Connection, row_id: int, points: float, terms: Sequence[str]) -> Iterator[Hit]:
+    if row_id % 2:
+        text, entry = _checkpoint(connection, row_id // 2)
+    else:
+        text, entry = _first_with(connection, row_id // 2)
+    if entry is not None:
+        yield Hit(entry, points, snippet(terms, searchable(text)))
+
+
+def _checkpoint(connection: sqlite3.Connection, key: int) -> tuple[str, Entry | None]:
+    (text,) = connection.execute(
+        f"{_SELECT['checkpoints'].replace('SELECT id,', 'SELECT')} WHERE id = ?", (key,)
+    ).fetchone()
+    return text, next((entry for entry, _ in _entries(connection, "c.id = ?", (key,))), None)
+
+
+def _first_with(connection: sqlite3.Connection, key: int) -> tuple[str, Entry | None]:
+    """A run's text, and the checkpoint that brought it, or the first that is left and shows it."""
+    thread, branch, number, seq, text = connection.execute(
+        "SELECT thread, branch, number, seq, items FROM locus_runs WHERE id = ?", (key,)
+    ).fetchone()
+    runs = [
+        Run(*row, "")
+        for row in connection.execute(
+            "SELECT branch, number, start, count FROM locus_runs WHERE thread = ? AND branch = ?", (thread, branch)
+        )
+    ]
+    for entry, manifest in _entries(connection, "c.thread = ? AND c.seq >= ? ORDER BY c.seq", (thread, seq)):
+        extents = (extent for extent in wanted(manifest) if extent.branch == branch and extent.run >= number)
+        if any(run.number == number for extent in extents for run, _, _ in visible(extent, runs)):
+            return text, entry
+    return text, None
+
+
+def _entries(
+    connection: sqlite3.Connection, condition: str, values: tuple[Any, ...]
+) -> Iterator[tuple[Entry, str]]:
+    rows = connection.execute(
+        "SELECT t.thread_id, c.namespace, c.checkpoint_id, c.parent_id, c.seq, c.rev, c.created_at, c.metadata,"
+        " c.manifest FROM locus_checkpoints c JOIN locus_threads t ON t.id = c.thread"
+        f" WHERE (t.expires_at IS NULL OR t.expires_at > ?) AND {condition}",
+        (datetime.now(UTC).isoformat(timespec="microseconds"), *values),
+    )
+    for row in rows:
+        yield Entry(*row[:6], datetime.fromisoformat(row[6]), row[7]), row[8]

@@ -1,0 +1,216 @@
+"""JSON in and out: strict, exact, and the same on every database.
+
+`encode` refuses what JSON cannot hold, and names its path: NaN, bytes, sets, objects, keys that are no
+text. Tuples are written as lists; everything else comes back as it went in.
+
+Databases with a JSON type of their own change some values: jsonb turns 1e22 into an integer and -0.0 into
+0, MySQL loses integers past 64 bits, none of them keeps NUL. Their engines declare a `Dialect`, and
+`to_native` replaces exactly those values by a tag, `{"$locus:float": "1e+22"}`. A dict of the user's that
+looks like a tag is wrapped in one, so that nothing is ever taken for what it is not.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from locus.errors import CorruptCheckpointError, SerializationError
+
+MAX_DEPTH = 90
+"""MySQL keeps 100 levels; some are needed for what a value is wrapped in."""
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+_write: Callable[[Any], str] = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":")
+).encode
+_write_sorted: Callable[[Any], str] = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True
+).encode
+
+
+def path_text(path: tuple[str | int, ...]) -> str:
+    """`messages[3].metadata.x`"""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif step.isidentifier():
+            text += f".{step}" if text else step
+        else:
+            text += f"[{step!r}]"
+    return text
+
+
+def check(value: Any, path: tuple[str | int, ...] = ()) -> None:
+    """Raise `SerializationError` if the value has a shape, a key or a type that JSON does not have."""
+    if type(value) not in _SCALARS and not _keepable(value, MAX_DEPTH):
+        _explain(value, path)
+
+
+def encode(value: Any, path: tuple[str | int, ...] = (), *, sort_keys: bool = False) -> str:
+    """The value as compact JSON text. `path` is where it stands in the state, for the error."""
+    check(value, path)
+    try:
+        text = (_write_sorted if sort_keys else _write)(value)
+        if not text.isascii():
+            text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        _explain(value, path)
+        raise SerializationError(f"{path_text(path) or 'the value'} cannot be written: {error}") from error
+    return text
+
+
+def canonical(value: Any, path: tuple[str | int, ...] = ()) -> str:
+    """The same text for the same value, whatever the order of its keys."""
+    return encode(value, path, sort_keys=True)
+
+
+def decode(text: str | bytes) -> Any:
+    """The value of a stored text; damage is an error of ours."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CorruptCheckpointError(f"stored JSON cannot be read: {error}") from error
+
+
+def _keepable(value: Any, depth: int) -> bool:
+    """A quick yes for everything that may be written; numbers and surrogates are the writer's to refuse."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                return False
+            if type(item) not in _SCALARS and not _keepable(item, depth - 1):
+                return False
+        return depth > 0
+    if isinstance(value, list | tuple):
+        for item in value:
+            if type(item) not in _SCALARS and not _keepable(item, depth - 1):
+                return False
+        return depth > 0
+    return isinstance(value, str | int | float)
+
+
+def _explain(value: Any, path: tuple[str | int, ...], depth: int = MAX_DEPTH) -> None:
+    """Raise the error for the first thing in `value` that cannot be kept, if there is one."""
+    here = path_text(path) or "the value"
+    if depth <= 0 and isinstance(value, dict | list | tuple):
+        raise SerializationError(f"{here} is nested more than {MAX_DEPTH} levels deep", path_text(path))
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise SerializationError(
+                    f"{here} has a key of type {type(key).__name__} ({key!r:.40}): JSON keys are text",
+                    path_text(path),
+                )
+            _explain(key, path)
+            _explain(item, (*path, key), depth - 1)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            _explain(item, (*path, index), depth - 1)
+    elif isinstance(value, str):
+        if any("\ud800" <= char <= "\udfff" for char in value):
+            raise SerializationError(f"{here} holds a lone surrogate, which is no Unicode text", path_text(path))
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise SerializationError(f"{here} is {value}, which JSON does not have", path_text(path))
+    elif isinstance(value, int):
+        try:
+            str(value)
+        except ValueError as error:
+            raise SerializationError(f"{here} is an integer too long to write: {error}", path_text(path)) from error
+    elif value is not None:
+        raise SerializationError(
+            f"{here} is of type {type(value).__name__}, which JSON cannot hold: "
+            "convert it to text, a number, a list or a dict first",
+            path_text(path),
+        )
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What a database's own JSON type keeps. The default keeps everything: the text is stored as text."""
+
+    exact: bool = True
+    nul: bool = True
+    negative_zero: bool = True
+    float_exponents: bool = True
+    integer_bits: int | None = None
+    integer_digits: int | None = None
+
+
+EXACT = Dialect()
+
+_TAG = "$locus:"
+_SUSPECT = re.compile(r'\\u0000|-0\.0|\d[eE]|\d{15}|\$locus:')
+
+
+def to_native(text: str, dialect: Dialect) -> str:
+    """JSON text in which every value that the database would change is tagged."""
+    if dialect.exact or _SUSPECT.search(text) is None:
+        return text
+    return _write(_tagged(json.loads(text), dialect))
+
+
+def from_native(text: str) -> str:
+    """The JSON text that `to_native` was given, up to the order of keys."""
+    return text if _TAG not in text else _write(_untagged(decode(text)))
+
+
+def _tagged(value: Any, dialect: Dialect) -> Any:
+    if isinstance(value, dict):
+        if any(not dialect.nul and "\0" in key for key in value) or (
+            len(value) == 1 and next(iter(value)).startswith(_TAG)
+        ):
+            pairs = [[_tagged(key, dialect), _tagged(item, dialect)] for key, item in value.items()]
+            return {f"{_TAG}dict": pairs}
+        return {key: _tagged(item, dialect) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_tagged(item, dialect) for item in value]
+    if isinstance(value, str):
+        # Escaped once more, the NUL is six ordinary characters.
+        return {f"{_TAG}str": _write(value)} if not dialect.nul and "\0" in value else value
+    if isinstance(value, float):
+        return value if _keeps_float(value, dialect) else {f"{_TAG}float": repr(value)}
+    if isinstance(value, int) and not isinstance(value, bool) and not _keeps_int(value, dialect):
+        return {f"{_TAG}int": str(value)}
+    return value
+
+
+def _keeps_float(value: float, dialect: Dialect) -> bool:
+    if value == 0 and math.copysign(1, value) < 0:
+        return dialect.negative_zero
+    return dialect.float_exponents or not ("e" in repr(value) and value.is_integer())
+
+
+def _keeps_int(value: int, dialect: Dialect) -> bool:
+    if dialect.integer_bits is not None and value.bit_length() >= dialect.integer_bits:
+        return False
+    return dialect.integer_digits is None or len(str(abs(value))) <= dialect.integer_digits
+
+
+_UNTAG: dict[str, Callable[[Any], Any]] = {
+    f"{_TAG}float": float,
+    f"{_TAG}int": int,
+    f"{_TAG}str": json.loads,
+    f"{_TAG}dict": lambda pairs: {_untagged(key): _untagged(item) for key, item in pairs},
+}
+
+
+def _untagged(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_untagged(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        key, item = next(iter(value.items()))
+        if key.startswith(_TAG):
+            try:
+                return _UNTAG[key](item)
+            except (KeyError, TypeError, ValueError) as error:
+                raise CorruptCheckpointError(f"stored JSON has a tag that is not understood: {key!r}") from error
+    return {key: _untagged(item) for key, item in value.items()}

@@ -1,0 +1,132 @@
+"""What a database has to be able to do: a handful of primitives, and capabilities as types of their own.
+
+An engine only stores. Ids are valid, payloads are encoded and deltas worked out before it is called, and
+its driver's exceptions are translated after it raised them. Engines are used from several event loops.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import ClassVar
+
+from locus.errors import CheckpointError
+from locus.memory.codec import EXACT, Dialect
+from locus.memory.keys import Pattern
+from locus.memory.records import Commit, Entry, Hit, Outcome, Stored, Write
+
+
+class Engine(ABC):
+    """The primitives of a store of threads."""
+
+    dialect: ClassVar[Dialect] = EXACT
+    """Which JSON values the database would change, if it were given them as they are."""
+
+    driver_errors: ClassVar[tuple[type[BaseException], ...]] = ()
+    """The exceptions that `translate` understands."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """Names the store (not the handle): equal for two handles on the same data. Holds no secret."""
+
+    async def setup(self) -> None:
+        """Create or migrate what is needed. Safe to repeat, and from many processes at once."""
+
+    @abstractmethod
+    async def commit(self, commit: Commit) -> Outcome:
+        """Write a checkpoint in one atomic step, or refuse it and write nothing.
+
+        The step excludes other commits and deletions on the same thread. See `decisions.decide`.
+        """
+
+    @abstractmethod
+    async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
+        """One checkpoint (the latest if no id is given), with its runs, as of one instant."""
+
+    @abstractmethod
+    async def history(
+        self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
+    ) -> list[Entry]:
+        """Entries, newest first; of all namespaces if none is named."""
+
+    @abstractmethod
+    async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
+        """One entry (the latest if no id is given), without its payload."""
+
+    @abstractmethod
+    async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
+        """Ids of threads that have a checkpoint, in code point order."""
+
+    @abstractmethod
+    async def delete(
+        self, thread_id: str, namespace: str | None = None, seqs: Collection[int] | None = None
+    ) -> int:
+        """Remove checkpoints (those with these sequence numbers, or all), their pending writes, and the runs
+        that nothing else needs, in one step; children of a removed checkpoint get its parent.
+        Return how many checkpoints were removed."""
+
+    @abstractmethod
+    async def recent(self, limit: int) -> list[Entry]:
+        """The newest entries of all threads."""
+
+    @abstractmethod
+    def translate(self, error: BaseException) -> CheckpointError:
+        """Our error for one of `driver_errors`."""
+
+    async def close(self) -> None:
+        """Release what this engine opened itself; never raises. Later use opens it anew."""
+
+
+class KeepsWrites(ABC):
+    """Pending writes."""
+
+    @abstractmethod
+    async def put_writes(
+        self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str, writes: Sequence[Write]
+    ) -> None:
+        """Replace the task's writes with index ≥ 0, and those with a negative index that are named again."""
+
+    @abstractmethod
+    async def get_writes(
+        self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None
+    ) -> list[Write]:
+        """In the order of (task_path, task_id, idx)."""
+
+
+class FindsMetadata(ABC):
+    """Find checkpoints by metadata."""
+
+    @abstractmethod
+    async def find(self, key: str, value: str, limit: int) -> list[Entry]:
+        """Entries whose metadata has this value (canonical JSON) under this key, newest first."""
+
+
+class Searches(ABC):
+    """Full-text search."""
+
+    @abstractmethod
+    async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
+        """Checkpoints with a run or a head that contains all terms, best first."""
+
+
+class Expires(ABC):
+    """Threads that end by themselves: `Commit.expires_at` is kept, and what is past it is not seen."""
+
+    @abstractmethod
+    async def expire(self, now: datetime) -> int:
+        """Remove the threads whose time has come; return the number of their checkpoints."""
+
+
+class Copies(ABC):
+    """Copy threads."""
+
+    @abstractmethod
+    async def copy(
+        self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None
+    ) -> int:
+        """Copy checkpoints (all, or these of one namespace) with their runs and pending writes, in one step.
+
+        Return how many; 0 if there is nothing to copy, -1 if `dest` exists, and then nothing is written.
+        """

@@ -1,0 +1,88 @@
+"""Search and metadata queries for engines that have no index: they look at what they have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from locus.memory.codec import canonical, decode
+from locus.memory.keys import words
+from locus.memory.lists import visible
+from locus.memory.payloads import wanted
+from locus.memory.records import Entry, Hit
+from locus.memory.tables import ThreadTable
+
+SNIPPET = 160
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Every text in a JSON value, except for keys."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from texts_in(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from texts_in(item)
+
+
+def searchable(text: str) -> str:
+    """What search sees of a JSON text."""
+    return "\n".join(texts_in(decode(text)))
+
+
+def score(terms: Sequence[str], text: str) -> float:
+    """How well a text answers; 0 if a term is missing."""
+    found = words(text)
+    counts = Counter(found)
+    if any(term not in counts for term in terms):
+        return 0.0
+    return sum(counts[term] for term in terms) / (len(found) + 10)
+
+
+def snippet(terms: Sequence[str], text: str) -> str:
+    """The part of a text around the first term in it."""
+    folded = text.casefold()
+    at = min((found for term in terms if (found := folded.find(term)) >= 0), default=0)
+    start = max(0, at - SNIPPET // 4)
+    shown = " ".join(text[start : start + SNIPPET].split())
+    return f"{'…' if start else ''}{shown}{'…' if start + SNIPPET < len(text) else ''}"
+
+
+def table_hits(table: ThreadTable, terms: Sequence[str]) -> Iterator[Hit]:
+    """Where a thread contains the terms: at the checkpoint that brought the text, or the first that has it."""
+    seen: set[tuple[str, int]] = set()
+    for row in table.rows.values():
+        texts = [row.head, row.entry.metadata]
+        for extent in wanted(row.manifest):
+            for run, _, _ in visible(extent, table.runs.get(extent.branch, ())):
+                if (run.branch, run.number) not in seen:
+                    seen.add((run.branch, run.number))
+                    texts.append(run.items)
+        for text in map(searchable, texts):
+            points = score(terms, text)
+            if points:
+                yield Hit(row.entry, points, snippet(terms, text))
+
+
+def best_hits(found: Iterable[Hit], limit: int) -> list[Hit]:
+    """One hit for each checkpoint, best first; of equals the newer one."""
+    best: dict[tuple[str, str, str], Hit] = {}
+    for hit in found:
+        key = (hit.entry.thread_id, hit.entry.namespace, hit.entry.checkpoint_id)
+        if key not in best or best[key].score < hit.score:
+            best[key] = hit
+    return sorted(best.values(), key=lambda hit: (-hit.score, -hit.entry.created_at.timestamp()))[:limit]
+
+
+def has_value(metadata: str, key: str, value: str) -> bool:
+    """Whether metadata (JSON text) has a value (canonical JSON) under a key."""
+    found = decode(metadata)
+    return isinstance(found, dict) and key in found and canonical(found[key]) == value
+
+
+def newest(entries: Iterable[Entry], limit: int) -> list[Entry]:
+    """Entries of several threads, newest first."""
+    return sorted(entries, key=lambda entry: (entry.created_at, entry.seq), reverse=True)[:limit]

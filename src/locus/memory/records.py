@@ -1,0 +1,173 @@
+"""What passes between the model and the engines: plain data, no I/O.
+
+A payload is stored as a *head*, and *runs* of items. Each list of the payload is cut out of the head; what
+is left of it there is `[]`, and a line in the *manifest* says where its items are:
+
+    head      {"agent_id": "a", "iteration": 7, "messages": []}
+    manifest  [[["messages"], [["k3v9…", 6, 0, 28]]]]      path, extents: branch, run, skip, length
+
+A *branch* is a log of versions of one list. Run number n of a branch says: from position `start` on, the
+list is now these items. So an append is a run that starts at the end, and an edit of the last message one
+that starts a little before it; neither makes the manifest longer. The list "as of run n" is read from the
+newest run backwards. An *extent* takes `length` items, from position `skip` on, of a branch as of a run; a
+list is one extent, or a few after forks and edits in the middle.
+
+Large values that are no lists stay out of the head too: a branch named `#digest` has one run with one
+item, and the manifest line has that name in place of extents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum, auto
+from typing import NamedTuple
+
+from locus.memory.checkpointer import ANY, Unset
+
+Path = tuple[str, ...]
+
+
+class Extent(NamedTuple):
+    """`length` items, from position `skip` on, of `branch` as of its run number `run`."""
+
+    branch: str
+    run: int
+    skip: int
+    length: int
+
+
+class Run(NamedTuple):
+    """From position `start` on, `branch` now has these `count` items (a JSON array)."""
+
+    branch: str
+    number: int
+    start: int
+    count: int
+    items: str
+
+
+Cuts = Mapping[Path, tuple[Extent, ...] | str]
+"""What was cut out of a payload, by path: a list's extents, or the branch of a large value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The checkpoint that a delta refers to; `rev` tells it from a later one under the same id."""
+
+    checkpoint_id: str
+    rev: str
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One save, as the engines see it: everything that has to become visible in one step."""
+
+    thread_id: str
+    namespace: str
+    checkpoint_id: str
+    rev: str
+    created_at: datetime
+    metadata: str
+    head: str
+    manifest: str
+    runs: tuple[Run, ...] = ()
+    values: tuple[Run, ...] = ()
+    base: Base | None = None
+    parent_id: str | None | Unset = ANY
+    """The parent's id, `None` for a first checkpoint, or ANY: the latest one."""
+    parent_required: bool = False
+    """Whether a parent that is not there is an error, or gives way to the latest one."""
+    if_latest: str | None | Unset = ANY
+    replaces: str | None = None
+    """The `rev` of the checkpoint of the same id that this one takes the place of."""
+    fresh_id: bool = False
+    """The id was made for this save, so no other checkpoint can have it."""
+    expires_at: datetime | None = None
+
+
+class Verdict(Enum):
+    """How an engine answers a commit. Only the first means that anything was written."""
+
+    COMMITTED = auto()
+    CONFLICT = auto()
+    EXISTS = auto()
+    STALE_BASE = auto()
+    BRANCH_TAKEN = auto()
+    NO_PARENT = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What an engine knows of a stored checkpoint when it decides on a commit."""
+
+    checkpoint_id: str
+    seq: int
+    rev: str
+    parent_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The answer to a commit: its sequence number and parent, or why it was refused."""
+
+    verdict: Verdict
+    seq: int = 0
+    parent_id: str | None = None
+    latest: str | None = None
+    replaced: Known | None = None
+    repeated: bool = False
+    """This very commit is there already: an answer was lost on the way, and nothing is to be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A stored checkpoint without its payload. `metadata` is JSON text."""
+
+    thread_id: str
+    namespace: str
+    checkpoint_id: str
+    parent_id: str | None
+    seq: int
+    rev: str
+    created_at: datetime
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A stored checkpoint: its entry, head and manifest, and at least the runs that the manifest names."""
+
+    entry: Entry
+    head: str
+    manifest: str
+    runs: Mapping[str, list[Run]] = field(default_factory=dict)
+
+
+class RunInfo(NamedTuple):
+    """A run without its items."""
+
+    branch: str
+    number: int
+    start: int
+    count: int
+
+
+class Write(NamedTuple):
+    """A pending write; `value` is JSON text."""
+
+    task_id: str
+    task_path: str
+    idx: int
+    channel: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A checkpoint that a search found."""
+
+    entry: Entry
+    score: float
+    snippet: str

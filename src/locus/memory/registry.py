@@ -1,0 +1,91 @@
+"""Checkpointers by name: `"memory"`, `"file:./dir"`, `"sqlite:agents.db"`, `"sqlite:///agents.db"`.
+
+A backend of ours is one line in `_BUILT_IN`. Others are added with `register_checkpointer`, or by a package
+that declares an entry point in the group `locus.checkpointers`: its name is the backend's, its object a
+function `factory(location, **options)`, where `location` is what follows the colon ("" if nothing does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+from urllib.parse import unquote
+
+from locus.errors import ConfigurationError
+from locus.memory.checkpointer import BaseCheckpointer
+
+ENTRY_POINTS = "locus.checkpointers"
+
+Factory = Callable[..., BaseCheckpointer]
+
+_BUILT_IN = {
+    "memory": "locus.memory.backends.memory:from_location",
+    "file": "locus.memory.backends.file:from_location",
+    "sqlite": "locus.memory.backends.sqlite:from_location",
+}
+_registered: dict[str, Factory] = {}
+
+
+def register_checkpointer(name: str, factory: Factory) -> None:
+    """Make `get_checkpointer(name)` and `get_checkpointer(name + ":location")` call `factory`.
+
+    The factory gets the location and the options: `factory(location, **options)`. A name that is in use
+    is replaced.
+    """
+    if not isinstance(name, str) or not name or ":" in name or name != name.strip():
+        raise ConfigurationError(f"a backend name is text without a colon, got {name!r}")
+    if not callable(factory):
+        raise ConfigurationError(f"the factory of {name!r} cannot be called: {factory!r:.80}")
+    _registered[name] = factory
+
+
+def list_checkpointers() -> list[str]:
+    """The names of all backends there are."""
+    return sorted({*_BUILT_IN, *_registered, *_plugins()})
+
+
+def get_checkpointer(checkpointer_string: str, **options: Any) -> BaseCheckpointer:
+    """The checkpointer that a name, a name with a location, or a URL stands for.
+
+    Options are the backend's own: `get_checkpointer("sqlite:agents.db", durability="normal")`.
+    """
+    if not isinstance(checkpointer_string, str):
+        raise ConfigurationError(f"a checkpointer is named by text, got {checkpointer_string!r:.80}")
+    name, _, location = checkpointer_string.partition(":")
+    return _factory(name)(location, **options)
+
+
+def path_of(location: str) -> str:
+    """The path in a location: `dir/a.db`, `///dir/a.db` (relative), `////srv/a.db` (absolute)."""
+    if not location.startswith("//"):
+        return location
+    host, slash, path = location[2:].partition("/")
+    if host or not slash:
+        raise ConfigurationError(
+            "this URL names a host, and a file has none: write three slashes before a relative path, "
+            "and four before an absolute one"
+        )
+    return unquote(path)
+
+
+def _factory(name: str) -> Factory:
+    if name in _registered:
+        return _registered[name]
+    if name in _BUILT_IN:
+        module, _, attribute = _BUILT_IN[name].partition(":")
+        found: Factory = getattr(import_module(module), attribute)
+        return found
+    plugin = _plugins().get(name)
+    if plugin is not None:
+        loaded: Factory = plugin.load()
+        return loaded
+    raise ConfigurationError(
+        f"there is no checkpointer {name!r}; there are: {', '.join(list_checkpointers())}. "
+        "Another one can be added with register_checkpointer()"
+    )
+
+
+def _plugins() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}

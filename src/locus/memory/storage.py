@@ -1,0 +1,64 @@
+"""The storage-backend face: plain dicts by thread, over any engine."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Self
+
+from locus.memory.checkpointer import ANY, DEFAULT_NAMESPACE, Unset
+from locus.memory.faces import ThreadsFace
+from locus.memory.payloads import dict_from, dict_payload
+from locus.memory.sync import SyncBackend
+from locus.memory.threads import Threads
+
+
+class StorageBackend(ThreadsFace):
+    """Keeps plain dicts by thread. `StorageBackendAdapter(backend)` makes a checkpointer of it."""
+
+    def __init__(self, threads: Threads) -> None:
+        self.threads = threads
+
+    async def save(
+        self,
+        thread_id: str,
+        data: dict[str, Any],
+        checkpoint_id: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        parent: str | None | Unset = ANY,
+        if_latest: str | None | Unset = ANY,
+    ) -> str:
+        """Keep a dict as the newest checkpoint of a thread, and return its id.
+
+        See `BaseCheckpointer.save` for the laws. A dict does not know where it comes from, so its parent
+        is the latest checkpoint unless `parent` names another.
+        """
+        saved = await self.threads.save(
+            thread_id,
+            dict_payload(data),
+            namespace=namespace,
+            checkpoint_id=checkpoint_id,
+            metadata=metadata,
+            parent=parent,
+            if_latest=if_latest,
+        )
+        return saved.checkpoint_id
+
+    async def load(
+        self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE
+    ) -> dict[str, Any] | None:
+        """The dict of that checkpoint, or of the latest; `None` if there is none."""
+        stored = await self.threads.read(thread_id, checkpoint_id, namespace)
+        return None if stored is None else dict_from(stored)
+
+    @cached_property
+    def sync(self) -> SyncBackend:
+        """The same backend for code that is not async, from any thread."""
+        return SyncBackend(self)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.close()

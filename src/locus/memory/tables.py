@@ -1,0 +1,186 @@
+"""A thread in memory: checkpoints, runs and pending writes, with the steps that change them.
+
+The memory engine is made of these. The file engine reads a thread's log into one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from locus.memory.decisions import Removal, decide, plan_removal, unneeded_runs
+from locus.memory.payloads import wanted
+from locus.memory.records import Commit, Entry, Extent, Known, Outcome, Run, RunInfo, Stored, Verdict, Write
+
+WriteKey = tuple[str, str, str, int]
+"""(namespace, checkpoint id, task id, index)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A checkpoint as it is kept."""
+
+    entry: Entry
+    head: str
+    manifest: str
+
+
+@dataclass
+class ThreadTable:
+    """One thread."""
+
+    thread_id: str
+    last_seq: int = 0
+    expires_at: datetime | None = None
+    rows: dict[int, Row] = field(default_factory=dict)
+    ids: dict[tuple[str, str], int] = field(default_factory=dict)
+    newest: dict[str, list[int]] = field(default_factory=dict)
+    runs: dict[str, list[Run]] = field(default_factory=dict)
+    writes: dict[WriteKey, Write] = field(default_factory=dict)
+
+    def find(self, namespace: str, checkpoint_id: str) -> Known | None:
+        seq = self.ids.get((namespace, checkpoint_id))
+        return None if seq is None else _known(self.rows[seq].entry)
+
+    def latest(self, namespace: str) -> Known | None:
+        seqs = self.newest.get(namespace)
+        return _known(self.rows[seqs[-1]].entry) if seqs else None
+
+    def has_run(self, branch: str, number: int) -> bool:
+        runs = self.runs.get(branch)
+        return runs is not None and runs[-1].number >= number
+
+    def row(self, namespace: str, checkpoint_id: str | None) -> Row | None:
+        known = self.latest(namespace) if checkpoint_id is None else self.find(namespace, checkpoint_id)
+        return None if known is None else self.rows[known.seq]
+
+    def newest_first(self, namespace: str | None, before_seq: int | None) -> Iterator[Entry]:
+        seqs = list(self.rows) if namespace is None else self.newest.get(namespace, [])
+        end = len(seqs) if before_seq is None else bisect_left(seqs, before_seq)
+        for index in range(end - 1, -1, -1):
+            yield self.rows[seqs[index]].entry
+
+    def commit(self, commit: Commit) -> Outcome:
+        """Decide on a commit, and carry it out."""
+        outcome = decide(commit, self)
+        if outcome.verdict is Verdict.COMMITTED and not outcome.repeated:
+            self.add(commit, outcome)
+        return outcome
+
+    def add(self, commit: Commit, outcome: Outcome) -> Row:
+        entry = Entry(
+            thread_id=self.thread_id,
+            namespace=commit.namespace,
+            checkpoint_id=commit.checkpoint_id,
+            parent_id=outcome.parent_id,
+            seq=outcome.seq,
+            rev=commit.rev,
+            created_at=commit.created_at,
+            metadata=commit.metadata,
+        )
+        row = Row(entry, commit.head, commit.manifest)
+        self.add_runs((*commit.runs, *commit.values))
+        doomed = {outcome.replaced.seq} if outcome.replaced else set()
+        if doomed:
+            self.remove(doomed, spare=row)
+        self.put(row)
+        self.expires_at = commit.expires_at
+        return row
+
+    def put(self, row: Row) -> None:
+        entry = row.entry
+        self.rows[entry.seq] = row
+        self.ids[entry.namespace, entry.checkpoint_id] = entry.seq
+        self.newest.setdefault(entry.namespace, []).append(entry.seq)
+        self.last_seq = max(self.last_seq, entry.seq)
+
+    def add_runs(self, runs: Iterable[Run]) -> None:
+        for run in runs:
+            kept = self.runs.setdefault(run.branch, [])
+            if not kept or kept[-1].number < run.number:
+                kept.append(run)
+
+    def stored(self, row: Row) -> Stored:
+        branches = {extent.branch for extent in wanted(row.manifest)}
+        return Stored(row.entry, row.head, row.manifest, {name: self.runs.get(name, []) for name in branches})
+
+    def seqs(self, namespace: str | None, chosen: Collection[int] | None) -> set[int]:
+        """Those of the chosen sequence numbers that are there, in that namespace."""
+        found = self.rows if namespace is None else self.newest.get(namespace, [])
+        return set(found) if chosen is None else set(found) & set(chosen)
+
+    def remove(self, doomed: Collection[int], spare: Row | None = None) -> Removal:
+        """Remove checkpoints with what only they need; `spare` is about to be added, and needs its own."""
+        stay = {seq: wanted(row.manifest) for seq, row in self.rows.items() if seq not in doomed}
+        if spare is not None:
+            stay[spare.entry.seq] = wanted(spare.manifest)
+        infos = (RunInfo(*run[:4]) for runs in self.runs.values() for run in runs)
+        removal = plan_removal(stay, [row.entry for row in self.rows.values()], doomed, infos)
+        self._drop(doomed, removal, keep_writes=spare is not None)
+        return removal
+
+    def _drop(self, doomed: Collection[int], removal: Removal, keep_writes: bool) -> None:
+        for seq in doomed:
+            entry = self.rows.pop(seq).entry
+            del self.ids[entry.namespace, entry.checkpoint_id]
+            if not keep_writes:
+                gone = (entry.namespace, entry.checkpoint_id)
+                self.writes = {key: write for key, write in self.writes.items() if key[:2] != gone}
+        for namespace, seqs in list(self.newest.items()):
+            left = [seq for seq in seqs if seq in self.rows]
+            if left:
+                self.newest[namespace] = left
+            else:
+                del self.newest[namespace]
+        for seq, parent_id in removal.parents.items():
+            row = self.rows[seq]
+            self.rows[seq] = replace(row, entry=replace(row.entry, parent_id=parent_id))
+        unneeded = {(run.branch, run.number) for run in removal.runs}
+        for branch in {run.branch for run in removal.runs}:
+            left_runs = [run for run in self.runs[branch] if (branch, run.number) not in unneeded]
+            if left_runs:
+                self.runs[branch] = left_runs
+            else:
+                del self.runs[branch]
+
+    def put_writes(self, namespace: str, checkpoint_id: str, task_id: str, writes: Iterable[Write]) -> None:
+        place = (namespace, checkpoint_id, task_id)
+        self.writes = {key: write for key, write in self.writes.items() if key[:3] != place or key[3] < 0}
+        for write in writes:
+            self.writes[*place, write.idx] = write
+
+    def get_writes(self, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
+        found = [
+            write
+            for key, write in self.writes.items()
+            if key[:2] == (namespace, checkpoint_id) and task_id in (None, write.task_id)
+        ]
+        return sorted(found, key=lambda write: (write.task_path, write.task_id, write.idx))
+
+    def copied(self, dest: str, namespace: str | None, ids: Collection[str] | None) -> ThreadTable:
+        """A copy under another id: all of it, or these checkpoints of a namespace, with their numbers."""
+        copy = ThreadTable(dest, expires_at=self.expires_at)
+        chosen = [
+            row
+            for row in self.rows.values()
+            if ids is None or (row.entry.namespace == namespace and row.entry.checkpoint_id in ids)
+        ]
+        extents: list[Extent] = []
+        for row in chosen:
+            copy.put(replace(row, entry=replace(row.entry, thread_id=dest)))
+            extents += wanted(row.manifest)
+        copy.last_seq = self.last_seq
+        infos = [RunInfo(*run[:4]) for runs in self.runs.values() for run in runs]
+        unneeded = {(run.branch, run.number) for run in unneeded_runs(extents, infos)}
+        copy.add_runs(
+            run for runs in self.runs.values() for run in runs if (run.branch, run.number) not in unneeded
+        )
+        kept = {(row.entry.namespace, row.entry.checkpoint_id) for row in chosen}
+        copy.writes = {key: write for key, write in self.writes.items() if key[:2] in kept}
+        return copy
+
+
+def _known(entry: Entry) -> Known:
+    return Known(entry.checkpoint_id, entry.seq, entry.rev, entry.parent_id)

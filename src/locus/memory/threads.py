@@ -1,0 +1,356 @@
+"""The one place where threads are kept: it validates, encodes, works out deltas and translates errors.
+
+Checkpointers and storage backends are thin faces over this class, and engines only store.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from locus.errors import CapabilityError, CheckpointNotFoundError, ConfigurationError, ConflictError
+from locus.memory.checkpointer import ANY, CheckpointerCapabilities, Unset
+from locus.memory.codec import canonical, decode, encode
+from locus.memory.decisions import ancestors, outlived
+from locus.memory.deltas import Payload, Plan, Planner
+from locus.memory.engine import Copies, Engine, Expires, FindsMetadata, KeepsWrites, Searches
+from locus.memory.keys import check_id, check_pattern, new_id, words
+from locus.memory.payloads import dict_from, stored_trace
+from locus.memory.records import Base, Commit, Entry, Hit, Outcome, Stored, Verdict, Write
+from locus.memory.traces import Trace
+
+MAX_TRACES = 1_024
+MAX_DIGESTS = 200_000
+_ATTEMPTS = 8
+
+SPECIAL_CHANNELS: Mapping[str, int] = {"__error__": -1, "__scheduled__": -2, "__interrupt__": -3, "__resume__": -4}
+"""Channels that are kept beside a task's numbered writes, under an index of their own."""
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A save that is done."""
+
+    checkpoint_id: str
+    trace: Trace
+
+
+class Threads:
+    """Threads in one engine. `ttl_seconds` lets a thread end that long after its last save."""
+
+    def __init__(self, engine: Engine, *, ttl_seconds: float | None = None) -> None:
+        if ttl_seconds is not None and not ttl_seconds > 0:
+            raise ConfigurationError(f"ttl_seconds must be above 0, got {ttl_seconds!r}; leave it out to keep threads")
+        if ttl_seconds is not None and not isinstance(engine, Expires):
+            raise CapabilityError(f"{type(engine).__name__} cannot let threads expire; leave out ttl_seconds")
+        self.engine = engine
+        self.ttl_seconds = ttl_seconds
+        self._ready = False
+        self._traces: OrderedDict[tuple[str, str], Trace] = OrderedDict()
+        self._weight = 0
+
+    @property
+    def capabilities(self) -> CheckpointerCapabilities:
+        engine = self.engine
+        return CheckpointerCapabilities(
+            search=isinstance(engine, Searches),
+            metadata_query=isinstance(engine, FindsMetadata),
+            vacuum=True,
+            branching=isinstance(engine, Copies),
+            ttl=isinstance(engine, Expires),
+            list_threads=True,
+            list_with_metadata=True,
+            persistent_checkpoint_ids=True,
+        )
+
+    @asynccontextmanager
+    async def _using(self) -> AsyncIterator[Engine]:
+        """The engine, set up; what its driver raises becomes an error of ours, with the cause kept."""
+        try:
+            if not self._ready:
+                await self.engine.setup()
+                self._ready = True
+            yield self.engine
+        except self.engine.driver_errors as error:
+            raise self.engine.translate(error) from error
+
+    def _able(self, kind: type[C], what: str) -> C:
+        if not isinstance(self.engine, kind):
+            raise CapabilityError(f"{type(self.engine).__name__} does not support {what}; ask `.capabilities` first")
+        return self.engine
+
+    async def save(
+        self,
+        thread_id: str,
+        payload: Payload,
+        *,
+        namespace: str,
+        checkpoint_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        parent: str | None | Unset = ANY,
+        if_latest: str | None | Unset = ANY,
+        known: Trace | None = None,
+    ) -> Saved:
+        """Commit a payload. `known` is the checkpoint that it was derived from, if that is known."""
+        check_id(thread_id)
+        check_id(namespace, "namespace", empty=True)
+        for value, what in ((parent, "parent"), (if_latest, "if_latest"), (checkpoint_id, "checkpoint_id")):
+            if value is not None and value is not ANY:
+                check_id(value, what)
+        metadata_text = encode(_checked_metadata(metadata), ("metadata",))
+        base = known or await self._base(thread_id, namespace)
+        rev = new_id()
+        implied = known.base.checkpoint_id if known else ANY
+        now = datetime.now(UTC)
+        own_branches, replaces = False, None
+        for _ in range(_ATTEMPTS):
+            plan = Planner(
+                rev, base, own_branches=own_branches, sort_keys=not self.engine.dialect.exact
+            ).plan(payload)
+            commit = Commit(
+                thread_id=thread_id,
+                namespace=namespace,
+                checkpoint_id=checkpoint_id or rev,
+                rev=rev,
+                created_at=now,
+                metadata=metadata_text,
+                head=plan.head,
+                manifest=plan.manifest,
+                runs=plan.runs,
+                values=plan.values,
+                base=base.base if base else None,
+                parent_id=implied if parent is ANY else parent,
+                parent_required=parent is not ANY,
+                if_latest=if_latest,
+                replaces=replaces,
+                fresh_id=checkpoint_id is None,
+                expires_at=now + timedelta(seconds=self.ttl_seconds) if self.ttl_seconds else None,
+            )
+            async with self._using() as engine:
+                outcome = await engine.commit(commit)
+            match outcome.verdict:
+                case Verdict.COMMITTED:
+                    return self._remember(commit, plan)
+                case Verdict.EXISTS:
+                    stored = await self.read(thread_id, commit.checkpoint_id, namespace)
+                    if stored is None:
+                        continue
+                    if _equal(stored, plan, payload, metadata):
+                        return Saved(commit.checkpoint_id, stored_trace(stored, not self.engine.dialect.exact))
+                    replaces, base = stored.entry.rev, self._cold(stored)
+                case Verdict.BRANCH_TAKEN:
+                    own_branches = True
+                case Verdict.STALE_BASE:
+                    self._forget(thread_id, namespace)
+                    base = None
+                case _:
+                    self._refused(commit, outcome)
+        raise ConflictError(
+            f"thread {thread_id!r} is changed by others faster than this save can follow; try again"
+        )
+
+    @staticmethod
+    def _refused(commit: Commit, outcome: Outcome) -> None:
+        if outcome.verdict is Verdict.CONFLICT and not isinstance(commit.if_latest, Unset):
+            expected = repr(commit.if_latest) if commit.if_latest else "no checkpoint"
+            raise ConflictError(
+                f"thread {commit.thread_id!r}: expected {expected} to be the latest, but it is "
+                f"{outcome.latest!r}; nothing was written. Load the latest, and apply the change to that",
+                expected=commit.if_latest,
+                latest=outcome.latest,
+            )
+        raise CheckpointNotFoundError(
+            f"thread {commit.thread_id!r} has no checkpoint {commit.parent_id!r} to be the parent; nothing was written"
+        )
+
+    def _remember(self, commit: Commit, plan: Plan) -> Saved:
+        trace = Trace(Base(commit.checkpoint_id, commit.rev), plan.fields)
+        self._keep_trace(commit.thread_id, commit.namespace, trace)
+        return Saved(commit.checkpoint_id, trace)
+
+    def _keep_trace(self, thread_id: str, namespace: str, trace: Trace) -> None:
+        """Keep digests for the next save of a plain dict; states carry their own trace."""
+        weight = trace.weight
+        self._forget(thread_id, namespace)
+        if not weight:
+            return
+        self._traces[thread_id, namespace] = trace.without_objects()
+        self._weight += weight
+        while self._traces and (len(self._traces) > MAX_TRACES or self._weight > MAX_DIGESTS):
+            _, oldest = self._traces.popitem(last=False)
+            self._weight -= oldest.weight
+
+    def _forget(self, thread_id: str, namespace: str) -> None:
+        old = self._traces.pop((thread_id, namespace), None)
+        if old is not None:
+            self._weight -= old.weight
+
+    def _cold(self, stored: Stored) -> Trace:
+        return stored_trace(stored, sort_keys=not self.engine.dialect.exact)
+
+    async def _base(self, thread_id: str, namespace: str) -> Trace | None:
+        """For a payload that does not say where it comes from: the checkpoint it most likely resembles."""
+        known = self._traces.get((thread_id, namespace))
+        if known is not None:
+            return known
+        stored = await self.read(thread_id, None, namespace)
+        return self._cold(stored) if stored else None
+
+    async def read(self, thread_id: str, checkpoint_id: str | None, namespace: str) -> Stored | None:
+        _check_ids(thread_id, checkpoint_id, namespace)
+        async with self._using() as engine:
+            return await engine.read(thread_id, namespace, checkpoint_id)
+
+    async def entry(self, thread_id: str, checkpoint_id: str | None, namespace: str) -> Entry | None:
+        _check_ids(thread_id, checkpoint_id, namespace)
+        async with self._using() as engine:
+            return await engine.entry(thread_id, namespace, checkpoint_id)
+
+    async def history(
+        self, thread_id: str, limit: int | None, before: str | None, namespace: str | None
+    ) -> list[Entry]:
+        _check_ids(thread_id, before, namespace or "")
+        async with self._using() as engine:
+            before_seq = None
+            if before is not None:
+                known = await engine.entry(thread_id, namespace or "", before)
+                if known is None:
+                    raise CheckpointNotFoundError(f"thread {thread_id!r} has no checkpoint {before!r} to list from")
+                before_seq = known.seq
+            return await engine.history(thread_id, namespace, _checked_limit(limit), before_seq)
+
+    async def delete(self, thread_id: str, checkpoint_id: str | None, namespace: str | None) -> bool:
+        """Delete a checkpoint of a namespace, or a whole namespace, or a whole thread."""
+        _check_ids(thread_id, checkpoint_id, namespace or "")
+        async with self._using() as engine:
+            if checkpoint_id is None:
+                return await engine.delete(thread_id, namespace) > 0
+            entry = await engine.entry(thread_id, namespace or "", checkpoint_id)
+            return entry is not None and await engine.delete(thread_id, namespace, {entry.seq}) > 0
+
+    async def list_threads(self, limit: int | None, pattern: str) -> list[str]:
+        matching = check_pattern(pattern)
+        async with self._using() as engine:
+            return await engine.threads(matching, _checked_limit(limit))
+
+    async def recent(self, limit: int | None) -> list[Entry]:
+        async with self._using() as engine:
+            return await engine.recent(_checked_limit(limit) or 0)
+
+    async def find(self, key: str, value: Any, limit: int | None) -> list[Entry]:
+        engine = self._able(FindsMetadata, "metadata_query")
+        if not isinstance(key, str):
+            raise ConfigurationError(f"a metadata key is text, got {type(key).__name__}: {key!r:.80}")
+        text = canonical(value, (key,))
+        encode(key)
+        async with self._using():
+            return await engine.find(key, text, _checked_limit(limit) or 0)
+
+    async def search(self, query: str, limit: int | None) -> list[Hit]:
+        engine = self._able(Searches, "search")
+        encode(query)
+        terms = words(query)
+        async with self._using():
+            return await engine.search(terms, _checked_limit(limit) or 0) if terms else []
+
+    async def vacuum(self, older_than_days: float | None, keep_last: int | None, dry_run: bool) -> int:
+        if keep_last is not None and keep_last < 1:
+            raise ConfigurationError(f"keep_last must be at least 1, got {keep_last!r}; to delete all, use delete()")
+        if older_than_days is not None and not older_than_days >= 0:
+            raise ConfigurationError(f"older_than_days must be 0 or more, got {older_than_days!r}")
+        now = datetime.now(UTC)
+        cutoff = None if older_than_days is None else now - timedelta(days=older_than_days)
+        removed = 0
+        async with self._using() as engine:
+            if isinstance(engine, Expires) and not dry_run:
+                removed += await engine.expire(now)
+            for thread_id in await engine.threads(check_pattern("*"), None):
+                doomed = outlived(await engine.history(thread_id, None, None, None), cutoff, keep_last)
+                if doomed:
+                    removed += len(doomed) if dry_run else await engine.delete(thread_id, None, doomed)
+        return removed
+
+    async def copy(self, source: str, dest: str, checkpoint_id: str | None, namespace: str) -> bool:
+        engine = self._able(Copies, "branching")
+        _check_ids(source, checkpoint_id, namespace)
+        check_id(dest, "dest_thread_id")
+        async with self._using() as plain:
+            line = None
+            if checkpoint_id is not None:
+                line = ancestors(await plain.history(source, namespace, None, None), checkpoint_id)
+                if not line:
+                    return False
+            ids = None if line is None else {entry.checkpoint_id for entry in line}
+            copied = await engine.copy(source, dest, namespace if ids is not None else None, ids)
+        if copied < 0:
+            raise ConflictError(f"thread {dest!r} exists already; choose another id, or delete it first")
+        return copied > 0
+
+    async def put_writes(
+        self,
+        thread_id: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[tuple[str, Any]],
+        *,
+        task_path: str,
+        namespace: str,
+    ) -> None:
+        engine = self._able(KeepsWrites, "pending writes")
+        _check_ids(thread_id, checkpoint_id, namespace)
+        check_id(task_id, "task_id")
+        check_id(task_path, "task_path", empty=True)
+        rows = []
+        for position, (channel, value) in enumerate(writes):
+            check_id(channel, "channel", empty=True)
+            idx = SPECIAL_CHANNELS.get(channel, position)
+            rows.append(Write(task_id, task_path, idx, channel, encode(value, ("writes", position, channel))))
+        async with self._using():
+            await engine.put_writes(thread_id, namespace, checkpoint_id, task_id, rows)
+
+    async def get_writes(
+        self, thread_id: str, checkpoint_id: str, *, task_id: str | None, namespace: str
+    ) -> list[Write]:
+        engine = self._able(KeepsWrites, "pending writes")
+        _check_ids(thread_id, checkpoint_id, namespace)
+        async with self._using():
+            return await engine.get_writes(thread_id, namespace, checkpoint_id, task_id)
+
+    async def close(self) -> None:
+        self._ready = False
+        await self.engine.close()
+
+
+def _check_ids(thread_id: str, checkpoint_id: str | None, namespace: str) -> None:
+    check_id(thread_id)
+    check_id(namespace, "namespace", empty=True)
+    if checkpoint_id is not None:
+        check_id(checkpoint_id, "checkpoint_id")
+
+
+def _checked_limit(limit: int | None) -> int | None:
+    if limit is not None and (not isinstance(limit, int) or limit < 0):
+        raise ConfigurationError(f"limit must be a number from 0 on, got {limit!r}")
+    return limit
+
+
+def _checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise ConfigurationError(f"metadata must be a dict, got {type(metadata).__name__}: {metadata!r:.80}")
+    return dict(metadata or {})
+
+
+def _equal(stored: Stored, plan: Plan, payload: Payload, metadata: Mapping[str, Any] | None) -> bool:
+    """Whether what is stored under an id is what is to be saved under it again."""
+    if metadata is not None and canonical(decode(stored.entry.metadata)) != canonical(dict(metadata)):
+        return False
+    fresh = Planner("", None).plan(payload)
+    runs = {run.branch: [run] for run in (*fresh.runs, *fresh.values)}
+    again = Stored(stored.entry, fresh.head, fresh.manifest, runs)
+    return canonical(dict_from(again)) == canonical(dict_from(stored))

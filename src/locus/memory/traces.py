@@ -1,0 +1,83 @@
+"""What is remembered of a stored checkpoint, so that the next save sends only what is new."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from pydantic import BaseModel
+
+from locus.memory.codec import encode
+from locus.memory.records import Base, Extent, Path
+
+
+def item_text(item: object, path: tuple[str | int, ...], sort_keys: bool = False) -> str:
+    """One item of a list as JSON text. Fields at their defaults are left out of models."""
+    plain = item.model_dump(exclude_defaults=True) if isinstance(item, BaseModel) else item
+    return encode(plain, path, sort_keys=sort_keys)
+
+
+def fingerprint(text: str) -> bytes:
+    return blake2b(text.encode(), digest_size=16).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class ListTrace:
+    """A stored list: where its items are, and what they were.
+
+    `items` are kept where they are frozen, so that identity tells what is unchanged; `digests` otherwise.
+    """
+
+    extents: tuple[Extent, ...]
+    items: Sequence[object] | None = None
+    digests: tuple[bytes, ...] | None = None
+
+    def known_digests(self, path: Path, sort_keys: bool) -> tuple[bytes, ...]:
+        if self.digests is not None:
+            return self.digests
+        return tuple(fingerprint(item_text(item, path, sort_keys)) for item in self.items or ())
+
+
+@dataclass(frozen=True, slots=True)
+class FieldTrace:
+    """A field of the payload: its text in the head, and what was cut out of it."""
+
+    value: object
+    text: str
+    cuts: Mapping[Path, ListTrace | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A stored checkpoint as a base for the next."""
+
+    base: Base
+    fields: Mapping[str, FieldTrace]
+
+    @property
+    def weight(self) -> int:
+        """How many digests this holds on to."""
+        return sum(
+            len(cut.digests or ())
+            for trace in self.fields.values()
+            for cut in trace.cuts.values()
+            if isinstance(cut, ListTrace)
+        )
+
+    def without_objects(self) -> Trace:
+        """This trace with digests only: it keeps no state of the user's alive."""
+        return Trace(
+            self.base,
+            {
+                name: FieldTrace(
+                    None,
+                    trace.text,
+                    {
+                        path: ListTrace(cut.extents, None, cut.digests) if isinstance(cut, ListTrace) else cut
+                        for path, cut in trace.cuts.items()
+                    },
+                )
+                for name, trace in self.fields.items()
+            },
+        )

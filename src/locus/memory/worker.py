@@ -1,0 +1,105 @@
+"""A thread that owns a blocking resource, and does what event loops ask of it, one thing after another."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, Generic, Protocol, TypeVar
+
+
+class Closable(Protocol):
+    def close(self) -> None: ...
+
+
+R = TypeVar("R", bound=Closable)
+T = TypeVar("T")
+
+_Job = tuple[Callable[[Any], Any] | None, Callable[[Any, BaseException | None], None]]
+
+
+class Worker(Generic[R]):
+    """Opens a resource on a thread of its own when it is first needed, and again after `close` or a fork.
+
+    Any number of event loops may use it. When the worker is garbage, its thread closes the resource and ends.
+    """
+
+    def __init__(self, name: str, open_resource: Callable[[], R]) -> None:
+        self._name = name
+        self._open = open_resource
+        self._lock = threading.Lock()
+        self._jobs: SimpleQueue[_Job] | None = None
+        self._pid = 0
+
+    async def run(self, work: Callable[[R], T]) -> T:
+        """Do some work with the resource; raises what the work, or opening the resource, raised."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def settle(result: Any, error: BaseException | None) -> None:
+            if not future.done():
+                future.set_result(result) if error is None else future.set_exception(error)
+
+        def deliver(result: Any, error: BaseException | None) -> None:
+            # The loop may be closed by now; then nobody waits for the answer any more.
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(settle, result, error)
+
+        self._queue().put((work, deliver))
+        return await future
+
+    async def close(self) -> None:
+        """Close the resource, and wait until it is closed."""
+        with self._lock:
+            jobs, self._jobs = self._jobs, None
+        if jobs is None or self._pid != os.getpid():
+            return
+        loop = asyncio.get_running_loop()
+        closed = loop.create_future()
+        jobs.put((None, lambda _result, _error: _tell(loop, closed)))
+        await closed
+
+    def _queue(self) -> SimpleQueue[_Job]:
+        with self._lock:
+            if self._jobs is None or self._pid != os.getpid():
+                self._jobs = SimpleQueue()
+                self._pid = os.getpid()
+                # The thread must not keep the worker alive, so it gets only what it needs.
+                threading.Thread(
+                    target=_serve, args=(self._jobs, self._open), name=self._name, daemon=True
+                ).start()
+                weakref.finalize(self, self._jobs.put, (None, _ignore))
+            return self._jobs
+
+
+def _tell(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(lambda: None if future.done() else future.set_result(None))
+
+
+def _ignore(_result: Any, _error: BaseException | None) -> None:
+    """Nobody waits for this answer."""
+
+
+def _serve(jobs: SimpleQueue[_Job], open_resource: Callable[[], R]) -> None:
+    resource: R | None = None
+    while True:
+        work, deliver = jobs.get()
+        if work is None:
+            if resource is not None:
+                resource.close()
+            deliver(None, None)
+            return
+        try:
+            if resource is None:
+                resource = open_resource()
+            result = work(resource)
+        except BaseException as error:  # handed to the caller, whatever it is
+            deliver(None, error)
+        else:
+            deliver(result, None)
+        # Neither the work nor its result may live on until the next job comes.
+        work = deliver = result = None  # type: ignore[assignment]
