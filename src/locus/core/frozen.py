@@ -21,15 +21,16 @@ T = TypeVar("T", covariant=True)
 
 
 def _refuse(self: object, *_args: object, **_kwargs: object) -> NoReturn:
-    raise TypeError(
-        f"{type(self).__name__} belongs to an immutable state: make a changed copy (with_* or dict(...))"
-    )
+    raise TypeError(f"{type(self).__name__} belongs to an immutable state: make a changed copy (with_* or dict(...))")
 
 
 class FrozenDict(dict[str, Any]):
     """A dict that refuses to change. `dict(frozen)` makes a copy that can."""
 
-    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self))
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
 
     def __copy__(self) -> Self:
         return self
@@ -44,8 +45,11 @@ class FrozenDict(dict[str, Any]):
 class FrozenList(list[Any]):
     """A list that refuses to change. `list(frozen)` makes a copy that can."""
 
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse  # type: ignore[assignment]
-    append = clear = extend = insert = pop = remove = reverse = sort = _refuse  # type: ignore[assignment]
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(len(self))
+
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
 
     def __copy__(self) -> Self:
         return self
@@ -132,7 +136,7 @@ class Items(tuple[T, ...]):
             self._stable = True
         return self
 
-    def __add__(self, other: tuple[Any, ...]) -> Items[Any]:  # type: ignore[override]
+    def __add__(self, other: tuple[Any, ...]) -> Items[Any]:
         grown: Items[Any] = Items(tuple.__add__(self, tuple(other)))
         return grown._derived_from(self, 0, len(self), TRUSTED.issuperset(map(type, other)))
 

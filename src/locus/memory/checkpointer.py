@@ -145,9 +145,7 @@ class BaseCheckpointer(ABC):
         """The newest checkpoints of all threads, with `thread_id`, `checkpoint_id`, `metadata` and more."""
         self._cannot("list_with_metadata")
 
-    async def history(
-        self, thread_id: str, limit: int | None = 10, before: str | None = None
-    ) -> list[HistoryEntry]:
+    async def history(self, thread_id: str, limit: int | None = 10, before: str | None = None) -> list[HistoryEntry]:
         """A thread's checkpoints without their payloads, newest first.
 
         `before` is a checkpoint id: only what is older than it. `limit=None` gives all.
@@ -160,9 +158,7 @@ class BaseCheckpointer(ABC):
         """Keep what a task wrote since a checkpoint. Repeating it replaces the task's earlier set."""
         self._cannot("pending writes")
 
-    async def get_writes(
-        self, thread_id: str, checkpoint_id: str, task_id: str | None = None
-    ) -> list[PendingWrite]:
+    async def get_writes(self, thread_id: str, checkpoint_id: str, task_id: str | None = None) -> list[PendingWrite]:
         """What tasks wrote since a checkpoint, ordered by task path, task and index."""
         self._cannot("pending writes")
 

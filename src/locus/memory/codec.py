@@ -25,9 +25,7 @@ MAX_DEPTH = 90
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
-_write: Callable[[Any], str] = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, separators=(",", ":")
-).encode
+_write: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _write_sorted: Callable[[Any], str] = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True
 ).encode
@@ -146,7 +144,7 @@ class Dialect:
 EXACT = Dialect()
 
 _TAG = "$locus:"
-_SUSPECT = re.compile(r'\\u0000|-0\.0|\d[eE]|\d{15}|\$locus:')
+_SUSPECT = re.compile(r"\\u0000|-0\.0|\d[eE]|\d{15}|\$locus:")
 
 
 def to_native(text: str, dialect: Dialect) -> str:

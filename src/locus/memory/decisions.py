@@ -34,9 +34,7 @@ def decide(commit: Commit, view: View) -> Outcome:
         return Outcome(Verdict.COMMITTED, same.seq, same.parent_id, repeated=True)
     if same is not None and same.rev != commit.replaces:
         return Outcome(Verdict.EXISTS)
-    latest = (
-        view.latest(commit.namespace) if commit.if_latest is not ANY or commit.parent_id is ANY else None
-    )
+    latest = view.latest(commit.namespace) if commit.if_latest is not ANY or commit.parent_id is ANY else None
     if commit.if_latest is not ANY:
         found = latest.checkpoint_id if latest else None
         if found != commit.if_latest:
@@ -86,7 +84,10 @@ class Removal:
 
 
 def plan_removal(
-    stay: Mapping[int, Collection[Extent]], entries: Sequence[Entry], doomed: Collection[int], runs: Iterable[RunInfo]
+    stay: Mapping[int, Collection[Extent]],
+    entries: Sequence[Entry],
+    doomed: Collection[int],
+    runs: Iterable[RunInfo],
 ) -> Removal:
     """Work out what the removal of `doomed` (sequence numbers) frees.
 
@@ -132,7 +133,7 @@ def unneeded_runs(extents: Iterable[Extent], runs: Iterable[RunInfo]) -> list[Ru
 def _shown(members: Sequence[RunInfo], index: int, readers: Sequence[Extent]) -> bool:
     """Whether some extent reads an item of this run that no newer run had replaced by then."""
     run = members[index]
-    end = run.start + run.count
+    end = run.start + run.length
     for extent in readers[bisect_left(readers, run.number, key=lambda extent: extent.run) :]:
         while index + 1 < len(members) and members[index + 1].number <= extent.run:
             index += 1

@@ -58,9 +58,7 @@ class Planner:
     `own_branches` keeps it from continuing branches of the base: another writer has done so already.
     """
 
-    def __init__(
-        self, rev: str, base: Trace | None, *, own_branches: bool = False, sort_keys: bool = False
-    ) -> None:
+    def __init__(self, rev: str, base: Trace | None, *, own_branches: bool = False, sort_keys: bool = False) -> None:
         self._rev = rev
         self._base = base
         self._own_branches = own_branches
@@ -138,7 +136,7 @@ class Planner:
         return f"{self._rev}{len(self._runs):x}"
 
     def add_run(self, branch: str, number: int, start: int, texts: Sequence[str]) -> None:
-        self._runs.append(Run(branch, number, start, len(texts), f"[{','.join(texts)}]"))
+        self._runs.append(Run(branch, number, start, len(texts), "[" + ",\n".join(texts) + "]"))
 
     @property
     def sort_keys(self) -> bool:
@@ -225,9 +223,11 @@ class _ListPlan:
             if match.at > at:
                 pieces.append(range(at, match.at))
             stored = part(self._known.extents if self._known else (), match.start, match.length)
-            if pieces and isinstance(pieces[-1], Extent):
-                stored = joined([pieces.pop(), *stored])
-            pieces += stored
+            last = pieces[-1] if pieces else None
+            if isinstance(last, Extent):
+                pieces[-1:] = joined([last, *stored])
+            else:
+                pieces += stored
             at = match.at + match.length
         if at < len(self._items):
             pieces.append(range(at, len(self._items)))

@@ -23,6 +23,9 @@ class Engine(ABC):
     dialect: ClassVar[Dialect] = EXACT
     """Which JSON values the database would change, if it were given them as they are."""
 
+    keeps_runs: ClassVar[bool] = True
+    """Whether a commit may refer to what earlier ones stored; without it, every commit is whole."""
+
     driver_errors: ClassVar[tuple[type[BaseException], ...]] = ()
     """The exceptions that `translate` understands."""
 
@@ -60,9 +63,7 @@ class Engine(ABC):
         """Ids of threads that have a checkpoint, in code point order."""
 
     @abstractmethod
-    async def delete(
-        self, thread_id: str, namespace: str | None = None, seqs: Collection[int] | None = None
-    ) -> int:
+    async def delete(self, thread_id: str, namespace: str | None = None, seqs: Collection[int] | None = None) -> int:
         """Remove checkpoints (those with these sequence numbers, or all), their pending writes, and the runs
         that nothing else needs, in one step; children of a removed checkpoint get its parent.
         Return how many checkpoints were removed."""
@@ -89,9 +90,7 @@ class KeepsWrites(ABC):
         """Replace the task's writes with index ≥ 0, and those with a negative index that are named again."""
 
     @abstractmethod
-    async def get_writes(
-        self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None
-    ) -> list[Write]:
+    async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         """In the order of (task_path, task_id, idx)."""
 
 
@@ -123,9 +122,7 @@ class Copies(ABC):
     """Copy threads."""
 
     @abstractmethod
-    async def copy(
-        self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None
-    ) -> int:
+    async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
         """Copy checkpoints (all, or these of one namespace) with their runs and pending writes, in one step.
 
         Return how many; 0 if there is nothing to copy, -1 if `dest` exists, and then nothing is written.

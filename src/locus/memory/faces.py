@@ -48,9 +48,7 @@ class ThreadsFace:
     ) -> list[HistoryEntry]:
         return [history_entry(entry) for entry in await self.threads.history(thread_id, limit, before, namespace)]
 
-    async def delete(
-        self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None
-    ) -> bool:
+    async def delete(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None) -> bool:
         """Delete one checkpoint, or the whole thread; with a namespace but no id, that namespace."""
         if checkpoint_id is not None and namespace is None:
             namespace = DEFAULT_NAMESPACE

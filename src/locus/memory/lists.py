@@ -54,9 +54,7 @@ def _common(old: Sequence[object], start: int, new: Sequence[object], at: int) -
     length = min(len(old) - start, len(new) - at)
     if old[start : start + length] == new[at : at + length]:
         return length
-    return bisect_left(
-        range(1, length + 1), True, key=lambda n: old[start : start + n] != new[at : at + n]
-    )
+    return bisect_left(range(1, length + 1), True, key=lambda n: old[start : start + n] != new[at : at + n])
 
 
 def part(extents: Iterable[Extent], start: int, length: int) -> list[Extent]:
@@ -99,7 +97,7 @@ def visible(extent: Extent, runs: Sequence[Run]) -> list[tuple[Run, int, int]]:
             break
         if run.start >= limit:
             continue
-        if run.start + run.count < limit:
+        if run.start + run.length < limit:
             break
         low = max(run.start, extent.skip)
         pieces.append((run, low - run.start, limit - run.start))
@@ -117,7 +115,7 @@ def items_text(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]]) -> 
     texts: list[str] = []
     for extent in extents:
         for run, low, high in visible(extent, runs.get(extent.branch, ())):
-            if low == 0 and high == run.count:
+            if low == 0 and high == run.length:
                 texts.append(run.items[1:-1])
             else:
                 texts.extend(encode(item) for item in decode(run.items)[low:high])

@@ -154,15 +154,17 @@ def _frozen_list(state: AgentState, path: Path) -> FrozenList | Items[Any] | Non
     return value if isinstance(value, FrozenList | Items) else None
 
 
+def _digests(stored: Stored, path: Path, extents: tuple[Extent, ...], sort_keys: bool) -> tuple[bytes, ...]:
+    items = decode(items_text(extents, stored.runs))
+    return tuple(fingerprint(item_text(item, path, sort_keys)) for item in items)
+
+
 def stored_trace(stored: Stored, sort_keys: bool) -> Trace:
     """A trace for a handle that knows nothing yet: one pass over what is stored."""
     by_field: dict[str, dict[Path, ListTrace | str]] = {}
     for path, cut in decode_manifest(stored.manifest).items():
-        found: ListTrace | str = cut
-        if not isinstance(cut, str):
-            items = decode(items_text(cut, stored.runs))
-            digests = tuple(fingerprint(item_text(item, path, sort_keys)) for item in items)
-            found = ListTrace(cut, None, digests)
-        by_field.setdefault(path[0], {})[path] = found
+        by_field.setdefault(path[0], {})[path] = (
+            cut if isinstance(cut, str) else ListTrace(cut, None, _digests(stored, path, cut, sort_keys))
+        )
     fields = {name: FieldTrace(None, "null", cuts) for name, cuts in by_field.items()}
     return Trace(Base(stored.entry.checkpoint_id, stored.entry.rev), fields)

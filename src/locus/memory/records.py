@@ -39,12 +39,12 @@ class Extent(NamedTuple):
 
 
 class Run(NamedTuple):
-    """From position `start` on, `branch` now has these `count` items (a JSON array)."""
+    """From position `start` on, `branch` now has these `length` items (a JSON array)."""
 
     branch: str
     number: int
     start: int
-    count: int
+    length: int
     items: str
 
 
@@ -151,7 +151,7 @@ class RunInfo(NamedTuple):
     branch: str
     number: int
     start: int
-    count: int
+    length: int
 
 
 class Write(NamedTuple):

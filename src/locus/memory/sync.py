@@ -24,8 +24,8 @@ from locus.memory.faces import THIRTY_DAYS, ThreadsFace
 if TYPE_CHECKING:
     from locus.core.state import AgentState
     from locus.memory.diffs import StateDiff
-    from locus.memory.storage import StorageBackend
-    from locus.memory.thread_checkpointer import ThreadCheckpointer
+    from locus.memory.storage import StorageBackend  # noqa: F401 - named below, as text
+    from locus.memory.thread_checkpointer import ThreadCheckpointer  # noqa: F401
 
 T = TypeVar("T")
 
@@ -79,9 +79,7 @@ class SyncFace(Generic[F]):
     def capabilities(self) -> CheckpointerCapabilities:
         return self._face.capabilities
 
-    def list_checkpoints(
-        self, thread_id: str, limit: int = 10, *, namespace: str = DEFAULT_NAMESPACE
-    ) -> list[str]:
+    def list_checkpoints(self, thread_id: str, limit: int = 10, *, namespace: str = DEFAULT_NAMESPACE) -> list[str]:
         return PORTAL.run(self._face.list_checkpoints(thread_id, limit, namespace=namespace))
 
     def history(
@@ -94,14 +92,10 @@ class SyncFace(Generic[F]):
     ) -> list[HistoryEntry]:
         return PORTAL.run(self._face.history(thread_id, limit, before, namespace=namespace))
 
-    def delete(
-        self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None
-    ) -> bool:
+    def delete(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None) -> bool:
         return PORTAL.run(self._face.delete(thread_id, checkpoint_id, namespace=namespace))
 
-    def exists(
-        self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE
-    ) -> bool:
+    def exists(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE) -> bool:
         return PORTAL.run(self._face.exists(thread_id, checkpoint_id, namespace=namespace))
 
     def search(self, query: str, limit: int = 10) -> list[dict[str, Any]]:
@@ -128,9 +122,7 @@ class SyncFace(Generic[F]):
         *,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> bool:
-        return PORTAL.run(
-            self._face.copy_thread(source_thread_id, dest_thread_id, checkpoint_id, namespace=namespace)
-        )
+        return PORTAL.run(self._face.copy_thread(source_thread_id, dest_thread_id, checkpoint_id, namespace=namespace))
 
     def list_threads(self, limit: int | None = 100, pattern: str = "*") -> list[str]:
         return PORTAL.run(self._face.list_threads(limit, pattern))
@@ -149,9 +141,7 @@ class SyncFace(Generic[F]):
         namespace: str = DEFAULT_NAMESPACE,
     ) -> None:
         PORTAL.run(
-            self._face.put_writes(
-                thread_id, checkpoint_id, task_id, writes, task_path=task_path, namespace=namespace
-            )
+            self._face.put_writes(thread_id, checkpoint_id, task_id, writes, task_path=task_path, namespace=namespace)
         )
 
     def get_writes(

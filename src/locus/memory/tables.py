@@ -70,17 +70,7 @@ class ThreadTable:
         return outcome
 
     def add(self, commit: Commit, outcome: Outcome) -> Row:
-        entry = Entry(
-            thread_id=self.thread_id,
-            namespace=commit.namespace,
-            checkpoint_id=commit.checkpoint_id,
-            parent_id=outcome.parent_id,
-            seq=outcome.seq,
-            rev=commit.rev,
-            created_at=commit.created_at,
-            metadata=commit.metadata,
-        )
-        row = Row(entry, commit.head, commit.manifest)
+        row = Row(entry_of(commit, outcome), commit.head, commit.manifest)
         self.add_runs((*commit.runs, *commit.values))
         doomed = {outcome.replaced.seq} if outcome.replaced else set()
         if doomed:
@@ -174,12 +164,24 @@ class ThreadTable:
         copy.last_seq = self.last_seq
         infos = [RunInfo(*run[:4]) for runs in self.runs.values() for run in runs]
         unneeded = {(run.branch, run.number) for run in unneeded_runs(extents, infos)}
-        copy.add_runs(
-            run for runs in self.runs.values() for run in runs if (run.branch, run.number) not in unneeded
-        )
+        copy.add_runs(run for runs in self.runs.values() for run in runs if (run.branch, run.number) not in unneeded)
         kept = {(row.entry.namespace, row.entry.checkpoint_id) for row in chosen}
         copy.writes = {key: write for key, write in self.writes.items() if key[:2] in kept}
         return copy
+
+
+def entry_of(commit: Commit, outcome: Outcome) -> Entry:
+    """The entry of a commit that is about to be written."""
+    return Entry(
+        thread_id=commit.thread_id,
+        namespace=commit.namespace,
+        checkpoint_id=commit.checkpoint_id,
+        parent_id=outcome.parent_id,
+        seq=outcome.seq,
+        rev=commit.rev,
+        created_at=commit.created_at,
+        metadata=commit.metadata,
+    )
 
 
 def _known(entry: Entry) -> Known:

@@ -71,9 +71,7 @@ class ThreadCheckpointer(ThreadsFace, BaseCheckpointer):
     def _mark(state: AgentState, place: tuple[str, str, str], trace: Trace) -> None:
         state._lineage = state._lineage.after(place, trace)
 
-    async def diff(
-        self, thread_id: str, a: str, b: str, *, namespace: str = DEFAULT_NAMESPACE
-    ) -> StateDiff:
+    async def diff(self, thread_id: str, a: str, b: str, *, namespace: str = DEFAULT_NAMESPACE) -> StateDiff:
         """What changed from checkpoint `a` to checkpoint `b`."""
         states = [await self.load(thread_id, checkpoint_id, namespace=namespace) for checkpoint_id in (a, b)]
         for checkpoint_id, state in zip((a, b), states, strict=True):

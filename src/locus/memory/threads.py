@@ -27,7 +27,12 @@ MAX_TRACES = 1_024
 MAX_DIGESTS = 200_000
 _ATTEMPTS = 8
 
-SPECIAL_CHANNELS: Mapping[str, int] = {"__error__": -1, "__scheduled__": -2, "__interrupt__": -3, "__resume__": -4}
+SPECIAL_CHANNELS: Mapping[str, int] = {
+    "__error__": -1,
+    "__scheduled__": -2,
+    "__interrupt__": -3,
+    "__resume__": -4,
+}
 """Channels that are kept beside a task's numbered writes, under an index of their own."""
 
 C = TypeVar("C")
@@ -104,15 +109,13 @@ class Threads:
             if value is not None and value is not ANY:
                 check_id(value, what)
         metadata_text = encode(_checked_metadata(metadata), ("metadata",))
-        base = known or await self._base(thread_id, namespace)
+        base = (known or await self._base(thread_id, namespace)) if self.engine.keeps_runs else None
         rev = new_id()
         implied = known.base.checkpoint_id if known else ANY
         now = datetime.now(UTC)
         own_branches, replaces = False, None
         for _ in range(_ATTEMPTS):
-            plan = Planner(
-                rev, base, own_branches=own_branches, sort_keys=not self.engine.dialect.exact
-            ).plan(payload)
+            plan = Planner(rev, base, own_branches=own_branches, sort_keys=not self.engine.dialect.exact).plan(payload)
             commit = Commit(
                 thread_id=thread_id,
                 namespace=namespace,
@@ -143,7 +146,8 @@ class Threads:
                         continue
                     if _equal(stored, plan, payload, metadata):
                         return Saved(commit.checkpoint_id, stored_trace(stored, not self.engine.dialect.exact))
-                    replaces, base = stored.entry.rev, self._cold(stored)
+                    replaces = stored.entry.rev
+                    base = self._cold(stored) if self.engine.keeps_runs else None
                 case Verdict.BRANCH_TAKEN:
                     own_branches = True
                 case Verdict.STALE_BASE:
@@ -151,9 +155,7 @@ class Threads:
                     base = None
                 case _:
                     self._refused(commit, outcome)
-        raise ConflictError(
-            f"thread {thread_id!r} is changed by others faster than this save can follow; try again"
-        )
+        raise ConflictError(f"thread {thread_id!r} is changed by others faster than this save can follow; try again")
 
     @staticmethod
     def _refused(commit: Commit, outcome: Outcome) -> None:

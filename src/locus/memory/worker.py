@@ -68,9 +68,7 @@ class Worker(Generic[R]):
                 self._jobs = SimpleQueue()
                 self._pid = os.getpid()
                 # The thread must not keep the worker alive, so it gets only what it needs.
-                threading.Thread(
-                    target=_serve, args=(self._jobs, self._open), name=self._name, daemon=True
-                ).start()
+                threading.Thread(target=_serve, args=(self._jobs, self._open), name=self._name, daemon=True).start()
                 weakref.finalize(self, self._jobs.put, (None, _ignore))
             return self._jobs
 
@@ -97,7 +95,7 @@ def _serve(jobs: SimpleQueue[_Job], open_resource: Callable[[], R]) -> None:
             if resource is None:
                 resource = open_resource()
             result = work(resource)
-        except BaseException as error:  # handed to the caller, whatever it is
+        except BaseException as error:  # noqa: BLE001 - handed to the caller, whatever it is
             deliver(None, error)
         else:
             deliver(result, None)

@@ -1,21 +1,92 @@
-"""Storage backends as checkpointers, and a factory for each."""
+"""Storage backends as checkpointers, and a factory for each of ours."""
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from locus.memory.backends.plain_store import PlainStoreEngine
 from locus.memory.backends.sqlite import SQLiteBackend
-from locus.memory.storage import StorageBackend
+from locus.memory.checkpointer import CheckpointerCapabilities
+from locus.memory.faces import ThreadsFace
 from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.threads import Threads
 
 
 class StorageBackendAdapter(ThreadCheckpointer):
-    def __init__(self, backend: StorageBackend) -> None:
-        super().__init__(backend.threads)
+    """A checkpointer over a storage backend: one of ours, or any object with the five plain methods.
+
+    With one of ours every law of the contract holds. An object of another kind needs `save(key, data)`,
+    `load(key)`, `delete(key)`, `exists(key)` and, for `list_threads` and `vacuum`, `list_threads()`; see
+    `plain_store` for its keys, and for what it cannot promise: atomic saves, and savers in two processes.
+    Its own `search`, `query_by_metadata` and `vacuum` are used where it has them.
+    """
+
+    def __init__(self, backend: Any) -> None:
         self.backend = backend
+        ours = isinstance(backend, ThreadsFace)
+        self._stranger = None if ours else backend
+        super().__init__(backend.threads if ours else Threads(PlainStoreEngine(backend)))
+
+    def _has(self, method: str) -> bool:
+        return callable(getattr(self._stranger, method, None))
+
+    @property
+    def capabilities(self) -> CheckpointerCapabilities:
+        found = super().capabilities
+        if self._stranger is None:
+            return found
+        lists = self._has("list_threads")
+        return replace(
+            found,
+            search=self._has("search"),
+            metadata_query=lists or self._has("query_by_metadata") or self._has("get_by_metadata"),
+            vacuum=lists or self._has("vacuum"),
+            list_threads=lists,
+            list_with_metadata=lists or self._has("list_with_metadata"),
+        )
+
+    async def search(self, query: str, limit: int = 10) -> list[dict[str, Any]]:
+        if self._stranger is None:
+            return await super().search(query, limit)
+        return list(await self._ask("search", query, limit=limit))
+
+    async def query_by_metadata(self, key: str, value: Any, limit: int = 100) -> list[dict[str, Any]]:
+        if self._stranger is None or self._has("list_threads"):
+            return await super().query_by_metadata(key, value, limit)
+        method = "query_by_metadata" if self._has("query_by_metadata") else "get_by_metadata"
+        return list(await self._ask(method, key, value, limit=limit))
+
+    async def list_threads(self, limit: int | None = 100, pattern: str = "*") -> list[str]:
+        if self._stranger is not None and not self._has("list_threads"):
+            self._cannot("list_threads")
+        return await super().list_threads(limit, pattern)
+
+    async def list_with_metadata(self, limit: int = 100) -> list[dict[str, Any]]:
+        if self._stranger is None or self._has("list_threads"):
+            return await super().list_with_metadata(limit)
+        return list(await self._ask("list_with_metadata", limit=limit))
+
+    async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
+        """Call a method that only this backend knows."""
+        if not self._has(method):
+            self._cannot(method)
+        result = getattr(self._stranger, method)(*args, **options)
+        return await result if inspect.isawaitable(result) else result
+
+    def __repr__(self) -> str:
+        return f"StorageBackendAdapter({type(self.backend).__name__})"
 
 
-def sqlite_checkpointer(path: str | Path = "locus.db", **options: Any) -> StorageBackendAdapter:
-    """A checkpointer in an SQLite file; `options` are those of `SQLiteBackend`."""
-    return StorageBackendAdapter(SQLiteBackend(path, **options))
+def sqlite_checkpointer(
+    path: str | Path = "locus.db",
+    *,
+    durability: Literal["full", "normal"] = "full",
+    ttl_seconds: float | None = None,
+    timeout: float = 30.0,
+) -> StorageBackendAdapter:
+    """A checkpointer in an SQLite file; the options are those of `SQLiteBackend`."""
+    backend = SQLiteBackend(path, durability=durability, ttl_seconds=ttl_seconds, timeout=timeout)
+    return StorageBackendAdapter(backend)

@@ -78,9 +78,7 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         with self._lock:
             return sorted(table.thread_id for table in self._live() if pattern.matches(table.thread_id))[:limit]
 
-    async def delete(
-        self, thread_id: str, namespace: str | None = None, seqs: Collection[int] | None = None
-    ) -> int:
+    async def delete(self, thread_id: str, namespace: str | None = None, seqs: Collection[int] | None = None) -> int:
         with self._lock:
             table = self._table(thread_id)
             if table is None:
@@ -113,9 +111,7 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             self._tables[thread_id] = table
             table.put_writes(namespace, checkpoint_id, task_id, writes)
 
-    async def get_writes(
-        self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None
-    ) -> list[Write]:
+    async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         with self._lock:
             table = self._table(thread_id)
             return table.get_writes(namespace, checkpoint_id, task_id) if table else []
@@ -127,9 +123,7 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
                 del self._tables[table.thread_id]
             return sum(len(table.rows) for table in ended)
 
-    async def copy(
-        self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None
-    ) -> int:
+    async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
         with self._lock:
             table = self._table(source)
             existing = self._table(dest)

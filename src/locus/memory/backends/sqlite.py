@@ -22,21 +22,23 @@ from locus.errors import (
 )
 from locus.memory.backends import sqlite_search
 from locus.memory.backends.sqlite_file import SQLiteFile, prepare
-from locus.memory.backends.sqlite_threads import (
+from locus.memory.backends.sqlite_rows import (
     ALIVE,
     ENTRY,
     JOINED,
     Connection,
-    SQLiteThread,
-    commit_in,
-    create_thread,
     instant,
-    metadata_value,
     now,
-    open_thread,
     select_one,
     select_runs,
     to_entry,
+)
+from locus.memory.backends.sqlite_threads import (
+    SQLiteThread,
+    commit_in,
+    create_thread,
+    metadata_value,
+    open_thread,
     transaction,
 )
 from locus.memory.engine import Copies, Engine, Expires, FindsMetadata, KeepsWrites, Searches
@@ -124,7 +126,8 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
     async def history(
         self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
     ) -> list[Entry]:
-        conditions, values = ["t.thread_id = ?", ALIVE], [thread_id, now()]
+        conditions = ["t.thread_id = ?", ALIVE]
+        values: list[Any] = [thread_id, now()]
         for condition, value in (("c.namespace = ?", namespace), ("c.seq < ?", before_seq)):
             if value is not None:
                 conditions.append(condition)
@@ -163,9 +166,7 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
 
         return await self._read(work)
 
-    async def delete(
-        self, thread_id: str, namespace: str | None = None, seqs: Collection[int] | None = None
-    ) -> int:
+    async def delete(self, thread_id: str, namespace: str | None = None, seqs: Collection[int] | None = None) -> int:
         def work(connection: Connection) -> int:
             thread = open_thread(connection, thread_id)
             if thread is None:
@@ -208,9 +209,7 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
 
         await self._write(work)
 
-    async def get_writes(
-        self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None
-    ) -> list[Write]:
+    async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         sql = (
             "SELECT w.task_id, w.task_path, w.idx, w.channel, w.value FROM locus_writes w"
             " JOIN locus_threads t ON t.id = w.thread"
@@ -222,16 +221,12 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
 
     async def expire(self, now: datetime) -> int:
         def work(connection: Connection) -> int:
-            ended = connection.execute(
-                "SELECT id FROM locus_threads WHERE expires_at <= ?", (instant(now),)
-            ).fetchall()
+            ended = connection.execute("SELECT id FROM locus_threads WHERE expires_at <= ?", (instant(now),)).fetchall()
             return sum(SQLiteThread(connection, key, 0).drop() for (key,) in ended)
 
         return await self._write(work)
 
-    async def copy(
-        self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None
-    ) -> int:
+    async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
         def work(connection: Connection) -> int:
             origin = open_thread(connection, source)
             existing = open_thread(connection, dest)
@@ -284,7 +279,9 @@ class SQLiteBackend(StorageBackend):
         if durability not in ("full", "normal"):
             raise ConfigurationError(f'durability is "full" or "normal", got {durability!r}')
         if str(path) != ":memory:" and Path(path).expanduser().is_dir():
-            raise ConfigurationError(f"{str(path)!r} is a directory; name a file in it: {str(Path(path) / 'agents.db')!r}")
+            raise ConfigurationError(
+                f"{str(path)!r} is a directory; name a file in it: {str(Path(path) / 'agents.db')!r}"
+            )
         self.path = prepare(str(path))
         super().__init__(
             Threads(SQLiteEngine(self.path, durability=durability, timeout=timeout), ttl_seconds=ttl_seconds)

@@ -12,7 +12,6 @@ All names begin with `locus_`, so that the tables can live in an application's o
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from collections.abc import Callable
@@ -53,6 +52,7 @@ class SQLiteFile:
 
     def __init__(self, path: str, *, durability: str, timeout: float, writable: bool) -> None:
         self._path = path
+        self._file = Path(path)
         self._durability = durability
         self._timeout = timeout
         self._writable = writable
@@ -60,9 +60,7 @@ class SQLiteFile:
         self._open()
 
     def _open(self) -> None:
-        connection = sqlite3.connect(
-            self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False
-        )
+        connection = sqlite3.connect(self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False)
         try:
             self._patiently(lambda: connection.execute("PRAGMA journal_mode=WAL"))
             connection.execute(f"PRAGMA synchronous={self._durability.upper()}")
@@ -92,7 +90,7 @@ class SQLiteFile:
         if self._path == ":memory:":
             return None
         try:
-            found = os.stat(self._path)
+            found = self._file.stat()
         except FileNotFoundError:
             return None
         return found.st_dev, found.st_ino

@@ -6,11 +6,10 @@ portions. A row of the index is a run (even row ids) or what else a checkpoint s
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
+from locus.memory.backends.sqlite_rows import ALIVE, ENTRY, JOINED, Connection, now, to_entry
 from locus.memory.lists import visible
 from locus.memory.matching import best_hits, searchable, snippet
 from locus.memory.payloads import wanted
@@ -27,7 +26,7 @@ def _row_id(what: str, key: int) -> int:
     return key * 2 + (what == "checkpoints")
 
 
-def index_more(connection: sqlite3.Connection) -> bool:
+def index_more(connection: Connection) -> bool:
     """Index the next portion; False if there was nothing left to do."""
     done = 0
     for what, select in _SELECT.items():
@@ -43,7 +42,7 @@ def index_more(connection: sqlite3.Connection) -> bool:
     return done > 0
 
 
-def lower_marks(connection: sqlite3.Connection) -> None:
+def lower_marks(connection: Connection) -> None:
     """After a removal: a row id that is given out again must not count as indexed."""
     for what in _SELECT:
         connection.execute(
@@ -53,16 +52,16 @@ def lower_marks(connection: sqlite3.Connection) -> None:
         )
 
 
-def forget_runs(connection: sqlite3.Connection, condition: str, values: tuple[Any, ...]) -> None:
+def forget_runs(connection: Connection, condition: str, values: tuple[Any, ...]) -> None:
     """Take runs that are about to be removed out of the index."""
     _forget(connection, "runs", f"{_SELECT['runs']} WHERE {condition}", values)
 
 
-def forget_checkpoint(connection: sqlite3.Connection, key: int) -> None:
+def forget_checkpoint(connection: Connection, key: int) -> None:
     _forget(connection, "checkpoints", f"{_SELECT['checkpoints']} WHERE id = ?", (key,))
 
 
-def _forget(connection: sqlite3.Connection, what: str, select: str, values: tuple[Any, ...]) -> None:
+def _forget(connection: Connection, what: str, select: str, values: tuple[Any, ...]) -> None:
     (mark,) = connection.execute("SELECT up_to FROM locus_indexed WHERE what = ?", (what,)).fetchone()
     for key, text in connection.execute(f"{select} AND id <= ?", (*values, mark)).fetchall():
         connection.execute(
@@ -71,7 +70,7 @@ def _forget(connection: sqlite3.Connection, what: str, select: str, values: tupl
         )
 
 
-def search(connection: sqlite3.Connection, terms: Sequence[str], limit: int) -> list[Hit]:
+def search(connection: Connection, terms: Sequence[str], limit: int) -> list[Hit]:
     """Checkpoints with a row that has all terms, best first."""
     query = " ".join(f'"{term}"' for term in terms)
     hits: list[Hit] = []
@@ -91,7 +90,7 @@ def search(connection: sqlite3.Connection, terms: Sequence[str], limit: int) -> 
         skip += len(rows)
 
 
-def _hits(connection: sqlite3.Connection, row_id: int, points: float, terms: Sequence[str]) -> Iterator[Hit]:
+def _hits(connection: Connection, row_id: int, points: float, terms: Sequence[str]) -> Iterator[Hit]:
     if row_id % 2:
         text, entry = _checkpoint(connection, row_id // 2)
     else:
@@ -100,22 +99,23 @@ def _hits(connection: sqlite3.Connection, row_id: int, points: float, terms: Seq
         yield Hit(entry, points, snippet(terms, searchable(text)))
 
 
-def _checkpoint(connection: sqlite3.Connection, key: int) -> tuple[str, Entry | None]:
+def _checkpoint(connection: Connection, key: int) -> tuple[str, Entry | None]:
     (text,) = connection.execute(
         f"{_SELECT['checkpoints'].replace('SELECT id,', 'SELECT')} WHERE id = ?", (key,)
     ).fetchone()
     return text, next((entry for entry, _ in _entries(connection, "c.id = ?", (key,))), None)
 
 
-def _first_with(connection: sqlite3.Connection, key: int) -> tuple[str, Entry | None]:
+def _first_with(connection: Connection, key: int) -> tuple[str, Entry | None]:
     """A run's text, and the checkpoint that brought it, or the first that is left and shows it."""
     thread, branch, number, seq, text = connection.execute(
         "SELECT thread, branch, number, seq, items FROM locus_runs WHERE id = ?", (key,)
     ).fetchone()
     runs = [
-        Run(*row, "")
+        Run(row[0], row[1], row[2], row[3], "")
         for row in connection.execute(
-            "SELECT branch, number, start, count FROM locus_runs WHERE thread = ? AND branch = ?", (thread, branch)
+            "SELECT branch, number, start, count FROM locus_runs WHERE thread = ? AND branch = ?",
+            (thread, branch),
         )
     ]
     for entry, manifest in _entries(connection, "c.thread = ? AND c.seq >= ? ORDER BY c.seq", (thread, seq)):
@@ -125,14 +125,10 @@ def _first_with(connection: sqlite3.Connection, key: int) -> tuple[str, Entry | 
     return text, None
 
 
-def _entries(
-    connection: sqlite3.Connection, condition: str, values: tuple[Any, ...]
-) -> Iterator[tuple[Entry, str]]:
+def _entries(connection: Connection, condition: str, values: tuple[Any, ...]) -> Iterator[tuple[Entry, str]]:
     rows = connection.execute(
-        "SELECT t.thread_id, c.namespace, c.checkpoint_id, c.parent_id, c.seq, c.rev, c.created_at, c.metadata,"
-        " c.manifest FROM locus_checkpoints c JOIN locus_threads t ON t.id = c.thread"
-        f" WHERE (t.expires_at IS NULL OR t.expires_at > ?) AND {condition}",
-        (datetime.now(UTC).isoformat(timespec="microseconds"), *values),
+        f"SELECT {ENTRY}, c.manifest FROM {JOINED} WHERE {ALIVE} AND {condition}",
+        (now(), *values),
     )
     for row in rows:
-        yield Entry(*row[:6], datetime.fromisoformat(row[6]), row[7]), row[8]
+        yield to_entry(row), row[8]

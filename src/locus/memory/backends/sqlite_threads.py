@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any
 
 from locus.memory.backends import sqlite_search
+from locus.memory.backends.sqlite_rows import Connection, instant, now, to_entry
 from locus.memory.codec import canonical, decode
 from locus.memory.decisions import decide, plan_removal, unneeded_runs
 from locus.memory.keys import digest
 from locus.memory.payloads import wanted
-from locus.memory.records import Commit, Entry, Extent, Known, Outcome, Run, RunInfo, Verdict
-
-Connection = sqlite3.Connection
-
-ENTRY = "t.thread_id, c.namespace, c.checkpoint_id, c.parent_id, c.seq, c.rev, c.created_at, c.metadata"
-JOINED = "locus_checkpoints c JOIN locus_threads t ON t.id = c.thread"
-ALIVE = "(t.expires_at IS NULL OR t.expires_at > ?)"
-
-
-def instant(at: datetime) -> str:
-    """A time as text that sorts."""
-    return at.astimezone(UTC).isoformat(timespec="microseconds")
-
-
-def now() -> str:
-    return instant(datetime.now(UTC))
-
-
-def to_entry(row: Sequence[Any]) -> Entry:
-    return Entry(*row[:6], datetime.fromisoformat(row[6]), row[7])
+from locus.memory.records import Commit, Entry, Extent, Known, Outcome, RunInfo, Verdict
 
 
 @contextmanager
@@ -71,23 +51,19 @@ class SQLiteThread:
 
     def has_run(self, branch: str, number: int) -> bool:
         found = self._connection.execute(
-            "SELECT 1 FROM locus_runs WHERE thread = ? AND branch = ? AND number >= ?", (self.key, branch, number)
+            "SELECT 1 FROM locus_runs WHERE thread = ? AND branch = ? AND number >= ?",
+            (self.key, branch, number),
         )
         return found.fetchone() is not None
 
     def add(self, commit: Commit, outcome: Outcome) -> None:
-        execute = self._connection.execute
-        for run in commit.runs:
-            execute(
-                "INSERT INTO locus_runs (thread, branch, number, start, count, seq, items) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (self.key, *run[:4], outcome.seq, run.items),
-            )
-        for run in commit.values:
-            execute(
-                "INSERT OR IGNORE INTO locus_runs (thread, branch, number, start, count, seq, items)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (self.key, *run[:4], outcome.seq, run.items),
-            )
+        for runs, otherwise in ((commit.runs, ""), (commit.values, "OR IGNORE")):
+            for run in runs:
+                self._connection.execute(
+                    f"INSERT {otherwise} INTO locus_runs (thread, branch, number, start, count, seq, items)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (self.key, *run[:4], outcome.seq, run.items),
+                )
         if outcome.replaced is not None:
             self.remove({outcome.replaced.seq}, spare=commit.manifest)
         self._insert(
@@ -243,7 +219,8 @@ def open_thread(connection: Connection, thread_id: str) -> SQLiteThread | None:
 
 def create_thread(connection: Connection, thread_id: str, expires_at: str | None) -> SQLiteThread:
     cursor = connection.execute(
-        "INSERT INTO locus_threads (thread_id, last_seq, expires_at) VALUES (?, 0, ?)", (thread_id, expires_at)
+        "INSERT INTO locus_threads (thread_id, last_seq, expires_at) VALUES (?, 0, ?)",
+        (thread_id, expires_at),
     )
     assert cursor.lastrowid is not None
     return SQLiteThread(connection, cursor.lastrowid, 0)
@@ -260,28 +237,3 @@ def commit_in(connection: Connection, commit: Commit) -> Outcome:
         )
         thread.add(commit, outcome)
     return outcome
-
-
-def select_one(
-    connection: Connection, columns: str, thread_id: str, namespace: str, checkpoint_id: str | None
-) -> Any:
-    """One checkpoint, the latest if no id is given."""
-    condition, values = ("ORDER BY c.seq DESC LIMIT 1", []) if checkpoint_id is None else (
-        "AND c.checkpoint_id = ?",
-        [checkpoint_id],
-    )
-    return connection.execute(
-        f"SELECT {columns} FROM {JOINED} WHERE t.thread_id = ? AND {ALIVE} AND c.namespace = ? {condition}",
-        (thread_id, now(), namespace, *values),
-    ).fetchone()
-
-
-def select_runs(connection: Connection, thread: int, extent: Extent) -> list[Run]:
-    """The runs that an extent shows: from the newest that begins at its start, or before it, on."""
-    rows = connection.execute(
-        "SELECT branch, number, start, count, items FROM locus_runs WHERE thread = ? AND branch = ? AND number <= ?"
-        " AND number >= (SELECT number FROM locus_runs WHERE thread = ? AND branch = ? AND number <= ? AND start <= ?"
-        " ORDER BY number DESC LIMIT 1)",
-        (thread, extent.branch, extent.run, thread, extent.branch, extent.run, extent.skip),
-    )
-    return [Run(*row) for row in rows]

@@ -1,0 +1,349 @@
+"""The log of a thread: one file, human-readable JSON, that only ever grows at its end.
+
+Every save adds a record and its seal, in one write:
+
+    {"head":{"agent_id":"a","iteration":1,"messages":[]},
+    "runs":[[{"role":"user","content":"hi"},
+    {"role":"assistant","content":"hello"}]]}
+    {"seal":"checkpoint","bytes":133,"prev":0,"checkpoint_id":"4f0c…","seq":1,"runs":[…],…,"crc":2774501}
+
+A seal is one line, and the commit point: what has no seal was never saved, and is cut off before the next
+save. It names the seal before it, so that the history is read from the end, without the payloads; it says
+where in the record the texts are; and its checksum covers the record and itself. Seals are of the kinds
+`thread` (the first line), `checkpoint` and `writes`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from locus.errors import CorruptCheckpointError, UnsupportedFormatError
+from locus.memory.codec import decode, encode
+from locus.memory.records import Entry, Extent, Run, Stored, Write
+from locus.memory.tables import Row
+
+FORMAT = 1
+_MARK = b'{"seal":'
+_TAIL = 1 << 16
+_AHEAD = 1 << 18
+
+
+@dataclass(slots=True)
+class Seal:
+    """A line that closes a record: where it stands, and what it says."""
+
+    at: int
+    line: bytes
+    facts: dict[str, Any]
+
+    @property
+    def end(self) -> int:
+        return self.at + len(self.line)
+
+    @property
+    def record(self) -> int:
+        """Where the record begins."""
+        return self.at - int(self.facts["bytes"])
+
+    def entry(self, thread_id: str) -> Entry:
+        facts = self.facts
+        return Entry(
+            thread_id,
+            facts["namespace"],
+            facts["checkpoint_id"],
+            facts["parent_id"],
+            facts["seq"],
+            facts["rev"],
+            datetime.fromisoformat(facts["created_at"]),
+            encode(facts["metadata"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is added to a log: texts, and what the seal says of them."""
+
+    kind: str
+    facts: dict[str, Any]
+    parts: tuple[tuple[str, str], ...] = ()
+    """(name, JSON text) of what the record holds; the seal says where each text is, under `at`."""
+
+    def sealed(self, prev: int | None, pretty: bool) -> bytes:
+        """The bytes of the record and its seal; `prev` is where the seal before it stands."""
+        body, places = bytearray(), []
+        for name, text in self.parts:
+            body += f"{',' if body else '{'}{encode(name)}:".encode()
+            data = text.encode() if pretty else text.replace("\n", "").encode()
+            places.append((len(body), len(data)))
+            body += data
+            if pretty:
+                body += b"\n"
+        if body:
+            body += b"}\n"
+        facts = {"seal": self.kind, "bytes": len(body), "prev": prev, **self.facts, "at": places}
+        line = encode(facts)[:-1].encode()
+        return bytes(body) + line + f',"crc":{crc32(line, crc32(body))}}}\n'.encode()
+
+
+class LogFile:
+    """An open log, as far as it is known: seals are read from the end, as they are needed."""
+
+    def __init__(self, path: Path, thread_id: str) -> None:
+        self.path = path
+        self.thread_id = thread_id
+        self._fd = -1
+        self._added: list[Seal] = []
+        """What was added since the log was first looked at, oldest first."""
+        self._read: list[Seal] = []
+        """What was read from there backwards, newest first."""
+        self._complete = False
+        self._ids: dict[tuple[str, str], Seal] = {}
+        self._tips: dict[str, int] = {}
+        self._buffer = (0, b"")
+
+    def _forget(self) -> None:
+        self._added, self._read, self._complete = [], [], False
+        self._ids, self._tips = {}, {}
+
+    def _add(self, seal: Seal) -> None:
+        self._added.append(seal)
+        if seal.facts["seal"] == "checkpoint":
+            self._ids[seal.facts["namespace"], seal.facts["checkpoint_id"]] = seal
+            self._tips.update((place[0], place[1]) for place in seal.facts["runs"])
+
+    def _add_older(self, seal: Seal) -> None:
+        self._read.append(seal)
+        if seal.facts["seal"] == "checkpoint":
+            self._ids[seal.facts["namespace"], seal.facts["checkpoint_id"]] = seal
+            for branch, number, *_ in seal.facts["runs"]:
+                self._tips.setdefault(branch, number)
+
+    def refresh(self) -> bool:
+        """Open the file and find out what is new; False if there is none."""
+        self.release()
+        try:
+            self._fd = os.open(self.path, os.O_RDWR | getattr(os, "O_BINARY", 0))
+        except FileNotFoundError:
+            self._forget()
+            return False
+        known = self.newest
+        # Another file may have the name by now, even the inode; the line of a seal is like no other.
+        if known is not None and self._pread(known.at, len(known.line)) != known.line:
+            self._forget()
+            known = None
+        found = self._last_seal(os.fstat(self._fd).st_size, known)
+        if known is None or found is None:
+            self._forget()
+            if found is not None:
+                self._add_older(found)
+            return found is not None
+        fresh: list[Seal] = []
+        while found is not None and found.at > known.at:
+            fresh.append(found)
+            found = self._before(found)
+        for seal in reversed(fresh):
+            self._add(seal)
+        return True
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
+        self._buffer = (0, b"")
+
+    def _pread(self, at: int, length: int) -> bytes:
+        os.lseek(self._fd, at, os.SEEK_SET)
+        return os.read(self._fd, length)
+
+    def _bytes(self, at: int, length: int) -> bytes:
+        """Like `_pread`, with what stands before it, because that is asked for next."""
+        start, data = self._buffer
+        if not start <= at <= at + length <= start + len(data):
+            start = max(0, at + length - max(_AHEAD, length))
+            data = self._pread(start, at + length - start)
+            self._buffer = (start, data)
+        return data[at - start : at - start + length]
+
+    def _last_seal(self, size: int, known: Seal | None) -> Seal | None:
+        """The last complete seal; behind it there may be what a killed process left."""
+        if known is not None and known.end == size:
+            return known
+        window = _TAIL
+        while True:
+            start = max(0, size - window)
+            data = self._pread(start, size - start)
+            end = data.rfind(b"\n") + 1
+            while end > 0:
+                begin = data.rfind(b"\n", 0, end - 1) + 1
+                if data.startswith(_MARK, begin) and (begin > 0 or start == 0):
+                    return self._parsed(start + begin, data[begin:end])
+                end = begin
+            if start == 0:
+                return None
+            window *= 8
+
+    def _parsed(self, at: int, line: bytes) -> Seal:
+        facts = decode(line)
+        if not isinstance(facts, dict) or "bytes" not in facts:
+            raise CorruptCheckpointError(f"{self.path}: a seal at byte {at} cannot be read")
+        if facts["seal"] == "thread" and facts.get("locus", 0) > FORMAT:
+            raise UnsupportedFormatError(
+                f"{self.path} has format {facts['locus']}, and this version of Locus knows up to {FORMAT}: "
+                "upgrade locus-sdk"
+            )
+        return Seal(at, line, facts)
+
+    def _before(self, seal: Seal) -> Seal | None:
+        prev = seal.facts["prev"]
+        if prev is None:
+            return None
+        line = self._bytes(prev, seal.record - prev)
+        if not line.startswith(_MARK) or not line.endswith(b"\n"):
+            raise CorruptCheckpointError(f"{self.path}: there is no seal at byte {prev}")
+        return self._parsed(prev, line)
+
+    @property
+    def newest(self) -> Seal | None:
+        return self._added[-1] if self._added else self._read[0] if self._read else None
+
+    def newest_first(self) -> Iterator[Seal]:
+        """All seals but the first line's, from the end, reading on only as far as asked."""
+        yield from self._added[::-1]
+        index = 0
+        while True:
+            if index == len(self._read):
+                if self._complete or not self._read:
+                    return
+                before = self._before(self._read[-1])
+                if before is None:
+                    self._complete = True
+                    return
+                self._add_older(before)
+            if self._read[index].facts["seal"] != "thread":
+                yield self._read[index]
+            index += 1
+
+    def checkpoints(self, namespace: str | None = None) -> Iterator[Seal]:
+        return (
+            seal
+            for seal in self.newest_first()
+            if seal.facts["seal"] == "checkpoint" and namespace in (None, seal.facts["namespace"])
+        )
+
+    def find(self, namespace: str, checkpoint_id: str | None) -> Seal | None:
+        """The seal of a checkpoint; of the latest if no id is given."""
+        if checkpoint_id is None:
+            return next(self.checkpoints(namespace), None)
+        key = (namespace, checkpoint_id)
+        if key not in self._ids and not self._complete:
+            next((True for _ in self.newest_first() if key in self._ids), None)
+        return self._ids.get(key)
+
+    def has_run(self, branch: str, number: int) -> bool:
+        """Whether a branch has got this far, in as much of the log as was read."""
+        return self._tips.get(branch, -1) >= number
+
+    def texts(self, seal: Seal) -> list[str]:
+        """The texts of a record, after a look at its checksum."""
+        body = self._bytes(seal.record, seal.at - seal.record)
+        line, _, crc = seal.line.rpartition(b',"crc":')
+        if crc32(line, crc32(body)) != int(crc[:-2] or b"-1"):
+            raise CorruptCheckpointError(f"{self.path}: the record at byte {seal.record} does not fit its checksum")
+        return [body[at : at + length].decode() for at, length in seal.facts["at"]]
+
+    def row(self, seal: Seal) -> Row:
+        return Row(seal.entry(self.thread_id), self.texts(seal)[0], encode(seal.facts["manifest"]))
+
+    def runs(self, seal: Seal) -> list[Run]:
+        places = seal.facts.get("runs", [])
+        texts = self.texts(seal)[1:] if places else []
+        return [Run(place[0], place[1], place[2], place[3], text) for place, text in zip(places, texts, strict=True)]
+
+    def writes(self, seal: Seal) -> list[Write]:
+        return [
+            Write(fact[0], fact[1], fact[2], fact[3], text)
+            for fact, text in zip(seal.facts["writes"], self.texts(seal), strict=True)
+        ]
+
+    def stored(self, seal: Seal, wanted: Sequence[Extent]) -> Stored:
+        """A checkpoint with its runs, read from the end of the log until everything is there."""
+        open_extents = list(wanted)
+        found: dict[str, list[Run]] = {}
+        for other in self.newest_first():
+            if not open_extents:
+                break
+            if other.facts["seal"] != "checkpoint":
+                continue
+            branches = {place[0] for place in other.facts["runs"]}
+            if branches.isdisjoint({extent.branch for extent in open_extents}):
+                continue
+            for run in self.runs(other):
+                found.setdefault(run.branch, []).append(run)
+                open_extents = [extent for extent in open_extents if not _begins(extent, run)]
+        row = self.row(seal)
+        return Stored(row.entry, row.head, row.manifest, found)
+
+    def append(self, record: Record, pretty: bool) -> None:
+        """Add a record durably, after cutting off what a killed process left behind."""
+        newest = self.newest
+        assert newest is not None, "a log begins with the line that names its thread"
+        end = newest.end
+        if os.fstat(self._fd).st_size != end:
+            os.ftruncate(self._fd, end)
+        data = record.sealed(newest.at, pretty)
+        write_all(self._fd, data, end)
+        _to_disk(self._fd)
+        line_at = data.rindex(b"\n", 0, len(data) - 1) + 1 if b"\n" in data[:-1] else 0
+        self._add(self._parsed(end + line_at, data[line_at:]))
+
+
+def _begins(extent: Extent, run: Run) -> bool:
+    """Whether this run is the oldest that an extent can need."""
+    return run.branch == extent.branch and run.number <= extent.run and run.start <= extent.skip
+
+
+def write_all(fd: int, data: bytes, at: int) -> None:
+    os.lseek(fd, at, os.SEEK_SET)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _to_disk(fd: int) -> None:
+    getattr(os, "fdatasync", os.fsync)(fd)
+
+
+def write_new(path: Path, records: Sequence[Record], pretty: bool) -> None:
+    """Write a whole log under a name of its own, and then put it in its place, in one step."""
+    data = bytearray()
+    prev: int | None = None
+    for record in records:
+        sealed = record.sealed(prev, pretty)
+        prev = len(data) + sealed.rfind(b"\n", 0, len(sealed) - 1) + 1
+        data += sealed
+    draft = path.with_name(f"{path.name}.new")
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o666)
+    try:
+        write_all(fd, bytes(data), 0)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    draft.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a new, replaced or removed name durable."""
+    if os.name == "nt":  # Windows does not open folders
+        return
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
