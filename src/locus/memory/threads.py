@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from locus.errors import CapabilityError, CheckpointNotFoundError, ConfigurationError, ConflictError
+from locus.errors import CapabilityError, CheckpointNotFoundError, ConfigurationError, ConflictError, LocusError
 from locus.memory.checkpointer import ANY, CheckpointerCapabilities, Unset
 from locus.memory.codec import canonical, decode, encode
 from locus.memory.decisions import ancestors, outlived
@@ -82,6 +82,8 @@ class Threads:
                 await self.engine.setup()
                 self._ready = True
             yield self.engine
+        except LocusError:
+            raise
         except self.engine.driver_errors as error:
             raise self.engine.translate(error) from error
 

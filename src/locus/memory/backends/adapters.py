@@ -10,7 +10,7 @@ from typing import Any, Literal
 from locus.memory.backends.plain_store import PlainStoreEngine
 from locus.memory.backends.sqlite import SQLiteBackend
 from locus.memory.checkpointer import CheckpointerCapabilities
-from locus.memory.faces import ThreadsFace
+from locus.memory.faces import THIRTY_DAYS, ThreadsFace
 from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.memory.threads import Threads
 
@@ -68,6 +68,15 @@ class StorageBackendAdapter(ThreadCheckpointer):
         if self._stranger is None or self._has("list_threads"):
             return await super().list_with_metadata(limit)
         return list(await self._ask("list_with_metadata", limit=limit))
+
+    async def vacuum(
+        self, older_than_days: float = THIRTY_DAYS, *, keep_last: int | None = None, dry_run: bool = False
+    ) -> int:
+        if self._stranger is None or self._has("list_threads"):
+            return await super().vacuum(older_than_days, keep_last=keep_last, dry_run=dry_run)
+        if keep_last is not None or dry_run:
+            self._cannot("vacuum with keep_last or dry_run")
+        return int(await self._ask("vacuum", older_than_days))
 
     async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
         """Call a method that only this backend knows."""

@@ -25,11 +25,13 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from locus.errors import (
     BackendUnavailableError,
+    CapabilityError,
     CheckpointError,
     ConfigurationError,
     CorruptCheckpointError,
     InvalidIdError,
 )
+from locus.memory.checkpointer import DEFAULT_NAMESPACE
 from locus.memory.codec import decode, encode
 from locus.memory.decisions import decide, new_parents
 from locus.memory.engine import Copies, Engine, FindsMetadata
@@ -136,7 +138,7 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
         return Index(thread_id, await self._call("load", f"{thread_id}:{INDEX}"))
 
     async def commit(self, commit: Commit) -> Outcome:
-        check_key(commit.checkpoint_id)
+        check_key(commit.namespace, commit.checkpoint_id)
         async with self._lock(commit.thread_id):
             index = await self._index(commit.thread_id)
             outcome = decide(commit, index)
@@ -149,7 +151,7 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
                 index.entries = _without(index.entries, {outcome.replaced.seq})
             index.entries.append(entry)
             index.last_seq = outcome.seq
-            await self._call("save", f"{entry.thread_id}:{_slot(entry)}", data)
+            await self._call("save", f"{entry.thread_id}:{entry.checkpoint_id}", data)
             await self._call("save", f"{entry.thread_id}:{LATEST}", data)
             await self._call("save", f"{entry.thread_id}:{INDEX}", index.data())
             return outcome
@@ -158,7 +160,7 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
         entry = await self.entry(thread_id, namespace, checkpoint_id)
         if entry is None:
             return None
-        data = await self._call("load", f"{thread_id}:{_slot(entry)}")
+        data = await self._call("load", f"{thread_id}:{entry.checkpoint_id}")
         if data is None:
             raise CorruptCheckpointError(f"checkpoint {entry.checkpoint_id!r} is listed, but its payload is gone")
         return Stored(entry, encode(data), "[]")
@@ -198,7 +200,7 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
             index.entries = _without(index.entries, {entry.seq for entry in doomed})
             await self._unlist(index)
             for entry in doomed:
-                await self._call("delete", f"{thread_id}:{_slot(entry)}")
+                await self._call("delete", f"{thread_id}:{entry.checkpoint_id}")
             return len(doomed)
 
     async def _unlist(self, index: Index) -> None:
@@ -208,7 +210,7 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
             await self._call("delete", f"{index.thread_id}:{LATEST}")
             return
         await self._call("save", f"{index.thread_id}:{INDEX}", index.data())
-        newest_left = await self._call("load", f"{index.thread_id}:{_slot(index.entries[-1])}")
+        newest_left = await self._call("load", f"{index.thread_id}:{index.entries[-1].checkpoint_id}")
         await self._call("save", f"{index.thread_id}:{LATEST}", newest_left)
 
     async def recent(self, limit: int) -> list[Entry]:
@@ -231,8 +233,8 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
             copy, index = Index(dest, None), await self._index(source)
             for entry in index.entries:
                 if checkpoint_ids is None or (entry.namespace == namespace and entry.checkpoint_id in checkpoint_ids):
-                    data = await self._call("load", f"{source}:{_slot(entry)}")
-                    await self._call("save", f"{dest}:{_slot(entry)}", data)
+                    data = await self._call("load", f"{source}:{entry.checkpoint_id}")
+                    await self._call("save", f"{dest}:{entry.checkpoint_id}", data)
                     await self._call("save", f"{dest}:{LATEST}", data)
                     copy.entries.append(replace(entry, thread_id=dest))
             copy.last_seq = index.last_seq
@@ -241,24 +243,21 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
             return len(copy.entries)
 
     def translate(self, error: BaseException) -> CheckpointError:
-        if isinstance(error, CheckpointError):
-            return error
         return BackendUnavailableError(f"{type(self._store).__name__} failed: {type(error).__name__}")
 
     async def close(self) -> None:
         """The object was opened by somebody else, who closes it."""
 
 
-def check_key(checkpoint_id: str) -> None:
+def check_key(namespace: str, checkpoint_id: str) -> None:
+    """Every key must say in one way only whose it is."""
+    if namespace != DEFAULT_NAMESPACE:
+        raise CapabilityError(f"such a store has no namespaces, and cannot keep {namespace!r}")
     if checkpoint_id in (INDEX, LATEST) or ":" in checkpoint_id:
         raise InvalidIdError(
-            f"checkpoint_id {checkpoint_id!r} would be taken for another key of such a store; choose one without a colon"
+            f"checkpoint_id {checkpoint_id!r} would be taken for another key of such a store; "
+            "choose one without a colon"
         )
-
-
-def _slot(entry: Entry) -> str:
-    """Other namespaces than the default one have a part of their own in the key."""
-    return entry.checkpoint_id if entry.namespace == "default" else f"{entry.namespace}:{entry.checkpoint_id}"
 
 
 def _without(entries: Sequence[Entry], doomed: Collection[int]) -> list[Entry]:
