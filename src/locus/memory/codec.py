@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,9 @@ MAX_DEPTH = 90
 """MySQL keeps 100 levels; some are needed for what a value is wrapped in."""
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
+# As tuples, because `list | tuple` makes a new object each time, and this runs for every value of every message.
+_LISTS = (list, tuple)
+_PLAIN = (str, int, float)
 
 _write: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _write_sorted: Callable[[Any], str] = json.JSONEncoder(
@@ -79,18 +82,19 @@ def decode(text: str | bytes) -> Any:
 def _keepable(value: Any, depth: int) -> bool:
     """A quick yes for everything that may be written; numbers and surrogates are the writer's to refuse."""
     if isinstance(value, dict):
-        for key, item in value.items():
-            if not isinstance(key, str):
-                return False
-            if type(item) not in _SCALARS and not _keepable(item, depth - 1):
-                return False
-        return depth > 0
-    if isinstance(value, list | tuple):
-        for item in value:
-            if type(item) not in _SCALARS and not _keepable(item, depth - 1):
-                return False
-        return depth > 0
-    return isinstance(value, str | int | float)
+        items: Iterable[Any] = value.values()
+        if not all(isinstance(key, str) for key in value):
+            return False
+    elif isinstance(value, _LISTS):
+        items = value
+    else:
+        return isinstance(value, _PLAIN)
+    if depth <= 0:
+        return False
+    for item in items:
+        if type(item) not in _SCALARS and not _keepable(item, depth - 1):
+            return False
+    return True
 
 
 def _explain(value: Any, path: tuple[str | int, ...], depth: int = MAX_DEPTH) -> None:
