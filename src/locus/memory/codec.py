@@ -91,10 +91,7 @@ def _keepable(value: Any, depth: int) -> bool:
         return isinstance(value, _PLAIN)
     if depth <= 0:
         return False
-    for item in items:
-        if type(item) not in _SCALARS and not _keepable(item, depth - 1):
-            return False
-    return True
+    return all(type(item) in _SCALARS or _keepable(item, depth - 1) for item in items)
 
 
 def _explain(value: Any, path: tuple[str | int, ...], depth: int = MAX_DEPTH) -> None:

@@ -54,10 +54,14 @@ class ThreadsFace:
             namespace = DEFAULT_NAMESPACE
         return await self.threads.delete(thread_id, checkpoint_id, namespace)
 
-    async def exists(
-        self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE
-    ) -> bool:
-        return await self.threads.entry(thread_id, checkpoint_id, namespace) is not None
+    async def exists(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None) -> bool:
+        """Whether that checkpoint, or any of the thread (or of that namespace of it), is there."""
+        if checkpoint_id is None:
+            return bool(await self.threads.history(thread_id, 1, None, namespace))
+        return (
+            await self.threads.entry(thread_id, checkpoint_id, DEFAULT_NAMESPACE if namespace is None else namespace)
+            is not None
+        )
 
     async def search(self, query: str, limit: int = 10) -> list[dict[str, Any]]:
         return [

@@ -95,7 +95,7 @@ class SyncFace(Generic[F]):
     def delete(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None) -> bool:
         return PORTAL.run(self._face.delete(thread_id, checkpoint_id, namespace=namespace))
 
-    def exists(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE) -> bool:
+    def exists(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None) -> bool:
         return PORTAL.run(self._face.exists(thread_id, checkpoint_id, namespace=namespace))
 
     def search(self, query: str, limit: int = 10) -> list[dict[str, Any]]:

@@ -43,12 +43,7 @@ class Worker(Generic[R]):
             if not future.done():
                 future.set_result(result) if error is None else future.set_exception(error)
 
-        def deliver(result: Any, error: BaseException | None) -> None:
-            # The loop may be closed by now; then nobody waits for the answer any more.
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(settle, result, error)
-
-        self._queue().put((work, deliver))
+        self._queue().put((work, lambda result, error: _tell(loop, settle, result, error)))
         return await future
 
     async def close(self) -> None:
@@ -58,9 +53,9 @@ class Worker(Generic[R]):
         if jobs is None or self._pid != os.getpid():
             return
         loop = asyncio.get_running_loop()
-        closed = loop.create_future()
-        jobs.put((None, lambda _result, _error: _tell(loop, closed)))
-        await closed
+        closed = asyncio.Event()
+        jobs.put((None, lambda _result, _error: _tell(loop, closed.set)))
+        await closed.wait()
 
     def _queue(self) -> SimpleQueue[_Job]:
         with self._lock:
@@ -73,9 +68,13 @@ class Worker(Generic[R]):
             return self._jobs
 
 
-def _tell(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(lambda: None if future.done() else future.set_result(None))
+def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *args: Any) -> None:
+    """Call back on the loop, unless it is closed by now: then nobody waits for the answer any more."""
+    try:
+        loop.call_soon_threadsafe(callback, *args)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise
 
 
 def _ignore(_result: Any, _error: BaseException | None) -> None:

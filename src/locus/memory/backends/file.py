@@ -76,8 +76,8 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies):
 
     async def commit(self, commit: Commit) -> Outcome:
         def work(folder: Folder) -> Outcome:
-            with folder.locked(commit.thread_id) as log:
-                outcome = decide(commit, LogView(log))
+            with folder.exclusive(commit.thread_id), folder.log(commit.thread_id) as log:
+                outcome = decide(commit, LogView(log) if log else ThreadTable(commit.thread_id))
                 if outcome.verdict is Verdict.COMMITTED and not outcome.repeated:
                     self._add(folder, log, commit, outcome)
                 return outcome
@@ -85,9 +85,9 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies):
         return await self._on(commit.thread_id, work)
 
     @staticmethod
-    def _add(folder: Folder, log: LogFile, commit: Commit, outcome: Outcome) -> None:
-        if outcome.replaced is not None:
-            table = folder.table(log)
+    def _add(folder: Folder, log: LogFile | None, commit: Commit, outcome: Outcome) -> None:
+        if log is None or outcome.replaced is not None:
+            table = folder.table(log) if log else ThreadTable(commit.thread_id)
             table.add(commit, outcome)
             folder.write(table)
             return
@@ -178,7 +178,12 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies):
         self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str, writes: Sequence[Write]
     ) -> None:
         def work(folder: Folder) -> None:
-            with folder.locked(thread_id) as log:
+            with folder.exclusive(thread_id), folder.log(thread_id) as log:
+                if log is None:
+                    table = ThreadTable(thread_id)
+                    table.put_writes(namespace, checkpoint_id, task_id, writes)
+                    folder.write(table)
+                    return
                 place = (namespace, checkpoint_id, task_id)
                 log.append(writes_record(place, writes, last_seq(log), expiry(log)), folder.pretty)
 
@@ -210,6 +215,7 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies):
                 finally:
                     log.release()
 
+        await self._workers[0].run(Folder.sweep)
         ids = await self._workers[0].run(lambda folder: list(folder.thread_ids()))
         return sum([await self._on(thread_id, partial(work, thread_id=thread_id)) for thread_id in ids])
 
@@ -276,6 +282,6 @@ class FileCheckpointer(ThreadCheckpointer):
 
 
 def from_location(location: str = "", **options: Any) -> FileCheckpointer:
-    """`"file:./dir"`, `"file:///dir"`."""
-    path = path_of(location)
+    """`"file:./dir"`, `"file:///srv/dir"`: unlike those of databases, the path in a file URL is absolute."""
+    path = f"/{path_of(location)}" if location.startswith("///") else path_of(location)
     return FileCheckpointer(path, **options) if path else FileCheckpointer(**options)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from locus.memory.backends.file_log import FORMAT, LogFile, Record, Seal, sync_folder, write_new
+from locus.memory.backends.file_log import DRAFT, FORMAT, LogFile, Record, Seal, sync_folder, write_new
 from locus.memory.backends.file_names import SUFFIX, file_name, locked
 from locus.memory.codec import decode
 from locus.memory.payloads import wanted
@@ -46,31 +46,28 @@ class Folder:
         if len(self._logs) > MAX_LOGS:
             self._logs.popitem(last=False)
         try:
-            yield log if log.refresh() and not expired(log) else None
+            there = log.refresh()
+            if not there and not self._locks.is_dir():
+                raise FileNotFoundError(f"the folder {str(self._base)!r} is gone")
+            yield log if there and not expired(log) else None
         finally:
             log.release()
 
     @contextmanager
-    def locked(self, thread_id: str) -> Iterator[LogFile]:
-        """A thread's log for changing it; made if it is not there, and made anew if its time is over."""
-        with locked(self._locks, thread_id):
-            with self.log(thread_id) as log:
-                if log is not None:
-                    yield log
-                    return
-            self.write(ThreadTable(thread_id))
-            with self.log(thread_id) as log:
-                assert log is not None
-                yield log
-
-    @contextmanager
     def exclusive(self, thread_id: str) -> Iterator[None]:
-        with locked(self._locks, thread_id):
+        """Keep everybody else from changing this thread."""
+        with locked(self._locks, file_name(thread_id)):
             yield
 
     def write(self, table: ThreadTable) -> None:
         """Put a whole thread in the place of what its log has."""
         write_new(self.path(table.thread_id), list(records_of(table)), self.pretty)
+
+    def sweep(self) -> None:
+        """Remove what processes left that were killed while they wrote a log anew."""
+        for draft in self._base.glob(f"*{SUFFIX}{DRAFT}"):
+            with locked(self._locks, draft.name.removesuffix(DRAFT)):
+                draft.unlink(missing_ok=True)
 
     def remove(self, thread_id: str) -> None:
         self.path(thread_id).unlink(missing_ok=True)

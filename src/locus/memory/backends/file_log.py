@@ -29,6 +29,7 @@ from locus.memory.records import Entry, Extent, Run, Stored, Write
 from locus.memory.tables import Row
 
 FORMAT = 1
+DRAFT = ".new"
 _MARK = b'{"seal":'
 _TAIL = 1 << 16
 _AHEAD = 1 << 18
@@ -327,7 +328,7 @@ def write_new(path: Path, records: Sequence[Record], pretty: bool) -> None:
         sealed = record.sealed(prev, pretty)
         prev = len(data) + sealed.rfind(b"\n", 0, len(sealed) - 1) + 1
         data += sealed
-    draft = path.with_name(f"{path.name}.new")
+    draft = path.with_name(path.name + DRAFT)
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o666)
     try:
         write_all(fd, bytes(data), 0)

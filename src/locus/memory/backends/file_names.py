@@ -30,13 +30,13 @@ def file_name(thread_id: str) -> str:
 
 
 @contextmanager
-def locked(folder: Path, thread_id: str) -> Iterator[None]:
-    """Exclude every other process, and every other handle, that changes this thread.
+def locked(folder: Path, name: str) -> Iterator[None]:
+    """Exclude every other process, and every other handle, that changes the file of this name.
 
     A fixed number of lock files serve all threads: they are never removed, so nobody can wait for a lock
     on a file that is gone. The system releases the lock of a process that is killed.
     """
-    path = folder / f"{crc32(thread_id.encode()) % LOCKS:02x}"
+    path = folder / f"{crc32(name.encode()) % LOCKS:02x}"
     if sys.platform == "win32":
         from filelock import FileLock
 

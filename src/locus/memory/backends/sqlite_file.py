@@ -16,6 +16,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote
 
 from locus.errors import UnsupportedFormatError
 
@@ -60,7 +61,12 @@ class SQLiteFile:
         self._open()
 
     def _open(self) -> None:
-        connection = sqlite3.connect(self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False)
+        # Only the writer may create the file: a reader that did would find nothing in it, and say so.
+        mode = "rwc" if self._writable else "rw"
+        name = ":memory:" if self._path == ":memory:" else f"file:{quote(self._path)}?mode={mode}"
+        connection = sqlite3.connect(
+            name, timeout=self._timeout, isolation_level=None, check_same_thread=False, uri=True
+        )
         try:
             self._patiently(lambda: connection.execute("PRAGMA journal_mode=WAL"))
             connection.execute(f"PRAGMA synchronous={self._durability.upper()}")
