@@ -25,6 +25,7 @@ class Worker(Generic[R]):
     """Opens a resource on a thread of its own when it is first needed, and again after `close` or a fork.
 
     Any number of event loops may use it. When the worker is garbage, its thread closes the resource and ends.
+    Before a fork, too, the resource is closed: an SQLite connection that is open in two processes loses data.
     """
 
     def __init__(self, name: str, open_resource: Callable[[], R]) -> None:
@@ -32,7 +33,7 @@ class Worker(Generic[R]):
         self._open = open_resource
         self._lock = threading.Lock()
         self._jobs: SimpleQueue[_Job] | None = None
-        self._pid = 0
+        _workers.add(self)
 
     async def run(self, work: Callable[[R], T]) -> T:
         """Do some work with the resource; raises what the work, or opening the resource, raised."""
@@ -50,7 +51,7 @@ class Worker(Generic[R]):
         """Close the resource, and wait until it is closed."""
         with self._lock:
             jobs, self._jobs = self._jobs, None
-        if jobs is None or self._pid != os.getpid():
+        if jobs is None:
             return
         loop = asyncio.get_running_loop()
         closed = asyncio.Event()
@@ -59,13 +60,43 @@ class Worker(Generic[R]):
 
     def _queue(self) -> SimpleQueue[_Job]:
         with self._lock:
-            if self._jobs is None or self._pid != os.getpid():
+            if self._jobs is None:
                 self._jobs = SimpleQueue()
-                self._pid = os.getpid()
                 # The thread must not keep the worker alive, so it gets only what it needs.
                 threading.Thread(target=_serve, args=(self._jobs, self._open), name=self._name, daemon=True).start()
                 weakref.finalize(self, self._jobs.put, (None, _ignore))
             return self._jobs
+
+    def hold(self) -> None:
+        """Finish what is under way, close the resource, and begin nothing new until `go_on`."""
+        self._lock.acquire()
+        jobs, self._jobs = self._jobs, None
+        if jobs is not None:
+            closed = threading.Event()
+            jobs.put((None, lambda _result, _error: closed.set()))
+            closed.wait()
+
+    def go_on(self) -> None:
+        self._lock.release()
+
+
+_workers: weakref.WeakSet[Worker[Any]] = weakref.WeakSet()
+_held: list[Worker[Any]] = []
+
+
+def _before_fork() -> None:
+    for worker in list(_workers):
+        worker.hold()
+        _held.append(worker)
+
+
+def _after_fork() -> None:
+    while _held:
+        _held.pop().go_on()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *args: Any) -> None:
