@@ -11,7 +11,7 @@ the bottom the answer is an identity check, which costs the same at ten messages
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import NoneType
 from typing import Annotated, Any, NoReturn, Self, SupportsIndex, TypeVar, overload
 
@@ -86,15 +86,54 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow")
     __pydantic_extra__: dict[str, FrozenValue]
 
+    # Pydantic takes what these two are given as it is, and would let a dict in that somebody goes on changing.
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        return super().model_copy(update=update and _frozen_fields(type(self), update), deep=deep)
+
+    @classmethod
+    def model_construct(cls, _fields_set: set[str] | None = None, **values: Any) -> Self:  # type: ignore[override]
+        return super().model_construct(_fields_set, **_frozen_fields(cls, values))
+
+
+def _frozen_fields(kind: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values for fields, frozen as validation would have frozen them."""
+    fields = kind.model_fields
+    return {
+        name: as_items(value)
+        if name in fields and isinstance(fields[name].default, Items) and isinstance(value, list | tuple)
+        else freeze(value)
+        for name, value in values.items()
+    }
+
 
 # Exactly these types are immutable to the bottom; a subclass may hold anything, and is compared by content.
-TRUSTED: set[type] = {str, int, float, bool, NoneType}
+_TRUSTED: set[type] = {str, int, float, bool, NoneType}
+# The fields of a trusted type that hold further models.
+_INNER: dict[type, tuple[str, ...]] = {}
+M = TypeVar("M", bound=BaseModel)
 
 
-def trust(kind: type[BaseModel]) -> type[BaseModel]:
-    """Declare that instances of exactly this class never change."""
-    TRUSTED.add(kind)
-    return kind
+def trust(*inner: str) -> Callable[[type[M]], type[M]]:
+    """Declare that instances of exactly this class never change, if those in its fields `inner` don't."""
+
+    def declare(kind: type[M]) -> type[M]:
+        _TRUSTED.add(kind)
+        _INNER[kind] = inner
+        return kind
+
+    return declare
+
+
+def trusted(item: object) -> bool:
+    """Whether an object can never change, so that the same object means the same content."""
+    kind = type(item)
+    if kind not in _TRUSTED:
+        return False
+    for name in _INNER.get(kind, ()):
+        value = getattr(item, name)
+        if value and type(value) is not str and not (type(value) is Items and value.stable):
+            return False
+    return True
 
 
 class Items(tuple[T, ...]):
@@ -112,7 +151,7 @@ class Items(tuple[T, ...]):
     def stable(self) -> bool:
         """Whether every item is of a type that never changes, so that identity means equality."""
         if self._stable is None:
-            self._stable = TRUSTED.issuperset(map(type, self))
+            self._stable = all(map(trusted, self))
         return self._stable
 
     def shared_with(self, older: tuple[object, ...]) -> tuple[int, int] | None:
@@ -138,7 +177,7 @@ class Items(tuple[T, ...]):
 
     def __add__(self, other: tuple[Any, ...]) -> Items[Any]:
         grown: Items[Any] = Items(tuple.__add__(self, tuple(other)))
-        return grown._derived_from(self, 0, len(self), TRUSTED.issuperset(map(type, other)))
+        return grown._derived_from(self, 0, len(self), all(map(trusted, other)))
 
     @overload
     def __getitem__(self, index: SupportsIndex, /) -> T: ...

@@ -21,7 +21,7 @@ class Role(StrEnum):
     TOOL = "tool"
 
 
-@trust
+@trust()
 class ContentBlock(Frozen):
     """One part of a message: text, an image by URL or as base64, or a kind that only the provider knows.
 
@@ -50,7 +50,7 @@ class ContentBlock(Frozen):
 Content = str | Annotated[tuple[ContentBlock, ...], AfterValidator(as_items)] | None
 
 
-@trust
+@trust()
 class ToolCall(Frozen):
     """A call that the assistant asks for."""
 
@@ -67,7 +67,7 @@ class ToolCall(Frozen):
         return data
 
 
-@trust
+@trust()
 class ToolResult(Frozen):
     """What a tool gave back, or why it could not."""
 
@@ -83,7 +83,7 @@ class ToolResult(Frozen):
         return self.error is None
 
 
-@trust
+@trust("content", "tool_calls")
 class Message(Frozen):
     """One message of a conversation. Immutable; `model_copy(update=…)` makes a changed one."""
 

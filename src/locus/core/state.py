@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Self, TypeVar
 from uuid import uuid4
 
-from pydantic import AfterValidator, Field, PlainSerializer, PrivateAttr
+from pydantic import AfterValidator, BaseModel, Field, PlainSerializer, PrivateAttr
 
 from locus.core.frozen import EMPTY, Frozen, FrozenMapping, Items, as_items, freeze, trust
 from locus.core.lineage import Lineage
@@ -26,7 +26,7 @@ def _now() -> datetime:
 Instant = Annotated[datetime, PlainSerializer(lambda at: at.isoformat(), return_type=str)]
 
 
-@trust
+@trust()
 class ToolExecution(Frozen):
     """One tool call that was carried out, with its outcome."""
 
@@ -75,7 +75,8 @@ class AgentState(Frozen):
         return self.total_tokens_used
 
     def _with(self, **changes: Any) -> Self:
-        return self.model_copy(update={"updated_at": _now(), **changes})
+        # The values are frozen already.
+        return BaseModel.model_copy(self, update={"updated_at": _now(), **changes})
 
     def with_message(self, message: Message) -> Self:
         return self.with_messages((message,))

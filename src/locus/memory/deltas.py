@@ -171,7 +171,10 @@ class _ListPlan:
     def _text(self, index: int) -> str:
         text = self._texts.get(index)
         if text is None:
-            text = item_text(self._items[index], (*self._path, index), self._planner.sort_keys)
+            path: tuple[str | int, ...] = (*self._path, index)
+            # Only a state's own lists hold models; anywhere else one is refused, like any object.
+            write = item_text if self._planner.frozen and isinstance(self._items, Items) else encode
+            text = write(self._items[index], path, sort_keys=self._planner.sort_keys)
             self._texts[index] = text
         return text
 

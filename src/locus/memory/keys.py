@@ -7,6 +7,7 @@ import re
 import secrets
 from dataclasses import dataclass
 from functools import cached_property
+from unicodedata import normalize
 
 from locus.errors import InvalidIdError
 
@@ -24,12 +25,17 @@ def check_id(value: object, what: str = "thread_id", *, empty: bool = False) -> 
             f"{what} has {len(value)} characters, and at most {MAX_ID_LENGTH} are kept: "
             f"use a shorter one, or a digest of it (it starts with {value[:40]!r})"
         )
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            raise InvalidIdError(f"{what} holds a lone surrogate at position {error.start}: {value!r:.80}") from error
+    check_text(value, what)
     return str(value)
+
+
+def check_text(value: str, what: str) -> None:
+    """Refuse what no encoding has."""
+    try:
+        if not value.isascii():
+            value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidIdError(f"{what} holds a lone surrogate at position {error.start}: {value!r:.80}") from error
 
 
 def new_id() -> str:
@@ -69,9 +75,10 @@ class Pattern:
 def check_pattern(value: object) -> Pattern:
     if not isinstance(value, str):
         raise InvalidIdError(f"pattern must be a str, got {type(value).__name__}: {value!r:.80}")
+    check_text(value, "pattern")
     return Pattern(value)
 
 
 def words(text: str) -> list[str]:
-    """The words of a text as search sees them: runs of letters and digits, without their case."""
-    return [word.casefold() for word in re.findall(r"[^\W_]+", text)]
+    """The words of a text as search sees them: runs of letters and digits, in lower case."""
+    return [word.lower() for word in re.findall(r"[^\W_]+", normalize("NFC", text))]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 from locus.memory.codec import canonical, decode
 from locus.memory.keys import words
 from locus.memory.lists import visible
 from locus.memory.payloads import wanted
-from locus.memory.records import Entry, Hit
+from locus.memory.records import Entry, Hit, Run
 from locus.memory.tables import ThreadTable
 
 SNIPPET = 160
@@ -44,7 +45,7 @@ def score(terms: Sequence[str], text: str) -> float:
 
 def snippet(terms: Sequence[str], text: str) -> str:
     """The part of a text around the first term in it."""
-    folded = text.casefold()
+    folded = text.lower()
     at = min((found for term in terms if (found := folded.find(term)) >= 0), default=0)
     start = max(0, at - SNIPPET // 4)
     shown = " ".join(text[start : start + SNIPPET].split())
@@ -53,18 +54,23 @@ def snippet(terms: Sequence[str], text: str) -> str:
 
 def table_hits(table: ThreadTable, terms: Sequence[str]) -> Iterator[Hit]:
     """Where a thread contains the terms: at the checkpoint that brought the text, or the first that has it."""
-    seen: set[tuple[str, int]] = set()
+    seen: set[tuple[Run, int, int]] = set()
     for row in table.rows.values():
-        texts = [row.head, row.entry.metadata]
+        texts = [searchable(row.head), searchable(row.entry.metadata)]
         for extent in wanted(row.manifest):
-            for run, _, _ in visible(extent, table.runs.get(extent.branch, ())):
-                if (run.branch, run.number) not in seen:
-                    seen.add((run.branch, run.number))
-                    texts.append(run.items)
-        for text in map(searchable, texts):
+            for piece in visible(extent, table.runs.get(extent.branch, ())):
+                if piece not in seen:
+                    seen.add(piece)
+                    texts.append(shown_text(*piece))
+        for text in texts:
             points = score(terms, text)
             if points:
                 yield Hit(row.entry, points, snippet(terms, text))
+
+
+def shown_text(run: Run, low: int, high: int) -> str:
+    """What search sees of a part of a run."""
+    return "\n".join(texts_in(decode(run.items)[low:high]))
 
 
 def best_hits(found: Iterable[Hit], limit: int) -> list[Hit]:
@@ -84,5 +90,11 @@ def has_value(metadata: str, key: str, value: str) -> bool:
 
 
 def newest(entries: Iterable[Entry], limit: int) -> list[Entry]:
-    """Entries of several threads, newest first."""
-    return sorted(entries, key=lambda entry: (entry.created_at, entry.seq), reverse=True)[:limit]
+    """Entries of several threads, newest first; inside a thread the order is that of commits, not of clocks."""
+    reached: dict[str, datetime] = {}
+    timed: list[tuple[datetime, int, Entry]] = []
+    for entry in sorted(entries, key=lambda entry: entry.seq):
+        at = max(entry.created_at, reached.get(entry.thread_id, entry.created_at))
+        reached[entry.thread_id] = at
+        timed.append((at, entry.seq, entry))
+    return [entry for _, _, entry in sorted(timed, key=lambda found: found[:2], reverse=True)[:limit]]

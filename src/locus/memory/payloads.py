@@ -28,9 +28,10 @@ def state_payload(state: AgentState) -> Payload:
             f"a checkpointer keeps AgentState, got {type(state).__name__}: {state!r:.80}. "
             "Plain dicts are kept by storage backends: backend.save(thread_id, data)"
         )
+    extra = state.__pydantic_extra__ or {}
     plain: dict[str, Any] = {}
     fields: dict[str, Any] = {name: getattr(state, name) for name in (*_DICTS, *_LISTS)}
-    for name, value in state.model_dump(exclude=set(_CONTAINERS)).items():
+    for name, value in (state.model_dump(exclude={*_CONTAINERS, *extra}) | extra).items():
         (fields if isinstance(value, dict | list | tuple) else plain)[name] = value
     return Payload(plain, fields, frozen=True)
 

@@ -149,9 +149,12 @@ class ThreadTable:
         ]
         return sorted(found, key=lambda write: (write.task_path, write.task_id, write.idx))
 
-    def copied(self, dest: str, namespace: str | None, ids: Collection[str] | None) -> ThreadTable:
-        """A copy under another id: all of it, or these checkpoints of a namespace, with their numbers."""
-        copy = ThreadTable(dest, expires_at=self.expires_at)
+    def copied(self, dest: ThreadTable, namespace: str | None, ids: Collection[str] | None) -> ThreadTable:
+        """A copy under another id: all of it, or these checkpoints of a namespace, with their numbers.
+
+        `dest` has no checkpoint yet; pending writes that wait in it for one stay.
+        """
+        copy = ThreadTable(dest.thread_id, expires_at=self.expires_at)
         chosen = [
             row
             for row in self.rows.values()
@@ -159,14 +162,14 @@ class ThreadTable:
         ]
         extents: list[Extent] = []
         for row in chosen:
-            copy.put(replace(row, entry=replace(row.entry, thread_id=dest)))
+            copy.put(replace(row, entry=replace(row.entry, thread_id=dest.thread_id)))
             extents += wanted(row.manifest)
         copy.last_seq = self.last_seq
         infos = [RunInfo(*run[:4]) for runs in self.runs.values() for run in runs]
         unneeded = {(run.branch, run.number) for run in unneeded_runs(extents, infos)}
         copy.add_runs(run for runs in self.runs.values() for run in runs if (run.branch, run.number) not in unneeded)
         kept = {(row.entry.namespace, row.entry.checkpoint_id) for row in chosen}
-        copy.writes = {key: write for key, write in self.writes.items() if key[:2] in kept}
+        copy.writes = dest.writes | {key: write for key, write in self.writes.items() if key[:2] in kept}
         return copy
 
 

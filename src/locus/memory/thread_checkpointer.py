@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
+from locus.core.lineage import Place
 from locus.core.state import AgentState
 from locus.errors import CheckpointNotFoundError
 from locus.memory.checkpointer import ANY, DEFAULT_NAMESPACE, BaseCheckpointer, Unset
@@ -12,7 +13,7 @@ from locus.memory.diffs import StateDiff, diff
 from locus.memory.faces import ThreadsFace
 from locus.memory.payloads import anchor, state_from, state_payload, state_trace
 from locus.memory.sync import SyncCheckpointer
-from locus.memory.threads import Threads
+from locus.memory.threads import Threads, check_ids
 from locus.memory.traces import Trace
 
 
@@ -40,7 +41,7 @@ class ThreadCheckpointer(ThreadsFace, BaseCheckpointer):
         loaded from or saved as, else the latest; `parent` says otherwise.
         """
         payload = state_payload(state)
-        place = (self.threads.engine.identity, thread_id, namespace)
+        place = self._place(thread_id, namespace)
         saved = await self.threads.save(
             thread_id,
             payload,
@@ -63,12 +64,16 @@ class ThreadCheckpointer(ThreadsFace, BaseCheckpointer):
         if stored is None:
             return None
         state = state_from(stored)
-        place = (self.threads.engine.identity, thread_id, namespace)
+        place = self._place(thread_id, namespace)
         self._mark(state, place, state_trace(stored, state))
         return state
 
+    def _place(self, thread_id: str, namespace: str) -> Place:
+        check_ids(thread_id, None, namespace)
+        return self.threads.engine.identity, thread_id, namespace
+
     @staticmethod
-    def _mark(state: AgentState, place: tuple[str, str, str], trace: Trace) -> None:
+    def _mark(state: AgentState, place: Place, trace: Trace) -> None:
         state._lineage = state._lineage.after(place, trace)
 
     async def diff(self, thread_id: str, a: str, b: str, *, namespace: str = DEFAULT_NAMESPACE) -> StateDiff:

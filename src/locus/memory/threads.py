@@ -35,7 +35,10 @@ SPECIAL_CHANNELS: Mapping[str, int] = {
 }
 """Channels that are kept beside a task's numbered writes, under an index of their own."""
 
+UNLIMITED = 1_000_000_000
+
 C = TypeVar("C")
+L = TypeVar("L", int, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +108,7 @@ class Threads:
         known: Trace | None = None,
     ) -> Saved:
         """Commit a payload. `known` is the checkpoint that it was derived from, if that is known."""
-        check_id(thread_id)
-        check_id(namespace, "namespace", empty=True)
+        check_ids(thread_id, None, namespace)
         for value, what in ((parent, "parent"), (if_latest, "if_latest"), (checkpoint_id, "checkpoint_id")):
             if value is not None and value is not ANY:
                 check_id(value, what)
@@ -207,19 +209,19 @@ class Threads:
         return self._cold(stored) if stored else None
 
     async def read(self, thread_id: str, checkpoint_id: str | None, namespace: str) -> Stored | None:
-        _check_ids(thread_id, checkpoint_id, namespace)
+        check_ids(thread_id, checkpoint_id, namespace)
         async with self._using() as engine:
             return await engine.read(thread_id, namespace, checkpoint_id)
 
     async def entry(self, thread_id: str, checkpoint_id: str | None, namespace: str) -> Entry | None:
-        _check_ids(thread_id, checkpoint_id, namespace)
+        check_ids(thread_id, checkpoint_id, namespace)
         async with self._using() as engine:
             return await engine.entry(thread_id, namespace, checkpoint_id)
 
     async def history(
         self, thread_id: str, limit: int | None, before: str | None, namespace: str | None
     ) -> list[Entry]:
-        _check_ids(thread_id, before, namespace or "")
+        check_ids(thread_id, before, namespace)
         async with self._using() as engine:
             before_seq = None
             if before is not None:
@@ -227,11 +229,11 @@ class Threads:
                 if known is None:
                     raise CheckpointNotFoundError(f"thread {thread_id!r} has no checkpoint {before!r} to list from")
                 before_seq = known.seq
-            return await engine.history(thread_id, namespace, _checked_limit(limit), before_seq)
+            return await engine.history(thread_id, namespace, _checked_limit(limit, None), before_seq)
 
     async def delete(self, thread_id: str, checkpoint_id: str | None, namespace: str | None) -> bool:
         """Delete a checkpoint of a namespace, or a whole namespace, or a whole thread."""
-        _check_ids(thread_id, checkpoint_id, namespace or "")
+        check_ids(thread_id, checkpoint_id, namespace)
         async with self._using() as engine:
             if checkpoint_id is None:
                 return await engine.delete(thread_id, namespace) > 0
@@ -241,11 +243,11 @@ class Threads:
     async def list_threads(self, limit: int | None, pattern: str) -> list[str]:
         matching = check_pattern(pattern)
         async with self._using() as engine:
-            return await engine.threads(matching, _checked_limit(limit))
+            return await engine.threads(matching, _checked_limit(limit, None))
 
     async def recent(self, limit: int | None) -> list[Entry]:
         async with self._using() as engine:
-            return await engine.recent(_checked_limit(limit) or 0)
+            return await engine.recent(_checked_limit(limit, UNLIMITED))
 
     async def find(self, key: str, value: Any, limit: int | None) -> list[Entry]:
         engine = self._able(FindsMetadata, "metadata_query")
@@ -254,22 +256,28 @@ class Threads:
         text = canonical(value, (key,))
         encode(key)
         async with self._using():
-            return await engine.find(key, text, _checked_limit(limit) or 0)
+            return await engine.find(key, text, _checked_limit(limit, UNLIMITED))
 
     async def search(self, query: str, limit: int | None) -> list[Hit]:
         engine = self._able(Searches, "search")
+        if not isinstance(query, str):
+            raise ConfigurationError(f"a search query is text, got {type(query).__name__}: {query!r:.80}")
         encode(query)
         terms = words(query)
         async with self._using():
-            return await engine.search(terms, _checked_limit(limit) or 0) if terms else []
+            return await engine.search(terms, _checked_limit(limit, UNLIMITED)) if terms else []
 
     async def vacuum(self, older_than_days: float | None, keep_last: int | None, dry_run: bool) -> int:
-        if keep_last is not None and keep_last < 1:
-            raise ConfigurationError(f"keep_last must be at least 1, got {keep_last!r}; to delete all, use delete()")
-        if older_than_days is not None and not older_than_days >= 0:
-            raise ConfigurationError(f"older_than_days must be 0 or more, got {older_than_days!r}")
+        if keep_last is not None and not (isinstance(keep_last, int) and keep_last >= 1):
+            raise ConfigurationError(
+                f"keep_last must be a number from 1 on, got {keep_last!r:.40}; to delete all, use delete()"
+            )
+        if older_than_days is None and keep_last is None:
+            raise ConfigurationError("say what is old: older_than_days, keep_last, or both")
+        if older_than_days is not None and not (isinstance(older_than_days, int | float) and older_than_days >= 0):
+            raise ConfigurationError(f"older_than_days must be a number from 0 on, got {older_than_days!r:.40}")
         now = datetime.now(UTC)
-        cutoff = None if older_than_days is None else now - timedelta(days=older_than_days)
+        cutoff = None if older_than_days is None else _days_before(now, older_than_days)
         removed = 0
         async with self._using() as engine:
             if isinstance(engine, Expires) and not dry_run:
@@ -282,7 +290,7 @@ class Threads:
 
     async def copy(self, source: str, dest: str, checkpoint_id: str | None, namespace: str) -> bool:
         engine = self._able(Copies, "branching")
-        _check_ids(source, checkpoint_id, namespace)
+        check_ids(source, checkpoint_id, namespace)
         check_id(dest, "dest_thread_id")
         async with self._using() as plain:
             line = None
@@ -307,7 +315,7 @@ class Threads:
         namespace: str,
     ) -> None:
         engine = self._able(KeepsWrites, "pending writes")
-        _check_ids(thread_id, checkpoint_id, namespace)
+        check_ids(thread_id, checkpoint_id, namespace)
         check_id(task_id, "task_id")
         check_id(task_path, "task_path", empty=True)
         rows = []
@@ -322,7 +330,9 @@ class Threads:
         self, thread_id: str, checkpoint_id: str, *, task_id: str | None, namespace: str
     ) -> list[Write]:
         engine = self._able(KeepsWrites, "pending writes")
-        _check_ids(thread_id, checkpoint_id, namespace)
+        check_ids(thread_id, checkpoint_id, namespace)
+        if task_id is not None:
+            check_id(task_id, "task_id")
         async with self._using():
             return await engine.get_writes(thread_id, namespace, checkpoint_id, task_id)
 
@@ -331,17 +341,29 @@ class Threads:
         await self.engine.close()
 
 
-def _check_ids(thread_id: str, checkpoint_id: str | None, namespace: str) -> None:
+def _days_before(now: datetime, days: float) -> datetime:
+    """A time that long ago; the first of all times if there is none."""
+    try:
+        return now - timedelta(days=days)
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)
+
+
+def check_ids(thread_id: str, checkpoint_id: str | None, namespace: str | None) -> None:
     check_id(thread_id)
-    check_id(namespace, "namespace", empty=True)
+    if namespace is not None:
+        check_id(namespace, "namespace", empty=True)
     if checkpoint_id is not None:
         check_id(checkpoint_id, "checkpoint_id")
 
 
-def _checked_limit(limit: int | None) -> int | None:
-    if limit is not None and (not isinstance(limit, int) or limit < 0):
-        raise ConfigurationError(f"limit must be a number from 0 on, got {limit!r}")
-    return limit
+def _checked_limit(limit: int | None, otherwise: L) -> int | L:
+    """The limit, or what stands for none."""
+    if limit is None:
+        return otherwise
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+        raise ConfigurationError(f"limit must be a number from 0 on, or None, got {limit!r:.40}")
+    return min(limit, UNLIMITED)
 
 
 def _checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:

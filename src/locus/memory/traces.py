@@ -4,18 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from hashlib import blake2b
+from typing import Any
 
 from pydantic import BaseModel
 
+from locus.core.frozen import Items, trusted
 from locus.memory.codec import encode
 from locus.memory.records import Base, Extent, Path
 
 
 def item_text(item: object, path: tuple[str | int, ...], sort_keys: bool = False) -> str:
-    """One item of a list as JSON text. Fields at their defaults are left out of models."""
-    plain = item.model_dump(exclude_defaults=True) if isinstance(item, BaseModel) else item
-    return encode(plain, path, sort_keys=sort_keys)
+    """One item of a state's list as JSON text; fields at their defaults are left out.
+
+    A subclass of the user's comes back as its base class, so of that everything is written.
+    """
+    if isinstance(item, BaseModel):
+        item = _plain(item) if trusted(item) else item.model_dump(serialize_as_any=True)
+    return encode(item, path, sort_keys=sort_keys)
+
+
+def _plain(model: BaseModel) -> dict[str, Any]:
+    """A model of ours as a dict, without what is as it is by default.
+
+    `model_dump` would turn an object in a metadata dict into something that JSON can hold; here it stays, and
+    is refused.
+    """
+    plain: dict[str, Any] = {}
+    for name, field_info in type(model).model_fields.items():
+        value = getattr(model, name)
+        if value is field_info.default or value == field_info.default:
+            continue
+        if isinstance(value, Items):
+            value = [_plain(inner) if isinstance(inner, BaseModel) else inner for inner in value]
+        elif isinstance(value, datetime):
+            value = value.isoformat()
+        plain[name] = value
+    return plain | (model.__pydantic_extra__ or {})
 
 
 def fingerprint(text: str) -> bytes:

@@ -224,18 +224,20 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies):
             with folder.log(source) as log:
                 return None if log is None else folder.table(log)
 
-        def writing(folder: Folder) -> int:
-            with folder.exclusive(dest):
-                with folder.log(dest) as log:
-                    if log is not None and last_seq(log) > 0:
-                        return -1
-                folder.write(copy)
-                return len(copy.rows)
-
         table = await self._on(source, reading)
         if table is None or not table.rows:
             return 0
-        copy = table.copied(dest, namespace, checkpoint_ids)
+
+        def writing(folder: Folder) -> int:
+            with folder.exclusive(dest):
+                with folder.log(dest) as log:
+                    existing = ThreadTable(dest) if log is None else folder.table(log)
+                if existing.rows:
+                    return -1
+                copy = table.copied(existing, namespace, checkpoint_ids)
+                folder.write(copy)
+                return len(copy.rows)
+
         return await self._on(dest, writing)
 
     def translate(self, error: BaseException) -> CheckpointError:

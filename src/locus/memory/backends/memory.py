@@ -131,7 +131,7 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
                 return 0
             if existing is not None and existing.rows:
                 return -1
-            self._tables[dest] = table.copied(dest, namespace, checkpoint_ids)
+            self._tables[dest] = table.copied(existing or ThreadTable(dest), namespace, checkpoint_ids)
             return len(self._tables[dest].rows)
 
     def translate(self, error: BaseException) -> CheckpointError:

@@ -41,7 +41,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """CREATE TABLE locus_metadata (
             key TEXT NOT NULL, value TEXT NOT NULL, checkpoint INTEGER NOT NULL,
             PRIMARY KEY (key, value, checkpoint)) WITHOUT ROWID""",
-        "CREATE VIRTUAL TABLE locus_search USING fts5 (text, content='', tokenize='unicode61 remove_diacritics 0')",
+        "CREATE VIRTUAL TABLE locus_search USING fts5 (text, content='', tokenize='ascii')",
         """CREATE TABLE locus_indexed (what TEXT PRIMARY KEY, up_to INTEGER NOT NULL) WITHOUT ROWID""",
         "INSERT INTO locus_indexed VALUES ('runs', 0), ('checkpoints', 0)",
     ),
@@ -58,9 +58,9 @@ class SQLiteFile:
         self._timeout = timeout
         self._writable = writable
         self._inode: tuple[int, int] | None = None
-        self._open()
+        self._connection: sqlite3.Connection | None = None
 
-    def _open(self) -> None:
+    def _open(self) -> sqlite3.Connection:
         # Only the writer may create the file: a reader that did would find nothing in it, and say so.
         mode = "rwc" if self._writable else "rw"
         name = ":memory:" if self._path == ":memory:" else f"file:{quote(self._path)}?mode={mode}"
@@ -77,8 +77,7 @@ class SQLiteFile:
         except BaseException:
             connection.close()
             raise
-        self.connection = connection
-        self._inode = self._current_inode()
+        return connection
 
     def _patiently(self, step: Callable[[], object]) -> None:
         """Changing the journal mode does not wait for a lock as other statements do, so wait here."""
@@ -106,13 +105,16 @@ class SQLiteFile:
 
         Writing on to a file that was moved away or deleted would succeed, and everything would be lost.
         """
-        if self._current_inode() != self._inode:
-            self.connection.close()
-            self._open()
-        return self.connection
+        if self._connection is None or self._current_inode() != self._inode:
+            self.close()
+            self._connection = self._open()
+            self._inode = self._current_inode()
+        return self._connection
 
     def close(self) -> None:
-        self.connection.close()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
 
 def migrate(connection: sqlite3.Connection) -> None:

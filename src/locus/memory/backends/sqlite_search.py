@@ -1,7 +1,8 @@
 """Full-text search in SQLite.
 
 A save does not pay for it: what was saved since the last search is indexed when the next one comes, in
-portions. A row of the index is a run (even row ids) or what else a checkpoint says (odd row ids).
+portions. A row of the index is a run (even row ids) or what else a checkpoint says (odd row ids). What a word
+is, is said in `keys.words`, for all backends alike; SQLite gets the words spelt in letters that it cannot split.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from locus.memory.backends.sqlite_rows import ALIVE, ENTRY, JOINED, Connection, now, to_entry
+from locus.memory.keys import words
 from locus.memory.lists import visible
-from locus.memory.matching import best_hits, searchable, snippet
+from locus.memory.matching import best_hits, score, searchable, shown_text, snippet
 from locus.memory.payloads import wanted
 from locus.memory.records import Entry, Hit, Run
 
@@ -20,6 +22,15 @@ _SELECT = {
     "runs": "SELECT id, items FROM locus_runs",
     "checkpoints": "SELECT id, '[' || head || ',' || metadata || ']' FROM locus_checkpoints",
 }
+
+
+def _spelt(word: str) -> str:
+    return f"a{word}" if word.isascii() else f"u{word.encode().hex()}"
+
+
+def _indexed(text: str) -> str:
+    """What the index has of a JSON text."""
+    return " ".join(map(_spelt, words(searchable(text))))
 
 
 def _row_id(what: str, key: int) -> int:
@@ -34,7 +45,7 @@ def index_more(connection: Connection) -> bool:
         rows = connection.execute(f"{select} WHERE id > ? ORDER BY id LIMIT ?", (mark, PORTION)).fetchall()
         for key, text in rows:
             connection.execute(
-                "INSERT INTO locus_search (rowid, text) VALUES (?, ?)", (_row_id(what, key), searchable(text))
+                "INSERT INTO locus_search (rowid, text) VALUES (?, ?)", (_row_id(what, key), _indexed(text))
             )
         if rows:
             connection.execute("UPDATE locus_indexed SET up_to = ? WHERE what = ?", (rows[-1][0], what))
@@ -66,13 +77,13 @@ def _forget(connection: Connection, what: str, select: str, values: tuple[Any, .
     for key, text in connection.execute(f"{select} AND id <= ?", (*values, mark)).fetchall():
         connection.execute(
             "INSERT INTO locus_search (locus_search, rowid, text) VALUES ('delete', ?, ?)",
-            (_row_id(what, key), searchable(text)),
+            (_row_id(what, key), _indexed(text)),
         )
 
 
 def search(connection: Connection, terms: Sequence[str], limit: int) -> list[Hit]:
     """Checkpoints with a row that has all terms, best first."""
-    query = " ".join(f'"{term}"' for term in terms)
+    query = " ".join(map(_spelt, terms))
     hits: list[Hit] = []
     skip = 0
     while True:
@@ -94,35 +105,34 @@ def _hits(connection: Connection, row_id: int, points: float, terms: Sequence[st
     if row_id % 2:
         text, entry = _checkpoint(connection, row_id // 2)
     else:
-        text, entry = _first_with(connection, row_id // 2)
+        text, entry = _first_with(connection, row_id // 2, terms)
     if entry is not None:
-        yield Hit(entry, points, snippet(terms, searchable(text)))
+        yield Hit(entry, points, snippet(terms, text))
 
 
 def _checkpoint(connection: Connection, key: int) -> tuple[str, Entry | None]:
-    (text,) = connection.execute(
-        f"{_SELECT['checkpoints'].replace('SELECT id,', 'SELECT')} WHERE id = ?", (key,)
-    ).fetchone()
-    return text, next((entry for entry, _ in _entries(connection, "c.id = ?", (key,))), None)
+    ((_, text),) = connection.execute(f"{_SELECT['checkpoints']} WHERE id = ?", (key,))
+    return searchable(text), next((entry for entry, _ in _entries(connection, "c.id = ?", (key,))), None)
 
 
-def _first_with(connection: Connection, key: int) -> tuple[str, Entry | None]:
-    """A run's text, and the checkpoint that brought it, or the first that is left and shows it."""
-    thread, branch, number, seq, text = connection.execute(
+def _first_with(connection: Connection, key: int, terms: Sequence[str]) -> tuple[str, Entry | None]:
+    """A run's text as the first checkpoint shows it that has the terms: the one that brought it, if it is left."""
+    thread, branch, number, seq, items = connection.execute(
         "SELECT thread, branch, number, seq, items FROM locus_runs WHERE id = ?", (key,)
     ).fetchone()
     runs = [
-        Run(row[0], row[1], row[2], row[3], "")
+        Run(row[0], row[1], row[2], row[3], items if row[1] == number else "")
         for row in connection.execute(
-            "SELECT branch, number, start, count FROM locus_runs WHERE thread = ? AND branch = ?",
-            (thread, branch),
+            "SELECT branch, number, start, count FROM locus_runs WHERE thread = ? AND branch = ?", (thread, branch)
         )
     ]
     for entry, manifest in _entries(connection, "c.thread = ? AND c.seq >= ? ORDER BY c.seq", (thread, seq)):
-        extents = (extent for extent in wanted(manifest) if extent.branch == branch and extent.run >= number)
-        if any(run.number == number for extent in extents for run, _, _ in visible(extent, runs)):
-            return text, entry
-    return text, None
+        for extent in wanted(manifest):
+            if extent.branch == branch and extent.run >= number:
+                for piece in visible(extent, runs):
+                    if piece[0].number == number and score(terms, text := shown_text(*piece)):
+                        return text, entry
+    return "", None
 
 
 def _entries(connection: Connection, condition: str, values: tuple[Any, ...]) -> Iterator[tuple[Entry, str]]:

@@ -177,8 +177,9 @@ class SQLiteThread:
                 manifest,
             )
             execute(
-                "INSERT INTO locus_writes SELECT ?, namespace, checkpoint_id, task_id, idx, task_path, channel, value"
-                " FROM locus_writes WHERE thread = ? AND namespace = ? AND checkpoint_id = ?",
+                "INSERT OR REPLACE INTO locus_writes"
+                " SELECT ?, namespace, checkpoint_id, task_id, idx, task_path, channel, value FROM locus_writes"
+                " WHERE thread = ? AND namespace = ? AND checkpoint_id = ?",
                 (dest.key, self.key, entry.namespace, entry.checkpoint_id),
             )
             extents += wanted(manifest)
