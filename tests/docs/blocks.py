@@ -19,7 +19,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from unittest.mock import patch
 
 import yaml
 from markdown_it import MarkdownIt
@@ -99,10 +98,14 @@ def run_python(session: Session, block: Block) -> None:
     source = "\n" * block.line + block.text
     code = compile(source, str(block.file), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     # Annotations of classes that a block defines are looked up in the module that they name.
-    with patch.dict(sys.modules, {"__main__": session.module}):
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = session.module
+    try:
         result = eval(code, session.module.__dict__)
         if inspect.iscoroutine(result):
             session.loop.run(result)
+    finally:
+        sys.modules["__main__"] = main
 
 
 def run_bash(session: Session, block: Block) -> None:

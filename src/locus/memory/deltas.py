@@ -136,7 +136,7 @@ class Planner:
         return f"{self._rev}{len(self._runs):x}"
 
     def add_run(self, branch: str, number: int, start: int, texts: Sequence[str]) -> None:
-        self._runs.append(Run(branch, number, start, len(texts), "[" + ",\n".join(texts) + "]"))
+        self._runs.append(Run(branch, number, start, len(texts), "[" + "\n,".join(texts) + "]"))
 
     @property
     def sort_keys(self) -> bool:
@@ -187,13 +187,15 @@ class _ListPlan:
             return []
         if known.items is None:
             return self._by_content()
-        shared = items.shared_with(known.items) if isinstance(items, Items) and isinstance(known.items, Items) else None
-        if shared is not None:
-            skip, kept = shared
-            return [Match(0, skip, kept)] if kept else []
-        matches = align(list(map(id, known.items)), list(map(id, items)))
+        skip, kept = 0, 0
+        if isinstance(items, Items) and isinstance(known.items, Items):
+            skip, kept = items.shared_with(known.items) or (0, 0)
+        matches = [Match(0, skip, kept)] if kept else []
+        # After an append nothing is left of the old list, so this costs nothing then.
+        rest = align(list(map(id, known.items[skip + kept :])), list(map(id, items[kept:])))
+        matches += [Match(match.at + kept, match.start + skip + kept, match.length) for match in rest]
         fresh = len(items) - sum(match.length for match in matches)
-        return self._by_content() if fresh >= MANY else matches
+        return self._by_content() if fresh >= MANY and len(known.items) > kept else matches
 
     def _by_content(self) -> list[Match]:
         self._digests = self._digest_all()

@@ -56,7 +56,7 @@ def table_hits(table: ThreadTable, terms: Sequence[str]) -> Iterator[Hit]:
     """Where a thread contains the terms: at the checkpoint that brought the text, or the first that has it."""
     seen: set[tuple[Run, int, int]] = set()
     for row in table.rows.values():
-        texts = [searchable(row.head), searchable(row.entry.metadata)]
+        texts = [searchable(f"[{row.head},{row.entry.metadata}]")]
         for extent in wanted(row.manifest):
             for piece in visible(extent, table.runs.get(extent.branch, ())):
                 if piece not in seen:

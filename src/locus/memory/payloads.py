@@ -11,7 +11,7 @@ from locus.core.frozen import FrozenDict, FrozenList, Items
 from locus.core.state import AgentState
 from locus.errors import CorruptCheckpointError, SerializationError
 from locus.memory.codec import decode, encode
-from locus.memory.deltas import Payload
+from locus.memory.deltas import LARGE_VALUE, Payload
 from locus.memory.lists import items_text
 from locus.memory.records import Base, Extent, Path, Stored
 from locus.memory.traces import FieldTrace, ListTrace, Trace, fingerprint, item_text
@@ -32,7 +32,8 @@ def state_payload(state: AgentState) -> Payload:
     plain: dict[str, Any] = {}
     fields: dict[str, Any] = {name: getattr(state, name) for name in (*_DICTS, *_LISTS)}
     for name, value in (state.model_dump(exclude={*_CONTAINERS, *extra}) | extra).items():
-        (fields if isinstance(value, dict | list | tuple) else plain)[name] = value
+        large = isinstance(value, str) and len(value) >= LARGE_VALUE
+        (fields if large or isinstance(value, dict | list | tuple) else plain)[name] = value
     return Payload(plain, fields, frozen=True)
 
 

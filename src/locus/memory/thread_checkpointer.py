@@ -68,6 +68,14 @@ class ThreadCheckpointer(ThreadsFace, BaseCheckpointer):
         self._mark(state, place, state_trace(stored, state))
         return state
 
+    def origin(self, state: AgentState, thread_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:
+        """The id of the checkpoint of this thread that a state was last loaded from or saved as.
+
+        It is what `if_latest` wants to know: `save(changed, thread_id, if_latest=cp.origin(state, thread_id))`.
+        """
+        trace: Trace | None = state._lineage.at(self._place(thread_id, namespace))
+        return None if trace is None else trace.base.checkpoint_id
+
     def _place(self, thread_id: str, namespace: str) -> Place:
         check_ids(thread_id, None, namespace)
         return self.threads.engine.identity, thread_id, namespace

@@ -44,7 +44,7 @@ class Worker(Generic[R]):
             if not future.done():
                 future.set_result(result) if error is None else future.set_exception(error)
 
-        self._queue().put((work, lambda result, error: _tell(loop, settle, result, error)))
+        self._submit((work, lambda result, error: _tell(loop, settle, result, error)))
         return await future
 
     async def close(self) -> None:
@@ -58,14 +58,15 @@ class Worker(Generic[R]):
         jobs.put((None, lambda _result, _error: _tell(loop, closed.set)))
         await closed.wait()
 
-    def _queue(self) -> SimpleQueue[_Job]:
+    def _submit(self, job: _Job) -> None:
+        # Under the lock, so that no job can land behind the one that ends the thread.
         with self._lock:
             if self._jobs is None:
                 self._jobs = SimpleQueue()
                 # The thread must not keep the worker alive, so it gets only what it needs.
                 threading.Thread(target=_serve, args=(self._jobs, self._open), name=self._name, daemon=True).start()
                 weakref.finalize(self, self._jobs.put, (None, _ignore))
-            return self._jobs
+            self._jobs.put(job)
 
     def hold(self) -> None:
         """Finish what is under way, close the resource, and begin nothing new until `go_on`."""

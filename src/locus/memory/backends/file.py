@@ -2,7 +2,7 @@
 
     .locus_checkpoints/
       support-42.jsonl                 the log of thread "support-42" (see `file_log`)
-      alice~2bd806c97f0e00af….jsonl    the log of thread "Alice": its name would not fit everywhere
+      alice~3bc51062973c458d….jsonl    the log of thread "Alice": its name would not fit everywhere
       .locks/                          what processes exclude each other with
 
 A save is one write at the end of a log, and waits until it is on the disk. Deleting writes the log anew.
@@ -72,7 +72,7 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies):
         return await self._on(thread_id, job)
 
     async def setup(self) -> None:
-        await self._workers[0].run(lambda folder: None)
+        await self._workers[0].run(Folder.make)
 
     async def commit(self, commit: Commit) -> Outcome:
         def work(folder: Folder) -> Outcome:
@@ -132,6 +132,8 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies):
 
     async def delete(self, thread_id: str, namespace: str | None = None, seqs: Collection[int] | None = None) -> int:
         def work(folder: Folder) -> int:
+            if namespace is None and seqs is None:
+                return folder.remove_thread(thread_id)
             with folder.exclusive(thread_id), folder.log(thread_id) as log:
                 if log is None:
                     return 0

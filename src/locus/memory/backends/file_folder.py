@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from locus.errors import CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends.file_log import DRAFT, FORMAT, LogFile, Record, Seal, sync_folder, write_new
 from locus.memory.backends.file_names import SUFFIX, file_name, locked
 from locus.memory.codec import decode
@@ -30,6 +31,9 @@ class Folder:
         self._locks = base / ".locks"
         self.pretty = pretty
         self._logs: OrderedDict[str, LogFile] = OrderedDict()
+
+    def make(self) -> None:
+        """Done once, at the beginning: a folder that is gone later must not look like an empty one."""
         self._locks.mkdir(parents=True, exist_ok=True)
 
     def close(self) -> None:
@@ -68,6 +72,19 @@ class Folder:
         for draft in self._base.glob(f"*{SUFFIX}{DRAFT}"):
             with locked(self._locks, draft.name.removesuffix(DRAFT)):
                 draft.unlink(missing_ok=True)
+
+    def remove_thread(self, thread_id: str) -> int:
+        """Remove a thread, whatever state it is in; return how many checkpoints it had, 1 if that cannot be told."""
+        with self.exclusive(thread_id):
+            try:
+                with self.log(thread_id) as log:
+                    count = 0 if log is None else sum(1 for _ in log.checkpoints())
+            except UnsupportedFormatError:
+                raise
+            except CorruptCheckpointError:
+                count = 1
+            self.remove(thread_id)
+            return count
 
     def remove(self, thread_id: str) -> None:
         self.path(thread_id).unlink(missing_ok=True)
@@ -116,7 +133,6 @@ class LogView:
         return _known(self._log.find(namespace, None))
 
     def has_run(self, branch: str, number: int) -> bool:
-        # `decide` has found the base by now, so everything newer than it was read.
         return self._log.has_run(branch, number)
 
 

@@ -2,10 +2,14 @@
 
 Every save adds a record and its seal, in one write:
 
-    {"head":{"agent_id":"a","iteration":1,"messages":[]},
-    "runs":[[{"role":"user","content":"hi"},
-    {"role":"assistant","content":"hello"}]]}
+    {"head":{"agent_id":"a","iteration":1,"messages":[]}
+    ,"4f0c….0":[{"role":"user","content":"hi"}
+    ,{"role":"assistant","content":"hello"}]
+    }
     {"seal":"checkpoint","bytes":133,"prev":0,"checkpoint_id":"4f0c…","seq":1,"runs":[…],…,"crc":2774501}
+
+No line of a record begins with a brace but its first, `{"head"` or `{"0.channel"`; so nothing that a user
+stores can be taken for a seal.
 
 A seal is one line, and the commit point: what has no seal was never saved, and is cut off before the next
 save. It names the seal before it, so that the history is read from the end, without the payloads; it says
@@ -112,18 +116,19 @@ class LogFile:
         self._added, self._read, self._complete = [], [], False
         self._ids, self._tips = {}, {}
 
-    def _add(self, seal: Seal) -> None:
-        self._added.append(seal)
-        if seal.facts["seal"] == "checkpoint":
-            self._ids[seal.facts["namespace"], seal.facts["checkpoint_id"]] = seal
-            self._tips.update((place[0], place[1]) for place in seal.facts["runs"])
-
-    def _add_older(self, seal: Seal) -> None:
-        self._read.append(seal)
+    def _note(self, seal: Seal) -> None:
         if seal.facts["seal"] == "checkpoint":
             self._ids[seal.facts["namespace"], seal.facts["checkpoint_id"]] = seal
             for branch, number, *_ in seal.facts["runs"]:
-                self._tips.setdefault(branch, number)
+                self._tips[branch] = max(number, self._tips.get(branch, -1))
+
+    def _add(self, seal: Seal) -> None:
+        self._added.append(seal)
+        self._note(seal)
+
+    def _add_older(self, seal: Seal) -> None:
+        self._read.append(seal)
+        self._note(seal)
 
     def refresh(self) -> bool:
         """Open the file and find out what is new; False if there is none."""
@@ -138,13 +143,14 @@ class LogFile:
         if known is not None and self._pread(known.at, len(known.line)) != known.line:
             self._forget()
             known = None
-        found = self._last_seal(os.fstat(self._fd).st_size, known)
-        if known is None or found is None:
-            self._forget()
-            if found is not None:
-                self._add_older(found)
-            return found is not None
+        if known is None:
+            self._check_first_line()
+        newest = self._last_seal(os.fstat(self._fd).st_size, known)
+        if known is None:
+            self._add_older(newest)
+            return True
         fresh: list[Seal] = []
+        found: Seal | None = newest
         while found is not None and found.at > known.at:
             fresh.append(found)
             found = self._before(found)
@@ -171,7 +177,16 @@ class LogFile:
             self._buffer = (start, data)
         return data[at - start : at - start + length]
 
-    def _last_seal(self, size: int, known: Seal | None) -> Seal | None:
+    def _check_first_line(self) -> None:
+        """A log begins with a line that says which thread it is of; it is written in one step with the name."""
+        line = self._pread(0, _TAIL).partition(b"\n")[0] + b"\n"
+        facts = self._parsed(0, line).facts if line.startswith(_MARK) else {}
+        if facts.get("seal") != "thread":
+            raise CorruptCheckpointError(f"{self.path} is not the log of a thread")
+        if facts.get("thread_id") != self.thread_id:
+            raise CorruptCheckpointError(f"{self.path} is the log of another thread than {self.thread_id!r}")
+
+    def _last_seal(self, size: int, known: Seal | None) -> Seal:
         """The last complete seal; behind it there may be what a killed process left."""
         if known is not None and known.end == size:
             return known
@@ -186,7 +201,7 @@ class LogFile:
                     return self._parsed(start + begin, data[begin:end])
                 end = begin
             if start == 0:
-                return None
+                raise CorruptCheckpointError(f"{self.path} has no seal that can be read")
             window *= 8
 
     def _parsed(self, at: int, line: bytes) -> Seal:
@@ -247,8 +262,9 @@ class LogFile:
         return self._ids.get(key)
 
     def has_run(self, branch: str, number: int) -> bool:
-        """Whether a branch has got this far, in as much of the log as was read."""
-        return self._tips.get(branch, -1) >= number
+        """Whether a branch has got this far. A line that forked off may have gone on with it long ago."""
+        there = (True for _ in self.newest_first() if self._tips.get(branch, -1) >= number)
+        return self._tips.get(branch, -1) >= number or (not self._complete and next(there, False))
 
     def texts(self, seal: Seal) -> list[str]:
         """The texts of a record, after a look at its checksum."""

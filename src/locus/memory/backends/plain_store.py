@@ -9,8 +9,8 @@ they may be async or not. Each thread is kept under keys that other readers of s
 
 What such an object cannot keep: a save is three writes, so a crash between them, or a second process at the
 same time, may lose a checkpoint from the list (the payload is written first, and the list last, so that what
-is listed can be loaded); every save writes the whole payload; pending writes have no place. Handles in one
-process exclude each other.
+is listed can be loaded); every save writes the whole payload; pending writes have no place. Adapters over one
+object exclude each other inside one event loop.
 """
 
 from __future__ import annotations
@@ -102,6 +102,18 @@ def _entry(thread_id: str, line: dict[str, Any]) -> Entry:
     )
 
 
+_Locks = WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, asyncio.Lock]]
+_shared: WeakKeyDictionary[Any, _Locks] = WeakKeyDictionary()
+
+
+def _locks_of(store: Any) -> _Locks:
+    """The locks of a store: the same for all adapters over it, where it can be told apart from others."""
+    try:
+        return _shared.setdefault(store, WeakKeyDictionary())
+    except TypeError:
+        return WeakKeyDictionary()
+
+
 class PlainStoreEngine(Engine, FindsMetadata, Copies):
     """An engine over the five methods."""
 
@@ -115,9 +127,7 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
                 f"{type(store).__name__} is no storage backend: it has no method {', '.join(missing)}"
             )
         self._store = store
-        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, asyncio.Lock]] = (
-            WeakKeyDictionary()
-        )
+        self._locks = _locks_of(store)
 
     @property
     def identity(self) -> str:

@@ -21,7 +21,7 @@ from locus.errors import (
     CorruptCheckpointError,
 )
 from locus.memory.backends import sqlite_search
-from locus.memory.backends.sqlite_file import SQLiteFile, prepare
+from locus.memory.backends.sqlite_file import MemoryFile, SQLiteFile, prepare
 from locus.memory.backends.sqlite_rows import (
     ALIVE,
     ENTRY,
@@ -62,11 +62,18 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
     def __init__(self, path: str, *, durability: str, timeout: float) -> None:
         self._identity = f"sqlite:{path}" if path != ":memory:" else f"sqlite::memory:{uuid4().hex}"
 
+        self._memory: MemoryFile | None = None
+        if path == ":memory:":
+            kept = self._memory = MemoryFile(path, durability=durability, timeout=timeout, writable=True)
+            self._writer: Worker[SQLiteFile] = Worker("locus-sqlite", lambda: kept)
+            self._reader = self._writer
+            return
+
         def opener(writable: bool) -> Callable[[], SQLiteFile]:
             return lambda: SQLiteFile(path, durability=durability, timeout=timeout, writable=writable)
 
         self._writer = Worker("locus-sqlite-writer", opener(True))
-        self._reader = self._writer if path == ":memory:" else Worker("locus-sqlite-reader", opener(False))
+        self._reader = Worker("locus-sqlite-reader", opener(False))
 
     @property
     def identity(self) -> str:
@@ -256,6 +263,8 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
     async def close(self) -> None:
         await self._writer.close()
         await self._reader.close()
+        if self._memory is not None:
+            self._memory.discard()
 
 
 class SQLiteBackend(StorageBackend):

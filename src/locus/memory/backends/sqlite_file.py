@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
-from locus.errors import UnsupportedFormatError
+from locus.errors import ConfigurationError, UnsupportedFormatError
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -41,7 +41,6 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """CREATE TABLE locus_metadata (
             key TEXT NOT NULL, value TEXT NOT NULL, checkpoint INTEGER NOT NULL,
             PRIMARY KEY (key, value, checkpoint)) WITHOUT ROWID""",
-        "CREATE VIRTUAL TABLE locus_search USING fts5 (text, content='', tokenize='ascii')",
         """CREATE TABLE locus_indexed (what TEXT PRIMARY KEY, up_to INTEGER NOT NULL) WITHOUT ROWID""",
         "INSERT INTO locus_indexed VALUES ('runs', 0), ('checkpoints', 0)",
     ),
@@ -117,6 +116,16 @@ class SQLiteFile:
             connection.close()
 
 
+class MemoryFile(SQLiteFile):
+    """A database in memory: it lives as long as its connection, which therefore outlives the worker's threads."""
+
+    def close(self) -> None:
+        """Only `discard` ends it."""
+
+    def discard(self) -> None:
+        super().close()
+
+
 def migrate(connection: sqlite3.Connection) -> None:
     """Bring the tables to the newest version, in one transaction."""
     if version(connection) == len(MIGRATIONS):
@@ -156,5 +165,8 @@ def prepare(path: str) -> str:
     if path == ":memory:":
         return path
     absolute = Path(path).expanduser().absolute()
-    absolute.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        absolute.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"the folder of {path!r} cannot be made: {error}") from error
     return str(absolute)

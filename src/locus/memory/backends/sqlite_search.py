@@ -39,6 +39,10 @@ def _row_id(what: str, key: int) -> int:
 
 def index_more(connection: Connection) -> bool:
     """Index the next portion; False if there was nothing left to do."""
+    # Made when it is first needed: an SQLite without FTS5 can do everything else.
+    connection.execute(
+        "CREATE VIRTUAL TABLE IF NOT EXISTS locus_search USING fts5 (text, content='', tokenize='ascii')"
+    )
     done = 0
     for what, select in _SELECT.items():
         (mark,) = connection.execute("SELECT up_to FROM locus_indexed WHERE what = ?", (what,)).fetchone()
