@@ -5,7 +5,6 @@ Checkpointers and storage backends are thin faces over this class, and engines o
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 
 from locus.errors import CapabilityError, CheckpointNotFoundError, ConfigurationError, ConflictError, LocusError
 from locus.memory.checkpointer import ANY, CheckpointerCapabilities, Unset
+from locus.memory.checks import UNLIMITED, check_ids, check_vacuum, checked_limit, checked_metadata, days_before
 from locus.memory.codec import canonical, decode, encode
 from locus.memory.decisions import ancestors, outlived
 from locus.memory.deltas import Payload, Plan, Planner
@@ -21,10 +21,8 @@ from locus.memory.engine import Copies, Engine, Expires, FindsMetadata, KeepsWri
 from locus.memory.keys import check_id, check_pattern, new_id, words
 from locus.memory.payloads import dict_from, stored_trace
 from locus.memory.records import Base, Commit, Entry, Hit, Outcome, Stored, Verdict, Write
-from locus.memory.traces import Trace
+from locus.memory.traces import Trace, TraceCache
 
-MAX_TRACES = 1_024
-MAX_DIGESTS = 200_000
 _ATTEMPTS = 8
 
 SPECIAL_CHANNELS: Mapping[str, int] = {
@@ -35,10 +33,7 @@ SPECIAL_CHANNELS: Mapping[str, int] = {
 }
 """Channels that are kept beside a task's numbered writes, under an index of their own."""
 
-UNLIMITED = 1_000_000_000
-
 C = TypeVar("C")
-L = TypeVar("L", int, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +55,7 @@ class Threads:
         self.engine = engine
         self.ttl_seconds = ttl_seconds
         self._ready = False
-        self._traces: OrderedDict[tuple[str, str], Trace] = OrderedDict()
-        self._weight = 0
+        self._traces = TraceCache()
 
     @property
     def capabilities(self) -> CheckpointerCapabilities:
@@ -112,7 +106,7 @@ class Threads:
         for value, what in ((parent, "parent"), (if_latest, "if_latest"), (checkpoint_id, "checkpoint_id")):
             if value is not None and value is not ANY:
                 check_id(value, what)
-        metadata_text = encode(_checked_metadata(metadata), ("metadata",))
+        metadata_text = encode(checked_metadata(metadata), ("metadata",))
         base = (known or await self._base(thread_id, namespace)) if self.engine.keeps_runs else None
         rev = new_id()
         implied = known.base.checkpoint_id if known else ANY
@@ -155,7 +149,7 @@ class Threads:
                 case Verdict.BRANCH_TAKEN:
                     own_branches = True
                 case Verdict.STALE_BASE:
-                    self._forget(thread_id, namespace)
+                    self._traces.drop((thread_id, namespace))
                     base = None
                 case _:
                     self._refused(commit, outcome)
@@ -177,25 +171,8 @@ class Threads:
 
     def _remember(self, commit: Commit, plan: Plan) -> Saved:
         trace = Trace(Base(commit.checkpoint_id, commit.rev), plan.fields)
-        self._keep_trace(commit.thread_id, commit.namespace, trace)
+        self._traces.put((commit.thread_id, commit.namespace), trace)
         return Saved(commit.checkpoint_id, trace)
-
-    def _keep_trace(self, thread_id: str, namespace: str, trace: Trace) -> None:
-        """Keep digests for the next save of a plain dict; states carry their own trace."""
-        weight = trace.weight
-        self._forget(thread_id, namespace)
-        if not weight:
-            return
-        self._traces[thread_id, namespace] = trace.without_objects()
-        self._weight += weight
-        while self._traces and (len(self._traces) > MAX_TRACES or self._weight > MAX_DIGESTS):
-            _, oldest = self._traces.popitem(last=False)
-            self._weight -= oldest.weight
-
-    def _forget(self, thread_id: str, namespace: str) -> None:
-        old = self._traces.pop((thread_id, namespace), None)
-        if old is not None:
-            self._weight -= old.weight
 
     def _cold(self, stored: Stored) -> Trace:
         return stored_trace(stored, sort_keys=not self.engine.dialect.exact)
@@ -229,7 +206,7 @@ class Threads:
                 if known is None:
                     raise CheckpointNotFoundError(f"thread {thread_id!r} has no checkpoint {before!r} to list from")
                 before_seq = known.seq
-            return await engine.history(thread_id, namespace, _checked_limit(limit, None), before_seq)
+            return await engine.history(thread_id, namespace, checked_limit(limit, None), before_seq)
 
     async def delete(self, thread_id: str, checkpoint_id: str | None, namespace: str | None) -> bool:
         """Delete a checkpoint of a namespace, or a whole namespace, or a whole thread."""
@@ -243,11 +220,11 @@ class Threads:
     async def list_threads(self, limit: int | None, pattern: str) -> list[str]:
         matching = check_pattern(pattern)
         async with self._using() as engine:
-            return await engine.threads(matching, _checked_limit(limit, None))
+            return await engine.threads(matching, checked_limit(limit, None))
 
     async def recent(self, limit: int | None) -> list[Entry]:
         async with self._using() as engine:
-            return await engine.recent(_checked_limit(limit, UNLIMITED))
+            return await engine.recent(checked_limit(limit, UNLIMITED))
 
     async def find(self, key: str, value: Any, limit: int | None) -> list[Entry]:
         engine = self._able(FindsMetadata, "metadata_query")
@@ -256,7 +233,7 @@ class Threads:
         text = canonical(value, (key,))
         encode(key)
         async with self._using():
-            return await engine.find(key, text, _checked_limit(limit, UNLIMITED))
+            return await engine.find(key, text, checked_limit(limit, UNLIMITED))
 
     async def search(self, query: str, limit: int | None) -> list[Hit]:
         engine = self._able(Searches, "search")
@@ -265,19 +242,12 @@ class Threads:
         encode(query)
         terms = words(query)
         async with self._using():
-            return await engine.search(terms, _checked_limit(limit, UNLIMITED)) if terms else []
+            return await engine.search(terms, checked_limit(limit, UNLIMITED)) if terms else []
 
     async def vacuum(self, older_than_days: float | None, keep_last: int | None, dry_run: bool) -> int:
-        if keep_last is not None and not (isinstance(keep_last, int) and keep_last >= 1):
-            raise ConfigurationError(
-                f"keep_last must be a number from 1 on, got {keep_last!r:.40}; to delete all, use delete()"
-            )
-        if older_than_days is None and keep_last is None:
-            raise ConfigurationError("say what is old: older_than_days, keep_last, or both")
-        if older_than_days is not None and not (isinstance(older_than_days, int | float) and older_than_days >= 0):
-            raise ConfigurationError(f"older_than_days must be a number from 0 on, got {older_than_days!r:.40}")
+        check_vacuum(older_than_days, keep_last)
         now = datetime.now(UTC)
-        cutoff = None if older_than_days is None else _days_before(now, older_than_days)
+        cutoff = None if older_than_days is None else days_before(now, older_than_days)
         removed = 0
         async with self._using() as engine:
             if isinstance(engine, Expires) and not dry_run:
@@ -339,37 +309,6 @@ class Threads:
     async def close(self) -> None:
         self._ready = False
         await self.engine.close()
-
-
-def _days_before(now: datetime, days: float) -> datetime:
-    """A time that long ago; the first of all times if there is none."""
-    try:
-        return now - timedelta(days=days)
-    except OverflowError:
-        return datetime.min.replace(tzinfo=UTC)
-
-
-def check_ids(thread_id: str, checkpoint_id: str | None, namespace: str | None) -> None:
-    check_id(thread_id)
-    if namespace is not None:
-        check_id(namespace, "namespace", empty=True)
-    if checkpoint_id is not None:
-        check_id(checkpoint_id, "checkpoint_id")
-
-
-def _checked_limit(limit: int | None, otherwise: L) -> int | L:
-    """The limit, or what stands for none."""
-    if limit is None:
-        return otherwise
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
-        raise ConfigurationError(f"limit must be a number from 0 on, or None, got {limit!r:.40}")
-    return min(limit, UNLIMITED)
-
-
-def _checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
-    if metadata is not None and not isinstance(metadata, Mapping):
-        raise ConfigurationError(f"metadata must be a dict, got {type(metadata).__name__}: {metadata!r:.80}")
-    return dict(metadata or {})
 
 
 def _equal(stored: Stored, plan: Plan, payload: Payload, metadata: Mapping[str, Any] | None) -> bool:

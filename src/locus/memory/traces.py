@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -107,3 +108,36 @@ class Trace:
                 for name, trace in self.fields.items()
             },
         )
+
+
+class TraceCache:
+    """Digests for the next save of a payload that does not say where it comes from; states carry their own trace.
+
+    Bounded by threads and by digests, the longest unused go first.
+    """
+
+    MAX_TRACES = 1_024
+    MAX_DIGESTS = 200_000
+
+    def __init__(self) -> None:
+        self._traces: OrderedDict[tuple[str, str], Trace] = OrderedDict()
+        self._weight = 0
+
+    def get(self, key: tuple[str, str]) -> Trace | None:
+        return self._traces.get(key)
+
+    def put(self, key: tuple[str, str], trace: Trace) -> None:
+        self.drop(key)
+        weight = trace.weight
+        if not weight:
+            return
+        self._traces[key] = trace.without_objects()
+        self._weight += weight
+        while self._traces and (len(self._traces) > self.MAX_TRACES or self._weight > self.MAX_DIGESTS):
+            _, oldest = self._traces.popitem(last=False)
+            self._weight -= oldest.weight
+
+    def drop(self, key: tuple[str, str]) -> None:
+        old = self._traces.pop(key, None)
+        if old is not None:
+            self._weight -= old.weight
