@@ -160,9 +160,13 @@ class Items(tuple[T, ...]):
             return 0, len(self)
         return (self._skip, self._kept) if self._root is not None and self._root is older else None
 
-    def anchor(self) -> None:
-        """Make this sequence the root of those derived from it later: it was saved or loaded."""
+    def anchor(self, stable: bool | None = None) -> None:
+        """Make this sequence the root of those derived from it later: it was saved or loaded.
+
+        `stable=True` if it is known that every item is of a type that never changes.
+        """
         self._root, self._skip, self._kept = None, 0, 0
+        self._stable = stable or self._stable
 
     def _derived_from(self, source: Items[T], skip: int, kept: int, stable: bool) -> Items[T]:
         root = source._root

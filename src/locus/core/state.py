@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from enum import Enum
 from typing import Annotated, Any, Self, TypeVar
 from uuid import uuid4
 
@@ -90,8 +91,8 @@ class AgentState(Frozen):
 
         Slices and sums of `state.messages` keep what they know of their origin, and are saved at once.
         """
-        kept = messages if isinstance(messages, Items) else Items(_checked(messages, Message))
-        return self._with(messages=kept)
+        checked = _checked(messages, Message)
+        return self._with(messages=messages if isinstance(messages, Items) else Items(checked))
 
     def with_iteration(self, iteration: int) -> Self:
         return self._with(iteration=iteration)
@@ -151,4 +152,4 @@ def _thaw(value: Any) -> Any:
         return {key: _thaw(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_thaw(item) for item in value]
-    return value
+    return value.value if isinstance(value, Enum) else value

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -43,6 +45,21 @@ def checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     if metadata is not None and not isinstance(metadata, Mapping):
         raise ConfigurationError(f"metadata must be a dict, got {type(metadata).__name__}: {metadata!r:.80}")
     return dict(metadata or {})
+
+
+def checked_seconds(value: float | None, what: str, *, least: float = 0.0) -> None:
+    """A number of seconds above `least`, or refused."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not least < value < math.inf:
+        raise ConfigurationError(f"{what} must be a number of seconds above {least:g}, got {value!r:.40}")
+
+
+@contextmanager
+def possible_path(path: object) -> Iterator[None]:
+    """A path that the system refuses to look at is a setting that cannot work."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(f"{str(path)[:80]!r} cannot be used: {error.strerror}") from error
 
 
 def check_vacuum(older_than_days: float | None, keep_last: int | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from locus.errors import CorruptCheckpointError
 from locus.memory.checkpointer import (
     DEFAULT_NAMESPACE,
     CheckpointerCapabilities,
@@ -76,7 +77,7 @@ class ThreadsFace:
         self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE
     ) -> dict[str, Any] | None:
         entry = await self.threads.entry(thread_id, checkpoint_id, namespace)
-        return None if entry is None else decode(entry.metadata)
+        return None if entry is None else metadata_of(entry)
 
     async def vacuum(
         self, older_than_days: float = THIRTY_DAYS, *, keep_last: int | None = None, dry_run: bool = False
@@ -142,6 +143,13 @@ class ThreadsFace:
         await self.threads.close()
 
 
+def metadata_of(entry: Entry) -> dict[str, Any]:
+    metadata = decode(entry.metadata)
+    if not isinstance(metadata, dict):
+        raise CorruptCheckpointError(f"the metadata of checkpoint {entry.checkpoint_id!r} is no object")
+    return metadata
+
+
 def history_entry(entry: Entry) -> HistoryEntry:
     return HistoryEntry(
         thread_id=entry.thread_id,
@@ -149,7 +157,7 @@ def history_entry(entry: Entry) -> HistoryEntry:
         parent_id=entry.parent_id,
         seq=entry.seq,
         created_at=entry.created_at,
-        metadata=decode(entry.metadata),
+        metadata=metadata_of(entry),
         namespace=entry.namespace,
     )
 

@@ -139,8 +139,9 @@ def state_trace(stored: Stored, state: AgentState) -> Trace:
         if name in head
     }
     for name in _LISTS:
-        anchor(getattr(state, name))
-    return Trace(Base(stored.entry.checkpoint_id, stored.entry.rev), fields)
+        # Validation made exactly our classes, so nobody has to look at each of them again.
+        getattr(state, name).anchor(stable=True)
+    return Trace(Base(stored.entry.checkpoint_id, stored.entry.rev), fields, stored.passed)
 
 
 def anchor(value: object) -> None:
@@ -169,4 +170,4 @@ def stored_trace(stored: Stored, sort_keys: bool) -> Trace:
             cut if isinstance(cut, str) else ListTrace(cut, None, _digests(stored, path, cut, sort_keys))
         )
     fields = {name: FieldTrace(None, "null", cuts) for name, cuts in by_field.items()}
-    return Trace(Base(stored.entry.checkpoint_id, stored.entry.rev), fields)
+    return Trace(Base(stored.entry.checkpoint_id, stored.entry.rev), fields, stored.passed)

@@ -143,6 +143,8 @@ class Stored:
     head: str
     manifest: str
     runs: Mapping[str, list[Run]] = field(default_factory=dict)
+    passed: bool = False
+    """Whether its namespace has newer checkpoints."""
 
 
 class RunInfo(NamedTuple):

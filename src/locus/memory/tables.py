@@ -94,7 +94,9 @@ class ThreadTable:
 
     def stored(self, row: Row) -> Stored:
         branches = {extent.branch for extent in wanted(row.manifest)}
-        return Stored(row.entry, row.head, row.manifest, {name: self.runs.get(name, []) for name in branches})
+        runs = {name: self.runs.get(name, []) for name in branches}
+        passed = self.newest[row.entry.namespace][-1] != row.entry.seq
+        return Stored(row.entry, row.head, row.manifest, runs, passed)
 
     def seqs(self, namespace: str | None, chosen: Collection[int] | None) -> set[int]:
         """Those of the chosen sequence numbers that are there, in that namespace."""

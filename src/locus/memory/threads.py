@@ -13,7 +13,15 @@ from typing import Any, TypeVar
 
 from locus.errors import CapabilityError, CheckpointNotFoundError, ConfigurationError, ConflictError, LocusError
 from locus.memory.checkpointer import ANY, CheckpointerCapabilities, Unset
-from locus.memory.checks import UNLIMITED, check_ids, check_vacuum, checked_limit, checked_metadata, days_before
+from locus.memory.checks import (
+    UNLIMITED,
+    check_ids,
+    check_vacuum,
+    checked_limit,
+    checked_metadata,
+    checked_seconds,
+    days_before,
+)
 from locus.memory.codec import canonical, decode, encode
 from locus.memory.decisions import ancestors, outlived
 from locus.memory.deltas import Payload, Plan, Planner
@@ -48,8 +56,8 @@ class Threads:
     """Threads in one engine. `ttl_seconds` lets a thread end that long after its last save."""
 
     def __init__(self, engine: Engine, *, ttl_seconds: float | None = None) -> None:
-        if ttl_seconds is not None and not ttl_seconds > 0:
-            raise ConfigurationError(f"ttl_seconds must be above 0, got {ttl_seconds!r}; leave it out to keep threads")
+        if ttl_seconds is not None:
+            checked_seconds(ttl_seconds, "ttl_seconds")
         if ttl_seconds is not None and not isinstance(engine, Expires):
             raise CapabilityError(f"{type(engine).__name__} cannot let threads expire; leave out ttl_seconds")
         self.engine = engine
@@ -111,7 +119,7 @@ class Threads:
         rev = new_id()
         implied = known.base.checkpoint_id if known else ANY
         now = datetime.now(UTC)
-        own_branches, replaces = False, None
+        own_branches, replaces = base is not None and base.passed, None
         for _ in range(_ATTEMPTS):
             plan = Planner(rev, base, own_branches=own_branches, sort_keys=not self.engine.dialect.exact).plan(payload)
             commit = Commit(

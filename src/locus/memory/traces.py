@@ -81,6 +81,8 @@ class Trace:
 
     base: Base
     fields: Mapping[str, FieldTrace]
+    passed: bool = False
+    """There were newer checkpoints when this one was read, so its branches have most likely gone on."""
 
     @property
     def weight(self) -> int:
@@ -107,6 +109,7 @@ class Trace:
                 )
                 for name, trace in self.fields.items()
             },
+            self.passed,
         )
 
 

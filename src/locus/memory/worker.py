@@ -118,9 +118,11 @@ def _serve(jobs: SimpleQueue[_Job], open_resource: Callable[[], R]) -> None:
     while True:
         work, deliver = jobs.get()
         if work is None:
-            if resource is not None:
-                resource.close()
-            deliver(None, None)
+            try:
+                if resource is not None:
+                    resource.close()
+            finally:
+                deliver(None, None)
             return
         try:
             if resource is None:

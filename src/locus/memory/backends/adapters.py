@@ -82,8 +82,11 @@ class StorageBackendAdapter(ThreadCheckpointer):
         """Call a method that only this backend knows."""
         if not self._has(method):
             self._cannot(method)
-        result = getattr(self._stranger, method)(*args, **options)
-        return await result if inspect.isawaitable(result) else result
+        try:
+            result = getattr(self._stranger, method)(*args, **options)
+            return await result if inspect.isawaitable(result) else result
+        except Exception as error:
+            raise self.threads.engine.translate(error) from error
 
     def __repr__(self) -> str:
         return f"StorageBackendAdapter({type(self.backend).__name__})"

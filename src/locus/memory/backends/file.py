@@ -30,6 +30,7 @@ from locus.memory.backends.file_folder import (
 )
 from locus.memory.backends.file_log import LogFile
 from locus.memory.backends.file_names import SUFFIX, file_name
+from locus.memory.checks import possible_path
 from locus.memory.codec import encode
 from locus.memory.decisions import decide
 from locus.memory.engine import Copies, Engine, Expires, FindsMetadata, KeepsWrites, Searches
@@ -265,8 +266,10 @@ class FileCheckpointer(ThreadCheckpointer):
     ) -> None:
         if not isinstance(base_dir, str | Path) or not str(base_dir) or "\0" in str(base_dir):
             raise ConfigurationError(f"base_dir must be the path of a folder, got {base_dir!r:.80}")
-        self._base = Path(base_dir).expanduser().absolute()
-        if self._base.exists() and not self._base.is_dir():
+        with possible_path(base_dir):
+            self._base = Path(base_dir).expanduser().absolute()
+            is_file = self._base.exists() and not self._base.is_dir()
+        if is_file:
             raise ConfigurationError(f"{str(base_dir)!r} is a file; name a folder")
         super().__init__(Threads(FileEngine(self._base, pretty), ttl_seconds=ttl_seconds))
 

@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
-from locus.memory.backends.file_log import DRAFT, FORMAT, LogFile, Record, Seal, sync_folder, write_new
+from locus.memory.backends.file_log import LogFile
 from locus.memory.backends.file_names import SUFFIX, file_name, locked
+from locus.memory.backends.file_records import DRAFT, FORMAT, Record, Seal, sync_folder, write_new
 from locus.memory.codec import decode
 from locus.memory.payloads import wanted
 from locus.memory.records import Known, Run, Write
@@ -100,10 +101,12 @@ class Folder:
                 yield stem
                 continue
             try:
-                with (self._base / name).open("rb") as file:
-                    yield decode(file.readline())["thread_id"]
+                thread_id = LogFile.thread_of(self._base / name)
             except FileNotFoundError:
                 continue  # deleted since the folder was listed
+            if file_name(thread_id) != name:
+                raise CorruptCheckpointError(f"{name} is the log of another thread than its name says")
+            yield thread_id
 
     def table(self, log: LogFile) -> ThreadTable:
         """Everything that a log has."""

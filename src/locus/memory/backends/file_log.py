@@ -6,94 +6,37 @@ Every save adds a record and its seal, in one write:
     ,"4f0c….0":[{"role":"user","content":"hi"}
     ,{"role":"assistant","content":"hello"}]
     }
-    {"seal":"checkpoint","bytes":133,"prev":0,"checkpoint_id":"4f0c…","seq":1,"runs":[…],…,"crc":2774501}
+    {"seal":"checkpoint","bytes":133,"prev":0,"checkpoint_id":"4f0c…","seq":1,"runs":[…],…,"sum":2774501}
 
 No line of a record begins with a brace but its first, `{"head"` or `{"0.channel"`; so nothing that a user
 stores can be taken for a seal.
 
 A seal is one line, and the commit point: what has no seal was never saved, and is cut off before the next
 save. It names the seal before it, so that the history is read from the end, without the payloads; it says
-where in the record the texts are; and its checksum covers the record and itself. Seals are of the kinds
+where in the record the texts are; and it has checksums of the record and of itself. Seals are of the kinds
 `thread` (the first line), `checkpoint` and `writes`.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from pydantic_core import from_json
+
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
-from locus.memory.codec import decode, encode
-from locus.memory.records import Entry, Extent, Run, Stored, Write
+from locus.memory.backends.file_records import FORMAT, SUM, Record, Seal, to_disk, write_all
+from locus.memory.codec import encode
+from locus.memory.records import Extent, Run, Stored, Write
 from locus.memory.tables import Row
 
-FORMAT = 1
-DRAFT = ".new"
 _MARK = b'{"seal":'
 _TAIL = 1 << 16
 _AHEAD = 1 << 18
-
-
-@dataclass(slots=True)
-class Seal:
-    """A line that closes a record: where it stands, and what it says."""
-
-    at: int
-    line: bytes
-    facts: dict[str, Any]
-
-    @property
-    def end(self) -> int:
-        return self.at + len(self.line)
-
-    @property
-    def record(self) -> int:
-        """Where the record begins."""
-        return self.at - int(self.facts["bytes"])
-
-    def entry(self, thread_id: str) -> Entry:
-        facts = self.facts
-        return Entry(
-            thread_id,
-            facts["namespace"],
-            facts["checkpoint_id"],
-            facts["parent_id"],
-            facts["seq"],
-            facts["rev"],
-            datetime.fromisoformat(facts["created_at"]),
-            encode(facts["metadata"]),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What is added to a log: texts, and what the seal says of them."""
-
-    kind: str
-    facts: dict[str, Any]
-    parts: tuple[tuple[str, str], ...] = ()
-    """(name, JSON text) of what the record holds; the seal says where each text is, under `at`."""
-
-    def sealed(self, prev: int | None, pretty: bool) -> bytes:
-        """The bytes of the record and its seal; `prev` is where the seal before it stands."""
-        body, places = bytearray(), []
-        for name, text in self.parts:
-            body += f"{',' if body else '{'}{encode(name)}:".encode()
-            data = text.encode() if pretty else text.replace("\n", "").encode()
-            places.append((len(body), len(data)))
-            body += data
-            if pretty:
-                body += b"\n"
-        if body:
-            body += b"}\n"
-        facts = {"seal": self.kind, "bytes": len(body), "prev": prev, **self.facts, "at": places}
-        line = encode(facts)[:-1].encode()
-        return bytes(body) + line + f',"crc":{crc32(line, crc32(body))}}}\n'.encode()
 
 
 class LogFile:
@@ -179,12 +122,27 @@ class LogFile:
 
     def _check_first_line(self) -> None:
         """A log begins with a line that says which thread it is of; it is written in one step with the name."""
-        line = self._pread(0, _TAIL).partition(b"\n")[0] + b"\n"
-        facts = self._parsed(0, line).facts if line.startswith(_MARK) else {}
-        if facts.get("seal") != "thread":
-            raise CorruptCheckpointError(f"{self.path} is not the log of a thread")
-        if facts.get("thread_id") != self.thread_id:
+        if self.thread_of(self.path) != self.thread_id:
             raise CorruptCheckpointError(f"{self.path} is the log of another thread than {self.thread_id!r}")
+
+    @classmethod
+    def thread_of(cls, path: Path) -> str:
+        """Whose log a file is, from its first line."""
+        log = cls(path, "")
+        with path.open("rb") as file:
+            line = file.readline()
+        if not line.startswith(_MARK):
+            raise CorruptCheckpointError(f"{path} is not the log of a thread")
+        # Before anything else: a newer format may differ in everything but this.
+        found = re.search(rb',"locus":(\d{1,9}),', line)
+        if found is not None and int(found[1]) > FORMAT:
+            raise UnsupportedFormatError(
+                f"{path} has format {int(found[1])}, and this version of Locus knows up to {FORMAT}: upgrade locus-sdk"
+            )
+        facts = log._parsed(0, line).facts
+        if facts.get("seal") != "thread":
+            raise CorruptCheckpointError(f"{path} is not the log of a thread")
+        return str(facts["thread_id"])
 
     def _last_seal(self, size: int, known: Seal | None) -> Seal:
         """The last complete seal; behind it there may be what a killed process left."""
@@ -205,14 +163,10 @@ class LogFile:
             window *= 8
 
     def _parsed(self, at: int, line: bytes) -> Seal:
-        facts = decode(line)
-        if not isinstance(facts, dict) or "bytes" not in facts:
-            raise CorruptCheckpointError(f"{self.path}: a seal at byte {at} cannot be read")
-        if facts["seal"] == "thread" and facts.get("locus", 0) > FORMAT:
-            raise UnsupportedFormatError(
-                f"{self.path} has format {facts['locus']}, and this version of Locus knows up to {FORMAT}: "
-                "upgrade locus-sdk"
-            )
+        text, _, checksum = line.rpartition(SUM)
+        if checksum != f"{crc32(text)}}}\n".encode():
+            raise CorruptCheckpointError(f"{self.path}: the seal at byte {at} does not fit its checksum")
+        facts: dict[str, Any] = from_json(line)
         return Seal(at, line, facts)
 
     def _before(self, seal: Seal) -> Seal | None:
@@ -269,8 +223,7 @@ class LogFile:
     def texts(self, seal: Seal) -> list[str]:
         """The texts of a record, after a look at its checksum."""
         body = self._bytes(seal.record, seal.at - seal.record)
-        line, _, crc = seal.line.rpartition(b',"crc":')
-        if crc32(line, crc32(body)) != int(crc[:-2] or b"-1"):
+        if crc32(body) != seal.facts["crc"]:
             raise CorruptCheckpointError(f"{self.path}: the record at byte {seal.record} does not fit its checksum")
         return [body[at : at + length].decode() for at, length in seal.facts["at"]]
 
@@ -304,7 +257,8 @@ class LogFile:
                 found.setdefault(run.branch, []).append(run)
                 open_extents = [extent for extent in open_extents if not _begins(extent, run)]
         row = self.row(seal)
-        return Stored(row.entry, row.head, row.manifest, found)
+        passed = self.find(row.entry.namespace, None) is not seal
+        return Stored(row.entry, row.head, row.manifest, found, passed)
 
     def append(self, record: Record, pretty: bool) -> None:
         """Add a record durably, after cutting off what a killed process left behind."""
@@ -315,7 +269,7 @@ class LogFile:
             os.ftruncate(self._fd, end)
         data = record.sealed(newest.at, pretty)
         write_all(self._fd, data, end)
-        _to_disk(self._fd)
+        to_disk(self._fd)
         line_at = data.rindex(b"\n", 0, len(data) - 1) + 1 if b"\n" in data[:-1] else 0
         self._add(self._parsed(end + line_at, data[line_at:]))
 
@@ -323,44 +277,3 @@ class LogFile:
 def _begins(extent: Extent, run: Run) -> bool:
     """Whether this run is the oldest that an extent can need."""
     return run.branch == extent.branch and run.number <= extent.run and run.start <= extent.skip
-
-
-def write_all(fd: int, data: bytes, at: int) -> None:
-    os.lseek(fd, at, os.SEEK_SET)
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-
-
-def _to_disk(fd: int) -> None:
-    getattr(os, "fdatasync", os.fsync)(fd)
-
-
-def write_new(path: Path, records: Sequence[Record], pretty: bool) -> None:
-    """Write a whole log under a name of its own, and then put it in its place, in one step."""
-    data = bytearray()
-    prev: int | None = None
-    for record in records:
-        sealed = record.sealed(prev, pretty)
-        prev = len(data) + sealed.rfind(b"\n", 0, len(sealed) - 1) + 1
-        data += sealed
-    draft = path.with_name(path.name + DRAFT)
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o666)
-    try:
-        write_all(fd, bytes(data), 0)
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    draft.replace(path)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a new, replaced or removed name durable."""
-    if os.name == "nt":  # Windows does not open folders
-        return
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -174,5 +174,5 @@ class MemoryCheckpointer(ThreadCheckpointer):
 def from_location(location: str = "", **options: Any) -> MemoryCheckpointer:
     """`"memory"`: a location would mean nothing."""
     if location:
-        raise ConfigurationError(f'"memory" has no location, got {location!r}')
+        raise ConfigurationError('write "memory" alone: there is nothing to locate')
     return MemoryCheckpointer(**options)

@@ -170,10 +170,13 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
         entry = await self.entry(thread_id, namespace, checkpoint_id)
         if entry is None:
             return None
+        return Stored(entry, encode(await self._payload(thread_id, entry)), "[]")
+
+    async def _payload(self, thread_id: str, entry: Entry) -> Any:
         data = await self._call("load", f"{thread_id}:{entry.checkpoint_id}")
         if data is None:
             raise CorruptCheckpointError(f"checkpoint {entry.checkpoint_id!r} is listed, but its payload is gone")
-        return Stored(entry, encode(data), "[]")
+        return data
 
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
         index = await self._index(thread_id)
@@ -243,7 +246,7 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
             copy, index = Index(dest, None), await self._index(source)
             for entry in index.entries:
                 if checkpoint_ids is None or (entry.namespace == namespace and entry.checkpoint_id in checkpoint_ids):
-                    data = await self._call("load", f"{source}:{entry.checkpoint_id}")
+                    data = await self._payload(source, entry)
                     await self._call("save", f"{dest}:{entry.checkpoint_id}", data)
                     await self._call("save", f"{dest}:{LATEST}", data)
                     copy.entries.append(replace(entry, thread_id=dest))

@@ -26,6 +26,7 @@ from locus.memory.backends.sqlite_rows import (
     ALIVE,
     ENTRY,
     JOINED,
+    PASSED,
     Connection,
     instant,
     now,
@@ -41,6 +42,7 @@ from locus.memory.backends.sqlite_threads import (
     open_thread,
     transaction,
 )
+from locus.memory.checks import checked_seconds, possible_path
 from locus.memory.engine import Copies, Engine, Expires, FindsMetadata, KeepsWrites, Searches
 from locus.memory.keys import Pattern
 from locus.memory.payloads import wanted
@@ -116,13 +118,14 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
         def work(connection: Connection) -> Stored | None:
-            row = select_one(connection, f"{ENTRY}, c.head, c.manifest, c.thread", thread_id, namespace, checkpoint_id)
+            columns = f"{ENTRY}, c.head, c.manifest, c.thread, {PASSED}"
+            row = select_one(connection, columns, thread_id, namespace, checkpoint_id)
             if row is None:
                 return None
             runs: dict[str, list[Run]] = {}
             for extent in wanted(row[9]):
                 runs.setdefault(extent.branch, []).extend(select_runs(connection, row[10], extent))
-            return Stored(to_entry(row), row[8], row[9], runs)
+            return Stored(to_entry(row), row[8], row[9], runs, bool(row[11]))
 
         return await self._read(work)
 
@@ -287,7 +290,10 @@ class SQLiteBackend(StorageBackend):
             raise ConfigurationError(f"path must be the path of a file, got {path!r:.80}")
         if durability not in ("full", "normal"):
             raise ConfigurationError(f'durability is "full" or "normal", got {durability!r}')
-        if str(path) != ":memory:" and Path(path).expanduser().is_dir():
+        checked_seconds(timeout, "timeout")
+        with possible_path(path):
+            is_folder = str(path) != ":memory:" and Path(path).expanduser().is_dir()
+        if is_folder:
             raise ConfigurationError(
                 f"{str(path)!r} is a directory; name a file in it: {str(Path(path) / 'agents.db')!r}"
             )

@@ -12,13 +12,15 @@ All names begin with `locus_`, so that the tables can live in an application's o
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
-from locus.errors import ConfigurationError, UnsupportedFormatError
+from locus.errors import UnsupportedFormatError
+from locus.memory.checks import possible_path
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -52,7 +54,6 @@ class SQLiteFile:
 
     def __init__(self, path: str, *, durability: str, timeout: float, writable: bool) -> None:
         self._path = path
-        self._file = Path(path)
         self._durability = durability
         self._timeout = timeout
         self._writable = writable
@@ -94,7 +95,7 @@ class SQLiteFile:
         if self._path == ":memory:":
             return None
         try:
-            found = self._file.stat()
+            found = os.stat(self._path)  # noqa: PTH116 - at every save, and three times as fast
         except FileNotFoundError:
             return None
         return found.st_dev, found.st_ino
@@ -164,9 +165,7 @@ def prepare(path: str) -> str:
     """The absolute path, with its folder made."""
     if path == ":memory:":
         return path
-    absolute = Path(path).expanduser().absolute()
-    try:
+    with possible_path(path):
+        absolute = Path(path).expanduser().absolute()
         absolute.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigurationError(f"the folder of {path!r} cannot be made: {error}") from error
     return str(absolute)

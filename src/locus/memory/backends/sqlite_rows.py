@@ -7,12 +7,17 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from locus.errors import CorruptCheckpointError
 from locus.memory.records import Entry, Extent, Run
 
 Connection = sqlite3.Connection
 
 ENTRY = "t.thread_id, c.namespace, c.checkpoint_id, c.parent_id, c.seq, c.rev, c.created_at, c.metadata"
 JOINED = "locus_checkpoints c JOIN locus_threads t ON t.id = c.thread"
+PASSED = (
+    "EXISTS (SELECT 1 FROM locus_checkpoints n"
+    " WHERE n.thread = c.thread AND n.namespace = c.namespace AND n.seq > c.seq)"
+)
 ALIVE = "(t.expires_at IS NULL OR t.expires_at > ?)"
 
 
@@ -28,7 +33,10 @@ def now() -> str:
 def to_entry(row: Sequence[Any]) -> Entry:
     """An entry from the columns of `ENTRY`, which a row begins with."""
     thread_id, namespace, checkpoint_id, parent_id, seq, rev, created_at, metadata = row[:8]
-    created = datetime.fromisoformat(created_at)
+    try:
+        created = datetime.fromisoformat(created_at)
+    except (TypeError, ValueError) as error:
+        raise CorruptCheckpointError(f"checkpoint {checkpoint_id!r} has no time that can be read") from error
     return Entry(thread_id, namespace, checkpoint_id, parent_id, seq, rev, created, metadata)
 
 
@@ -56,4 +64,7 @@ def select_runs(connection: Connection, thread: int, extent: Extent) -> list[Run
         " ORDER BY number DESC LIMIT 1)",
         (thread, extent.branch, extent.run, thread, extent.branch, extent.run, extent.skip),
     )
-    return [Run(*row) for row in rows]
+    runs = [Run(*row) for row in rows]
+    if not all(isinstance(run.items, str) for run in runs):
+        raise CorruptCheckpointError(f"items of branch {extent.branch!r} are no text")
+    return runs
