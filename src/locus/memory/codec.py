@@ -18,7 +18,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic_core import to_json
+
 from locus.errors import CorruptCheckpointError, SerializationError
+
+# Python neither writes nor reads integers from here on, unless a program asks for it.
+_LONG_NUMBER = re.compile(r"\d{4301}")
 
 MAX_DEPTH = 90
 """MySQL keeps 100 levels; some are needed for what a value is wrapped in."""
@@ -28,7 +33,12 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 _LISTS = (list, tuple)
 _PLAIN = (str, int, float)
 
-_write: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+def _write(value: Any) -> str:
+    """Pydantic's writer is four times as fast as the standard library's. What JSON lacks is refused elsewhere."""
+    return to_json(value, inf_nan_mode="constants").decode()
+
+
 _write_sorted: Callable[[Any], str] = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True
 ).encode
@@ -57,18 +67,25 @@ def encode(value: Any, path: tuple[str | int, ...] = (), *, sort_keys: bool = Fa
     """The value as compact JSON text. `path` is where it stands in the state, for the error."""
     check(value, path)
     try:
-        text = (_write_sorted if sort_keys else _write)(value)
-        if not text.isascii():
+        text = _write_sorted(value) if sort_keys else _write(value)
+        if sort_keys and not text.isascii():
             text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         _explain(value, path)
         raise SerializationError(f"{path_text(path) or 'the value'} cannot be written: {error}") from error
+    if "NaN" in text or "Infinity" in text or (len(text) > 4300 and _LONG_NUMBER.search(text)):
+        _explain(value, path)  # raises, unless it stands in a text
     return text
 
 
 def canonical(value: Any, path: tuple[str | int, ...] = ()) -> str:
     """The same text for the same value, whatever the order of its keys."""
     return encode(value, path, sort_keys=True)
+
+
+def encode_trusted(value: Any) -> str:
+    """The JSON of what was made here, and needs no check."""
+    return _write(value)
 
 
 def decode(text: str | bytes) -> Any:

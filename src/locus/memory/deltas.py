@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from locus.core.frozen import FrozenDict, FrozenList, Items
-from locus.memory.codec import check, encode
+from locus.memory.codec import check, encode, encode_trusted
 from locus.memory.keys import digest
 from locus.memory.lists import Match, align, joined, part
 from locus.memory.records import Extent, Path, Run
@@ -191,11 +191,12 @@ class _ListPlan:
         if isinstance(items, Items) and isinstance(known.items, Items):
             skip, kept = items.shared_with(known.items) or (0, 0)
         matches = [Match(0, skip, kept)] if kept else []
-        # After an append nothing is left of the old list, so this costs nothing then.
+        if skip + kept == len(known.items):  # an append: nothing is left of the old list
+            return matches
         rest = align(list(map(id, known.items[skip + kept :])), list(map(id, items[kept:])))
         matches += [Match(match.at + kept, match.start + skip + kept, match.length) for match in rest]
         fresh = len(items) - sum(match.length for match in matches)
-        return self._by_content() if fresh >= MANY and len(known.items) > kept else matches
+        return self._by_content() if fresh >= MANY else matches
 
     def _by_content(self) -> list[Match]:
         self._digests = self._digest_all()
@@ -258,4 +259,4 @@ class _ListPlan:
 
 def encode_manifest(cuts: Mapping[Path, ListTrace | str]) -> str:
     lines = [[path, cut if isinstance(cut, str) else cut.extents] for path, cut in cuts.items()]
-    return encode(lines)
+    return encode_trusted(lines)

@@ -19,6 +19,9 @@ from locus.memory.traces import FieldTrace, ListTrace, Trace, fingerprint, item_
 _LISTS = tuple(name for name, info in AgentState.model_fields.items() if isinstance(info.default, Items))
 _DICTS = tuple(name for name, info in AgentState.model_fields.items() if isinstance(info.default, FrozenDict))
 _CONTAINERS = frozenset({*_LISTS, *_DICTS})
+_NESTED = (dict, list, tuple)
+_TIMES = ("started_at", "updated_at")
+_PLAIN = tuple(name for name in AgentState.model_fields if name not in {*_CONTAINERS, *_TIMES})
 
 
 def state_payload(state: AgentState) -> Payload:
@@ -31,9 +34,15 @@ def state_payload(state: AgentState) -> Payload:
     extra = state.__pydantic_extra__ or {}
     plain: dict[str, Any] = {}
     fields: dict[str, Any] = {name: getattr(state, name) for name in (*_DICTS, *_LISTS)}
-    for name, value in (state.model_dump(exclude={*_CONTAINERS, *extra}) | extra).items():
+    if type(state) is AgentState:
+        values = {name: getattr(state, name) for name in _PLAIN} | {
+            name: getattr(state, name).isoformat() for name in _TIMES
+        }
+    else:
+        values = state.model_dump(exclude={*_CONTAINERS, *extra})
+    for name, value in (values | extra).items():
         large = isinstance(value, str) and len(value) >= LARGE_VALUE
-        (fields if large or isinstance(value, dict | list | tuple) else plain)[name] = value
+        (fields if large or isinstance(value, _NESTED) else plain)[name] = value
     return Payload(plain, fields, frozen=True)
 
 

@@ -5,8 +5,7 @@ Checkpointers and storage backends are thin faces over this class, and engines o
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -52,6 +51,33 @@ class Saved:
     trace: Trace
 
 
+class _Using:
+    """The engine, set up; what its driver raises becomes an error of ours, with the cause kept.
+
+    A class, because a save passes through here, and a generator would cost it three times as much.
+    """
+
+    __slots__ = ("_threads",)
+
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+
+    async def __aenter__(self) -> Engine:
+        threads = self._threads
+        if not threads.ready:
+            try:
+                await threads.engine.setup()
+            except threads.engine.driver_errors as error:
+                raise threads.engine.translate(error) from error
+            threads.ready = True
+        return threads.engine
+
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        engine = self._threads.engine
+        if isinstance(error, engine.driver_errors) and not isinstance(error, LocusError):
+            raise engine.translate(error) from error
+
+
 class Threads:
     """Threads in one engine. `ttl_seconds` lets a thread end that long after its last save."""
 
@@ -62,7 +88,7 @@ class Threads:
             raise CapabilityError(f"{type(engine).__name__} cannot let threads expire; leave out ttl_seconds")
         self.engine = engine
         self.ttl_seconds = ttl_seconds
-        self._ready = False
+        self.ready = False
         self._traces = TraceCache()
 
     @property
@@ -79,18 +105,8 @@ class Threads:
             persistent_checkpoint_ids=True,
         )
 
-    @asynccontextmanager
-    async def _using(self) -> AsyncIterator[Engine]:
-        """The engine, set up; what its driver raises becomes an error of ours, with the cause kept."""
-        try:
-            if not self._ready:
-                await self.engine.setup()
-                self._ready = True
-            yield self.engine
-        except LocusError:
-            raise
-        except self.engine.driver_errors as error:
-            raise self.engine.translate(error) from error
+    def _using(self) -> _Using:
+        return _Using(self)
 
     def _able(self, kind: type[C], what: str) -> C:
         if not isinstance(self.engine, kind):
@@ -315,7 +331,7 @@ class Threads:
             return await engine.get_writes(thread_id, namespace, checkpoint_id, task_id)
 
     async def close(self) -> None:
-        self._ready = False
+        self.ready = False
         await self.engine.close()
 
 

@@ -35,6 +35,10 @@ class SQLiteThread:
         self._connection = connection
         self.key = key
         self.last_seq = last_seq
+        self.looked_up: dict[tuple[str, str], Known | None] = {}
+        """Checkpoints that were asked for together with the thread."""
+        self.free: tuple[str, int] | None = None
+        """A run that is known not to be there."""
 
     def _known(self, condition: str, values: tuple[Any, ...]) -> Known | None:
         row = self._connection.execute(
@@ -44,12 +48,16 @@ class SQLiteThread:
         return None if row is None else Known(*row)
 
     def find(self, namespace: str, checkpoint_id: str) -> Known | None:
+        if (namespace, checkpoint_id) in self.looked_up:
+            return self.looked_up[namespace, checkpoint_id]
         return self._known("namespace = ? AND checkpoint_id = ?", (namespace, checkpoint_id))
 
     def latest(self, namespace: str) -> Known | None:
         return self._known("namespace = ? ORDER BY seq DESC LIMIT 1", (namespace,))
 
     def has_run(self, branch: str, number: int) -> bool:
+        if self.free == (branch, number):
+            return False
         found = self._connection.execute(
             "SELECT 1 FROM locus_runs WHERE thread = ? AND branch = ? AND number >= ?",
             (self.key, branch, number),
@@ -227,9 +235,30 @@ def create_thread(connection: Connection, thread_id: str, expires_at: str | None
     return SQLiteThread(connection, cursor.lastrowid, 0)
 
 
+def open_for(connection: Connection, commit: Commit) -> SQLiteThread | None:
+    """The thread of a commit, with what an ordinary one will be asked of it, in one statement."""
+    continued = next((run for run in commit.runs if run.number > 0), None)
+    if commit.base is None or continued is None:
+        return open_thread(connection, commit.thread_id)
+    row = connection.execute(
+        "SELECT t.id, t.last_seq, t.expires_at, c.checkpoint_id, c.seq, c.rev, c.parent_id,"
+        " EXISTS (SELECT 1 FROM locus_runs r WHERE r.thread = t.id AND r.branch = ? AND r.number >= ?)"
+        " FROM locus_threads t LEFT JOIN locus_checkpoints c"
+        " ON c.thread = t.id AND c.namespace = ? AND c.checkpoint_id = ? WHERE t.thread_id = ?",
+        (continued.branch, continued.number, commit.namespace, commit.base.checkpoint_id, commit.thread_id),
+    ).fetchone()
+    if row is None or row[2] is not None:
+        return open_thread(connection, commit.thread_id)
+    thread = SQLiteThread(connection, row[0], row[1])
+    found = None if row[3] is None else Known(row[3], row[4], row[5], row[6])
+    thread.looked_up[commit.namespace, commit.base.checkpoint_id] = found
+    thread.free = None if row[7] else (continued.branch, continued.number)
+    return thread
+
+
 def commit_in(connection: Connection, commit: Commit) -> Outcome:
     """Decide on a commit inside a transaction, and write it."""
-    thread = open_thread(connection, commit.thread_id) or create_thread(connection, commit.thread_id, None)
+    thread = open_for(connection, commit) or create_thread(connection, commit.thread_id, None)
     outcome = decide(commit, thread)
     if outcome.verdict is Verdict.COMMITTED and not outcome.repeated:
         connection.execute(
