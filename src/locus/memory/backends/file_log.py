@@ -122,26 +122,29 @@ class LogFile:
 
     def _check_first_line(self) -> None:
         """A log begins with a line that says which thread it is of; it is written in one step with the name."""
-        if self.thread_of(self.path) != self.thread_id:
+        if self._thread_in(self._pread(0, _TAIL)) != self.thread_id:
             raise CorruptCheckpointError(f"{self.path} is the log of another thread than {self.thread_id!r}")
 
     @classmethod
     def thread_of(cls, path: Path) -> str:
-        """Whose log a file is, from its first line."""
-        log = cls(path, "")
+        """Whose log a file is."""
         with path.open("rb") as file:
-            line = file.readline()
+            return cls(path, "")._thread_in(file.read(_TAIL))
+
+    def _thread_in(self, data: bytes) -> str:
+        line = data.partition(b"\n")[0] + b"\n"
         if not line.startswith(_MARK):
-            raise CorruptCheckpointError(f"{path} is not the log of a thread")
+            raise CorruptCheckpointError(f"{self.path} is not the log of a thread")
         # Before anything else: a newer format may differ in everything but this.
         found = re.search(rb',"locus":(\d{1,9}),', line)
         if found is not None and int(found[1]) > FORMAT:
             raise UnsupportedFormatError(
-                f"{path} has format {int(found[1])}, and this version of Locus knows up to {FORMAT}: upgrade locus-sdk"
+                f"{self.path} has format {int(found[1])}, and this version of Locus knows up to {FORMAT}: "
+                "upgrade locus-sdk"
             )
-        facts = log._parsed(0, line).facts
+        facts = self._parsed(0, line).facts
         if facts.get("seal") != "thread":
-            raise CorruptCheckpointError(f"{path} is not the log of a thread")
+            raise CorruptCheckpointError(f"{self.path} is not the log of a thread")
         return str(facts["thread_id"])
 
     def _last_seal(self, size: int, known: Seal | None) -> Seal:

@@ -1,0 +1,77 @@
+"""The contract suite, for anyone who writes a backend: one class to inherit, one fixture to give.
+
+::
+
+    class TestMyBackend(CheckpointerContract):
+        required = CheckpointerCapabilities(search=True, ...)
+
+        @pytest.fixture
+        def store(self, tmp_path: Path) -> TestStore:
+            return MyTestStore(tmp_path)
+
+Every law of the contract is then a test of that class. A backend that lacks a capability inherits
+`CoreContract` and the mixins of those it has; the suite checks that these two agree. A backend that other
+processes can open inherits `DurableContract`, which has the laws of outages, processes and crashes as well.
+
+The suite needs pytest, pytest-asyncio and hypothesis: `pip install "locus-sdk[testing]"`. Properties are
+tried with the same few examples on every run; `LOCUS_SOAK=1` tries many more, and other ones each time.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from locus.testing.contract import REQUIRED, CheckpointerContract, CoreContract
+    from locus.testing.durable import DurableContract, DurableLaws
+    from locus.testing.laws.outage import OutageLaws
+    from locus.testing.stateful import ThreadsMachine
+    from locus.testing.stores import DurableTestStore, OutageTestStore, TestStore
+
+_HOMES = {
+    "REQUIRED": "contract",
+    "CheckpointerContract": "contract",
+    "CoreContract": "contract",
+    "DurableContract": "durable",
+    "DurableLaws": "durable",
+    "DurableTestStore": "stores",
+    "OutageLaws": "laws.outage",
+    "OutageTestStore": "stores",
+    "TestStore": "stores",
+    "ThreadsMachine": "stateful",
+}
+
+__all__ = [
+    "REQUIRED",
+    "CheckpointerContract",
+    "CoreContract",
+    "DurableContract",
+    "DurableLaws",
+    "DurableTestStore",
+    "OutageLaws",
+    "OutageTestStore",
+    "TestStore",
+    "ThreadsMachine",
+]
+
+# Only a process that runs tests has pytest loaded: the processes that the crash laws start must be quick.
+if "pytest" in sys.modules:
+    import pytest
+
+    pytest.register_assert_rewrite(
+        "locus.testing.contract",
+        "locus.testing.crash",
+        "locus.testing.durable",
+        "locus.testing.laws",
+        "locus.testing.ledger",
+        "locus.testing.stateful",
+    )
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{home}"), name)

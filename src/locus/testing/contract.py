@@ -1,0 +1,96 @@
+"""The contract: all laws together, and what each backend of ours must be able to do."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from locus.memory.checkpointer import CheckpointerCapabilities
+from locus.testing.laws.base import Laws
+from locus.testing.laws.capabilities import CapabilityLaws
+from locus.testing.laws.conflicts import ConflictLaws
+from locus.testing.laws.copies import CopyLaws
+from locus.testing.laws.cost import CostLaws
+from locus.testing.laws.damage import DamageLaws
+from locus.testing.laws.deletion import DeletionLaws
+from locus.testing.laws.diffs import DiffLaws
+from locus.testing.laws.evolution import EvolutionLaws
+from locus.testing.laws.expiry import ExpiryLaws
+from locus.testing.laws.handles import HandleLaws
+from locus.testing.laws.ids import IdLaws
+from locus.testing.laws.lineage import LineageLaws
+from locus.testing.laws.metadata import MetadataLaws
+from locus.testing.laws.namespaces import NamespaceLaws
+from locus.testing.laws.order import OrderLaws
+from locus.testing.laws.patterns import PatternLaws
+from locus.testing.laws.refusals import RefusalLaws
+from locus.testing.laws.replacement import ReplacementLaws
+from locus.testing.laws.retention import RetentionLaws
+from locus.testing.laws.round_trip import RoundTripLaws
+from locus.testing.laws.safety import SafetyLaws
+from locus.testing.laws.search import SearchLaws
+from locus.testing.laws.shapes import ShapeLaws
+from locus.testing.laws.stale import StaleBaseLaws
+from locus.testing.laws.writes import PendingWritesLaws
+from locus.testing.stateful import StatefulLaws
+
+EVERYTHING: Final = CheckpointerCapabilities(
+    search=True,
+    metadata_query=True,
+    vacuum=True,
+    branching=True,
+    ttl=True,
+    list_threads=True,
+    list_with_metadata=True,
+    persistent_checkpoint_ids=True,
+)
+
+REQUIRED: Final[dict[str, CheckpointerCapabilities]] = {
+    "memory": EVERYTHING,
+    "file": EVERYTHING,
+    "sqlite": EVERYTHING,
+}
+"""What each backend of ours must be able to do. A flag that is lost is a failed test, not a shorter suite."""
+
+
+class CoreContract(
+    RoundTripLaws,
+    ShapeLaws,
+    RefusalLaws,
+    IdLaws,
+    PatternLaws,
+    OrderLaws,
+    DeletionLaws,
+    LineageLaws,
+    EvolutionLaws,
+    ConflictLaws,
+    ReplacementLaws,
+    StaleBaseLaws,
+    CostLaws,
+    PendingWritesLaws,
+    NamespaceLaws,
+    RetentionLaws,
+    DamageLaws,
+    SafetyLaws,
+    HandleLaws,
+    DiffLaws,
+    CapabilityLaws,
+    StatefulLaws,
+):
+    """What every backend has to keep. The laws of capabilities are mixed in beside it, one class for each."""
+
+    laws_of: ClassVar[dict[str, type[Laws]]] = {
+        "search": SearchLaws,
+        "metadata_query": MetadataLaws,
+        "branching": CopyLaws,
+        "ttl": ExpiryLaws,
+    }
+
+
+class CheckpointerContract(CoreContract, SearchLaws, MetadataLaws, CopyLaws, ExpiryLaws):
+    """All laws, for a backend that can do everything.
+
+    A subclass gives the fixture `store`. `DurableContract` adds what is only asked of backends that other
+    processes can open, and that can be out of reach.
+    """
+
+    required: ClassVar[CheckpointerCapabilities] = EVERYTHING

@@ -1,0 +1,147 @@
+"""What the laws stand on: handles that are opened and closed for them, and exact comparisons."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta, tzinfo
+from typing import Any, ClassVar, Protocol
+
+import pytest
+import pytest_asyncio
+
+from locus.core.state import AgentState
+from locus.memory import threads as threads_module
+from locus.memory.checkpointer import CheckpointerCapabilities, HistoryEntry
+from locus.memory.storage import StorageBackend
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.testing.stores import TestStore
+
+
+class OpenHandle(Protocol):
+    """Opens one more handle on the store of the test."""
+
+    def __call__(self, *, ttl_seconds: float | None = None) -> ThreadCheckpointer: ...
+
+
+class Laws:
+    """Base of the mixins. A test class gives the `store` fixture, and says what the backend must be able to do."""
+
+    required: ClassVar[CheckpointerCapabilities]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Mark async tests one by one: so the suite works in pytest-asyncio's strict mode, too.
+
+        Two mixins with a test of the same name are refused, because one would hide the other.
+        """
+        super().__init_subclass__(**kwargs)
+        for name, test in list(vars(cls).items()):
+            inner = getattr(getattr(test, "hypothesis", None), "inner_test", test)
+            if name.startswith("test") and inspect.iscoroutinefunction(inner):
+                setattr(cls, name, pytest.mark.asyncio(test))
+        homes: dict[str, type] = {}
+        for home in cls.__mro__:
+            for name in vars(home):
+                if name.startswith("test") and not issubclass(homes.setdefault(name, home), home):
+                    raise TypeError(f"{name} is defined by {homes[name].__name__} and by {home.__name__}")
+
+    @pytest.fixture
+    def store(self) -> TestStore:
+        """A fresh and empty store. Test classes give their own."""
+        raise NotImplementedError(f"{type(self).__name__} has to give a fixture `store`")
+
+    @pytest_asyncio.fixture
+    async def open_handle(self, store: TestStore) -> AsyncIterator[OpenHandle]:
+        """Opens handles, and closes them at the end of the test."""
+        opened: list[ThreadCheckpointer] = []
+
+        def open_one(*, ttl_seconds: float | None = None) -> ThreadCheckpointer:
+            opened.append(store.open(ttl_seconds=ttl_seconds))
+            return opened[-1]
+
+        yield open_one
+        for handle in opened:
+            await handle.close()
+
+    @pytest_asyncio.fixture
+    async def checkpointer(self, open_handle: OpenHandle) -> ThreadCheckpointer:
+        return open_handle()
+
+    @pytest.fixture
+    def clock(self, monkeypatch: pytest.MonkeyPatch) -> Clock:
+        return Clock(monkeypatch)
+
+
+class Clock:
+    """Sets the clock that saves are dated by: `shift` moves it, `stop` lets it stand still."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+        self.offset = timedelta(0)
+        self.standing: datetime | None = None
+
+    def _install(self) -> None:
+        clock = self
+
+        class Shifted(datetime):
+            @classmethod
+            def now(cls, tz: tzinfo | None = None) -> Any:
+                return clock.standing or datetime.now(tz) + clock.offset
+
+        self._monkeypatch.setattr(threads_module, "datetime", Shifted)
+
+    def shift(self, **amount: float) -> None:
+        """Set the clock to that much from the real time: `shift(days=-40)`; `shift()` sets it right."""
+        self.offset, self.standing = timedelta(**amount), None
+        self._install()
+
+    def stop(self, moment: datetime) -> None:
+        self.standing = moment
+        self._install()
+
+
+def exact(value: Any) -> str:
+    """A text that differs wherever two JSON values do: 1, 1.0 and True, 0.0 and -0.0."""
+    return json.dumps(value, sort_keys=True)
+
+
+def assert_same(loaded: object, saved: object) -> None:
+    assert loaded == saved
+    assert exact(loaded) == exact(saved)
+
+
+def assert_same_state(loaded: AgentState | None, saved: AgentState) -> None:
+    assert loaded is not None
+    assert loaded == saved
+    assert exact(loaded.to_checkpoint()) == exact(saved.to_checkpoint())
+
+
+async def assert_all_load(handle: ThreadCheckpointer, thread_id: str, expected: dict[str, AgentState]) -> None:
+    """Every checkpoint of the thread is there and loads as it was saved, and there is no other."""
+    assert set(await handle.list_checkpoints(thread_id, limit=100_000)) == set(expected)
+    for checkpoint_id, state in expected.items():
+        assert_same_state(await handle.load(thread_id, checkpoint_id), state)
+
+
+async def ids(handle: ThreadCheckpointer | StorageBackend, thread_id: str, **options: Any) -> list[str]:
+    """All checkpoint ids of a thread, newest first."""
+    return [entry.checkpoint_id for entry in await handle.history(thread_id, None, **options)]
+
+
+async def entry_of(handle: ThreadCheckpointer, thread_id: str, checkpoint_id: str) -> HistoryEntry:
+    return next(entry for entry in await handle.history(thread_id, None) if entry.checkpoint_id == checkpoint_id)
+
+
+async def parent_of(handle: ThreadCheckpointer, thread_id: str, checkpoint_id: str) -> str | None:
+    return (await entry_of(handle, thread_id, checkpoint_id)).parent_id
+
+
+async def snapshot(handle: ThreadCheckpointer) -> dict[str, list[HistoryEntry]]:
+    """Everything that is listed of a store: taken before and after what must not change anything."""
+    return {thread_id: await handle.history(thread_id, None) for thread_id in await handle.list_threads(None)}
+
+
+def dicts(handle: ThreadCheckpointer) -> StorageBackend:
+    """The same store, for plain dicts."""
+    return StorageBackend(handle.threads)

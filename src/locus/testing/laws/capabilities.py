@@ -1,0 +1,99 @@
+"""A capability that is declared works, and one that is not says so."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import fields
+from typing import ClassVar
+
+import pytest
+
+from locus.core.messages import Message
+from locus.core.state import AgentState
+from locus.errors import CapabilityError
+from locus.memory.checkpointer import CheckpointerCapabilities
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.testing.laws.base import Laws, OpenHandle
+from locus.testing.stores import TestStore
+
+
+async def _searches(handle: ThreadCheckpointer, _store: TestStore) -> bool:
+    return [hit["thread_id"] for hit in await handle.search("kangaroo")] == ["t"]
+
+
+async def _finds(handle: ThreadCheckpointer, _store: TestStore) -> bool:
+    return [hit["thread_id"] for hit in await handle.query_by_metadata("k", "v")] == ["t"]
+
+
+async def _vacuums(handle: ThreadCheckpointer, _store: TestStore) -> bool:
+    return await handle.vacuum(older_than_days=0) == 1 and not await handle.exists("t")
+
+
+async def _branches(handle: ThreadCheckpointer, _store: TestStore) -> bool:
+    return await handle.copy_thread("t", "copy") and await handle.exists("copy", "c")
+
+
+async def _expires(_handle: ThreadCheckpointer, store: TestStore) -> bool:
+    async with store.open(ttl_seconds=3_600) as handle:
+        await handle.save(AgentState(), "short-lived")
+        return await handle.exists("short-lived")
+
+
+async def _lists_threads(handle: ThreadCheckpointer, _store: TestStore) -> bool:
+    return await handle.list_threads() == ["t"]
+
+
+async def _lists_with_metadata(handle: ThreadCheckpointer, _store: TestStore) -> bool:
+    return [hit["metadata"] for hit in await handle.list_with_metadata()] == [{"k": "v"}]
+
+
+async def _keeps_ids(_handle: ThreadCheckpointer, store: TestStore) -> bool:
+    async with store.open() as another:
+        return await another.exists("t", "c") and await another.list_checkpoints("t") == ["c"]
+
+
+PROOFS: dict[str, Callable[[ThreadCheckpointer, TestStore], Awaitable[bool]]] = {
+    "search": _searches,
+    "metadata_query": _finds,
+    "vacuum": _vacuums,
+    "branching": _branches,
+    "ttl": _expires,
+    "list_threads": _lists_threads,
+    "list_with_metadata": _lists_with_metadata,
+    "persistent_checkpoint_ids": _keeps_ids,
+}
+"""What shows that a capability is there, in a store that has the thread "t" with the checkpoint "c"."""
+
+
+class CapabilityLaws(Laws):
+    """The flags, held against what the test class requires, against its laws, and against the facts."""
+
+    laws_of: ClassVar[dict[str, type[Laws]]] = {}
+    """The laws that come with a capability; filled in where the contract is put together."""
+
+    async def test_the_capabilities_are_those_required(
+        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+    ) -> None:
+        assert checkpointer.capabilities == self.required
+        assert open_handle().capabilities == self.required
+
+    async def test_every_capability_brings_its_laws(self, checkpointer: ThreadCheckpointer) -> None:
+        """So a flag cannot hollow the suite out, and no law is left without a test."""
+        for name, laws in self.laws_of.items():
+            assert isinstance(self, laws) == getattr(checkpointer.capabilities, name), name
+
+    def test_every_capability_has_a_proof(self) -> None:
+        assert {field.name for field in fields(CheckpointerCapabilities)} == set(PROOFS)
+
+    @pytest.mark.parametrize("name", PROOFS)
+    async def test_a_capability_works_or_says_that_it_does_not(
+        self, checkpointer: ThreadCheckpointer, store: TestStore, name: str
+    ) -> None:
+        state = AgentState().with_message(Message.user("a kangaroo"))
+        await checkpointer.save(state, "t", "c", {"k": "v"})
+        if getattr(self.required, name):
+            assert await PROOFS[name](checkpointer, store)
+        else:
+            with pytest.raises(CapabilityError) as caught:
+                await PROOFS[name](checkpointer, store)
+            assert isinstance(caught.value, NotImplementedError)

@@ -1,0 +1,183 @@
+"""Copies of threads: whole or up to a point, and independent from then on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from locus.core.state import AgentState
+from locus.errors import ConflictError, InvalidIdError
+from locus.memory.checkpointer import HistoryEntry
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.testing.data import BAD_IDS, HOSTILE_IDS, conversation, message
+from locus.testing.laws.base import Clock, Laws, OpenHandle, assert_all_load, assert_same_state, dicts, ids, snapshot
+
+
+async def _forked_thread(handle: ThreadCheckpointer) -> dict[str, AgentState]:
+    """a ← b ← c, and d forked from a; then e after c."""
+    state = AgentState().with_messages(conversation(3)).with_metadata("large", "x" * 3_000)
+    states: dict[str, AgentState] = {}
+    for name, parent in (("a", None), ("b", "a"), ("c", "b"), ("d", "a"), ("e", "c")):
+        if parent is not None:
+            loaded = await handle.load("src", parent)
+            assert loaded is not None
+            state = loaded.with_messages(conversation(2, ord(name))).with_error(name)
+        states[name] = state
+        await handle.save(state, "src", name, {"name": name})
+        await handle.put_writes("src", name, "task", [("x", name), ("__error__", 1)], task_path="p")
+    return states
+
+
+def _facts(entries: list[HistoryEntry]) -> list[tuple[Any, ...]]:
+    return [(entry.checkpoint_id, entry.parent_id, entry.metadata, entry.created_at) for entry in entries]
+
+
+class CopyLaws(Laws):
+    """`copy_thread`."""
+
+    async def test_a_copy_has_everything(self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle) -> None:
+        states = await _forked_thread(checkpointer)
+        await dicts(checkpointer).save("src", {"in": "other"}, namespace="other")
+        assert await checkpointer.copy_thread("src", "dst")
+        for handle in (checkpointer, open_handle()):
+            await assert_all_load(handle, "dst", states)
+            assert _facts(await handle.history("dst", None)) == _facts(await handle.history("src", None))
+            assert {entry.thread_id for entry in await handle.history("dst", None)} == {"dst"}
+            assert await dicts(handle).load("dst", namespace="other") == {"in": "other"}
+            for name in states:
+                assert await handle.get_writes("dst", name) == await handle.get_writes("src", name)
+                assert len(await handle.get_writes("dst", name)) == 2
+            assert await handle.list_threads() == ["dst", "src"]
+        await assert_all_load(checkpointer, "src", states)
+
+    async def test_a_copy_up_to_a_checkpoint_has_it_and_its_ancestors(
+        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+    ) -> None:
+        states = await _forked_thread(checkpointer)
+        await dicts(checkpointer).save("src", {"in": "other"}, namespace="other")
+        lines = {"a": "a", "b": "ba", "c": "cba", "d": "da", "e": "ecba"}
+        for point, line in lines.items():
+            assert await checkpointer.copy_thread("src", f"up to {point}", point)
+            await assert_all_load(open_handle(), f"up to {point}", {name: states[name] for name in line})
+            history = await checkpointer.history(f"up to {point}", None)
+            assert [entry.checkpoint_id for entry in history] == list(line)
+            assert [entry.parent_id for entry in history] == [*line[1:], None]
+            assert await checkpointer.load(f"up to {point}", namespace="other") is None
+            assert len(await checkpointer.get_writes(f"up to {point}", point)) == 2
+            for name in set(states) - set(line):
+                assert await checkpointer.get_writes(f"up to {point}", name) == []
+
+    async def test_the_copy_and_the_source_do_not_know_each_other(
+        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+    ) -> None:
+        states = await _forked_thread(checkpointer)
+        assert await checkpointer.copy_thread("src", "dst")
+        copy, source = dict(states), dict(states)
+        for thread_id, expected, start in (("dst", copy, 100), ("src", source, 200)):
+            state = await checkpointer.load(thread_id)
+            assert state is not None
+            for turn in range(3):
+                state = state.with_message(message(start + turn))
+                expected[await checkpointer.save(state, thread_id)] = state
+        assert await checkpointer.delete("src", "b")
+        assert await checkpointer.delete("dst", "d")
+        del source["b"], copy["d"]
+        await assert_all_load(open_handle(), "src", source)
+        await assert_all_load(open_handle(), "dst", copy)
+        assert await checkpointer.delete("src")
+        await assert_all_load(open_handle(), "dst", copy)
+        assert len(await checkpointer.get_writes("dst", "e")) == 2
+
+    async def test_a_state_loaded_from_the_source_can_be_saved_in_the_copy(
+        self, checkpointer: ThreadCheckpointer
+    ) -> None:
+        states = await _forked_thread(checkpointer)
+        state = await checkpointer.load("src", "b")
+        assert state is not None
+        await checkpointer.copy_thread("src", "dst", "c")
+        assert await checkpointer.delete("src")
+        later = state.with_message(message(50))
+        name = await checkpointer.save(later, "dst")
+        await assert_all_load(checkpointer, "dst", {**{n: states[n] for n in "abc"}, name: later})
+
+    async def test_a_copy_into_a_thread_that_exists_is_refused(self, checkpointer: ThreadCheckpointer) -> None:
+        await _forked_thread(checkpointer)
+        kept = AgentState(agent_id="kept")
+        await checkpointer.save(kept, "dst")
+        await checkpointer.save(AgentState(), "elsewhere", namespace="other")
+        before = await snapshot(checkpointer)
+        for dest in ("dst", "src", "elsewhere"):
+            with pytest.raises(ConflictError):
+                await checkpointer.copy_thread("src", dest)
+            with pytest.raises(ConflictError):
+                await checkpointer.copy_thread("src", dest, "b")
+        assert await snapshot(checkpointer) == before
+        assert_same_state(await checkpointer.load("dst"), kept)
+
+    async def test_a_copy_of_what_is_not_there_is_false(self, checkpointer: ThreadCheckpointer) -> None:
+        await checkpointer.save(AgentState(), "src", "a", namespace="other")
+        assert not await checkpointer.copy_thread("nothing", "dst")
+        assert not await checkpointer.copy_thread("nothing", "dst", "a")
+        assert not await checkpointer.copy_thread("src", "dst", "nothing")
+        assert not await checkpointer.copy_thread("src", "dst", "a")
+        assert await checkpointer.list_threads() == ["src"]
+        assert await checkpointer.copy_thread("src", "dst", "a", namespace="other")
+        assert await checkpointer.exists("dst", "a", namespace="other")
+
+    async def test_a_copy_under_an_id_that_was_deleted_starts_clean(self, checkpointer: ThreadCheckpointer) -> None:
+        states = await _forked_thread(checkpointer)
+        old = await checkpointer.save(AgentState().with_messages(conversation(3, 50)), "dst")
+        assert await checkpointer.delete("dst")
+        assert await checkpointer.copy_thread("src", "dst")
+        assert await checkpointer.load("dst", old) is None
+        await assert_all_load(checkpointer, "dst", states)
+
+    async def test_writes_that_wait_under_the_new_id_are_kept(self, checkpointer: ThreadCheckpointer) -> None:
+        """They do not make a thread, so the copy is not refused; nor may it wipe them out."""
+        await checkpointer.save(AgentState(), "src", "a")
+        await checkpointer.put_writes("dst", "b", "task", [("x", 1)])
+        await checkpointer.put_writes("dst", "a", "task", [("x", 1)], namespace="other")
+        assert await checkpointer.copy_thread("src", "dst")
+        assert len(await checkpointer.get_writes("dst", "b")) == 1
+        assert len(await checkpointer.get_writes("dst", "a", namespace="other")) == 1
+        assert await checkpointer.get_writes("dst", "a") == []
+
+    async def test_a_copy_keeps_the_order_of_commits(self, checkpointer: ThreadCheckpointer, clock: Clock) -> None:
+        saved = []
+        for number in range(4):
+            clock.shift(days=-number)
+            saved.append(await dicts(checkpointer).save("src", {"n": number}))
+        clock.shift()
+        await checkpointer.copy_thread("src", "dst")
+        assert await ids(checkpointer, "dst") == saved[::-1]
+        assert await dicts(checkpointer).load("dst") == {"n": 3}
+        newest = await dicts(checkpointer).save("dst", {"n": 4}, if_latest=saved[-1])
+        (first, second, *_) = await checkpointer.history("dst")
+        assert (first.checkpoint_id, first.parent_id, first.seq > second.seq) == (newest, saved[-1], True)
+
+    async def test_copies_at_once_into_one_thread_leave_one(
+        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+    ) -> None:
+        states = await _forked_thread(checkpointer)
+        handles = [checkpointer, open_handle(), open_handle()]
+        answers = await asyncio.gather(
+            *(handle.copy_thread("src", "dst") for handle in handles * 2), return_exceptions=True
+        )
+        assert answers.count(True) == 1
+        assert sum(isinstance(answer, ConflictError) for answer in answers) == 5
+        await assert_all_load(checkpointer, "dst", states)
+
+    async def test_any_id_can_be_copied(self, checkpointer: ThreadCheckpointer) -> None:
+        await dicts(checkpointer).save("source", {"m": [{"n": 1}] * 9})
+        for name in HOSTILE_IDS:
+            assert await checkpointer.copy_thread("source", name)
+        for name in HOSTILE_IDS:
+            assert await dicts(checkpointer).load(name) == {"m": [{"n": 1}] * 9}
+        bad: Any
+        for bad in (*BAD_IDS, None):
+            for source, dest in ((bad, "new"), ("source", bad)):
+                with pytest.raises(InvalidIdError):
+                    await checkpointer.copy_thread(source, dest)
+        assert len(await checkpointer.list_threads(None)) == len(HOSTILE_IDS) + 1

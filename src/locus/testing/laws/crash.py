@@ -1,0 +1,46 @@
+"""Processes that are killed while they save, at random moments and at every line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import pytest
+
+from locus.testing.crash import kill_at_lines, kill_at_random
+from locus.testing.data import SOAK
+from locus.testing.laws.workers import WorkerLaws
+from locus.testing.processes import Crew
+from locus.testing.stores import DurableTestStore
+
+Report = Callable[[str, object], None]
+
+
+class CrashLaws(WorkerLaws):
+    """Law 1. `LOCUS_SOAK=1` kills a thousand times, and at every single line."""
+
+    line_samples: ClassVar[int] = 20
+    """Kills spread over all lines of a save, besides those at each line of the engine."""
+
+    @pytest.mark.crash
+    async def test_a_process_killed_at_any_moment_tears_nothing(
+        self, store: DurableTestStore, crew: Crew, record_property: Report
+    ) -> None:
+        kills = 1_000 if SOAK else 40
+        tally = await kill_at_random(crew, store.open, seed=20_240_517, kills=kills)
+        record_property("crash", str(tally))
+        assert tally.inside >= kills // 4, f"too few kills fell inside a save: {tally}"
+        assert 0 < tally.completed < tally.inside, f"kills fell on one side of the commit only: {tally}"
+
+    @pytest.mark.crash
+    @pytest.mark.parametrize("step", ["first", "append", "replace", "delete", "write"])
+    async def test_a_process_killed_at_any_line_of_a_save_tears_nothing(
+        self, store: DurableTestStore, crew: Crew, step: str, record_property: Report
+    ) -> None:
+        tally = await kill_at_lines(crew, store.open, step=step, evenly=None if SOAK else self.line_samples)
+        record_property("crash", str(tally))
+        assert tally.inside >= len(tally.ledgers) * 3 // 4, f"too few kills fell inside the {step}: {tally}"
+        assert tally.completed < tally.inside, f"every kill came after the commit: {tally}"
+        async with store.open() as checkpointer:
+            threads = await checkpointer.list_threads(limit=None)
+        assert {ledger.thread_id for ledger in tally.ledgers if ledger.content.checkpoints} <= set(threads)

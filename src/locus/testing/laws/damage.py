@@ -1,0 +1,91 @@
+"""What is stored and cannot be read is an error; it is never reported as "not there"."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TypeVar
+
+import pytest
+
+from locus.core.state import AgentState
+from locus.errors import ConflictError, CorruptCheckpointError
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.testing.data import conversation, message
+from locus.testing.laws.base import Laws, OpenHandle, assert_same_state, dicts
+from locus.testing.stores import TestStore
+
+T = TypeVar("T")
+
+
+async def _or_corrupt(call: Awaitable[T]) -> T | None:
+    """The answer, or None if it is that the thread is corrupt."""
+    try:
+        return await call
+    except CorruptCheckpointError:
+        return None
+
+
+class DamageLaws(Laws):
+    """Law 6, for damage."""
+
+    async def test_a_damaged_state_raises(
+        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, store: TestStore
+    ) -> None:
+        saved_as = await checkpointer.save(AgentState().with_messages(conversation(6)), "t")
+        await store.corrupt("t")
+        for handle in (checkpointer, open_handle()):
+            for checkpoint_id in (None, saved_as):
+                with pytest.raises(CorruptCheckpointError):
+                    await handle.load("t", checkpoint_id)
+                with pytest.raises(CorruptCheckpointError):
+                    await dicts(handle).load("t", checkpoint_id)
+            with pytest.raises(CorruptCheckpointError):
+                await handle.diff("t", saved_as, saved_as)
+
+    async def test_a_damaged_thread_is_there(
+        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, store: TestStore
+    ) -> None:
+        saved_as = await checkpointer.save(AgentState().with_messages(conversation(6)), "t")
+        await store.corrupt("t")
+        for handle in (checkpointer, open_handle()):
+            assert await _or_corrupt(handle.exists("t")) is not False
+            assert await _or_corrupt(handle.exists("t", saved_as)) is not False
+            assert await _or_corrupt(handle.list_checkpoints("t")) in (None, [saved_as])
+            assert await _or_corrupt(handle.list_threads()) in (None, ["t"])
+
+    async def test_damage_in_one_thread_does_not_reach_another(
+        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, store: TestStore
+    ) -> None:
+        state = AgentState().with_messages(conversation(6))
+        for thread_id in ("damaged", "whole"):
+            await checkpointer.save(state, thread_id)
+        await store.corrupt("damaged")
+        for handle in (checkpointer, open_handle()):
+            assert_same_state(await handle.load("whole"), state)
+        longer = state.with_message(message(9))
+        await checkpointer.save(longer, "whole")
+        assert_same_state(await open_handle().load("whole"), longer)
+
+    async def test_a_damaged_thread_does_not_pass_for_a_new_one(
+        self, open_handle: OpenHandle, store: TestStore
+    ) -> None:
+        """A saver that expects no thread may not begin one over what cannot be read."""
+        first = await open_handle().save(AgentState().with_messages(conversation(6)), "t")
+        await store.corrupt("t")
+        handle = open_handle()
+        with pytest.raises((ConflictError, CorruptCheckpointError)):
+            await handle.save(AgentState(), "t", if_latest=None)
+        with pytest.raises((ConflictError, CorruptCheckpointError)):
+            await dicts(handle).save("t", {"n": 1}, if_latest=None)
+        assert await _or_corrupt(handle.list_checkpoints("t")) in (None, [first])
+
+    async def test_a_damaged_thread_can_be_deleted_and_made_anew(
+        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, store: TestStore
+    ) -> None:
+        await checkpointer.save(AgentState().with_messages(conversation(6)), "t")
+        await store.corrupt("t")
+        assert await open_handle().delete("t")
+        assert not await checkpointer.exists("t")
+        state = AgentState().with_message(message(1))
+        await open_handle().save(state, "t", if_latest=None)
+        assert_same_state(await checkpointer.load("t"), state)

@@ -1,0 +1,216 @@
+"""Deleting one checkpoint never breaks another."""
+
+from __future__ import annotations
+
+import random
+
+from locus.core.state import AgentState
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.testing.data import conversation, message
+from locus.testing.laws.base import (
+    Laws,
+    OpenHandle,
+    assert_all_load,
+    assert_same,
+    assert_same_state,
+    dicts,
+    ids,
+    parent_of,
+)
+
+
+async def _turns(handle: ThreadCheckpointer, count: int, thread_id: str = "t") -> dict[str, AgentState]:
+    """A conversation that grows by a message a turn; the states by checkpoint id, oldest first."""
+    state = AgentState()
+    saved: dict[str, AgentState] = {}
+    for turn in range(count):
+        state = state.with_message(message(turn)).with_metadata("large", f"{turn // 3} " * 600)
+        saved[await handle.save(state, thread_id)] = state
+    return saved
+
+
+class DeletionLaws(Laws):
+    """Law 3."""
+
+    async def test_deleting_the_newest_makes_the_one_before_it_the_latest(
+        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+    ) -> None:
+        saved = await _turns(checkpointer, 5)
+        order = list(saved)
+        while len(order) > 1:
+            assert await checkpointer.delete("t", order.pop())
+            for handle in (checkpointer, open_handle()):
+                assert_same_state(await handle.load("t"), saved[order[-1]])
+                assert await handle.list_checkpoints("t") == order[::-1]
+
+    async def test_a_deleted_checkpoint_is_gone(
+        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+    ) -> None:
+        first, second = await _turns(checkpointer, 2)
+        await checkpointer.put_writes("t", second, "task", [("x", 1)])
+        assert await checkpointer.delete("t", second)
+        for handle in (checkpointer, open_handle()):
+            assert await handle.load("t", second) is None
+            assert not await handle.exists("t", second)
+            assert await handle.exists("t", first)
+            assert await handle.get_metadata("t", second) is None
+            assert await handle.get_writes("t", second) == []
+            assert not await handle.delete("t", second)
+
+    async def test_deleting_what_is_not_there_is_false_and_changes_nothing(
+        self, checkpointer: ThreadCheckpointer
+    ) -> None:
+        saved = await _turns(checkpointer, 2)
+        assert not await checkpointer.delete("t", "nothing")
+        assert not await checkpointer.delete("u")
+        assert not await checkpointer.delete("u", next(iter(saved)))
+        assert not await checkpointer.delete("t", next(iter(saved)), namespace="other")
+        assert not await checkpointer.delete("t", namespace="other")
+        await assert_all_load(checkpointer, "t", saved)
+
+    async def test_deleting_any_one_of_a_thread_leaves_the_others_loadable(
+        self, checkpointer: ThreadCheckpointer
+    ) -> None:
+        for victim in range(6):
+            saved = await _turns(checkpointer, 6, f"t{victim}")
+            gone = list(saved)[victim]
+            assert await checkpointer.delete(f"t{victim}", gone)
+            del saved[gone]
+            await assert_all_load(checkpointer, f"t{victim}", saved)
+
+    async def test_many_deletions_in_any_order_leave_the_others_loadable(
+        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+    ) -> None:
+        for seed in range(4):
+            chance = random.Random(seed)
+            thread_id = f"t{seed}"
+            saved = await self._winding_thread(checkpointer, thread_id, chance)
+            doomed = list(saved)
+            chance.shuffle(doomed)
+            for checkpoint_id in doomed[:-1]:
+                assert await checkpointer.delete(thread_id, checkpoint_id)
+                del saved[checkpoint_id]
+                if len(saved) % 5 == 1:
+                    await assert_all_load(open_handle(), thread_id, saved)
+            await assert_all_load(checkpointer, thread_id, saved)
+
+    @staticmethod
+    async def _winding_thread(
+        handle: ThreadCheckpointer, thread_id: str, chance: random.Random
+    ) -> dict[str, AgentState]:
+        """Appends, trims, edits and forks, as they come."""
+        state, saved = AgentState(), dict[str, AgentState]()
+        for turn in range(25):
+            if saved and chance.random() < 0.2:
+                state = await handle.load(thread_id, chance.choice(list(saved))) or state
+            if chance.random() < 0.2:
+                state = state.with_messages_replaced(state.messages[chance.randrange(len(state.messages) + 1) :])
+            if state.messages and chance.random() < 0.3:
+                state = state.with_messages_replaced(state.messages[:-1] + (message(turn * 100),))
+            state = state.with_messages(conversation(chance.randrange(4), turn * 10))
+            saved[await handle.save(state, thread_id)] = state
+        return saved
+
+    async def test_a_line_that_was_trimmed_does_not_decide_for_one_that_was_not(
+        self, checkpointer: ThreadCheckpointer
+    ) -> None:
+        """Both read the same items, one of them only the last few."""
+        base = AgentState()
+        for turn in range(3):
+            base = base.with_messages(conversation(4, turn * 4))
+            await checkpointer.save(base, "t", f"base {turn}")
+        trimmed = base.with_messages_replaced(base.messages[-2:])
+        longer = base.with_messages(conversation(4, 50))
+        await checkpointer.save(trimmed, "t", "trimmed")
+        await checkpointer.save(longer, "t", "longer")
+        for turn in range(3):
+            assert await checkpointer.delete("t", f"base {turn}")
+            assert_same_state(await checkpointer.load("t", "trimmed"), trimmed)
+            assert_same_state(await checkpointer.load("t", "longer"), longer)
+
+    async def test_saving_goes_on_after_deletions(self, checkpointer: ThreadCheckpointer) -> None:
+        chance = random.Random(5)
+        state, saved = AgentState(), dict[str, AgentState]()
+        for turn in range(30):
+            state = state.with_message(message(turn))
+            saved[await checkpointer.save(state, "t")] = state
+            if turn % 2 and len(saved) > 2:
+                doomed = chance.choice(list(saved))
+                assert await checkpointer.delete("t", doomed)
+                del saved[doomed]
+        await assert_all_load(checkpointer, "t", saved)
+
+    async def test_children_of_a_deleted_checkpoint_get_its_parent(self, checkpointer: ThreadCheckpointer) -> None:
+        for name, parent in (("a", None), ("b", "a"), ("c", "b"), ("d", "b"), ("e", "d")):
+            await checkpointer.save(AgentState(), "t", name, parent=parent)
+        assert await checkpointer.delete("t", "b")
+        assert [await parent_of(checkpointer, "t", name) for name in "acde"] == [None, "a", "a", "d"]
+        assert await checkpointer.delete("t", "a")
+        assert [await parent_of(checkpointer, "t", name) for name in "cde"] == [None, None, "d"]
+
+    async def test_deleting_a_thread_removes_everything_of_it(
+        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+    ) -> None:
+        saved = await _turns(checkpointer, 3)
+        await checkpointer.save(AgentState(), "t", "c", namespace="")
+        await checkpointer.save(AgentState(), "t", "c", namespace="other")
+        await checkpointer.put_writes("t", "c", "task", [("x", 1)], namespace="other")
+        await checkpointer.put_writes("t", next(iter(saved)), "task", [("x", 1)])
+        await checkpointer.put_writes("t", "not yet", "task", [("x", 1)])
+        assert await checkpointer.delete("t")
+        for handle in (checkpointer, open_handle()):
+            for namespace in ("default", "", "other"):
+                assert await handle.load("t", namespace=namespace) is None
+                assert await handle.history("t", namespace=namespace) == []
+                for checkpoint_id in (*saved, "c", "not yet"):
+                    assert await handle.get_writes("t", checkpoint_id, namespace=namespace) == []
+            assert await handle.list_threads() == []
+            assert await handle.list_with_metadata() == []
+        assert not await checkpointer.delete("t")
+
+    async def test_a_thread_of_more_than_a_thousand_checkpoints_is_deleted_whole(
+        self, checkpointer: ThreadCheckpointer
+    ) -> None:
+        backend = dicts(checkpointer)
+        for number in range(1_100):
+            await backend.save("t", {"n": number}, metadata={"n": number})
+        assert len(await ids(backend, "t")) == 1_100
+        assert await backend.delete("t")
+        assert await ids(backend, "t") == []
+        assert await backend.list_with_metadata() == []
+
+    async def test_a_thread_that_is_made_anew_starts_clean(
+        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+    ) -> None:
+        saved = await _turns(checkpointer, 3)
+        assert await checkpointer.delete("t")
+        state = AgentState().with_message(message(99))
+        for handle in (checkpointer, open_handle()):
+            fresh = AgentState.from_checkpoint(state.to_checkpoint())
+            saved_as = await handle.save(fresh, "t", if_latest=None)
+            (entry,) = await handle.history("t")
+            assert (entry.checkpoint_id, entry.parent_id, entry.metadata) == (saved_as, None, {})
+            assert_same_state(await handle.load("t"), state)
+            for checkpoint_id in saved:
+                assert await handle.load("t", checkpoint_id) is None
+            assert await handle.delete("t")
+
+    async def test_deleting_in_one_thread_touches_no_other(self, checkpointer: ThreadCheckpointer) -> None:
+        shared = {"items": [{"n": index} for index in range(50)], "large": "same " * 500}
+        backend = dicts(checkpointer)
+        for thread_id in ("a", "b"):
+            for checkpoint_id in ("1", "2"):
+                await backend.save(thread_id, {**shared, "in": [thread_id, checkpoint_id]}, checkpoint_id)
+        assert await backend.delete("a", "1")
+        assert_same(await backend.load("a", "2"), {**shared, "in": ["a", "2"]})
+        assert await backend.delete("a")
+        for checkpoint_id in ("1", "2"):
+            assert_same(await backend.load("b", checkpoint_id), {**shared, "in": ["b", checkpoint_id]})
+
+    async def test_the_last_checkpoint_takes_the_thread_with_it(self, checkpointer: ThreadCheckpointer) -> None:
+        (only,) = await _turns(checkpointer, 1)
+        assert await checkpointer.delete("t", only)
+        assert await checkpointer.load("t") is None
+        assert not await checkpointer.exists("t")
+        assert await checkpointer.list_threads() == []
+        assert await checkpointer.save(AgentState(), "t", if_latest=None)

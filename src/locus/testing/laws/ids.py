@@ -1,0 +1,202 @@
+"""Ids are data, never syntax: every character counts, and none means anything."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from locus.core.state import AgentState
+from locus.errors import InvalidIdError
+from locus.memory.checkpointer import ANY
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.testing.data import BAD_IDS, HOSTILE_IDS
+from locus.testing.laws.base import Laws, OpenHandle, assert_same, assert_same_state, dicts, ids, snapshot
+
+
+def _state(name: str) -> AgentState:
+    return AgentState(agent_id=f"the state of {name}")
+
+
+class IdLaws(Laws):
+    """Law 7, for ids."""
+
+    async def test_thread_ids_are_kept_apart_exactly(
+        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+    ) -> None:
+        states = {name: _state(name) for name in HOSTILE_IDS}
+        for name, state in states.items():
+            assert await checkpointer.load(name) is None, name
+            await checkpointer.save(state, name, metadata={"name": name})
+        for handle in (checkpointer, open_handle()):
+            assert await handle.list_threads(None) == sorted(HOSTILE_IDS)
+            for name, state in states.items():
+                assert_same_state(await handle.load(name), state)
+                (entry,) = await handle.history(name)
+                assert (entry.thread_id, entry.metadata) == (name, {"name": name})
+
+    async def test_deleting_a_thread_touches_no_other_whatever_its_id(self, checkpointer: ThreadCheckpointer) -> None:
+        left = list(HOSTILE_IDS)
+        for name in left:
+            await checkpointer.save(_state(name), name)
+        for name in HOSTILE_IDS[::2]:
+            assert await checkpointer.delete(name)
+            assert not await checkpointer.delete(name)
+            left.remove(name)
+            assert await checkpointer.list_threads(None) == sorted(left)
+        for name in left:
+            loaded = await checkpointer.load(name)
+            assert loaded is not None
+            assert loaded.agent_id == f"the state of {name}"
+
+    async def test_checkpoint_ids_are_kept_apart_exactly(
+        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+    ) -> None:
+        for name in HOSTILE_IDS:
+            assert await checkpointer.save(_state(name), "t", name) == name
+        for handle in (checkpointer, open_handle()):
+            assert await ids(handle, "t") == list(reversed(HOSTILE_IDS))
+            for name in HOSTILE_IDS:
+                loaded = await handle.load("t", name)
+                assert loaded is not None
+                assert loaded.agent_id == f"the state of {name}"
+                assert (
+                    await handle.history("t", 1, before=name)
+                    == (await handle.history("t", None))[len(HOSTILE_IDS) - HOSTILE_IDS.index(name) :][:1]
+                )
+        for name in HOSTILE_IDS[::2]:
+            assert await checkpointer.delete("t", name)
+        assert await ids(checkpointer, "t") == list(reversed(HOSTILE_IDS[1::2]))
+
+    async def test_namespaces_are_kept_apart_exactly(self, checkpointer: ThreadCheckpointer) -> None:
+        for name in ("", *HOSTILE_IDS):
+            await checkpointer.save(_state(name), "t", "same id", namespace=name)
+        for name in ("", *HOSTILE_IDS):
+            loaded = await checkpointer.load("t", namespace=name)
+            assert loaded is not None
+            assert loaded.agent_id == f"the state of {name}"
+            assert await checkpointer.list_checkpoints("t", namespace=name) == ["same id"]
+        for name in HOSTILE_IDS[::2]:
+            assert await checkpointer.delete("t", "same id", namespace=name)
+        for index, name in enumerate(HOSTILE_IDS):
+            assert await checkpointer.exists("t", namespace=name) == (index % 2 == 1)
+
+    async def test_task_ids_paths_and_channels_are_kept_apart_exactly(self, checkpointer: ThreadCheckpointer) -> None:
+        saved_as = await checkpointer.save(AgentState(), "t")
+        for name in HOSTILE_IDS:
+            await checkpointer.put_writes("t", saved_as, name, [(name, name)], task_path=name)
+        for name in HOSTILE_IDS:
+            (write,) = await checkpointer.get_writes("t", saved_as, name)
+            assert (write.task_id, write.channel, write.task_path, write.value) == (name, name, name, name)
+        found = [write.task_id for write in await checkpointer.get_writes("t", saved_as)]
+        assert found == sorted(HOSTILE_IDS)
+
+    async def test_plain_dicts_keep_the_same_ids_apart(self, checkpointer: ThreadCheckpointer) -> None:
+        backend = dicts(checkpointer)
+        for name in HOSTILE_IDS:
+            await backend.save(name, {"name": name}, name)
+        for name in HOSTILE_IDS:
+            assert_same(await backend.load(name, name), {"name": name})
+            assert await backend.list_checkpoints(name) == [name]
+
+    async def test_forks_and_conflicts_work_under_any_id(self, checkpointer: ThreadCheckpointer) -> None:
+        for name in HOSTILE_IDS:
+            first = await checkpointer.save(_state(name), name, f"{name[:200]}-1")
+            second = await checkpointer.save(_state("other"), name, f"{name[:200]}-2", parent=first)
+            assert await ids(checkpointer, name) == [second, first]
+            loaded = await checkpointer.load(name, first)
+            assert loaded is not None
+            await checkpointer.save(loaded, name, if_latest=second)
+            (entry, *_) = await checkpointer.history(name)
+            assert entry.parent_id == first
+
+    async def test_a_bad_thread_id_is_refused_by_every_verb(self, checkpointer: ThreadCheckpointer) -> None:
+        await checkpointer.save(AgentState(), "t", "c")
+        before = await snapshot(checkpointer)
+        for bad in (*BAD_IDS, None):
+            await _all_refused(_with_thread_id(checkpointer, bad), bad)
+        assert await snapshot(checkpointer) == before
+
+    async def test_bad_checkpoint_ids_parents_and_task_ids_are_refused(self, checkpointer: ThreadCheckpointer) -> None:
+        await checkpointer.save(AgentState(), "t", "c")
+        before = await snapshot(checkpointer)
+        for bad in BAD_IDS:
+            await _all_refused(_with_checkpoint_id(checkpointer, bad), bad)
+        assert await snapshot(checkpointer) == before
+        assert await checkpointer.get_writes("t", "c") == []
+
+    async def test_bad_namespaces_task_paths_and_channels_are_refused(self, checkpointer: ThreadCheckpointer) -> None:
+        """All three may be empty."""
+        for bad in BAD_IDS:
+            if bad != "":
+                await _all_refused(_with_namespace(checkpointer, bad), bad)
+        assert await checkpointer.list_threads() == []
+        assert await checkpointer.get_writes("t", "c") == []
+
+    async def test_an_empty_parent_or_expectation_is_not_taken_for_none(self, checkpointer: ThreadCheckpointer) -> None:
+        for options in ({"parent": ""}, {"if_latest": ""}):
+            with pytest.raises(InvalidIdError):
+                await checkpointer.save(AgentState(), "t", **options)  # type: ignore[arg-type]
+        assert await checkpointer.save(AgentState(), "t", parent=ANY, if_latest=ANY)
+
+
+Verbs = dict[str, Callable[[], Awaitable[object]]]
+
+
+async def _all_refused(verbs: Verbs, bad: object) -> None:
+    for verb, call in verbs.items():
+        try:
+            await call()
+        except InvalidIdError:
+            continue
+        pytest.fail(f"{verb} accepted {bad!r}")
+
+
+def _with_thread_id(handle: ThreadCheckpointer, bad: Any) -> Verbs:
+    return {
+        "save": lambda: handle.save(AgentState(), bad),
+        "dict save": lambda: dicts(handle).save(bad, {}),
+        "load": lambda: handle.load(bad),
+        "list_checkpoints": lambda: handle.list_checkpoints(bad),
+        "history": lambda: handle.history(bad),
+        "exists": lambda: handle.exists(bad),
+        "delete": lambda: handle.delete(bad),
+        "get_metadata": lambda: handle.get_metadata(bad),
+        "put_writes": lambda: handle.put_writes(bad, "c", "task", [("x", 1)]),
+        "get_writes": lambda: handle.get_writes(bad, "c"),
+        "diff": lambda: handle.diff(bad, "c", "c"),
+    }
+
+
+def _with_checkpoint_id(handle: ThreadCheckpointer, bad: Any) -> Verbs:
+    return {
+        "save": lambda: handle.save(AgentState(), "t", bad),
+        "parent": lambda: handle.save(AgentState(), "t", parent=bad),
+        "if_latest": lambda: handle.save(AgentState(), "t", if_latest=bad),
+        "load": lambda: handle.load("t", bad),
+        "exists": lambda: handle.exists("t", bad),
+        "delete": lambda: handle.delete("t", bad),
+        "before": lambda: handle.history("t", before=bad),
+        "get_metadata": lambda: handle.get_metadata("t", bad),
+        "put_writes": lambda: handle.put_writes("t", bad, "task", [("x", 1)]),
+        "task": lambda: handle.put_writes("t", "c", bad, [("x", 1)]),
+        "get_writes": lambda: handle.get_writes("t", bad),
+        "get_writes of a task": lambda: handle.get_writes("t", "c", bad),
+        "diff": lambda: handle.diff("t", "c", bad),
+    }
+
+
+def _with_namespace(handle: ThreadCheckpointer, bad: Any) -> Verbs:
+    return {
+        "save": lambda: handle.save(AgentState(), "t", namespace=bad),
+        "dict save": lambda: dicts(handle).save("t", {}, namespace=bad),
+        "load": lambda: handle.load("t", namespace=bad),
+        "history": lambda: handle.history("t", namespace=bad),
+        "exists": lambda: handle.exists("t", namespace=bad),
+        "delete": lambda: handle.delete("t", namespace=bad),
+        "put_writes": lambda: handle.put_writes("t", "c", "task", [("x", 1)], namespace=bad),
+        "get_writes": lambda: handle.get_writes("t", "c", namespace=bad),
+        "task_path": lambda: handle.put_writes("t", "c", "task", [("x", 1)], task_path=bad),
+        "channel": lambda: handle.put_writes("t", "c", "task", [(bad, 1)]),
+    }

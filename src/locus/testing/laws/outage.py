@@ -1,0 +1,91 @@
+"""A store that cannot be reached says so. These laws are for stores that there is something to reach of."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from locus.core.state import AgentState
+from locus.errors import BackendUnavailableError
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.testing.data import conversation, message
+from locus.testing.laws.base import Laws, OpenHandle, assert_all_load, dicts
+from locus.testing.stores import OutageTestStore
+
+
+async def _assert_unavailable(call: Awaitable[object], verb: str) -> None:
+    failure: BackendUnavailableError | None = None
+    answer: object = None
+    try:
+        answer = await call
+    except BackendUnavailableError as error:
+        failure = error
+    assert failure is not None, f"{verb} answered {answer!r} although the store could not be reached"
+    assert failure.__cause__ is not None, f"{verb} lost the driver's own error"
+
+
+class OutageLaws(Laws):
+    """Law 6, for outages: `None` means "not there", never "could not tell"."""
+
+    @pytest.mark.parametrize("warm", [True, False], ids=["warm handle", "cold handle"])
+    async def test_nothing_is_answered_that_could_not_be_found_out(
+        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, store: OutageTestStore, warm: bool
+    ) -> None:
+        state = AgentState().with_messages(conversation(3))
+        await checkpointer.save(state, "t", "a", {"k": "v"})
+        handle = checkpointer if warm else open_handle()
+        async with store.outage():
+            for verb, call in self._verbs(handle, state).items():
+                await _assert_unavailable(call(), verb)
+        for reader in (handle, open_handle()):
+            await assert_all_load(reader, "t", {"a": state})
+            assert await reader.list_threads() == ["t"]
+            assert await reader.get_writes("t", "a") == []
+
+    def _verbs(self, handle: ThreadCheckpointer, state: AgentState) -> dict[str, Callable[[], Awaitable[object]]]:
+        verbs: dict[str, Callable[[], Awaitable[object]]] = {
+            "load": lambda: handle.load("t"),
+            "load by id": lambda: handle.load("t", "a"),
+            "exists": lambda: handle.exists("t"),
+            "save": lambda: handle.save(state.with_message(message(9)), "t", "b"),
+            "dict save": lambda: dicts(handle).save("new", {"n": 1}),
+            "list_checkpoints": lambda: handle.list_checkpoints("t"),
+            "history": lambda: handle.history("t"),
+            "list_threads": lambda: handle.list_threads(),
+            "list_with_metadata": lambda: handle.list_with_metadata(),
+            "get_metadata": lambda: handle.get_metadata("t"),
+            "delete": lambda: handle.delete("t"),
+            "delete by id": lambda: handle.delete("t", "a"),
+            "vacuum": lambda: handle.vacuum(0),
+            "put_writes": lambda: handle.put_writes("t", "a", "task", [("x", 1)]),
+            "get_writes": lambda: handle.get_writes("t", "a"),
+            "diff": lambda: handle.diff("t", "a", "a"),
+        }
+        if self.required.search:
+            verbs["search"] = lambda: handle.search("message")
+        if self.required.metadata_query:
+            verbs["query_by_metadata"] = lambda: handle.query_by_metadata("k", "v")
+        if self.required.branching:
+            verbs["copy_thread"] = lambda: handle.copy_thread("t", "copy")
+        return verbs
+
+    async def test_a_handle_goes_on_where_it_was_after_an_outage(
+        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, store: OutageTestStore
+    ) -> None:
+        state = AgentState().with_messages(conversation(3))
+        saved = {await checkpointer.save(state, "t"): state}
+        for turn in range(3):
+            state = state.with_message(message(10 + turn))
+            async with store.outage():
+                await _assert_unavailable(checkpointer.save(state, "t", f"turn {turn}"), "save")
+            saved[await checkpointer.save(state, "t", f"turn {turn}")] = state
+        await assert_all_load(open_handle(), "t", saved)
+
+    async def test_a_handle_can_be_closed_during_an_outage(
+        self, checkpointer: ThreadCheckpointer, store: OutageTestStore
+    ) -> None:
+        await checkpointer.save(AgentState(), "t")
+        async with store.outage():
+            await checkpointer.close()
+        assert await checkpointer.exists("t")

@@ -1,0 +1,80 @@
+"""A process that ends itself, as if killed, at a chosen line of the code that saves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import locus.memory
+from locus.memory.engine import Engine
+
+Position = tuple[str, int, int]
+"""(file, line, how often it has been reached)"""
+
+LAST = 10
+
+
+class LineTrace:
+    """While `active`, notes every line that any thread reaches in `locus.memory` and where the engine is.
+
+    If there is a target, SIGKILL comes before that line is executed. Threads are seen if they were started
+    after `install`, and frames if they were entered after it.
+    """
+
+    def __init__(self, engine: type, target: Position | None = None) -> None:
+        self.active = False
+        self.positions: list[Position] = []
+        self.engine_folders = engine_folders(engine)
+        self._target = tuple(target) if target else None
+        self._counts: dict[tuple[str, int], int] = {}
+        self._watched: dict[CodeType, bool] = {}
+        self._folders = tuple(folder + os.sep for folder in (*self.engine_folders, *locus.memory.__path__))
+
+    def install(self) -> None:
+        threading.settrace(self._enter)
+        sys.settrace(self._enter)
+
+    def _enter(self, frame: FrameType, _event: str, _argument: Any) -> Any:
+        code = frame.f_code
+        watched = self._watched.get(code)
+        if watched is None:
+            watched = self._watched[code] = code.co_filename.startswith(self._folders)
+        return self._step if watched else None
+
+    def _step(self, frame: FrameType, event: str, _argument: Any) -> Any:
+        if event == "line" and self.active:
+            place = (frame.f_code.co_filename, frame.f_lineno)
+            count = self._counts[place] = self._counts.get(place, 0) + 1
+            position = (*place, count)
+            if position == self._target:
+                os.kill(os.getpid(), signal.SIGKILL)
+            self.positions.append(position)
+        return self._step
+
+
+def engine_folders(engine: type) -> list[str]:
+    """Where an engine is written, and those that it is derived from; the model is not meant."""
+    files = {sys.modules[kind.__module__].__file__ or "" for kind in engine.__mro__ if issubclass(kind, Engine)}
+    return sorted({str(Path(file).parent) for file in files} - set(locus.memory.__path__))
+
+
+def chosen(positions: list[Position], engine_folders: list[str], evenly: int | None) -> list[Position]:
+    """All that are worth a kill: each line where the engine is, the first time that it is reached, and so many
+    others, spread over everything that is passed, and the last few, when all is done but the answer.
+    None: each line anywhere, the first time that it is reached."""
+    if evenly is None:
+        return [position for position in positions if position[2] == 1]
+    step = max(1, len(positions) // evenly)
+    spread = set(range(step // 2, len(positions), step))
+    return [
+        position
+        for index, position in enumerate(positions)
+        if index in spread
+        or index >= len(positions) - LAST
+        or (position[2] == 1 and str(Path(position[0]).parent) in engine_folders)
+    ]

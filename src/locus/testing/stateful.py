@@ -1,0 +1,346 @@
+"""Any course of events: a store and a plain model in memory are driven side by side, and must agree.
+
+Hypothesis chooses the events. The store is driven through its sync face, so that any backend can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from locus.core.messages import Message
+from locus.core.state import AgentState
+from locus.errors import ConflictError
+from locus.memory.checkpointer import ANY, HistoryEntry, Unset
+from locus.memory.sync import SyncBackend, SyncCheckpointer
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.testing.data import budget, message
+from locus.testing.laws.base import Laws, OpenHandle, dicts, exact
+from locus.testing.model import ModelThread
+
+STATE_THREADS = ("s/1", "s_1", "s%")
+DICT_THREADS = ("d*1", "d?1")
+STATE_COPY, DICT_COPY = "s/1 copy", "d copy"
+THREADS = (*STATE_THREADS, STATE_COPY, *DICT_THREADS, DICT_COPY)
+
+ROUTES = (
+    ("s/1", "s_1"),
+    ("s_1", "s/1"),
+    ("s/1", STATE_COPY),
+    ("s%", STATE_COPY),
+    (STATE_COPY, "s%"),
+    ("d*1", "d?1"),
+    ("d*1", DICT_COPY),
+    ("d?1", DICT_COPY),
+)
+"""From where to where threads are copied."""
+
+CHANGES = (
+    "append",
+    "append more",
+    "trim",
+    "halve",
+    "edit last",
+    "edit middle",
+    "drop last",
+    "shuffle",
+    "replace",
+    "keep",
+)
+
+_slots = st.integers(0, 2)
+_picks = st.integers(0, 30)
+_handles = st.integers(0, 1)
+_changes = st.sampled_from(CHANGES)
+_parts = st.sampled_from(["messages", "metadata", "errors"])
+_names = st.none() | st.sampled_from(["fixed", "latest"])
+_metadata = st.none() | st.sampled_from([{}, {"k": 1}, {"k": True}, {"list": [1, {"x": None}]}])
+
+
+def changed(items: Sequence[Any], change: str, fresh: Sequence[Any]) -> Sequence[Any]:
+    """The next version of a list; `fresh` are items that were never used. Slices keep what they know."""
+    middle = len(items) // 2
+    match change:
+        case "append":
+            return items + fresh[:1]  # type: ignore[operator, no-any-return]
+        case "append more":
+            return items + fresh  # type: ignore[operator, no-any-return]
+        case "trim":
+            return items[2:] + fresh[:1]  # type: ignore[operator, no-any-return]
+        case "halve":
+            return items[middle:]
+        case "edit last":
+            return items[:-1] + fresh[:2]  # type: ignore[operator, no-any-return]
+        case "edit middle":
+            return items[:middle] + fresh[:1] + items[middle + 1 :]  # type: ignore[operator, no-any-return]
+        case "drop last":
+            return items[:-1]
+        case "shuffle":
+            return items[middle:] + items[:middle]  # type: ignore[operator, no-any-return]
+        case "replace":
+            return fresh
+    return items
+
+
+@dataclass
+class Slot:
+    """A state that somebody holds, and where the model believes it came from, by thread."""
+
+    state: AgentState = field(default_factory=AgentState)
+    known: dict[str, str] = field(default_factory=dict)
+
+
+class ThreadsMachine(RuleBasedStateMachine):
+    """Two handles on one store, three holders of states, some threads. The store is emptied at the end."""
+
+    def __init__(self, handles: Sequence[ThreadCheckpointer], copies: bool = True) -> None:
+        super().__init__()
+        self.states: list[SyncCheckpointer] = [handle.sync for handle in handles]
+        self.dicts: list[SyncBackend] = [dicts(handle).sync for handle in handles]
+        self.copies = copies
+        self.model = {name: ModelThread() for name in THREADS}
+        self.seqs: dict[str, dict[int, str]] = {name: {} for name in self.model}
+        self.slots = [Slot(), Slot(), Slot()]
+        self.data: dict[str, Any] = {"items": [], "deep": {"log": []}}
+        self.touched: set[str] = set()
+        self.counter = 0
+
+    def _fresh(self, count: int = 3) -> list[int]:
+        self.counter += count
+        return list(range(self.counter - count, self.counter))
+
+    def _existing(self, thread_id: str, pick: int) -> str | None:
+        names = self.model[thread_id].names
+        return names[-1 - pick % len(names)] if names else None
+
+    def _changed(self, state: AgentState, part: str, change: str) -> AgentState:
+        """A state derived from another."""
+        if part == "messages":
+            fresh: tuple[Message, ...] = tuple(message(number) for number in self._fresh())
+            return state.with_messages_replaced(changed(state.messages, change, fresh))
+        if part == "errors":
+            return state.model_copy(update={"errors": changed(state.errors, change, tuple(map(str, self._fresh())))})
+        entries = [{"n": number, "large": "x" * 1_100 * (number % 2)} for number in self._fresh()]
+        log = list(state.metadata.get("log", []))
+        return state.with_metadata({"log": changed(log, change, entries), "note": "y" * 1_200})
+
+    @rule(
+        slot=_slots,
+        thread=st.sampled_from(STATE_THREADS),
+        handle=_handles,
+        turns=st.lists(st.tuples(_parts, _changes), min_size=1, max_size=5),
+        fork=st.none() | _picks,
+    )
+    def take_turns(self, slot: int, thread: str, handle: int, turns: list[tuple[str, str]], fork: int | None) -> None:
+        """Change a state and save it, a few times over; the handles alternate. Some start in the past."""
+        if fork is not None:
+            self.load_a_state(slot, thread, handle, fork)
+        held = self.slots[slot]
+        for number, (part, change) in enumerate(turns):
+            held.state = self._changed(held.state, part, change)
+            self._save(held, thread, handle ^ number % 2, None, None)
+
+    def _save(
+        self,
+        held: Slot,
+        thread: str,
+        handle: int,
+        name: str | None,
+        metadata: dict[str, Any] | None,
+        if_latest: str | None | Unset = ANY,
+    ) -> None:
+        saved_as = self.states[handle].save(held.state, thread, name, metadata, if_latest=if_latest)
+        assert name in (None, saved_as)
+        self.model[thread].save(saved_as, held.state.to_checkpoint(), metadata, held.known.get(thread))
+        held.known[thread] = saved_as
+        self.touched.add(thread)
+
+    @rule(slot=_slots)
+    def rebuild_a_state_from_data(self, slot: int) -> None:
+        self.slots[slot] = Slot(AgentState.from_checkpoint(self.slots[slot].state.to_checkpoint()))
+
+    @rule(
+        slot=_slots,
+        thread=st.sampled_from(STATE_THREADS),
+        handle=_handles,
+        name=_names,
+        metadata=_metadata,
+        expect=st.booleans(),
+    )
+    def save_a_state(
+        self, slot: int, thread: str, handle: int, name: str | None, metadata: dict[str, Any] | None, expect: bool
+    ) -> None:
+        if_latest = self.model[thread].latest if expect else ANY
+        self._save(self.slots[slot], thread, handle, name, metadata, if_latest)
+
+    @rule(slot=_slots, thread=st.sampled_from(STATE_THREADS), handle=_handles, pick=_picks)
+    def load_a_state(self, slot: int, thread: str, handle: int, pick: int) -> None:
+        """The latest, or one of the history; the holder goes on from there."""
+        name = self._existing(thread, pick)
+        state = self.states[handle].load(thread, name if pick else None)
+        assert (state is None) == (name is None)
+        if state is not None and name is not None:
+            self.slots[slot] = Slot(state, {thread: name})
+        self.touched.add(thread)
+
+    @rule(
+        thread=st.sampled_from(DICT_THREADS),
+        handle=_handles,
+        turns=st.lists(st.tuples(st.booleans(), _changes), min_size=1, max_size=4),
+        name=_names,
+        metadata=_metadata,
+    )
+    def save_dicts(
+        self,
+        thread: str,
+        handle: int,
+        turns: list[tuple[bool, str]],
+        name: str | None,
+        metadata: dict[str, Any] | None,
+    ) -> None:
+        for number, (deep, change) in enumerate(turns):
+            fresh = [{"n": number, "t": "z" * 40} for number in self._fresh()]
+            if deep:
+                self.data = {**self.data, "deep": {"log": changed(self.data["deep"]["log"], change, fresh)}}
+            else:
+                self.data = {**self.data, "items": changed(self.data["items"], change, fresh), "large": "w" * 1_300}
+            saved_as = self.dicts[handle ^ number % 2].save(thread, self.data, name, metadata)
+            self.model[thread].save(saved_as, self.data, metadata, None)
+        self.touched.add(thread)
+
+    @rule(slot=_slots, thread=st.sampled_from(STATE_THREADS), handle=_handles, pick=_picks)
+    def save_with_a_wrong_expectation(self, slot: int, thread: str, handle: int, pick: int) -> None:
+        wrong = self._existing(thread, pick) or "never there"
+        if wrong == self.model[thread].latest:
+            wrong = "never there"
+        with pytest.raises(ConflictError) as caught:
+            self.states[handle].save(self.slots[slot].state, thread, if_latest=wrong)
+        assert (caught.value.expected, caught.value.latest) == (wrong, self.model[thread].latest)
+        self.touched.add(thread)
+
+    @rule(thread=st.sampled_from(THREADS), handle=_handles, pick=_picks)
+    def delete_a_checkpoint(self, thread: str, handle: int, pick: int) -> None:
+        name = self._existing(thread, pick) or "never there"
+        assert self.states[handle].delete(thread, name) == bool(self.model[thread].delete({name}))
+        self.touched.add(thread)
+
+    @rule(thread=st.sampled_from(THREADS), handle=_handles, sure=st.integers(0, 2))
+    def delete_a_thread(self, thread: str, handle: int, sure: int) -> None:
+        """Not each time that it is chosen: otherwise threads would stay short."""
+        if sure == 0:
+            assert self.states[handle].delete(thread) == bool(self.model[thread].names)
+            self.model[thread] = ModelThread()
+            self.touched.add(thread)
+
+    @precondition(lambda self: self.copies)
+    @rule(
+        route=st.sampled_from(ROUTES),
+        handle=_handles,
+        pick=_picks,
+        whole=st.booleans(),
+    )
+    def copy_a_thread(self, route: tuple[str, str], handle: int, pick: int, whole: bool) -> None:
+        source, dest = route
+        name = None if whole else self._existing(source, pick) or "never there"
+        possible = bool(self.model[source].names)
+        try:
+            assert self.states[handle].copy_thread(source, dest, name) == possible
+        except ConflictError:
+            assert self.model[dest].names
+            assert possible
+        else:
+            assert not (possible and self.model[dest].names)
+            self.model[dest] = self.model[source].copy(name) if possible else self.model[dest]
+        self.touched |= {source, dest}
+
+    @rule(handle=_handles, keep_last=st.integers(1, 4), sure=st.integers(0, 1))
+    def vacuum(self, handle: int, keep_last: int, sure: int) -> None:
+        if sure:
+            counted = self.states[handle].vacuum(keep_last=keep_last, dry_run=True)
+            removed = self.states[handle].vacuum(keep_last=keep_last)
+            assert counted == removed == sum(model.vacuum(keep_last) for model in self.model.values())
+            self.touched.update(self.model)
+
+    @rule(
+        thread=st.sampled_from(THREADS),
+        handle=_handles,
+        pick=_picks,
+        task=st.sampled_from(["one", "two"]),
+        values=st.lists(st.sampled_from([1, True, None, [1.0], {"a": "\0"}]), max_size=3),
+    )
+    def put_writes(self, thread: str, handle: int, pick: int, task: str, values: list[Any]) -> None:
+        name = self._existing(thread, pick)
+        if name is not None:
+            self.states[handle].put_writes(thread, name, task, [("channel", value) for value in values])
+            self.model[thread].put_writes(name, task, values)
+            self.touched.add(thread)
+
+    @invariant()
+    def what_was_touched_agrees(self) -> None:
+        for thread in sorted(self.touched):
+            self._agree(thread)
+        self.touched.clear()
+
+    def _agree(self, thread: str) -> None:
+        model, handle = self.model[thread], self.states[self.counter % 2]
+        history = handle.history(thread, None)
+        found = [(entry.checkpoint_id, entry.parent_id, exact(entry.metadata)) for entry in history]
+        assert found == [(c.checkpoint_id, c.parent_id, exact(c.metadata)) for c in reversed(model.checkpoints)]
+        assert handle.exists(thread) == bool(found)
+        assert (thread in handle.list_threads()) == bool(found)
+        self._agree_on_numbers(thread, history)
+        for checkpoint in model.checkpoints:
+            self._agree_on(thread, checkpoint.checkpoint_id)
+
+    def _agree_on_numbers(self, thread: str, history: Sequence[HistoryEntry]) -> None:
+        """They fall from the newest to the oldest, and none is given twice in the life of a thread."""
+        found = {entry.seq: entry.checkpoint_id for entry in history}
+        assert list(found) == sorted(found, reverse=True)
+        assert len(found) == len(history)
+        given = self.seqs[thread] if found else {}
+        fresh = {seq: name for seq, name in found.items() if given.get(seq) != name}
+        assert not fresh or min(fresh) > max(given, default=0)
+        self.seqs[thread] = given | found if found else {}
+
+    def _agree_on(self, thread: str, name: str) -> None:
+        expected, which = self.model[thread].find(name), self.counter % 2
+        assert expected is not None
+        if thread.startswith("s"):
+            state = self.states[which].load(thread, name)
+            assert state is not None
+            assert exact(state.to_checkpoint()) == expected.payload
+        else:
+            assert exact(self.dicts[which].load(thread, name)) == expected.payload
+        writes = self.states[which].get_writes(thread, name)
+        found = [[write.task_id, write.idx, write.value] for write in writes]
+        assert exact(found) == exact([[*key, value] for key, value in sorted(expected.writes.items(), key=_by_key)])
+
+    def teardown(self) -> None:
+        try:
+            for thread in self.model:
+                self._agree(thread)
+        finally:
+            for thread in self.model:
+                self.states[0].delete(thread)
+
+
+def _by_key(item: tuple[tuple[str, int], Any]) -> tuple[str, int]:
+    return item[0]
+
+
+class StatefulLaws(Laws):
+    """All laws at once."""
+
+    def test_any_course_of_events_agrees_with_a_plain_model(self, open_handle: OpenHandle) -> None:
+        handles, copies = [open_handle(), open_handle()], self.required.branching
+
+        class Machine(ThreadsMachine):
+            def __init__(self) -> None:
+                super().__init__(handles, copies)
+
+        run_state_machine_as_test(Machine, settings=budget(30, 30))

@@ -1,0 +1,39 @@
+"""What the contract suite needs to know of a backend: how to open it, and how to hurt it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractAsyncContextManager
+
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+
+
+class TestStore(ABC):
+    """One empty store, for one test. Every handle that `open` gives is on the same data."""
+
+    __test__ = False
+
+    @abstractmethod
+    def open(self, *, ttl_seconds: float | None = None) -> ThreadCheckpointer:
+        """A new handle. The suite closes it."""
+
+    @abstractmethod
+    async def corrupt(self, thread_id: str) -> None:
+        """Damage what is stored of a thread (all its items), behind the backend's back."""
+
+
+class OutageTestStore(TestStore):
+    """A store that can be out of reach."""
+
+    @abstractmethod
+    def outage(self) -> AbstractAsyncContextManager[None]:
+        """While this is entered the store cannot be reached; afterwards it is as it was."""
+
+
+class DurableTestStore(OutageTestStore):
+    """A store that other processes can open too."""
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """What `locus.memory.get_checkpointer` opens it with, in any process."""

@@ -1,0 +1,89 @@
+"""The suite is tested itself: a backend that breaks a law fails the test of that law, and a sound one passes it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+SUITE = Path(__file__).with_name("broken_suite.py")
+CRASH_AT_A_LINE = "test_a_process_killed_at_any_line_of_a_save_tears_nothing[append]"
+SEEN_ELSEWHERE = "test_another_process_sees_a_save_as_soon_as_it_returned"
+
+
+class Flaw(NamedTuple):
+    """A class of `broken_suite`, a law that must fail on it, and what the failure says: no other will do."""
+
+    backend: str
+    law: str
+    symptom: str
+
+
+FLAWS = {
+    "TestSoundMemory": (
+        Flaw("TestNoLock", "test_concurrent_saves_without_an_expectation_all_survive", "assert {"),
+        Flaw("TestNoLock", "test_of_many_that_expect_the_same_exactly_one_wins", "AssertionError: ["),
+        Flaw("TestNoBaseCheck", "test_a_state_whose_base_is_gone_is_saved_whole", "are missing"),
+        Flaw("TestNoBranchCheck", "test_states_of_two_handles_interleave", "assert AgentState("),
+        Flaw("TestLatestByClock", "test_a_clock_that_runs_backwards_changes_nothing", "assert {'n': 0} == {'n': 1}"),
+        Flaw("TestLatestBesides", "test_deleting_the_newest_makes_the_one_before_it_the_latest", "are missing"),
+        Flaw("TestNumbersAgain", "test_sequence_numbers_rise_and_are_never_used_again", "assert False"),
+        Flaw("TestDeletesShared", "test_deleting_any_one_of_a_thread_leaves_the_others_loadable", "are missing"),
+        Flaw("TestLowerCase", "test_thread_ids_are_kept_apart_exactly", "AssertionError: alice"),
+        Flaw("TestLikePatterns", "test_a_pattern_matches_what_it_says_and_nothing_else", "AssertionError: a%b"),
+        Flaw("TestNoNamespaces", "test_each_has_a_history_of_its_own", "assert AgentState("),
+        Flaw("TestNeverEnds", "test_an_expired_thread_is_seen_by_nobody", "assert AgentState("),
+    ),
+    "TestSoundSQLite": (
+        Flaw("TestRunsAfterwards", CRASH_AT_A_LINE, "are missing"),
+        Flaw("TestLatestAfterwards", CRASH_AT_A_LINE, "load() is not the newest that is listed"),
+        Flaw("TestTooEarly", "test_a_process_killed_at_any_moment_tears_nothing", "after a kill in"),
+        Flaw("TestTooEarly", SEEN_ELSEWHERE, "assert"),
+        Flaw("TestRemembers", SEEN_ELSEWHERE, "assert"),
+        Flaw("TestExpectedOutside", "test_a_counter_that_processes_count_up_misses_nothing", "== [40, 39,"),
+        Flaw("TestRacesToCreate", "test_a_new_store_can_be_opened_by_many_processes_at_once", "save_many"),
+        Flaw("TestOutageIsNone", "test_nothing_is_answered_that_could_not_be_found_out", "answered None"),
+    ),
+    "TestSoundFile": (Flaw("TestNoFsync", "test_what_is_acknowledged_is_on_the_disk", "never synced"),),
+}
+"""By the sound backend that passes the same laws."""
+
+
+def _run(tests: Iterable[tuple[str, str]]) -> subprocess.CompletedProcess[str]:
+    """Run these laws (class, test), and nothing else, in a pytest of its own."""
+    options = ["-q", "--tb=line", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=", "-rfE"]
+    chosen = [f"{SUITE}::{backend}::{law}" for backend, law in tests]
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *chosen],
+        # The summary shows as much of a failure as fits on a line; and this is no long campaign.
+        env={**os.environ, "COLUMNS": "1000", "LOCUS_SOAK": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=110,
+    )
+
+
+@pytest.mark.parametrize("sound", FLAWS)
+def test_broken_backends_fail_the_laws_that_they_break(sound: str) -> None:
+    flaws = FLAWS[sound]
+    ran = _run((flaw.backend, flaw.law) for flaw in flaws)
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert not re.search(r"^ERROR", ran.stdout, re.MULTILINE), ran.stdout
+    failures = re.findall(r"^FAILED \S+?::(\w+)::(.+)$", ran.stdout, re.MULTILINE)
+    for flaw in flaws:
+        said = [text for backend, text in failures if backend == flaw.backend and text.startswith(flaw.law)]
+        assert said, f"{flaw.backend} passes {flaw.law}\n{ran.stdout}"
+        assert all(flaw.symptom in text for text in said), said
+
+
+@pytest.mark.parametrize("sound", FLAWS)
+def test_sound_backends_pass_the_same_laws(sound: str) -> None:
+    ran = _run((sound, law) for law in {flaw.law: None for flaw in FLAWS[sound]})
+    assert ran.returncode == 0, ran.stdout + ran.stderr
