@@ -1,0 +1,73 @@
+"""The figures that were promised, and what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from benchmarks.results import Report
+from benchmarks.subjects import SUBJECTS
+from benchmarks.workloads import WORKLOADS
+
+FLAT = 1.5
+LOAD = 2.0
+TINY_MS = 0.1
+"""A difference below this is no growth, whatever the ratio of two such small numbers is."""
+
+
+class Figure(NamedTuple):
+    """One promise. `measured` has a value for each workload, or one."""
+
+    what: str
+    backend: str
+    target: str
+    measured: str
+    ok: bool
+
+
+def figures(report: Report) -> list[Figure]:
+    found = [figure for backend in report.backends for figure in _of_backend(report, backend)]
+    order = list(dict.fromkeys(figure.what for figure in found))
+    return sorted(found, key=lambda figure: order.index(figure.what))
+
+
+def _of_backend(report: Report, backend: str) -> Iterator[Figure]:
+    short, long = report.lengths[0], report.lengths[-1]
+    span = f"at {long:,} ÷ at {short:,} turns"
+    timed = [workload.name for workload in WORKLOADS if workload.flat_time]
+    every = [workload.name for workload in WORKLOADS]
+
+    def growth(value: str, workloads: list[str]) -> dict[str, float]:
+        pairs = {name: (report.save(backend, name, short), report.save(backend, name, long)) for name in workloads}
+        return {name: getattr(last, value) / getattr(first, value) for name, (first, last) in pairs.items()}
+
+    yield _ratios(f"time of a save, {span}", backend, FLAT, growth("save_ms", timed))
+    yield _ratios(f"bytes of a save as sent to the engine, {span}", backend, FLAT, growth("sent_bytes", every))
+    yield _ratios(f"bytes that a save adds to the store, {span}", backend, FLAT, growth("grown_bytes", every))
+    limit = SUBJECTS[backend].save_limit
+    if limit is not None:
+        costs = {name: report.save(backend, name, long) for name in timed}
+        over = {name: cost.save_ms / cost.floor_ms for name, cost in costs.items()}
+        yield _ratios(f"time of a save ÷ the floor, at {long:,} turns", backend, limit, over)
+    yield from _of_reads(report, backend, short, long, span)
+
+
+def _of_reads(report: Report, backend: str, short: int, long: int, span: str) -> Iterator[Figure]:
+    first, last = report.read(backend, short), report.read(backend, long)
+    stored = {"": last.stored_bytes / last.floor_bytes}
+    yield _ratios(f"stored bytes ÷ the floor's, at {long:,} turns", backend, SUBJECTS[backend].stored_limit, stored)
+    loading = {"warm": last.load_ms / last.validate_ms, "new handle": last.cold_load_ms / last.validate_ms}
+    yield _ratios(f"load ÷ `model_validate_json`, at {long:,} turns", backend, LOAD, loading)
+    reads = {"list": (first.list_ms, last.list_ms), "history": (first.history_ms, last.history_ms)}
+    yield Figure(
+        f"`list_checkpoints` and `history`, {span}",
+        backend,
+        f"≤ {FLAT} or < {TINY_MS} ms more",
+        ", ".join(f"{name} {after / before:.2f}" for name, (before, after) in reads.items()),
+        all(after <= FLAT * before or after - before < TINY_MS for before, after in reads.values()),
+    )
+
+
+def _ratios(what: str, backend: str, limit: float, found: dict[str, float]) -> Figure:
+    shown = ", ".join(f"{name} {value:.2f}".strip() for name, value in found.items())
+    return Figure(what, backend, f"≤ {limit:g}", shown, all(value <= limit for value in found.values()))

@@ -1,0 +1,90 @@
+"""What was measured: plain data, that goes to JSON as it is."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class SaveCost:
+    """Saves of one workload at one thread length; medians."""
+
+    backend: str
+    workload: str
+    length: int
+    save_ms: float
+    floor_ms: float
+    content_bytes: float
+    """The new content of a save, as compact JSON: what the floor writes."""
+    sent_bytes: float
+    """The texts that a save hands to the engine."""
+    grown_bytes: float
+    """What a save adds to the store, on average over the window; the search index apart."""
+
+
+@dataclass(frozen=True)
+class ReadCost:
+    """Reading a thread of one length; medians. And what it occupies."""
+
+    backend: str
+    length: int
+    load_ms: float
+    cold_load_ms: float
+    validate_ms: float
+    list_ms: float
+    history_ms: float
+    stored_bytes: int
+    floor_bytes: int
+    content_bytes: int
+    first_search_ms: float | None = None
+    search_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Saves per second of many conversations at once."""
+
+    backend: str
+    ours: float
+    floor: float
+
+
+@dataclass(frozen=True)
+class PeerCost:
+    """A peer at one thread length, or at the turn where it was cut off. `None`: there is no such call."""
+
+    peer: str
+    length: int
+    save_ms: float | None
+    load_ms: float | None
+    list_ms: float | None
+    stored_bytes: int | None
+    note: str = ""
+
+
+@dataclass
+class Report:
+    """One run."""
+
+    machine: dict[str, str]
+    lengths: tuple[int, ...]
+    seconds: float = 0.0
+    saves: list[SaveCost] = field(default_factory=list)
+    reads: list[ReadCost] = field(default_factory=list)
+    throughput: list[Throughput] = field(default_factory=list)
+    peers: list[PeerCost] = field(default_factory=list)
+
+    @property
+    def backends(self) -> list[str]:
+        return list(dict.fromkeys(cost.backend for cost in self.saves))
+
+    def save(self, backend: str, workload: str, length: int) -> SaveCost:
+        wanted = (backend, workload, length)
+        return next(cost for cost in self.saves if (cost.backend, cost.workload, cost.length) == wanted)
+
+    def read(self, backend: str, length: int) -> ReadCost:
+        return next(cost for cost in self.reads if (cost.backend, cost.length) == (backend, length))
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)

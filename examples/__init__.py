@@ -1,0 +1,1 @@
+"""Programs that show Locus at work. `python -m examples.demo` is the first to run."""

@@ -1,0 +1,170 @@
+"""The benchmark runs, says what it measured, and can say no. No test here depends on how fast anything is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.figures import figures
+from benchmarks.markdown import markdown
+from benchmarks.peering import Environment, PeerError, peer_costs, run_peer
+from benchmarks.peers.running import Peer, run
+from benchmarks.results import PeerCost, ReadCost, Report, SaveCost, Throughput
+from benchmarks.settings import QUICK
+from benchmarks.turns import Turn, turn
+from benchmarks.workloads import WORKLOADS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def bench(*options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "benchmarks", *options],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+
+
+def test_a_quick_run_writes_the_report_its_data_and_the_plot(tmp_path: Path) -> None:
+    out, stores = tmp_path / "out", tmp_path / "stores"
+    stores.mkdir()
+    done = bench("--quick", "--backends", "memory,file,sqlite n", "--out", str(out), "--dir", str(stores))
+    assert done.returncode == 0, done.stderr
+    assert (out / "latest.md").read_text(encoding="utf-8") in done.stdout
+    assert "| figure | backend | target | measured | ok |" in done.stdout
+    data = json.loads((out / "latest.json").read_text(encoding="utf-8"))
+    assert {cost["backend"] for cost in data["saves"]} == {"memory", "file", "sqlite NORMAL"}
+    assert {cost["workload"] for cost in data["saves"]} == {workload.name for workload in WORKLOADS}
+    assert all(cost["save_ms"] > 0 and cost["grown_bytes"] > 0 for cost in data["saves"])
+    assert all(cost["stored_bytes"] > cost["content_bytes"] for cost in data["reads"])
+    assert (out / "cost.png").read_bytes().startswith(b"\x89PNG")
+    assert list(stores.iterdir()) == []
+
+
+def test_an_unknown_backend_is_refused_with_the_names_there_are() -> None:
+    done = bench("--quick", "--backends", "nothing")
+    assert done.returncode != 0
+    assert "sqlite FULL" in done.stderr
+
+
+def save(workload: str, length: int) -> SaveCost:
+    return SaveCost("sqlite FULL", workload, length, 1.0, 0.8, 3_000, 3_500, 4_000)
+
+
+def read(length: int) -> ReadCost:
+    return ReadCost("sqlite FULL", length, 10.0, 12.0, 8.0, 0.3, 0.3, 1_200 * length, 1_000 * length, 900 * length)
+
+
+@pytest.fixture
+def report() -> Report:
+    lengths = (10, 1_000)
+    saves = [save(workload.name, length) for workload in WORKLOADS for length in lengths]
+    rates = [Throughput("sqlite FULL", 500.0, 1_000.0)]
+    return Report({"Python": "3"}, lengths, 1.0, saves, [read(length) for length in lengths], rates)
+
+
+def test_all_figures_can_be_reached(report: Report) -> None:
+    assert [figure.what for figure in figures(report) if not figure.ok] == []
+    assert "All 7 are reached." in markdown(report)
+
+
+@pytest.mark.parametrize(
+    ("workload", "change", "what"),
+    [
+        ("append", {"save_ms": 1.55}, "time of a save, at 1,000 ÷ at 10 turns"),
+        ("fork", {"floor_ms": 0.4}, "time of a save ÷ the floor, at 1,000 turns"),
+        ("cold", {"sent_bytes": 6_000}, "bytes of a save as sent to the engine, at 1,000 ÷ at 10 turns"),
+        ("dict", {"grown_bytes": 7_000}, "bytes that a save adds to the store, at 1,000 ÷ at 10 turns"),
+    ],
+)
+def test_a_save_that_costs_too_much_is_marked(report: Report, workload: str, change: Any, what: str) -> None:
+    report.saves = [
+        replace(cost, **change) if (cost.workload, cost.length) == (workload, 1_000) else cost for cost in report.saves
+    ]
+    assert [figure.what for figure in figures(report) if not figure.ok] == [what]
+    assert "1 of 7 are missed." in markdown(report)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"stored_bytes": 1_600_000}, "stored bytes ÷ the floor's, at 1,000 turns"),
+        ({"load_ms": 17.0}, "load ÷ `model_validate_json`, at 1,000 turns"),
+        ({"history_ms": 0.5}, "`list_checkpoints` and `history`, at 1,000 ÷ at 10 turns"),
+    ],
+)
+def test_reads_that_cost_too_much_are_marked(report: Report, change: Any, what: str) -> None:
+    report.reads = [report.reads[0], replace(report.reads[1], **change)]
+    assert [figure.what for figure in figures(report) if not figure.ok] == [what]
+
+
+def test_time_of_cold_and_dict_saves_is_not_promised(report: Report) -> None:
+    report.saves = [replace(cost, save_ms=50.0) if cost.workload in ("cold", "dict") else cost for cost in report.saves]
+    assert all(figure.ok for figure in figures(report))
+
+
+class Slow(Peer):
+    """Keeps nothing, and takes longer than it may."""
+
+    def add(self, texts: Turn) -> None:
+        pass
+
+    async def save(self) -> None:
+        (self.folder / "state").write_bytes(b"x" * 1_000)
+
+    async def load(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("limits", "why"), [((0, 10), "0 s were over"), ((60, 0), "0 MB were full")])
+async def test_a_peer_is_cut_off(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], limits: tuple[int, int], why: str
+) -> None:
+    seconds, megabytes = limits
+    await run(Slow(tmp_path), {"lengths": [10, 1_000], "seconds": seconds, "megabytes": megabytes})
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    last = peer_costs("slow", lines)[-1]
+    assert last.length < 1_000
+    assert last.note == f"cut off at turn {last.length:,}: {why}"
+
+
+async def test_a_peer_that_keeps_within_its_limits_is_not_cut_off(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await run(Slow(tmp_path), {"lengths": [5, 30], "seconds": 60, "megabytes": 10})
+    costs = peer_costs("slow", [json.loads(line) for line in capsys.readouterr().out.splitlines()])
+    assert [(cost.length, cost.note) for cost in costs] == [(5, ""), (30, "")]
+
+
+def test_peers_are_in_the_report(report: Report) -> None:
+    report.peers = [
+        PeerCost("other `Saver`", 10, 1.0, 2.0, None, 5_000_000),
+        PeerCost("other `Saver`", 640, 80.0, None, None, 900_000_000, "cut off at turn 640: 60 s were over"),
+        PeerCost("absent", 0, None, None, None, None, "could not be installed: no network"),
+    ]
+    text = markdown(report)
+    assert "| other `Saver` | 1 | – | – | – | 900 | 640 | cut off at turn 640: 60 s were over |" in text
+    assert "| absent | – | – | – | – | – | 0 | could not be installed: no network |" in text
+
+
+def test_a_runner_that_fails_is_an_error_that_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.peering.installed", lambda *_: Path(sys.executable))
+    broken = Environment("broken", (), "benchmarks.peers.no_such_runner", ("Any",))
+    with pytest.raises(PeerError, match="no_such_runner"):
+        run_peer(broken, "Any", QUICK, tmp_path, lambda _: None)
+
+
+def test_turns_are_always_the_same_and_have_the_promised_size() -> None:
+    texts = vars(turn(7)).values()
+    assert turn(7) == turn(7)
+    assert turn(7) != turn(8)
+    assert turn(7) != turn(7, conversation=1)
+    assert 2_700 < sum(map(len, texts)) < 3_100
