@@ -1,0 +1,57 @@
+"""Language models. Providers are imported when they are first used, so that no client is needed but the one in use."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from locus.models.base import Model, ModelChunk, ModelResponse, StreamingModel, ToolSpec
+from locus.models.errors import ModelAuthenticationError, ModelError, ModelRequestError, ModelUnavailableError
+from locus.models.registry import choose_model, get_model, list_models, register_model
+
+if TYPE_CHECKING:
+    from locus.models.anthropic import AnthropicModel
+    from locus.models.mock import MockModel
+    from locus.models.oci import OCIModel
+    from locus.models.ollama import OllamaModel
+    from locus.models.openai import OpenAIModel
+
+_HOMES = {
+    "AnthropicModel": "anthropic",
+    "MockModel": "mock",
+    "OCIModel": "oci",
+    "OllamaModel": "ollama",
+    "OpenAIModel": "openai",
+}
+
+__all__ = [
+    "AnthropicModel",
+    "MockModel",
+    "Model",
+    "ModelAuthenticationError",
+    "ModelChunk",
+    "ModelError",
+    "ModelRequestError",
+    "ModelResponse",
+    "ModelUnavailableError",
+    "OCIModel",
+    "OllamaModel",
+    "OpenAIModel",
+    "StreamingModel",
+    "ToolSpec",
+    "choose_model",
+    "get_model",
+    "list_models",
+    "register_model",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

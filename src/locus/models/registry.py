@@ -1,0 +1,110 @@
+"""Models by name: `"openai:gpt-4.1"`, `"ollama:llama3.2"`, `"mock"`.
+
+A provider of ours is one line in `_BUILT_IN`; others are added with `register_model`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from locus.errors import ConfigurationError
+from locus.models.base import Model
+from locus.models.oci import is_configured
+
+PROVIDER_VARIABLE = "LOCUS_MODEL_PROVIDER"
+ID_VARIABLE = "LOCUS_MODEL_ID"
+
+Factory = Callable[..., Model]
+
+_BUILT_IN = {
+    "anthropic": "locus.models.anthropic:AnthropicModel",
+    "mock": "locus.models.mock:MockModel",
+    "oci": "locus.models.oci:OCIModel",
+    "ollama": "locus.models.ollama:OllamaModel",
+    "openai": "locus.models.openai:OpenAIModel",
+}
+_DEFAULT_IDS = {"mock": "mock", "oci": "openai.gpt-4.1", "openai": "gpt-4.1"}
+_registered: dict[str, Factory] = {}
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """Which model a name stands for, and why that one."""
+
+    provider: str
+    model: str
+    reason: str
+
+
+def register_model(provider: str, factory: Factory) -> None:
+    """Make `get_model("provider:model-id")` call `factory("model-id", **options)`."""
+    if not isinstance(provider, str) or not provider or ":" in provider or provider != provider.strip():
+        raise ConfigurationError(f"a provider's name is text without a colon, got {provider!r}")
+    if not callable(factory):
+        raise ConfigurationError(f"the factory of {provider!r} cannot be called: {factory!r:.80}")
+    _registered[provider] = factory
+
+
+def list_models() -> list[str]:
+    """The names of all providers there are."""
+    return sorted({*_BUILT_IN, *_registered})
+
+
+def get_model(model_string: str | None = None, **options: Any) -> Model:
+    """The model that `"provider:model-id"` stands for; options are the provider's own.
+
+    Without a name, what `choose_model` says.
+    """
+    choice = choose_model(model_string)
+    return _factory(choice.provider)(choice.model, **options)
+
+
+def choose_model(model_string: str | None = None) -> ModelChoice:
+    """What `get_model` would take.
+
+    The name says it, else `LOCUS_MODEL_PROVIDER` and `LOCUS_MODEL_ID`, else it is OCI Generative AI where its
+    configuration is found, and the mock where it is not.
+    """
+    if model_string is not None and (not isinstance(model_string, str) or not model_string):
+        raise ConfigurationError(f"a model is named by text, got {model_string!r:.80}")
+    provider, _, model = (model_string or "").partition(":")
+    reason = f"asked for as {model_string!r}"
+    if not provider:
+        provider, reason = _default_provider()
+    if provider not in {*_BUILT_IN, *_registered}:
+        raise ConfigurationError(
+            f"there is no model provider {provider!r}; there are: {', '.join(list_models())}. "
+            "Another one can be added with register_model()"
+        )
+    return ModelChoice(provider, model or _model_id(provider), reason)
+
+
+def _default_provider() -> tuple[str, str]:
+    named = os.environ.get(PROVIDER_VARIABLE)
+    if named:
+        return named, f"{PROVIDER_VARIABLE} is set"
+    if is_configured():
+        return "oci", "an OCI configuration was found"
+    return "mock", f"{PROVIDER_VARIABLE} is not set, and no OCI configuration was found"
+
+
+def _model_id(provider: str) -> str:
+    """The id of the environment belongs to the provider of the environment, or to the default one."""
+    named = os.environ.get(ID_VARIABLE)
+    if named and provider == _default_provider()[0]:
+        return named
+    if provider in _DEFAULT_IDS and provider not in _registered:
+        return _DEFAULT_IDS[provider]
+    raise ConfigurationError(f"which model of {provider}? Write {provider}:<model id>, or set {ID_VARIABLE}")
+
+
+def _factory(provider: str) -> Factory:
+    if provider in _registered:
+        return _registered[provider]
+    module, _, attribute = _BUILT_IN[provider].partition(":")
+    found: Factory = getattr(import_module(module), attribute)
+    return found

@@ -1,0 +1,54 @@
+"""Blocking functions, each in a thread of its own.
+
+Not the loop's thread pool: a tool that hangs would hold one of its few places for ever, and the interpreter
+would wait for it at exit. These threads are daemons: one that hangs is left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def in_thread(function: Callable[[], T]) -> T:
+    """Run `function` in a new thread, with the caller's context variables, and wait for what it returns or raises."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Callable[[], T]] = loop.create_future()
+    context = copy_context()
+
+    def work() -> None:
+        outcome = _attempt(lambda: context.run(function))
+        try:
+            loop.call_soon_threadsafe(_settle, done, outcome)
+        except RuntimeError:
+            # The loop was closed meanwhile: nobody waits any more.
+            if not loop.is_closed():
+                raise
+
+    threading.Thread(target=work, name="locus-tool", daemon=True).start()
+    return (await done)()
+
+
+def _attempt(function: Callable[[], T]) -> Callable[[], T]:
+    """Call it now, and return a function that returns or raises what it did; a future takes no `StopIteration`."""
+    try:
+        value = function()
+    except BaseException as error:  # noqa: BLE001 - raised again where the caller waits
+        caught = error
+    else:
+        return lambda: value
+
+    def again() -> T:
+        raise caught
+
+    return again
+
+
+def _settle(done: asyncio.Future[Callable[[], T]], outcome: Callable[[], T]) -> None:
+    if not done.done():
+        done.set_result(outcome)
