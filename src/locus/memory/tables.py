@@ -14,8 +14,8 @@ from locus.memory.decisions import Removal, decide, plan_removal, unneeded_runs
 from locus.memory.payloads import wanted
 from locus.memory.records import Commit, Entry, Extent, Known, Outcome, Run, RunInfo, Stored, Verdict, Write
 
-WriteKey = tuple[str, str, str, int]
-"""(namespace, checkpoint id, task id, index)"""
+Writes = dict[tuple[str, int], Write]
+"""The pending writes of one checkpoint, by task id and index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,8 @@ class ThreadTable:
     ids: dict[tuple[str, str], int] = field(default_factory=dict)
     newest: dict[str, list[int]] = field(default_factory=dict)
     runs: dict[str, list[Run]] = field(default_factory=dict)
-    writes: dict[WriteKey, Write] = field(default_factory=dict)
+    writes: dict[tuple[str, str], Writes] = field(default_factory=dict)
+    """By namespace and checkpoint id."""
 
     def find(self, namespace: str, checkpoint_id: str) -> Known | None:
         seq = self.ids.get((namespace, checkpoint_id))
@@ -118,8 +119,7 @@ class ThreadTable:
             entry = self.rows.pop(seq).entry
             del self.ids[entry.namespace, entry.checkpoint_id]
             if not keep_writes:
-                gone = (entry.namespace, entry.checkpoint_id)
-                self.writes = {key: write for key, write in self.writes.items() if key[:2] != gone}
+                self.writes.pop((entry.namespace, entry.checkpoint_id), None)
         for namespace, seqs in list(self.newest.items()):
             left = [seq for seq in seqs if seq in self.rows]
             if left:
@@ -138,17 +138,14 @@ class ThreadTable:
                 del self.runs[branch]
 
     def put_writes(self, namespace: str, checkpoint_id: str, task_id: str, writes: Iterable[Write]) -> None:
-        place = (namespace, checkpoint_id, task_id)
-        self.writes = {key: write for key, write in self.writes.items() if key[:3] != place or key[3] < 0}
-        for write in writes:
-            self.writes[*place, write.idx] = write
+        kept = self.writes.setdefault((namespace, checkpoint_id), {})
+        for key in [key for key in kept if key[0] == task_id and key[1] >= 0]:
+            del kept[key]
+        kept.update({(task_id, write.idx): write for write in writes})
 
     def get_writes(self, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
-        found = [
-            write
-            for key, write in self.writes.items()
-            if key[:2] == (namespace, checkpoint_id) and task_id in (None, write.task_id)
-        ]
+        kept = self.writes.get((namespace, checkpoint_id), {})
+        found = [write for write in kept.values() if task_id in (None, write.task_id)]
         return sorted(found, key=lambda write: (write.task_path, write.task_id, write.idx))
 
     def copied(self, dest: ThreadTable, namespace: str | None, ids: Collection[str] | None) -> ThreadTable:
@@ -171,7 +168,9 @@ class ThreadTable:
         unneeded = {(run.branch, run.number) for run in unneeded_runs(extents, infos)}
         copy.add_runs(run for runs in self.runs.values() for run in runs if (run.branch, run.number) not in unneeded)
         kept = {(row.entry.namespace, row.entry.checkpoint_id) for row in chosen}
-        copy.writes = dest.writes | {key: write for key, write in self.writes.items() if key[:2] in kept}
+        copy.writes = {place: dict(writes) for place, writes in dest.writes.items()}
+        for place in kept & self.writes.keys():
+            copy.writes.setdefault(place, {}).update(self.writes[place])
         return copy
 
 

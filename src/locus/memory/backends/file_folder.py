@@ -215,7 +215,8 @@ def records_of(table: ThreadTable) -> Iterator[Record]:
         ]
         yield checkpoint_record(row, shown, table.last_seq, table.expires_at)
     tasks: dict[tuple[str, str, str], list[Write]] = {}
-    for key, write in table.writes.items():
-        tasks.setdefault(key[:3], []).append(write)
+    for (namespace, checkpoint_id), kept in table.writes.items():
+        for (task_id, _), write in kept.items():
+            tasks.setdefault((namespace, checkpoint_id, task_id), []).append(write)
     for place, writes in tasks.items():
         yield writes_record(place, writes, table.last_seq, table.expires_at)

@@ -1,0 +1,19 @@
+"""Agents: a model in a loop with tools, whose every step is kept."""
+
+from locus.agent.agent import Agent
+from locus.agent.config import AgentConfig
+from locus.agent.factories import create_agent, create_deep_agent
+from locus.agent.middleware import HumanInTheLoop, Middleware, Summarization
+from locus.agent.results import AgentMetrics, AgentResult
+
+__all__ = [
+    "Agent",
+    "AgentConfig",
+    "AgentMetrics",
+    "AgentResult",
+    "HumanInTheLoop",
+    "Middleware",
+    "Summarization",
+    "create_agent",
+    "create_deep_agent",
+]

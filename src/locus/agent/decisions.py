@@ -1,0 +1,111 @@
+"""A person's decision on calls that wait for one, and what it does to the state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from locus.agent.recovery import UNKNOWN, failed, pending_calls
+from locus.core.events import Interrupt
+from locus.core.frozen import freeze
+from locus.core.messages import Message, ToolCall, ToolResult
+from locus.core.state import AgentState
+from locus.errors import ConfigurationError
+
+INTERRUPT = "locus:interrupt"
+DECIDED = "locus:decided"
+ACTIONS = ("approve", "retry", "reject", "skip", "edit", "result")
+
+
+def interrupt_of(state: AgentState) -> Interrupt | None:
+    """What the state waits for."""
+    found = state.metadata.get(INTERRUPT)
+    return None if found is None else Interrupt.from_dict(found)
+
+
+def interrupted(state: AgentState, interrupt: Interrupt) -> AgentState:
+    return state.with_metadata(INTERRUPT, interrupt.to_dict())
+
+
+def decided_ids(state: AgentState) -> frozenset[str]:
+    """The calls that were approved."""
+    return frozenset(state.metadata.get(DECIDED, ()))
+
+
+def cleared(state: AgentState) -> AgentState:
+    """The state without what belonged to an interrupt that is over."""
+    if INTERRUPT not in state.metadata and DECIDED not in state.metadata:
+        return state
+    left = {key: value for key, value in state.metadata.items() if key not in (INTERRUPT, DECIDED)}
+    return state.model_copy(update={"metadata": freeze(left)})
+
+
+def decide(state: AgentState, decision: Any) -> AgentState:
+    """Apply a decision: one for all calls that wait, or a mapping of call ids to decisions.
+
+    A decision is "approve" (or "retry"), "reject" (or "skip"), or a dict: {"action": "edit", "arguments": …},
+    {"action": "reject", "reason": …}, {"action": "result", "content": …} with what the call gave.
+    """
+    interrupt = interrupt_of(state)
+    if interrupt is None:
+        raise ConfigurationError("there is nothing to decide: this thread does not wait for a decision")
+    by_call = _by_call(interrupt, decision)
+    approved: list[str] = []
+    edits: dict[str, Any] = {}
+    results: list[Message] = []
+    for call in interrupt.calls:
+        action = by_call[call.id]
+        kind = action["action"]
+        if kind in ("approve", "retry", "edit"):
+            approved.append(call.id)
+            if kind == "edit":
+                edits[call.id] = action["arguments"]
+        else:
+            results.append(_answer(call, action, interrupt.kind))
+    before = [call_id for call_id in decided_ids(state) if call_id not in by_call]
+    state = _edited(cleared(state), edits).with_messages(results)
+    return state.with_metadata(DECIDED, sorted({*before, *approved})) if before or approved else state
+
+
+def _by_call(interrupt: Interrupt, decision: Any) -> dict[str, dict[str, Any]]:
+    ids = [call.id for call in interrupt.calls]
+    for_each = isinstance(decision, Mapping) and "action" not in decision
+    if for_each and set(decision) != set(ids):
+        raise ConfigurationError(f"decide on every call that waits: {', '.join(ids)}")
+    return {call_id: _checked(decision[call_id] if for_each else decision) for call_id in ids}
+
+
+def _checked(decision: Any) -> dict[str, Any]:
+    found = {"action": decision} if isinstance(decision, str) else decision
+    if not isinstance(found, Mapping) or found.get("action") not in ACTIONS:
+        raise ConfigurationError(f"a decision is one of {', '.join(ACTIONS)}, got {decision!r:.80}")
+    if found["action"] == "edit" and not isinstance(found.get("arguments"), Mapping):
+        raise ConfigurationError('the decision "edit" needs the new "arguments"')
+    if found["action"] == "result" and not isinstance(found.get("content"), str):
+        raise ConfigurationError('the decision "result" needs a "content": what the call gave, as text')
+    return dict(found)
+
+
+def _answer(call: ToolCall, action: Mapping[str, Any], kind: str) -> Message:
+    if action["action"] == "result":
+        return Message.tool(ToolResult(tool_call_id=call.id, name=call.name, content=action["content"]))
+    default = UNKNOWN if kind == "unknown_outcome" else "A person rejected this call; it was not made."
+    text = f"{default} Reason: {action['reason']}" if action.get("reason") else default
+    return Message.tool(failed(call, text))
+
+
+def _edited(state: AgentState, edits: Mapping[str, Any]) -> AgentState:
+    """The state with other arguments in the calls of its last assistant message."""
+    if not edits:
+        return state
+    owed = {call.id for call in pending_calls(state.messages)}
+    for index in range(len(state.messages) - 1, -1, -1):
+        message = state.messages[index]
+        if owed & {call.id for call in message.tool_calls}:
+            calls = tuple(
+                ToolCall(id=call.id, name=call.name, arguments=dict(edits[call.id])) if call.id in edits else call
+                for call in message.tool_calls
+            )
+            changed = Message.model_validate({**dict(message), "tool_calls": calls})
+            return state.with_messages_replaced(state.messages[:index] + (changed,) + state.messages[index + 1 :])
+    return state

@@ -1,0 +1,104 @@
+"""Agents in one call: `create_agent`, and `create_deep_agent`, which plans, writes files and delegates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from locus.agent.agent import Agent
+from locus.agent.calls import current_call
+from locus.agent.results import AgentResult
+from locus.agent.workspace import Workspace
+from locus.memory.engine import KeepsWrites
+from locus.memory.keys import MAX_ID_LENGTH, digest
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.tools import Tool, tool
+
+DEEP_PROMPT = (
+    "Work through the request step by step. Write down a plan with write_todos before you begin, and keep it up "
+    "to date. Keep longer texts in files (write_file, read_file, list_files)."
+)
+
+
+def create_agent(
+    model: Any = None,
+    *,
+    tools: Sequence[Any] = (),
+    memory: Any = None,
+    system_prompt: str | None = None,
+    **settings: Any,
+) -> Agent:
+    """An agent that remembers: `memory` is a checkpointer or backend of ours, a URL, or any object with the
+    two methods of `AgentCheckpointer`. `settings` are those of `AgentConfig`."""
+    return Agent(model=model, tools=tools, memory=memory, system_prompt=system_prompt, **settings)
+
+
+def create_deep_agent(
+    model: Any = None,
+    *,
+    tools: Sequence[Any] = (),
+    memory: Any = None,
+    system_prompt: str | None = None,
+    subagents: Mapping[str, Agent] | None = None,
+    **settings: Any,
+) -> Agent:
+    """An agent with a plan, a file workspace and sub-agents, all kept in the memory like the conversation.
+
+    `subagents` are agents by name; each call of the tool `task` gives one a thread of its own. Those that have
+    no memory get the memory of this agent. What somebody else's store has no place for, the workspace and the
+    threads of sub-agents, lives as long as this agent there.
+    """
+    place = create_agent(model, memory=memory, checkpointer=settings.pop("checkpointer", None))
+    kept = place.checkpointer if _keeps_everything(place.checkpointer) else None
+    helpers = {
+        name: Agent(agent.config, checkpointer=kept) if agent.checkpointer is None else agent
+        for name, agent in (subagents or {}).items()
+    }
+    workspace = Workspace(kept.threads if isinstance(kept, ThreadCheckpointer) else None)
+    every = [*tools, *workspace.tools(), *([_task(helpers)] if helpers else [])]
+    prompt = f"{system_prompt}\n\n{DEEP_PROMPT}" if system_prompt else DEEP_PROMPT
+    return create_agent(place.model, tools=every, memory=place.checkpointer, system_prompt=prompt, **settings)
+
+
+def _keeps_everything(kept: object) -> bool:
+    """Whether there is a place for namespaces and for the records of single calls."""
+    return isinstance(kept, ThreadCheckpointer) and isinstance(kept.threads.engine, KeepsWrites)
+
+
+def sub_thread(thread_id: str, call_id: str) -> str:
+    """The thread of a sub-agent: the same for the same call, so that a restart finds it again."""
+    name = f"{thread_id}/{call_id}"
+    return name if len(name) <= MAX_ID_LENGTH else f"{thread_id[:200]}/{digest(name)}"
+
+
+def _task(agents: Mapping[str, Agent]) -> Tool[..., Any]:
+    names = ", ".join(sorted(agents))
+
+    @tool(
+        # Repeating it is safe if the thread of a call that was begun is gone on with, and not begun again.
+        idempotent=all(_keeps_everything(agent.checkpointer) for agent in agents.values()),
+        description=f"Give a task to a sub-agent, and get its answer. Agents: {names}.",
+        timeout=math.inf,  # a sub-agent has limits of its own
+    )
+    async def task(agent: str, prompt: str) -> str:
+        chosen = agents.get(agent)
+        if chosen is None:
+            raise LookupError(f"there is no agent {agent!r}; there are: {names}")
+        context = current_call.get()
+        thread_id = sub_thread(context.thread_id, context.call.id) if context.thread_id else None
+        kept = chosen.checkpointer
+        begun = isinstance(kept, ThreadCheckpointer) and thread_id is not None and await kept.exists(thread_id)
+        if begun and thread_id is not None:
+            return _told(await chosen.resume_invoke(thread_id))
+        return _told(await chosen.invoke(prompt, thread_id))
+
+    return task
+
+
+def _told(result: AgentResult) -> str:
+    """What the caller of a sub-agent hears of it."""
+    if result.interrupt is not None:
+        calls = ", ".join(call.name for call in result.interrupt.calls)
+        raise RuntimeError(f"it waits for a person's decision on {calls}, in the thread {result.thread_id!r}")
+    return result.message or f"The sub-agent stopped without an answer: {result.stop_reason}."

@@ -1,0 +1,82 @@
+"""What an interrupted conversation still owes: pure functions over messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from locus.core.messages import Message, Role, ToolCall, ToolResult
+
+NO_RESULT = "No result was recorded for this call: the run was interrupted before it finished."
+NOT_APPROVED = "This call was not made: it needed a person's approval, and the conversation went on without it."
+TAKEN_OVER = "This call was not made here: another worker has taken the conversation over."
+UNKNOWN = (
+    "The outcome of this call is unknown: the process was stopped while it ran. It may or may not have taken "
+    "effect, and it was not repeated."
+)
+
+
+def pending_calls(messages: Sequence[Message]) -> list[ToolCall]:
+    """The calls of the last assistant message that have no result yet."""
+    answered: set[str | None] = set()
+    for message in reversed(messages):
+        if message.role is Role.TOOL:
+            answered.add(message.tool_call_id)
+        elif message.role is Role.ASSISTANT:
+            return [call for call in message.tool_calls if call.id not in answered]
+        else:
+            break
+    return []
+
+
+def is_answered(messages: Sequence[Message]) -> bool:
+    """Whether the last word is the assistant's, and it asks for nothing."""
+    return bool(messages) and messages[-1].role is Role.ASSISTANT and not messages[-1].tool_calls
+
+
+def in_order(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """The messages, with the last results in the order of their calls if none is missing."""
+    start = len(messages)
+    while start and messages[start - 1].role is Role.TOOL:
+        start -= 1
+    calls = [call.id for call in messages[start - 1].tool_calls] if start else []
+    results = messages[start:]
+    answered = [message.tool_call_id for message in results]
+    if answered == calls or set(answered) != set(calls):
+        return messages
+    return messages[:start] + tuple(sorted(results, key=lambda message: calls.index(message.tool_call_id or "")))
+
+
+def repaired(messages: Sequence[Message], *, to_the_end: bool = False) -> list[Message] | None:
+    """The messages with every orphan mended, or None if there are none.
+
+    Providers refuse a history in which a call has no result, or a result no call, for ever. Calls of the last
+    assistant message may still get theirs, and are left alone unless `to_the_end` says that nothing follows.
+    """
+    mended: list[Message] = []
+    open_calls: dict[str, ToolCall] = {}
+    changed = False
+    for message in messages:
+        if message.role is Role.TOOL:
+            if message.tool_call_id not in open_calls:
+                changed = True
+                continue
+            del open_calls[message.tool_call_id]
+        elif open_calls:
+            mended += results_for(open_calls.values(), NO_RESULT)
+            open_calls, changed = {}, True
+        if message.role is Role.ASSISTANT:
+            open_calls = {call.id: call for call in message.tool_calls}
+        mended.append(message)
+    if open_calls and to_the_end:
+        mended += results_for(open_calls.values(), NO_RESULT)
+        changed = True
+    return mended if changed else None
+
+
+def results_for(calls: Iterable[ToolCall], text: str) -> list[Message]:
+    return [Message.tool(failed(call, text)) for call in calls]
+
+
+def failed(call: ToolCall, text: str) -> ToolResult:
+    """The result of a call that was not made, or of which nothing is known."""
+    return ToolResult(tool_call_id=call.id, name=call.name, content=text, error=text)

@@ -1,0 +1,36 @@
+"""Reflexion: confidence that moves with what tools achieve, and an eye for going round in circles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from locus.core.state import AgentState, ToolExecution
+from locus.memory.codec import canonical
+
+SUCCESS, FAILURE = 0.2, 0.15
+LOOP = 3
+"""This many identical calls in a row, with the same outcome, are a loop."""
+
+
+def reflect(state: AgentState, executions: Sequence[ToolExecution], *, looping: bool) -> AgentState:
+    """The state with its confidence moved: towards 1 by successes, down by failures and by going in circles."""
+    confidence = state.confidence
+    for execution in executions:
+        confidence += (1 - confidence) * SUCCESS if execution.success else -FAILURE
+    if looping:
+        confidence -= FAILURE
+    return state.with_confidence(round(confidence, 6)) if executions else state
+
+
+def repeats(executions: Sequence[ToolExecution]) -> int:
+    """How many of the last executions did the very same thing, with the same result."""
+    count = 0
+    for execution in reversed(executions):
+        if _essence(execution) != _essence(executions[-1]):
+            break
+        count += 1
+    return count
+
+
+def _essence(execution: ToolExecution) -> tuple[str, str, str | None, str | None]:
+    return execution.tool_name, canonical(execution.arguments), execution.result, execution.error

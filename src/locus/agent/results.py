@@ -1,0 +1,56 @@
+"""What a run ends with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from locus.core.events import Interrupt
+from locus.core.state import AgentState
+
+StopReason = Literal[
+    "complete",
+    "interrupt",
+    "max_iterations",
+    "token_budget",
+    "time_limit",
+    "no_answer",
+    "tool_loop",
+]
+
+
+@dataclass(frozen=True)
+class AgentMetrics:
+    """What a run cost."""
+
+    iterations: int = 0
+    model_calls: int = 0
+    tool_calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    checkpoints: int = 0
+    duration_ms: float = 0.0
+
+    @property
+    def total_tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass(frozen=True)
+class AgentResult:
+    """The end of a run: the answer, the state, why it stopped, and what it cost.
+
+    `thread_id` is the thread that the state is kept in; it differs from the one that was asked for after
+    `on_conflict="fork"`.
+    """
+
+    message: str
+    state: AgentState
+    stop_reason: StopReason
+    metrics: AgentMetrics = field(default_factory=AgentMetrics)
+    thread_id: str | None = None
+    checkpoint_id: str | None = None
+    interrupt: Interrupt | None = None
+
+    def __str__(self) -> str:
+        return self.message

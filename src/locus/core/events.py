@@ -1,0 +1,96 @@
+"""What an agent tells while it works: one small class for each kind of event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from locus.core.messages import Message, ToolCall, ToolResult
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened in a run. `thread_id` is None in a run that is not kept."""
+
+    run_id: str
+    thread_id: str | None
+
+
+@dataclass(frozen=True)
+class ThinkingEvent(Event):
+    """A model call begins."""
+
+    iteration: int
+
+
+@dataclass(frozen=True)
+class ModelChunkEvent(Event):
+    """A piece of the model's answer, from models that stream."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class ModelCompleteEvent(Event):
+    """The model has answered."""
+
+    message: Message
+    usage: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ToolStartEvent(Event):
+    """A tool is about to run."""
+
+    call: ToolCall
+
+
+@dataclass(frozen=True)
+class ToolCompleteEvent(Event):
+    """A tool has run, and its result is recorded. `recovered`: it ran before the process was restarted."""
+
+    call: ToolCall
+    result: ToolResult
+    recovered: bool = False
+
+
+@dataclass(frozen=True)
+class CheckpointSavedEvent(Event):
+    """The state is kept, up to here."""
+
+    checkpoint_id: str
+    messages: int
+
+
+@dataclass(frozen=True)
+class InterruptEvent(Event):
+    """The run stops, and waits for a decision: `agent.resume(thread_id, decision=…)`."""
+
+    interrupt: Interrupt
+
+
+@dataclass(frozen=True)
+class TerminateEvent(Event):
+    """The run is over."""
+
+    stop_reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Interrupt:
+    """What a person is asked.
+
+    `kind` is "approval" (these calls need a yes) or "unknown_outcome" (these calls were under way when the
+    process was killed, and may or may not have happened).
+    """
+
+    kind: str
+    calls: tuple[ToolCall, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, "calls": [call.model_dump() for call in self.calls]}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Interrupt:
+        return cls(data["kind"], tuple(ToolCall.model_validate(call) for call in data["calls"]))
