@@ -11,6 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.agent_loop import measure_loop
 from benchmarks.machine import describe, load
 from benchmarks.markdown import markdown
 from benchmarks.measuring import measure_throughput, measure_workload
@@ -71,6 +72,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="locus-bench-", dir=options.dir) as folder:
         report = Report(machine=describe(Path(folder)), lengths=settings.lengths)
         asyncio.run(measure(report, kinds, settings, Path(folder)))
+        lengths = (settings.lengths[0], settings.lengths[-1])
+        report.loop = asyncio.run(measure_loop(lengths, settings.rounds))
         if options.peers:
             report.peers = measure_peers(settings, Path(folder), progress)
     report.machine["at the end"] = load()

@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Any
 
 from benchmarks.content import turn_messages
 from benchmarks.figures import Figure
+from benchmarks.results import LoopCost
 from locus.agent import Agent
 from locus.core.messages import Message, ToolCall
 from locus.core.state import AgentState
@@ -28,18 +28,6 @@ LENGTHS = (10, 1_000)
 ROUNDS = 60
 LIMIT_MS = 1.0
 ITERATIONS_OF_A_TURN = 2
-
-
-@dataclass(frozen=True)
-class LoopCost:
-    """The loop's own milliseconds per iteration, in a thread of that many turns."""
-
-    length: int
-    iteration_ms: float
-    slow_ms: float
-    """One in ten iterations takes longer than this."""
-    store_ms: float
-    """What the store took of an iteration, for comparison."""
 
 
 class Clock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from benchmarks.agent_loop import loop_figures, loop_table
 from benchmarks.figures import figures
 from benchmarks.peers.running import WINDOW
 from benchmarks.results import Report
@@ -53,6 +54,9 @@ def markdown(report: Report) -> str:
         _reads(report),
         "## Many conversations at once",
         _throughput(report),
+        "## The agent's loop",
+        "Processor time of one iteration beyond the model, the tools and the store, on the memory store.",
+        loop_table(report.loop),
     ]
     if report.peers:
         parts += ["## Peers", _peers(report)]
@@ -77,7 +81,7 @@ def _mb(value: int | None) -> str:
 
 
 def _figures(report: Report) -> str:
-    found = figures(report)
+    found = [*figures(report), *loop_figures(report.loop)]
     missed = sum(not figure.ok for figure in found)
     rows = [[*figure[:4], "yes" if figure.ok else "**no**"] for figure in found]
     verdict = f"{missed} of {len(found)} are missed." if missed else f"All {len(found)} are reached."

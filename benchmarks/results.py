@@ -63,6 +63,18 @@ class PeerCost:
     note: str = ""
 
 
+@dataclass(frozen=True)
+class LoopCost:
+    """The loop's own milliseconds per iteration, in a thread of that many turns."""
+
+    length: int
+    iteration_ms: float
+    slow_ms: float
+    """One in ten iterations takes longer than this."""
+    store_ms: float
+    """What the store took of an iteration, for comparison."""
+
+
 @dataclass
 class Report:
     """One run."""
@@ -74,6 +86,7 @@ class Report:
     reads: list[ReadCost] = field(default_factory=list)
     throughput: list[Throughput] = field(default_factory=list)
     peers: list[PeerCost] = field(default_factory=list)
+    loop: list[LoopCost] = field(default_factory=list)
 
     @property
     def backends(self) -> list[str]:
