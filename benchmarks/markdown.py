@@ -54,10 +54,10 @@ def markdown(report: Report) -> str:
         _reads(report),
         "## Many conversations at once",
         _throughput(report),
-        "## The agent's loop",
-        "Processor time of one iteration beyond the model, the tools and the store, on the memory store.",
-        loop_table(report.loop),
     ]
+    if report.loop:
+        meant = "Processor time of one iteration beyond the model, the tools and the store, on the memory store."
+        parts += ["## The agent's loop", meant, loop_table(report.loop)]
     if report.peers:
         parts += ["## Peers", _peers(report)]
     content = report.saves[0].content_bytes / 1e3 if report.saves else 0.0
