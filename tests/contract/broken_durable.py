@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -105,7 +105,7 @@ class TooEarly(SQLite):
         await self._catch_up()
         return await super().entry(thread_id, namespace, checkpoint_id)
 
-    async def delete(self, thread_id: str, namespace: str | None = None, seqs: Collection[int] | None = None) -> int:
+    async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
         await self._catch_up()
         return await super().delete(thread_id, namespace, seqs)
 

@@ -16,6 +16,7 @@ from types import NoneType
 from typing import Annotated, Any, NoReturn, Self, SupportsIndex, TypeVar, overload
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic.fields import FieldInfo
 
 T = TypeVar("T", covariant=True)
 
@@ -99,11 +100,15 @@ def _frozen_fields(kind: type[BaseModel], values: Mapping[str, Any]) -> dict[str
     """Values for fields, frozen as validation would have frozen them."""
     fields = kind.model_fields
     return {
-        name: as_items(value)
-        if name in fields and isinstance(fields[name].default, Items) and isinstance(value, list | tuple)
-        else freeze(value)
-        for name, value in values.items()
+        name: as_items(value) if _is_items(fields.get(name), value) else freeze(value) for name, value in values.items()
     }
+
+
+def _is_items(field: FieldInfo | None, value: Any) -> bool:
+    """Whether a value belongs into a field as `Items`: the field is one of a state's lists, or these are models."""
+    if field is None or not isinstance(value, list | tuple):
+        return False
+    return isinstance(field.default, Items) or any(isinstance(item, BaseModel) for item in value)
 
 
 # Exactly these types are immutable to the bottom; a subclass may hold anything, and is compared by content.

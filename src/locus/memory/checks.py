@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -12,6 +11,7 @@ from locus.errors import ConfigurationError
 from locus.memory.keys import check_id
 
 UNLIMITED = 1_000_000_000
+A_CENTURY = 100 * 366 * 24 * 3600
 
 L = TypeVar("L", int, None)
 
@@ -49,8 +49,10 @@ def checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def checked_seconds(value: float | None, what: str, *, least: float = 0.0) -> None:
     """A number of seconds above `least`, or refused."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not least < value < math.inf:
-        raise ConfigurationError(f"{what} must be a number of seconds above {least:g}, got {value!r:.40}")
+    if not isinstance(value, int | float) or isinstance(value, bool) or not least < value <= A_CENTURY:
+        raise ConfigurationError(
+            f"{what} must be a number of seconds above {least:g}, and no more than a century, got {value!r:.40}"
+        )
 
 
 @contextmanager

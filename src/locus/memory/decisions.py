@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from datetime import datetime
 from typing import Protocol
 
 from locus.memory.checkpointer import ANY
+from locus.memory.lists import walk
 from locus.memory.records import Commit, Entry, Extent, Known, Outcome, RunInfo, Verdict
 
 
@@ -115,7 +115,11 @@ def new_parents(entries: Iterable[Entry], doomed: Collection[int]) -> dict[int, 
 
 
 def unneeded_runs(extents: Iterable[Extent], runs: Iterable[RunInfo]) -> list[RunInfo]:
-    """The runs that no extent shows anything of."""
+    """The runs that no extent shows anything of.
+
+    The newest run that an extent names stays even so: its number must not be given out again, or the extent
+    would show what a stranger wrote under it.
+    """
     needs: defaultdict[str, list[Extent]] = defaultdict(list)
     for extent in set(extents):
         needs[extent.branch].append(extent)
@@ -125,24 +129,11 @@ def unneeded_runs(extents: Iterable[Extent], runs: Iterable[RunInfo]) -> list[Ru
     unneeded: list[RunInfo] = []
     for branch, members in branches.items():
         members.sort(key=lambda run: run.number)
-        readers = sorted(needs[branch], key=lambda extent: extent.run)
-        unneeded += [run for index, run in enumerate(members) if not _shown(members, index, readers)]
+        done: dict[int, int] = {}
+        shown = {index for extent in needs[branch] for index, _, _ in walk(extent, members, done)}
+        tip = max((extent.run for extent in needs[branch]), default=-1)
+        unneeded += [run for index, run in enumerate(members) if index not in shown and run.number != tip]
     return unneeded
-
-
-def _shown(members: Sequence[RunInfo], index: int, readers: Sequence[Extent]) -> bool:
-    """Whether some extent reads an item of this run that no newer run had replaced by then."""
-    run = members[index]
-    end = run.start + run.length
-    for extent in readers[bisect_left(readers, run.number, key=lambda extent: extent.run) :]:
-        while index + 1 < len(members) and members[index + 1].number <= extent.run:
-            index += 1
-            end = min(end, members[index].start)
-        if end <= run.start:
-            return False
-        if extent.skip < end and run.start < extent.skip + extent.length:
-            return True
-    return False
 
 
 def ancestors(entries: Iterable[Entry], checkpoint_id: str) -> list[Entry]:

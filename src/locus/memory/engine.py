@@ -7,7 +7,7 @@ its driver's exceptions are translated after it raised them. Engines are used fr
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import ClassVar
 
@@ -63,10 +63,12 @@ class Engine(ABC):
         """Ids of threads that have a checkpoint, in code point order."""
 
     @abstractmethod
-    async def delete(self, thread_id: str, namespace: str | None = None, seqs: Collection[int] | None = None) -> int:
+    async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
         """Remove checkpoints (those with these sequence numbers, or all), their pending writes, and the runs
         that nothing else needs, in one step; children of a removed checkpoint get its parent.
-        Return how many checkpoints were removed."""
+
+        `seqs` has the `rev` of each: a thread that was begun anew meanwhile counts from 1 again, and its
+        checkpoints are not meant. Return how many checkpoints were removed."""
 
     @abstractmethod
     async def recent(self, limit: int) -> list[Entry]:

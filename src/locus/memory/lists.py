@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.codec import decode, encode
-from locus.memory.records import Extent, Run
+from locus.memory.records import Extent, Run, RunInfo
 
 MAX_MATCHES = 16
 """More pieces than this are never kept (see `deltas`), so looking for them would be wasted."""
@@ -84,30 +84,53 @@ def joined(extents: Iterable[Extent]) -> list[Extent]:
     return whole
 
 
-def visible(extent: Extent, runs: Sequence[Run]) -> list[tuple[Run, int, int]]:
+def visible(extent: Extent, runs: Iterable[Run]) -> list[tuple[Run, int, int]]:
     """The pieces of an extent: `(run, from, to)` inside each run, in the order of the list.
 
-    `runs` are at least those of the branch that the extent needs, in any order. Read from the newest
-    backwards, a run shows what no newer one has replaced.
+    `runs` are at least those of the branch that the extent needs, in any order.
     """
+    ordered = sorted(runs, key=lambda run: run.number)
     pieces: list[tuple[Run, int, int]] = []
     limit = extent.skip + extent.length
-    for run in sorted((run for run in runs if run.number <= extent.run), key=lambda run: -run.number):
-        if limit <= extent.skip:
-            break
-        if run.start >= limit:
-            continue
-        if run.start + run.length < limit:
-            break
-        low = max(run.start, extent.skip)
-        pieces.append((run, low - run.start, limit - run.start))
-        limit = low
+    for index, low, high in walk(extent, ordered):
+        run = ordered[index]
+        if run.start + high != limit:
+            break  # something between this run and the one after it is missing
+        pieces.append((run, low, high))
+        limit = run.start + low
     if limit > extent.skip:
         raise CorruptCheckpointError(
             f"items {extent.skip} to {limit} of branch {extent.branch!r} (run {extent.run}) are missing"
         )
     pieces.reverse()
     return pieces
+
+
+def walk(
+    extent: Extent, runs: Sequence[Run] | Sequence[RunInfo], done: dict[int, int] | None = None
+) -> Iterator[tuple[int, int, int]]:
+    """What an extent shows, from its end backwards: `(index of the run, from, to)` inside each run.
+
+    `runs` are those of one branch in the order of their numbers. Read from the newest backwards, a run shows
+    what no newer one has replaced. `done` remembers where walks have been, by index: where one has gone on as far
+    as this one needs, the rest was told already, and is left out. So all walks of a branch together are linear.
+    """
+    limit = extent.skip + extent.length
+    index = bisect_right(runs, extent.run, key=lambda run: run.number) - 1
+    while index >= 0 and limit > extent.skip:
+        run = runs[index]
+        if run.start < limit:
+            end = min(limit, run.start + run.length)
+            low = max(run.start, extent.skip)
+            if low < end:
+                yield index, low - run.start, end - run.start
+            limit = run.start
+            if done is not None:
+                before = done.get(index)
+                if before is not None and before <= extent.skip:
+                    return
+                done[index] = extent.skip
+        index -= 1
 
 
 def items_text(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from locus.memory.codec import canonical, decode
 from locus.memory.keys import words
-from locus.memory.lists import visible
+from locus.memory.lists import walk
 from locus.memory.payloads import wanted
 from locus.memory.records import Entry, Hit, Run
 from locus.memory.tables import ThreadTable
@@ -54,14 +54,16 @@ def snippet(terms: Sequence[str], text: str) -> str:
 
 def table_hits(table: ThreadTable, terms: Sequence[str]) -> Iterator[Hit]:
     """Where a thread contains the terms: at the checkpoint that brought the text, or the first that has it."""
-    seen: set[tuple[Run, int, int]] = set()
+    done: dict[str, dict[int, int]] = {}
+    seen: set[tuple[str, int, int, int]] = set()
     for row in table.rows.values():
         texts = [searchable(f"[{row.head},{row.entry.metadata}]")]
         for extent in wanted(row.manifest):
-            for piece in visible(extent, table.runs.get(extent.branch, ())):
-                if piece not in seen:
-                    seen.add(piece)
-                    texts.append(shown_text(*piece))
+            runs = table.runs.get(extent.branch, [])
+            for index, low, high in walk(extent, runs, done.setdefault(extent.branch, {})):
+                if (extent.branch, index, low, high) not in seen:
+                    seen.add((extent.branch, index, low, high))
+                    texts.append(shown_text(runs[index], low, high))
         for text in texts:
             points = score(terms, text)
             if points:

@@ -6,7 +6,7 @@ The memory engine is made of these. The file engine reads a thread's log into on
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -99,10 +99,10 @@ class ThreadTable:
         passed = self.newest[row.entry.namespace][-1] != row.entry.seq
         return Stored(row.entry, row.head, row.manifest, runs, passed)
 
-    def seqs(self, namespace: str | None, chosen: Collection[int] | None) -> set[int]:
-        """Those of the chosen sequence numbers that are there, in that namespace."""
+    def seqs(self, namespace: str | None, chosen: Mapping[int, str] | None) -> set[int]:
+        """Those of the chosen checkpoints (sequence number and rev) that are there, in that namespace."""
         found = self.rows if namespace is None else self.newest.get(namespace, [])
-        return set(found) if chosen is None else set(found) & set(chosen)
+        return {seq for seq in found if chosen is None or chosen.get(seq) == self.rows[seq].entry.rev}
 
     def remove(self, doomed: Collection[int], spare: Row | None = None) -> Removal:
         """Remove checkpoints with what only they need; `spare` is about to be added, and needs its own."""

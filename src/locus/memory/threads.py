@@ -239,7 +239,7 @@ class Threads:
             if checkpoint_id is None:
                 return await engine.delete(thread_id, namespace) > 0
             entry = await engine.entry(thread_id, namespace or "", checkpoint_id)
-            return entry is not None and await engine.delete(thread_id, namespace, {entry.seq}) > 0
+            return entry is not None and await engine.delete(thread_id, namespace, {entry.seq: entry.rev}) > 0
 
     async def list_threads(self, limit: int | None, pattern: str) -> list[str]:
         matching = check_pattern(pattern)
@@ -277,7 +277,9 @@ class Threads:
             if isinstance(engine, Expires) and not dry_run:
                 removed += await engine.expire(now)
             for thread_id in await engine.threads(check_pattern("*"), None):
-                doomed = outlived(await engine.history(thread_id, None, None, None), cutoff, keep_last)
+                entries = await engine.history(thread_id, None, None, None)
+                seqs = outlived(entries, cutoff, keep_last)
+                doomed = {entry.seq: entry.rev for entry in entries if entry.seq in seqs}
                 if doomed:
                     removed += len(doomed) if dry_run else await engine.delete(thread_id, None, doomed)
         return removed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -125,22 +126,28 @@ class TraceCache:
     def __init__(self) -> None:
         self._traces: OrderedDict[tuple[str, str], Trace] = OrderedDict()
         self._weight = 0
+        self._lock = threading.Lock()  # handles serve several event loops at once
 
     def get(self, key: tuple[str, str]) -> Trace | None:
         return self._traces.get(key)
 
     def put(self, key: tuple[str, str], trace: Trace) -> None:
-        self.drop(key)
         weight = trace.weight
-        if not weight:
-            return
-        self._traces[key] = trace.without_objects()
-        self._weight += weight
-        while self._traces and (len(self._traces) > self.MAX_TRACES or self._weight > self.MAX_DIGESTS):
-            _, oldest = self._traces.popitem(last=False)
-            self._weight -= oldest.weight
+        with self._lock:
+            self._drop(key)
+            if not weight:
+                return
+            self._traces[key] = trace.without_objects()
+            self._weight += weight
+            while self._traces and (len(self._traces) > self.MAX_TRACES or self._weight > self.MAX_DIGESTS):
+                _, oldest = self._traces.popitem(last=False)
+                self._weight -= oldest.weight
 
     def drop(self, key: tuple[str, str]) -> None:
+        with self._lock:
+            self._drop(key)
+
+    def _drop(self, key: tuple[str, str]) -> None:
         old = self._traces.pop(key, None)
         if old is not None:
             self._weight -= old.weight

@@ -33,6 +33,8 @@ class Worker(Generic[R]):
         self._open = open_resource
         self._lock = threading.Lock()
         self._jobs: SimpleQueue[_Job] | None = None
+        self._thread: threading.Thread | None = None
+        self._finalizer: weakref.finalize[..., Any] | None = None
         _workers.add(self)
 
     async def run(self, work: Callable[[R], T]) -> T:
@@ -44,13 +46,17 @@ class Worker(Generic[R]):
             if not future.done():
                 future.set_result(result) if error is None else future.set_exception(error)
 
-        self._submit((work, lambda result, error: _tell(loop, settle, result, error)))
+        def wanted(resource: R) -> T | None:
+            # A save whose caller gave up while it waited for its turn must not happen after all.
+            return None if future.cancelled() else work(resource)
+
+        self._submit((wanted, lambda result, error: _tell(loop, settle, result, error)))
         return await future
 
     async def close(self) -> None:
         """Close the resource, and wait until it is closed."""
         with self._lock:
-            jobs, self._jobs = self._jobs, None
+            jobs = self._detached()
         if jobs is None:
             return
         loop = asyncio.get_running_loop()
@@ -64,14 +70,18 @@ class Worker(Generic[R]):
             if self._jobs is None:
                 self._jobs = SimpleQueue()
                 # The thread must not keep the worker alive, so it gets only what it needs.
-                threading.Thread(target=_serve, args=(self._jobs, self._open), name=self._name, daemon=True).start()
-                weakref.finalize(self, self._jobs.put, (None, _ignore))
+                arguments = (self._jobs, self._open, self._thread)
+                self._thread = threading.Thread(target=_serve, args=arguments, name=self._name, daemon=True)
+                self._thread.start()
+                self._finalizer = weakref.finalize(self, self._jobs.put, (None, _ignore))
+                # At exit somebody may still want to save, and the thread must be there for that.
+                self._finalizer.atexit = False
             self._jobs.put(job)
 
     def hold(self) -> None:
         """Finish what is under way, close the resource, and begin nothing new until `go_on`."""
         self._lock.acquire()
-        jobs, self._jobs = self._jobs, None
+        jobs = self._detached()
         if jobs is not None:
             closed = threading.Event()
             jobs.put((None, lambda _result, _error: closed.set()))
@@ -79,6 +89,18 @@ class Worker(Generic[R]):
 
     def go_on(self) -> None:
         self._lock.release()
+
+    def forget_thread(self) -> None:
+        """After `hold` the thread has ended; in a child process it never was."""
+        self._thread = None
+
+    def _detached(self) -> SimpleQueue[_Job] | None:
+        """The queue of the thread there is, which from now on serves nobody new."""
+        jobs, self._jobs = self._jobs, None
+        if self._finalizer is not None:
+            self._finalizer.detach()
+            self._finalizer = None
+        return jobs
 
 
 _workers: weakref.WeakSet[Worker[Any]] = weakref.WeakSet()
@@ -93,7 +115,9 @@ def _before_fork() -> None:
 
 def _after_fork() -> None:
     while _held:
-        _held.pop().go_on()
+        worker = _held.pop()
+        worker.forget_thread()
+        worker.go_on()
 
 
 if hasattr(os, "register_at_fork"):
@@ -113,7 +137,10 @@ def _ignore(_result: Any, _error: BaseException | None) -> None:
     """Nobody waits for this answer."""
 
 
-def _serve(jobs: SimpleQueue[_Job], open_resource: Callable[[], R]) -> None:
+def _serve(jobs: SimpleQueue[_Job], open_resource: Callable[[], R], before: threading.Thread | None) -> None:
+    if before is not None:
+        before.join()  # it may still be at work, on the same resource
+        before = None
     resource: R | None = None
     while True:
         work, deliver = jobs.get()

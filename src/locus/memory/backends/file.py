@@ -10,7 +10,7 @@ A save is one write at the end of a log, and waits until it is on the disk. Dele
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -131,7 +131,7 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies):
                 found.append(thread_id)
         return found
 
-    async def delete(self, thread_id: str, namespace: str | None = None, seqs: Collection[int] | None = None) -> int:
+    async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
         def work(folder: Folder) -> int:
             if namespace is None and seqs is None:
                 return folder.remove_thread(thread_id)

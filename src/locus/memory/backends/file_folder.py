@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -205,14 +206,15 @@ def records_of(table: ThreadTable) -> Iterator[Record]:
     }
     yield Record("thread", facts)
     # A run goes with the first checkpoint that shows it, so that the log reads in the order of events.
-    left = {(run.branch, run.number): run for runs in table.runs.values() for run in runs}
+    told: dict[str, int] = {}
     for row in table.rows.values():
-        shown = [
-            run
-            for extent in wanted(row.manifest)
-            for run in table.runs.get(extent.branch, ())
-            if run.number <= extent.run and left.pop((run.branch, run.number), None) is not None
-        ]
+        shown: list[Run] = []
+        for extent in wanted(row.manifest):
+            runs = table.runs.get(extent.branch, [])
+            first = told.get(extent.branch, 0)
+            last = max(first, bisect_right(runs, extent.run, key=lambda run: run.number))
+            shown += runs[first:last]
+            told[extent.branch] = last
         yield checkpoint_record(row, shown, table.last_seq, table.expires_at)
     tasks: dict[tuple[str, str, str], list[Write]] = {}
     for (namespace, checkpoint_id), kept in table.writes.items():

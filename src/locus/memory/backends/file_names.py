@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ SUFFIX = ".jsonl"
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}")
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])")
 LOCKS = 256
+LOCK_SECONDS = 30.0
 
 
 def file_name(thread_id: str) -> str:
@@ -40,14 +42,23 @@ def locked(folder: Path, name: str) -> Iterator[None]:
     if sys.platform == "win32":
         from filelock import FileLock
 
-        with FileLock(path, poll_interval=0.005):
+        with FileLock(path, timeout=LOCK_SECONDS, poll_interval=0.005):
             yield
         return
     import fcntl
 
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        deadline, delay = time.monotonic() + LOCK_SECONDS, 0.0005
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{path} has been held by another process for {LOCK_SECONDS:g} s") from None
+                time.sleep(delay)
+                delay = min(delay * 2, 0.02)
         yield
     finally:
         os.close(fd)

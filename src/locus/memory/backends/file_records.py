@@ -95,12 +95,16 @@ def write_new(path: Path, records: Sequence[Record], pretty: bool) -> None:
         prev = len(data) + sealed.rfind(b"\n", 0, len(sealed) - 1) + 1
         data += sealed
     draft = path.with_name(path.name + DRAFT)
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o666)
     try:
-        write_all(fd, bytes(data), 0)
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o666)
+        try:
+            write_all(fd, bytes(data), 0)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    except OSError:
+        draft.unlink(missing_ok=True)  # the disk is full, most likely
+        raise
     draft.replace(path)
     sync_folder(path.parent)
 

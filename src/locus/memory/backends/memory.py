@@ -6,7 +6,7 @@ The same records as everywhere, encoded, in dicts: nothing that a caller holds c
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -78,7 +78,7 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         with self._lock:
             return sorted(table.thread_id for table in self._live() if pattern.matches(table.thread_id))[:limit]
 
-    async def delete(self, thread_id: str, namespace: str | None = None, seqs: Collection[int] | None = None) -> int:
+    async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
         with self._lock:
             table = self._table(thread_id)
             if table is None:

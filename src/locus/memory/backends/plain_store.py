@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -200,13 +200,13 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
             :limit
         ]
 
-    async def delete(self, thread_id: str, namespace: str | None = None, seqs: Collection[int] | None = None) -> int:
+    async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
         async with self._lock(thread_id):
             index = await self._index(thread_id)
             doomed = [
                 entry
                 for entry in index.entries
-                if namespace in (None, entry.namespace) and (seqs is None or entry.seq in seqs)
+                if namespace in (None, entry.namespace) and (seqs is None or seqs.get(entry.seq) == entry.rev)
             ]
             if not doomed:
                 return 0

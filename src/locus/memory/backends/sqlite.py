@@ -7,7 +7,7 @@ tables are shown in `sqlite_file`.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -19,6 +19,7 @@ from locus.errors import (
     CheckpointError,
     ConfigurationError,
     CorruptCheckpointError,
+    SerializationError,
 )
 from locus.memory.backends import sqlite_search
 from locus.memory.backends.sqlite_file import MemoryFile, SQLiteFile, prepare
@@ -176,7 +177,7 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
 
         return await self._read(work)
 
-    async def delete(self, thread_id: str, namespace: str | None = None, seqs: Collection[int] | None = None) -> int:
+    async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
         def work(connection: Connection) -> int:
             thread = open_thread(connection, thread_id)
             if thread is None:
@@ -185,7 +186,7 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             doomed = {
                 seq
                 for seq, (entry, _, _) in entries.items()
-                if (namespace is None or entry.namespace == namespace) and (seqs is None or seq in seqs)
+                if (namespace is None or entry.namespace == namespace) and (seqs is None or seqs.get(seq) == entry.rev)
             }
             if len(doomed) == len(entries):
                 return thread.drop()
@@ -257,6 +258,8 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         text = str(error)
         if "no such module: fts5" in text:
             return CapabilityError("this Python's SQLite was built without FTS5, so there is no search")
+        if isinstance(error, sqlite3.DataError) or "too big" in text:
+            return SerializationError(f"a value is larger than SQLite can hold: {text}")
         if isinstance(error, sqlite3.OperationalError) and "no such table" not in text:
             return BackendUnavailableError(f"the SQLite database cannot be used now: {text}")
         if isinstance(error, sqlite3.Error):

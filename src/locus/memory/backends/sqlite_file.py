@@ -62,7 +62,8 @@ class SQLiteFile:
 
     def _open(self) -> sqlite3.Connection:
         # Only the writer may create the file: a reader that did would find nothing in it, and say so.
-        mode = "rwc" if self._writable else "rw"
+        # Nor may the writer, once it was there: a file that is gone must not be taken for a new one.
+        mode = "rwc" if self._writable and self._inode is None else "rw"
         name = ":memory:" if self._path == ":memory:" else f"file:{quote(self._path)}?mode={mode}"
         connection = sqlite3.connect(
             name, timeout=self._timeout, isolation_level=None, check_same_thread=False, uri=True

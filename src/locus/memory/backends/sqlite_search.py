@@ -7,12 +7,13 @@ is, is said in `keys.words`, for all backends alike; SQLite gets the words spelt
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 from locus.memory.backends.sqlite_rows import ALIVE, ENTRY, JOINED, Connection, now, to_entry
 from locus.memory.keys import words
-from locus.memory.lists import visible
 from locus.memory.matching import best_hits, score, searchable, shown_text, snippet
 from locus.memory.payloads import wanted
 from locus.memory.records import Entry, Hit, Run
@@ -38,12 +39,12 @@ def _row_id(what: str, key: int) -> int:
 
 
 def index_more(connection: Connection) -> bool:
-    """Index the next portion; False if there was nothing left to do."""
+    """Index the next portion; False if it was not full, so that those who save meanwhile do not keep it going."""
     # Made when it is first needed: an SQLite without FTS5 can do everything else.
     connection.execute(
         "CREATE VIRTUAL TABLE IF NOT EXISTS locus_search USING fts5 (text, content='', tokenize='ascii')"
     )
-    done = 0
+    full = False
     for what, select in _SELECT.items():
         (mark,) = connection.execute("SELECT up_to FROM locus_indexed WHERE what = ?", (what,)).fetchone()
         rows = connection.execute(f"{select} WHERE id > ? ORDER BY id LIMIT ?", (mark, PORTION)).fetchall()
@@ -53,8 +54,8 @@ def index_more(connection: Connection) -> bool:
             )
         if rows:
             connection.execute("UPDATE locus_indexed SET up_to = ? WHERE what = ?", (rows[-1][0], what))
-        done += len(rows)
-    return done > 0
+        full = full or len(rows) == PORTION
+    return full
 
 
 def lower_marks(connection: Connection) -> None:
@@ -121,21 +122,30 @@ def _checkpoint(connection: Connection, key: int) -> tuple[str, Entry | None]:
 
 def _first_with(connection: Connection, key: int, terms: Sequence[str]) -> tuple[str, Entry | None]:
     """A run's text as the first checkpoint shows it that has the terms: the one that brought it, if it is left."""
-    thread, branch, number, seq, items = connection.execute(
-        "SELECT thread, branch, number, seq, items FROM locus_runs WHERE id = ?", (key,)
+    thread, branch, number, start, length, seq, items = connection.execute(
+        "SELECT thread, branch, number, start, count, seq, items FROM locus_runs WHERE id = ?", (key,)
     ).fetchone()
-    runs = [
-        Run(row[0], row[1], row[2], row[3], items if row[1] == number else "")
-        for row in connection.execute(
-            "SELECT branch, number, start, count FROM locus_runs WHERE thread = ? AND branch = ?", (thread, branch)
-        )
-    ]
+    newer = connection.execute(
+        "SELECT number, start FROM locus_runs WHERE thread = ? AND branch = ? AND number > ? ORDER BY number",
+        (thread, branch, number),
+    ).fetchall()
+    # From each newer run on, what is left of this one ends where the newer ones begin.
+    numbers = [row[0] for row in newer]
+    cuts = list(accumulate((row[1] for row in newer), min))
+    found: dict[tuple[int, int], str] = {}
     for entry, manifest in _entries(connection, "c.thread = ? AND c.seq >= ? ORDER BY c.seq", (thread, seq)):
         for extent in wanted(manifest):
-            if extent.branch == branch and extent.run >= number:
-                for piece in visible(extent, runs):
-                    if piece[0].number == number and score(terms, text := shown_text(*piece)):
-                        return text, entry
+            if extent.branch != branch or extent.run < number:
+                continue
+            passed = bisect_right(numbers, extent.run)
+            end = min(start + length, extent.skip + extent.length, *cuts[passed - 1 : passed])
+            piece = (max(start, extent.skip) - start, end - start)
+            if piece[0] < piece[1]:
+                if piece not in found:
+                    text = shown_text(Run(branch, number, start, length, items), *piece)
+                    found[piece] = text if score(terms, text) else ""
+                if found[piece]:
+                    return found[piece], entry
     return "", None
 
 

@@ -214,3 +214,29 @@ class DeletionLaws(Laws):
         assert not await checkpointer.exists("t")
         assert await checkpointer.list_threads() == []
         assert await checkpointer.save(AgentState(), "t", if_latest=None)
+
+    async def test_what_is_trimmed_stays_when_the_line_it_was_trimmed_from_is_deleted(
+        self, checkpointer: ThreadCheckpointer
+    ) -> None:
+        """What the deletion frees may be written again by another line, and must not show in this one."""
+        first = AgentState().with_messages([message(0), message(1)])
+        one = await checkpointer.save(first, "t")
+        second = first.with_message(message(2))
+        two = await checkpointer.save(second, "t")
+        trimmed = second.with_messages_replaced(second.messages[:2])
+        three = await checkpointer.save(trimmed, "t")
+        assert await checkpointer.delete("t", two)
+        loaded = await checkpointer.load("t", one)
+        assert loaded is not None
+        edited = loaded.with_messages_replaced(loaded.messages[:1] + (message(9),))
+        four = await checkpointer.save(edited, "t")
+        await assert_all_load(checkpointer, "t", {one: first, three: trimmed, four: edited})
+
+    async def test_what_was_chosen_for_deletion_is_not_what_came_after(self, checkpointer: ThreadCheckpointer) -> None:
+        """A vacuum in another process looks first and deletes then; the thread may have been begun anew."""
+        await checkpointer.save(AgentState(agent_id="old"), "t")
+        (old,) = await checkpointer.threads.history("t", None, None, None)
+        assert await checkpointer.delete("t")
+        kept = await checkpointer.save(AgentState(agent_id="new"), "t")
+        assert await checkpointer.threads.engine.delete("t", None, {old.seq: old.rev}) == 0
+        assert await checkpointer.list_checkpoints("t") == [kept]
