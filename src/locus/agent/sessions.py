@@ -155,7 +155,7 @@ class ThreadSession(Session):
 
     async def _write(self, call_id: str, writes: list[tuple[str, Any]]) -> None:
         if self._keeps_records and self.latest is not None:
-            await finished(self._checkpointer.put_writes(self._thread, self.latest, call_id, writes))
+            await self._checkpointer.put_writes(self._thread, self.latest, call_id, writes)
 
     async def recorded(self) -> Records | None:
         if not self._keeps_records:
