@@ -135,3 +135,12 @@ if child == 0:
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), cp.list_threads())
 """
     assert run_script(code).strip() == "0 ['t']"
+
+
+def test_the_origin_of_a_state_is_told_without_waiting() -> None:
+    with MemoryCheckpointer().sync as cp:
+        state = AgentState()
+        assert cp.origin(state, "t") is None
+        saved = cp.save(state, "t")
+        assert cp.origin(state.next_iteration(), "t") == saved
+        assert cp.save(state.next_iteration(), "t", if_latest=cp.origin(state, "t")) != saved

@@ -199,6 +199,9 @@ class SyncCheckpointer(SyncFace["ThreadCheckpointer"]):
     ) -> AgentState | None:
         return PORTAL.run(self._face.load(thread_id, checkpoint_id, namespace=namespace))
 
+    def origin(self, state: AgentState, thread_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:
+        return self._face.origin(state, thread_id, namespace=namespace)
+
     def diff(self, thread_id: str, a: str, b: str, *, namespace: str = DEFAULT_NAMESPACE) -> StateDiff:
         return PORTAL.run(self._face.diff(thread_id, a, b, namespace=namespace))
 
