@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -101,7 +102,13 @@ def test_it_runs_by_its_path_and_without_colours() -> None:
 @pytest.mark.crash
 def test_ctrl_c_ends_the_agent_and_removes_the_folder() -> None:
     demo = subprocess.Popen(
-        [sys.executable, "-u", *BY_MODULE], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-u", *BY_MODULE],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Whoever runs the tests in the background ignores Ctrl-C, and a child would inherit that.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     assert demo.stdout is not None
     folder, agents = "", []
