@@ -48,10 +48,6 @@ class Run(NamedTuple):
     items: str
 
 
-Cuts = Mapping[Path, tuple[Extent, ...] | str]
-"""What was cut out of a payload, by path: a list's extents, or the branch of a large value."""
-
-
 @dataclass(frozen=True, slots=True)
 class Base:
     """The checkpoint that a delta refers to; `rev` tells it from a later one under the same id."""

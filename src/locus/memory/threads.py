@@ -166,7 +166,7 @@ class Threads:
                     stored = await self.read(thread_id, commit.checkpoint_id, namespace)
                     if stored is None:
                         continue
-                    if _equal(stored, plan, payload, metadata):
+                    if _equal(stored, payload, metadata):
                         return Saved(commit.checkpoint_id, stored_trace(stored, not self.engine.dialect.exact))
                     replaces = stored.entry.rev
                     base = self._cold(stored) if self.engine.keeps_runs else None
@@ -337,7 +337,7 @@ class Threads:
         await self.engine.close()
 
 
-def _equal(stored: Stored, plan: Plan, payload: Payload, metadata: Mapping[str, Any] | None) -> bool:
+def _equal(stored: Stored, payload: Payload, metadata: Mapping[str, Any] | None) -> bool:
     """Whether what is stored under an id is what is to be saved under it again."""
     if metadata is not None and canonical(decode(stored.entry.metadata)) != canonical(dict(metadata)):
         return False
