@@ -53,7 +53,7 @@ class Portal:
         try:
             return future.result()
         except BaseException:
-            # The caller is interrupted (Ctrl-C): the work must not go on behind its back.
+            # The caller is interrupted (Ctrl-C): what has not begun yet must not begin behind its back.
             future.cancel()
             raise
 
