@@ -21,33 +21,16 @@ from locus.errors import (
     CorruptCheckpointError,
     SerializationError,
 )
-from locus.memory.backends import sqlite_search
+from locus.memory.backends import sql_rows, sqlite_search
+from locus.memory.backends.sql import Steps
+from locus.memory.backends.sql_threads import is_written
 from locus.memory.backends.sqlite_file import MemoryFile, SQLiteFile, prepare
-from locus.memory.backends.sqlite_rows import (
-    ALIVE,
-    ENTRY,
-    JOINED,
-    PASSED,
-    Connection,
-    instant,
-    now,
-    select_one,
-    select_runs,
-    to_entry,
-)
-from locus.memory.backends.sqlite_threads import (
-    SQLiteThread,
-    commit_in,
-    create_thread,
-    metadata_value,
-    open_thread,
-    transaction,
-)
+from locus.memory.backends.sqlite_flavour import SQL, Connection, execute, transaction
+from locus.memory.backends.sqlite_threads import SQLiteThreads, metadata_value
 from locus.memory.checks import checked_seconds, possible_path
 from locus.memory.engine import Copies, Engine, Expires, FindsMetadata, KeepsWrites, Searches
 from locus.memory.keys import Pattern
-from locus.memory.payloads import wanted
-from locus.memory.records import Commit, Entry, Hit, Outcome, Run, Stored, Verdict, Write
+from locus.memory.records import Commit, Entry, Hit, Outcome, Stored, Write
 from locus.memory.registry import path_of
 from locus.memory.storage import StorageBackend
 from locus.memory.thread_checkpointer import ThreadCheckpointer
@@ -93,11 +76,14 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
 
         return await self._writer.run(job)
 
-    async def _read(self, work: Callable[[Connection], T]) -> T:
+    async def _change(self, operation: Callable[[SQLiteThreads], Steps[T]]) -> T:
+        return await self._write(lambda connection: execute(connection, operation(SQLiteThreads(connection))))
+
+    async def _read(self, steps: Steps[T]) -> T:
         def job(file: SQLiteFile) -> T:
             connection = file.current()
             with transaction(connection, "DEFERRED"):
-                return work(connection)
+                return execute(connection, steps)
 
         return await self._reader.run(job)
 
@@ -106,9 +92,8 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             connection = file.current()
             connection.execute("BEGIN IMMEDIATE")
             try:
-                outcome = commit_in(connection, commit)
-                written = outcome.verdict is Verdict.COMMITTED and not outcome.repeated
-                connection.execute("COMMIT" if written else "ROLLBACK")
+                outcome = execute(connection, SQLiteThreads(connection).commit(commit))
+                connection.execute("COMMIT" if is_written(outcome) else "ROLLBACK")
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -118,141 +103,54 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         return await self._writer.run(work)
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
-        def work(connection: Connection) -> Stored | None:
-            columns = f"{ENTRY}, c.head, c.manifest, c.thread, {PASSED}"
-            row = select_one(connection, columns, thread_id, namespace, checkpoint_id)
-            if row is None:
-                return None
-            runs: dict[str, list[Run]] = {}
-            for extent in wanted(row[9]):
-                runs.setdefault(extent.branch, []).extend(select_runs(connection, row[10], extent))
-            return Stored(to_entry(row), row[8], row[9], runs, bool(row[11]))
-
-        return await self._read(work)
+        return await self._read(sql_rows.read(SQL, thread_id, namespace, checkpoint_id))
 
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
-        row = await self._read(lambda c: select_one(c, ENTRY, thread_id, namespace, checkpoint_id))
-        return None if row is None else to_entry(row)
+        return await self._read(sql_rows.entry(SQL, thread_id, namespace, checkpoint_id))
 
     async def history(
         self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
     ) -> list[Entry]:
-        conditions = ["t.thread_id = ?", ALIVE]
-        values: list[Any] = [thread_id, now()]
-        for condition, value in (("c.namespace = ?", namespace), ("c.seq < ?", before_seq)):
-            if value is not None:
-                conditions.append(condition)
-                values.append(value)
-        return await self._entries(f"{' AND '.join(conditions)} ORDER BY c.seq DESC", values, limit)
-
-    async def _entries(self, condition: str, values: Sequence[Any], limit: int | None) -> list[Entry]:
-        sql = f"SELECT {ENTRY} FROM {JOINED} WHERE {condition} LIMIT ?"
-        rows = await self._read(lambda c: c.execute(sql, (*values, -1 if limit is None else limit)).fetchall())
-        return [to_entry(row) for row in rows]
+        return await self._read(sql_rows.history(SQL, thread_id, namespace, limit, before_seq))
 
     async def recent(self, limit: int) -> list[Entry]:
-        return await self._entries(f"{ALIVE} ORDER BY c.id DESC", [now()], limit)
+        return await self._read(sql_rows.recent(SQL, limit))
 
     async def find(self, key: str, value: str, limit: int) -> list[Entry]:
-        condition = (
-            "c.id IN (SELECT checkpoint FROM locus_metadata WHERE key = ? AND value = ?)"
-            f" AND {ALIVE} ORDER BY c.id DESC"
-        )
-        return await self._entries(condition, [key, metadata_value(value), now()], limit)
+        condition = "c.id IN (SELECT checkpoint FROM locus_metadata WHERE key = ? AND value = ?) ORDER BY c.id DESC"
+        return await self._read(sql_rows.entries(SQL, condition, (key, metadata_value(value)), limit))
 
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
-        def work(connection: Connection) -> list[str]:
-            rows = connection.execute(
-                f"SELECT thread_id FROM locus_threads t WHERE thread_id >= ? AND {ALIVE}"
-                " AND EXISTS (SELECT 1 FROM locus_checkpoints WHERE thread = t.id) ORDER BY thread_id",
-                (pattern.prefix, now()),
-            )
-            found: list[str] = []
-            for (thread_id,) in rows:
-                if (limit is not None and len(found) >= limit) or not thread_id.startswith(pattern.prefix):
-                    break
-                if pattern.matches(thread_id):
-                    found.append(thread_id)
-            return found
-
-        return await self._read(work)
+        return await self._read(sql_rows.threads(SQL, pattern, limit))
 
     async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
-        def work(connection: Connection) -> int:
-            thread = open_thread(connection, thread_id)
-            if thread is None:
-                return 0
-            entries = thread.entries(thread_id)
-            doomed = {
-                seq
-                for seq, (entry, _, _) in entries.items()
-                if (namespace is None or entry.namespace == namespace) and (seqs is None or seqs.get(seq) == entry.rev)
-            }
-            if len(doomed) == len(entries):
-                return thread.drop()
-            if doomed:
-                thread.remove(doomed)
-            return len(doomed)
-
-        return await self._write(work)
+        return await self._change(lambda threads: threads.delete(thread_id, namespace, seqs))
 
     async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
         while await self._write(sqlite_search.index_more):
             # In portions, so that saves can go on in between.
             pass
-        return await self._read(lambda connection: sqlite_search.search(connection, terms, limit))
+
+        def job(file: SQLiteFile) -> list[Hit]:
+            connection = file.current()
+            with transaction(connection, "DEFERRED"):
+                return sqlite_search.search(connection, terms, limit)
+
+        return await self._reader.run(job)
 
     async def put_writes(
         self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str, writes: Sequence[Write]
     ) -> None:
-        def work(connection: Connection) -> None:
-            thread = open_thread(connection, thread_id) or create_thread(connection, thread_id, None)
-            place = (thread.key, namespace, checkpoint_id, task_id)
-            connection.execute(
-                "DELETE FROM locus_writes WHERE thread = ? AND namespace = ? AND checkpoint_id = ? AND task_id = ?"
-                " AND idx >= 0",
-                place,
-            )
-            connection.executemany(
-                "INSERT OR REPLACE INTO locus_writes VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                [(*place, write.idx, write.task_path, write.channel, write.value) for write in writes],
-            )
-
-        await self._write(work)
+        await self._change(lambda threads: threads.put_writes(thread_id, namespace, checkpoint_id, task_id, writes))
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
-        sql = (
-            "SELECT w.task_id, w.task_path, w.idx, w.channel, w.value FROM locus_writes w"
-            " JOIN locus_threads t ON t.id = w.thread"
-            f" WHERE t.thread_id = ? AND {ALIVE} AND w.namespace = ? AND w.checkpoint_id = ?"
-            " AND (? IS NULL OR w.task_id = ?) ORDER BY w.task_path, w.task_id, w.idx"
-        )
-        values = (thread_id, now(), namespace, checkpoint_id, task_id, task_id)
-        return [Write(*row) for row in await self._read(lambda c: c.execute(sql, values).fetchall())]
+        return await self._read(sql_rows.get_writes(SQL, thread_id, namespace, checkpoint_id, task_id))
 
     async def expire(self, now: datetime) -> int:
-        def work(connection: Connection) -> int:
-            ended = connection.execute("SELECT id FROM locus_threads WHERE expires_at <= ?", (instant(now),)).fetchall()
-            return sum(SQLiteThread(connection, key, 0).drop() for (key,) in ended)
-
-        return await self._write(work)
+        return await self._change(lambda threads: threads.expire(now))
 
     async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
-        def work(connection: Connection) -> int:
-            origin = open_thread(connection, source)
-            existing = open_thread(connection, dest)
-            if origin is None or not origin.entries(source):
-                return 0
-            if existing is not None and existing.entries(dest):
-                return -1
-            expires_at = connection.execute(
-                "SELECT expires_at FROM locus_threads WHERE id = ?", (origin.key,)
-            ).fetchone()[0]
-            target = existing or create_thread(connection, dest, expires_at)
-            connection.execute("UPDATE locus_threads SET last_seq = ? WHERE id = ?", (origin.last_seq, target.key))
-            return origin.copy_to(target, namespace, checkpoint_ids)
-
-        return await self._write(work)
+        return await self._change(lambda threads: threads.copy(source, dest, namespace, checkpoint_ids))
 
     def translate(self, error: BaseException) -> CheckpointError:
         text = str(error)

@@ -7,16 +7,14 @@ is, is said in `keys.words`, for all backends alike; SQLite gets the words spelt
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Sequence
 from typing import Any
 
-from locus.memory.backends.sqlite_rows import ALIVE, ENTRY, JOINED, Connection, now, to_entry
+from locus.memory.backends.sql_search import checkpoint_hit, run_hit
+from locus.memory.backends.sqlite_flavour import SQL, Connection, execute
 from locus.memory.keys import words
-from locus.memory.matching import best_hits, score, searchable, shown_text, snippet
-from locus.memory.payloads import wanted
-from locus.memory.records import Entry, Hit, Run
+from locus.memory.matching import best_hits, searchable
+from locus.memory.records import Hit
 
 PORTION = 2_000
 _SELECT = {
@@ -68,9 +66,10 @@ def lower_marks(connection: Connection) -> None:
         )
 
 
-def forget_runs(connection: Connection, condition: str, values: tuple[Any, ...]) -> None:
-    """Take runs that are about to be removed out of the index."""
-    _forget(connection, "runs", f"{_SELECT['runs']} WHERE {condition}", values)
+def forget_run(connection: Connection, thread: int, branch: str, number: int) -> None:
+    """Take a run that is about to be removed out of the index."""
+    place = (thread, branch, number)
+    _forget(connection, "runs", f"{_SELECT['runs']} WHERE thread = ? AND branch = ? AND number = ?", place)
 
 
 def forget_checkpoint(connection: Connection, key: int) -> None:
@@ -97,8 +96,7 @@ def search(connection: Connection, terms: Sequence[str], limit: int) -> list[Hit
             " ORDER BY 2 DESC LIMIT ? OFFSET ?",
             (query, limit * 2 + 10, skip),
         ).fetchall()
-        for row_id, points in rows:
-            hits += _hits(connection, row_id, points, terms)
+        hits += [hit for row_id, points in rows if (hit := _hit(connection, row_id, points, terms)) is not None]
         # Several rows may speak of one checkpoint, so a full page may not be enough.
         found = best_hits(hits, limit)
         if len(found) >= limit or not rows:
@@ -106,53 +104,12 @@ def search(connection: Connection, terms: Sequence[str], limit: int) -> list[Hit
         skip += len(rows)
 
 
-def _hits(connection: Connection, row_id: int, points: float, terms: Sequence[str]) -> Iterator[Hit]:
+def _hit(connection: Connection, row_id: int, points: float, terms: Sequence[str]) -> Hit | None:
     if row_id % 2:
-        text, entry = _checkpoint(connection, row_id // 2)
+        steps = checkpoint_hit(SQL, row_id // 2, points, terms)
     else:
-        text, entry = _first_with(connection, row_id // 2, terms)
-    if entry is not None:
-        yield Hit(entry, points, snippet(terms, text))
-
-
-def _checkpoint(connection: Connection, key: int) -> tuple[str, Entry | None]:
-    ((_, text),) = connection.execute(f"{_SELECT['checkpoints']} WHERE id = ?", (key,))
-    return searchable(text), next((entry for entry, _ in _entries(connection, "c.id = ?", (key,))), None)
-
-
-def _first_with(connection: Connection, key: int, terms: Sequence[str]) -> tuple[str, Entry | None]:
-    """A run's text as the first checkpoint shows it that has the terms: the one that brought it, if it is left."""
-    thread, branch, number, start, length, seq, items = connection.execute(
-        "SELECT thread, branch, number, start, count, seq, items FROM locus_runs WHERE id = ?", (key,)
-    ).fetchone()
-    newer = connection.execute(
-        "SELECT number, start FROM locus_runs WHERE thread = ? AND branch = ? AND number > ? ORDER BY number",
-        (thread, branch, number),
-    ).fetchall()
-    # From each newer run on, what is left of this one ends where the newer ones begin.
-    numbers = [row[0] for row in newer]
-    cuts = list(accumulate((row[1] for row in newer), min))
-    found: dict[tuple[int, int], str] = {}
-    for entry, manifest in _entries(connection, "c.thread = ? AND c.seq >= ? ORDER BY c.seq", (thread, seq)):
-        for extent in wanted(manifest):
-            if extent.branch != branch or extent.run < number:
-                continue
-            passed = bisect_right(numbers, extent.run)
-            end = min(start + length, extent.skip + extent.length, *cuts[passed - 1 : passed])
-            piece = (max(start, extent.skip) - start, end - start)
-            if piece[0] < piece[1]:
-                if piece not in found:
-                    text = shown_text(Run(branch, number, start, length, items), *piece)
-                    found[piece] = text if score(terms, text) else ""
-                if found[piece]:
-                    return found[piece], entry
-    return "", None
-
-
-def _entries(connection: Connection, condition: str, values: tuple[Any, ...]) -> Iterator[tuple[Entry, str]]:
-    rows = connection.execute(
-        f"SELECT {ENTRY}, c.manifest FROM {JOINED} WHERE {ALIVE} AND {condition}",
-        (now(), *values),
-    )
-    for row in rows:
-        yield to_entry(row), row[8]
+        ((thread, branch, number),) = connection.execute(
+            "SELECT thread, branch, number FROM locus_runs WHERE id = ?", (row_id // 2,)
+        )
+        steps = run_hit(SQL, thread, branch, number, points, terms)
+    return execute(connection, steps)
