@@ -24,6 +24,7 @@ import yaml
 from markdown_it import MarkdownIt
 
 from tests.docs.shell import run_shell
+from tests.docs.sql import run_on_mysql, run_on_postgresql
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def run_console(session: Session, block: Block) -> None:
 def run_sql(session: Session, block: Block) -> None:
     runner = SQL_RUNNERS.get(" ".join(block.options))
     if runner is None:
-        known = ", ".join(sorted(SQL_RUNNERS)) or "none yet"
+        known = ", ".join(sorted(SQL_RUNNERS))
         raise ValueError(f"name after `sql` where this block runs; known in SQL_RUNNERS: {known}")
     runner(session, block)
 
@@ -159,5 +160,8 @@ RUNNERS: dict[str, Runner] = {
     "text": parsed_by(str),
 }
 
-SQL_RUNNERS: dict[str, Runner] = {}
+SQL_RUNNERS: dict[str, Runner] = {
+    "postgresql": lambda session, block: run_on_postgresql(block.text),
+    "mysql": lambda session, block: run_on_mysql(block.text),
+}
 """By the words after `sql` in the info string: what runs such a block, and against which database."""

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.docs.serving import start_server
+
 ROOT = Path(__file__).resolve().parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -97,13 +99,21 @@ def check_python(call: Call) -> None:
     match call.words[1:]:
         case ["-m", "pip", *arguments]:
             check_pip(Call(["pip", *arguments], call.variables, call.previous))
-        case ["-m", module, *_] if module.split(".")[0] in ("benchmarks", "examples"):
+        case ["-m", module, *_] if module.split(".")[0] in ("benchmarks", "examples", "scripts"):
             path = ROOT / module.replace(".", "/")
             demand(path.is_dir() or path.with_suffix(".py").is_file(), f"`{call}`: no such module")
         case [script, *_] if script.startswith(("benchmarks/", "examples/", "scripts/")):
             demand((ROOT / script).is_file(), f"`{call}`: no such file")
         case _:
             run_for_real(call)
+
+
+def check_locus(call: Call) -> None:
+    """A server runs on behind the commands that follow; everything else runs to its end."""
+    if call.words[1:2] == ["serve"] and "--help" not in call.words:
+        start_server(call.words, {**os.environ, **call.variables})
+    else:
+        run_for_real(Call([sys.executable, "-m", *call.words], call.variables, call.previous))
 
 
 def check_make(call: Call) -> None:
@@ -170,9 +180,11 @@ def check_pytest(call: Call) -> None:
 COMMANDS: dict[str, Callable[[Call], None]] = {
     "cat": run_for_real,
     "cd": check_cd,
+    "curl": run_for_real,
     "echo": run_for_real,
     "git": check_git,
     "hatch": check_hatch,
+    "locus": check_locus,
     "ls": run_for_real,
     "make": check_make,
     "pip": check_pip,

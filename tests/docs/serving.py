@@ -1,0 +1,51 @@
+"""`locus` in the documentation: `locus serve` is started in the current folder, and serves the blocks behind it."""
+
+from __future__ import annotations
+
+import atexit
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from urllib.error import URLError
+from urllib.request import urlopen
+
+SECONDS = 60
+_running: dict[str, subprocess.Popen[bytes]] = {}
+"""By port: a page that serves on a port ends the server of the page before."""
+
+
+def start_server(words: Sequence[str], variables: dict[str, str]) -> None:
+    port = words[words.index("--port") + 1] if "--port" in words else "8700"
+    stop_server(port)
+    with tempfile.TemporaryFile() as log:
+        command = [sys.executable, "-m", "locus", *words[1:]]
+        process = _running[port] = subprocess.Popen(command, env=variables, stdout=log, stderr=log)
+        until = time.monotonic() + SECONDS
+        while not _answers(port):
+            if process.poll() is not None or time.monotonic() > until:
+                log.seek(0)
+                raise ValueError(f"`{' '.join(words)}` does not serve:\n{log.read().decode()}")
+            time.sleep(0.05)
+
+
+def stop_server(port: str) -> None:
+    process = _running.pop(port, None)
+    if process is not None:
+        process.terminate()
+        process.wait(SECONDS)
+
+
+def _answers(port: str) -> bool:
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/health", timeout=5):
+            return True
+    except URLError:
+        return False
+
+
+@atexit.register
+def _stop_all() -> None:
+    for port in [*_running]:
+        stop_server(port)
