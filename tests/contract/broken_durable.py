@@ -12,6 +12,7 @@ from typing import Any
 
 from locus.memory import register_checkpointer
 from locus.memory.backends import FileCheckpointer
+from locus.memory.backends.sql import Steps
 from locus.memory.backends.sqlite import SQLiteEngine
 from locus.memory.checkpointer import ANY
 from locus.memory.records import Commit, Entry, Outcome, Run, Stored, Verdict, Write
@@ -69,8 +70,12 @@ class LatestAfterwards(SQLite):
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
         sql = "SELECT id FROM latest WHERE thread = ? ORDER BY rowid DESC"
-        noted = await self._read(lambda connection: connection.execute(sql, (thread_id,)).fetchone())
-        found = await super().read(thread_id, namespace, checkpoint_id or (noted[0] if noted else None))
+
+        def noted() -> Steps[str | None]:
+            rows = yield sql, (thread_id,)
+            return rows[0][0] if rows else None
+
+        found = await super().read(thread_id, namespace, checkpoint_id or await self._read(noted()))
         return found or await super().read(thread_id, namespace, checkpoint_id)
 
 

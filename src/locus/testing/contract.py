@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar, Final
 
 from locus.memory.checkpointer import CheckpointerCapabilities
@@ -45,9 +46,16 @@ EVERYTHING: Final = CheckpointerCapabilities(
 )
 
 REQUIRED: Final[dict[str, CheckpointerCapabilities]] = {
+    "http": EVERYTHING,
     "memory": EVERYTHING,
     "file": EVERYTHING,
     "sqlite": EVERYTHING,
+    "postgresql": EVERYTHING,
+    "mysql": EVERYTHING,
+    "redis": EVERYTHING,
+    "opensearch": EVERYTHING,
+    "oci": replace(EVERYTHING, search=False, ttl=False),
+    "s3": replace(EVERYTHING, search=False, ttl=False),
 }
 """What each backend of ours must be able to do. A flag that is lost is a failed test, not a shorter suite."""
 

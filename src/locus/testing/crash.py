@@ -69,10 +69,10 @@ def _killed(worker: Worker, ledger: Ledger) -> None:
     worker.close()
 
 
-async def kill_at_lines(crew: Crew, open_handle: Open, *, step: str, evenly: int | None) -> Tally:
+async def kill_at_lines(crew: Crew, open_handle: Open, *, step: str, evenly: int | None, every: int = 1) -> Tally:
     """Kill a process at the lines of a step (see `lines.chosen`), each time on a thread of its own."""
     (counted,) = await _prepared(open_handle, step, [f"{step} counted"])
-    targets = _targets(crew, crew.url, counted, step, evenly)
+    targets = _targets(crew, crew.url, counted, step, evenly, every)
     tally = Tally(ledgers=await _prepared(open_handle, step, [f"{step} {at}" for at in range(len(targets))]))
     workers: deque[Worker] = deque()
     waiting = deque(zip(tally.ledgers, targets, strict=True))
@@ -123,7 +123,7 @@ def _followed(worker: Worker, ledger: Ledger) -> None:
     worker.close()
 
 
-def _targets(crew: Crew, url: str, ledger: Ledger, step: str, evenly: int | None) -> list[Position]:
+def _targets(crew: Crew, url: str, ledger: Ledger, step: str, evenly: int | None, every: int = 1) -> list[Position]:
     """Do the step to its end, to see which lines it passes."""
     worker = _started(crew, url, ledger, step, None)
     _followed(worker, ledger)
@@ -132,4 +132,4 @@ def _targets(crew: Crew, url: str, ledger: Ledger, step: str, evenly: int | None
     positions: list[Position] = [tuple(position) for position in seen["positions"]]
     in_engine = [file for file, _, _ in positions if file.startswith(tuple(seen["engine"]))]
     assert in_engine, f"no line of the engine was passed in {step}"
-    return chosen(positions, seen["engine"], evenly)
+    return chosen(positions, seen["engine"], evenly, every)

@@ -63,18 +63,18 @@ def engine_folders(engine: type) -> list[str]:
     return sorted({str(Path(file).parent) for file in files} - set(locus.memory.__path__))
 
 
-def chosen(positions: list[Position], engine_folders: list[str], evenly: int | None) -> list[Position]:
-    """All that are worth a kill: each line where the engine is, the first time that it is reached, and so many
-    others, spread over everything that is passed, and the last few, when all is done but the answer.
+def chosen(positions: list[Position], engine_folders: list[str], evenly: int | None, every: int = 1) -> list[Position]:
+    """All that are worth a kill: each line where the engine is (or every second, …), the first time that it is reached,
+    and so many others, spread over everything that is passed, and the last few, when all is done but the answer.
     None: each line anywhere, the first time that it is reached."""
     if evenly is None:
         return [position for position in positions if position[2] == 1]
     step = max(1, len(positions) // evenly)
     spread = set(range(step // 2, len(positions), step))
-    return [
-        position
-        for index, position in enumerate(positions)
-        if index in spread
-        or index >= len(positions) - LAST
-        or (position[2] == 1 and str(Path(position[0]).parent) in engine_folders)
-    ]
+    in_engine = [at for at, (file, _, times) in enumerate(positions) if times == 1 and _inside(file, engine_folders)]
+    spread.update(in_engine[::every])
+    return [position for index, position in enumerate(positions) if index in spread or index >= len(positions) - LAST]
+
+
+def _inside(file: str, folders: list[str]) -> bool:
+    return str(Path(file).parent) in folders

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import strategies as st
@@ -336,6 +336,9 @@ def _by_key(item: tuple[tuple[str, int], Any]) -> tuple[str, int]:
 class StatefulLaws(Laws):
     """All laws at once."""
 
+    examples_and_steps: ClassVar[tuple[int, int]] = (30, 30)
+    """How many courses of events, and how long ones."""
+
     def test_any_course_of_events_agrees_with_a_plain_model(self, open_handle: OpenHandle) -> None:
         handles, copies = [open_handle(), open_handle()], self.required.branching
 
@@ -343,4 +346,4 @@ class StatefulLaws(Laws):
             def __init__(self) -> None:
                 super().__init__(handles, copies)
 
-        run_state_machine_as_test(Machine, settings=budget(30, 30))
+        run_state_machine_as_test(Machine, settings=budget(*self.examples_and_steps))

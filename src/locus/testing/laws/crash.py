@@ -22,6 +22,9 @@ class CrashLaws(WorkerLaws):
     line_samples: ClassVar[int] = 20
     """Kills spread over all lines of a save, besides those at each line of the engine."""
 
+    line_step: ClassVar[int] = 1
+    """Of the lines of the engine, every how many-th is meant: more than 1 where the same engine is tried elsewhere."""
+
     @pytest.mark.crash
     async def test_a_process_killed_at_any_moment_tears_nothing(
         self, store: DurableTestStore, crew: Crew, record_property: Report
@@ -37,7 +40,9 @@ class CrashLaws(WorkerLaws):
     async def test_a_process_killed_at_any_line_of_a_save_tears_nothing(
         self, store: DurableTestStore, crew: Crew, step: str, record_property: Report
     ) -> None:
-        tally = await kill_at_lines(crew, store.open, step=step, evenly=None if SOAK else self.line_samples)
+        tally = await kill_at_lines(
+            crew, store.open, step=step, evenly=None if SOAK else self.line_samples, every=self.line_step
+        )
         record_property("crash", str(tally))
         assert tally.inside >= len(tally.ledgers) * 3 // 4, f"too few kills fell inside the {step}: {tally}"
         assert tally.completed < tally.inside, f"every kill came after the commit: {tally}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import pytest
 
@@ -22,6 +22,9 @@ from locus.testing.stores import DurableTestStore
 
 class ProcessLaws(WorkerLaws):
     """Laws 5, 6 and 10, between processes."""
+
+    saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 60, "vacuum": 60, "thread": 300}
+    """How many saves each of two processes makes, by what is removed meanwhile."""
 
     async def test_another_process_sees_a_save_as_soon_as_it_returned(
         self, store: DurableTestStore, crew: Crew
@@ -165,7 +168,7 @@ class ProcessLaws(WorkerLaws):
                 jobs.save_many,
                 url=store.url,
                 thread_ids=["busy"],
-                count=300 if how == "thread" else 60,
+                count=self.saves_while_removing[how],
                 name=f"process {number}",
                 from_latest=number == 1,
             )
