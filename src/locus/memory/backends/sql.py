@@ -93,15 +93,31 @@ class Flavour:
         self.alive = "(t.expires_at IS NULL OR t.expires_at > ?)"
         self.passed = (
             f"EXISTS (SELECT 1 FROM {self.checkpoints} n"
-            " WHERE n.thread = c.thread AND n.namespace = c.namespace AND n.seq > c.seq)"
+            f" WHERE n.thread = c.thread AND {self.in_order('n.namespace')} = {self.in_order('c.namespace')}"
+            " AND n.seq > c.seq)"
         )
 
     def table(self, name: str) -> str:
         return f"{self.prefix}{name}"
 
+    def in_order(self, column: str) -> str:
+        """A namespace in questions about the order of checkpoints: as the index of their numbers has it."""
+        return column
+
     def json_column(self, column: str) -> str:
         """An expression that gives a JSON column as text."""
         return column
+
+    def holds(self, column: str) -> str:
+        """A condition that is true of a JSON column which has the plain value `?` in it; "" if there is none.
+
+        It may be true of others, too. `leaf` prepares the value.
+        """
+        return ""
+
+    def leaf(self, value: str) -> Any:
+        """The value (JSON) that `holds` compares with."""
+        return value
 
     def pairs(self, count: int) -> str:
         """What `(a, b) IN` takes, for so many pairs."""

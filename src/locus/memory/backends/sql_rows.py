@@ -42,12 +42,12 @@ def entry_of(sql: Flavour, row: Row) -> Entry:
 def one(sql: Flavour, columns: str, thread_id: str, namespace: str, checkpoint_id: str | None) -> Steps[Row | None]:
     """These columns of one checkpoint, the latest if no id is given."""
     values = [sql.text(thread_id), now(sql), sql.text(namespace)]
-    condition = "ORDER BY c.seq DESC LIMIT 1"
+    condition = f"{sql.in_order('c.namespace')} = ? ORDER BY c.seq DESC LIMIT 1"
     if checkpoint_id is not None:
-        condition = "AND c.checkpoint_id = ?"
+        condition = "c.namespace = ? AND c.checkpoint_id = ?"
         values.append(sql.text(checkpoint_id))
     rows = yield (
-        f"SELECT {columns} FROM {sql.joined} WHERE t.thread_id = ? AND {sql.alive} AND c.namespace = ? {condition}",
+        f"SELECT {columns} FROM {sql.joined} WHERE t.thread_id = ? AND {sql.alive} AND {condition}",
         values,
     )
     return rows[0] if rows else None
@@ -74,6 +74,8 @@ def read(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None
 
 def runs_of(sql: Flavour, thread: int, extents: Sequence[Extent]) -> Steps[list[Run]]:
     """The runs that extents show: of each, from the newest that begins at its start, or before it, on."""
+    if not all(isinstance(number, int) for extent in extents for number in extent[1:]):
+        raise CorruptCheckpointError("stored manifest cannot be read: it has no numbers where they should be")
     select = f"SELECT branch, number, start, count, {sql.json_column('items')} FROM {sql.runs} WHERE thread = ?"
     parts: list[tuple[str, Sequence[Any]]] = []
     for branches in portions([extent.branch for extent in extents if extent.run == 0]):
@@ -114,7 +116,7 @@ def history(
 ) -> Steps[list[Entry]]:
     conditions, values = ["t.thread_id = ?"], [sql.text(thread_id)]
     if namespace is not None:
-        conditions.append("c.namespace = ?")
+        conditions.append(f"{sql.in_order('c.namespace')} = ?")
         values.append(sql.text(namespace))
     bounds: list[Any] = []
     if before_seq is not None:
@@ -128,22 +130,33 @@ def recent(sql: Flavour, limit: int) -> Steps[list[Entry]]:
 
 
 def threads(sql: Flavour, pattern: Pattern, limit: int | None) -> Steps[list[str]]:
-    """In pages, so that a pattern that matches little does not read everything at once."""
-    found: list[str] = []
+    return [thread_id for thread_id, _ in (yield from counted(sql, pattern, limit, "1"))]
+
+
+def count(sql: Flavour, pattern: Pattern) -> Steps[int]:
+    """How many checkpoints the threads that match have together."""
+    checkpoints = f"(SELECT count(*) FROM {sql.checkpoints} n WHERE n.thread = t.id)"
+    return sum(number for _, number in (yield from counted(sql, pattern, None, checkpoints)))
+
+
+def counted(sql: Flavour, pattern: Pattern, limit: int | None, what: str) -> Steps[list[tuple[str, int]]]:
+    """Threads that match, each with a number; in pages, so that a pattern that matches little does not read
+    everything at once."""
+    found: list[tuple[str, int]] = []
     after, comparison = sql.text(pattern.prefix), ">="
     while True:
         size = max(1_000, limit or 0)
         rows = yield (
-            f"SELECT t.thread_id FROM {sql.threads} t WHERE t.thread_id {comparison} ? AND {sql.alive}"
+            f"SELECT t.thread_id, {what} FROM {sql.threads} t WHERE t.thread_id {comparison} ? AND {sql.alive}"
             f" AND EXISTS (SELECT 1 FROM {sql.checkpoints} c WHERE c.thread = t.id) ORDER BY t.thread_id LIMIT ?",
             (after, now(sql), size),
         )
-        for (stored,) in rows:
+        for stored, number in rows:
             thread_id = sql.read_text(stored)
             if (limit is not None and len(found) >= limit) or not thread_id.startswith(pattern.prefix):
                 return found
             if pattern.matches(thread_id):
-                found.append(thread_id)
+                found.append((thread_id, number))
         if len(rows) < size:
             return found
         after, comparison = rows[-1][0], ">"

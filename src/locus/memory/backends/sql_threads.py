@@ -55,11 +55,11 @@ class SQLThread:
         if isinstance(commit.parent_id, str):
             ids.add(commit.parent_id)
         place = (self.key, sql.text(commit.namespace))
-        select = f"SELECT checkpoint_id, seq, rev, parent_id FROM {sql.checkpoints} WHERE thread = ? AND namespace = ?"
-        rows = yield f"{select} AND checkpoint_id IN {marks(len(ids))}", (*place, *map(sql.text, ids))
+        select = f"SELECT checkpoint_id, seq, rev, parent_id FROM {sql.checkpoints} WHERE thread = ?"
+        rows = yield f"{select} AND namespace = ? AND checkpoint_id IN {marks(len(ids))}", (*place, *map(sql.text, ids))
         looked.by_id = {known.checkpoint_id: known for known in map(self._known, rows)}
         if commit.if_latest is not ANY or (commit.parent_id is not None and commit.parent_id not in looked.by_id):
-            rows = yield f"{select} ORDER BY seq DESC LIMIT 1", place
+            rows = yield f"{select} AND {sql.in_order('namespace')} = ? ORDER BY seq DESC LIMIT 1", place
             looked.newest = self._known(rows[0]) if rows else None
         for run in commit.runs:
             if run.number > 0:
@@ -264,7 +264,11 @@ class SQLThreads:
 
     def commit(self, commit: Commit) -> Steps[Outcome]:
         """Decide on a commit and write it; unless it is written, the transaction is to be rolled back."""
-        thread = yield from self.open_or_create(commit.thread_id)
+        # What a delta refers to cannot be in a thread that is not there, so none is made for it.
+        opening = self.open if commit.base is not None else self.open_or_create
+        thread = yield from opening(commit.thread_id)
+        if thread is None:
+            return decide(commit, Looked(0))
         outcome = decide(commit, (yield from thread.look(commit)))
         if is_written(outcome):
             yield from thread.add(commit, outcome)
@@ -274,6 +278,8 @@ class SQLThreads:
         thread = yield from self.open(thread_id)
         if thread is None:
             return 0
+        if namespace is None and seqs is None:
+            return (yield from thread.drop())
         entries = yield from thread.entries()
         doomed = {
             seq
@@ -306,9 +312,10 @@ class SQLThreads:
         origin, target = threads[source], threads[dest]
         if origin is None or not (yield from origin.entries()):
             return 0
-        if target is not None and (yield from target.entries()):
-            return -1
         target = target or (yield from self.open_or_create(dest))
+        # Asked only now: another copy may have made it while this one waited for the row.
+        if (yield from target.entries()):
+            return -1
         ((expires_at,),) = yield f"SELECT expires_at FROM {sql.threads} WHERE id = ?", (origin.key,)
         yield (
             f"UPDATE {sql.threads} SET last_seq = ?, expires_at = ? WHERE id = ?",
