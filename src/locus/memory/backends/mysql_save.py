@@ -1,0 +1,175 @@
+"""A save in one round trip, or in two.
+
+Whoever has just saved to a thread knows its row: if `last_seq` and `removals` are still what they were, nothing
+at all has happened to it since, and the next save that builds on the last one needs no questions. Then all of it
+goes to the server at once: the UPDATE locks the thread's row and raises its counter on that condition, and the
+first INSERT asks whether it did. If not, it inserts NULL where there must be none; the server stops there, and
+nothing is written. A new thread is made the same way: if another was faster, its row is a duplicate.
+
+    BEGIN;
+    UPDATE locus_threads SET last_seq = 8, … WHERE id = 5 AND last_seq = 7 AND removals = 0 AND …;
+    INSERT INTO locus_runs … VALUES (IF(ROW_COUNT() = 1, 5, NULL), …);
+    INSERT INTO locus_checkpoints … VALUES (5, …);
+    COMMIT
+
+In all other cases the thread is locked and everything is asked in one round trip, and the answer is written, or
+not, in a second one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from locus.memory.backends.mysql_flavour import Expression, MySQLFlavour
+from locus.memory.backends.mysql_threads import MySQLThread
+from locus.memory.backends.sql import Row, Steps, marks
+from locus.memory.backends.sql_rows import now
+from locus.memory.backends.sql_threads import Looked
+from locus.memory.checkpointer import ANY
+from locus.memory.records import Base, Commit, Known, Outcome, Verdict
+
+Statement = tuple[str, Sequence[Any]]
+BEGIN: Statement = ("BEGIN", ())
+COMMIT: Statement = ("COMMIT", ())
+
+MOST_CHAINS = 10_000
+MOST_TIPS = 100
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What a saver knows of a thread if nobody else was there since."""
+
+    key: int
+    seq: int
+    removals: int
+    namespace: str
+    base: Base
+    tips: dict[str, int] = field(default_factory=dict)
+    """The newest run of each branch that was written on this chain."""
+
+    def continued_by(self, commit: Commit) -> bool:
+        """Whether nothing has to be found out for this commit. See `decisions.decide` for what could have to be."""
+        base = self.base
+        return (
+            commit.fresh_id
+            and commit.namespace == self.namespace
+            and commit.base == base
+            and commit.parent_id in (ANY, base.checkpoint_id)
+            and commit.if_latest in (ANY, base.checkpoint_id)
+            and all(run.number == 0 or self.tips.get(run.branch) == run.number - 1 for run in commit.runs)
+        )
+
+
+class Chains:
+    """The chains of a handle, by thread. Used from several event loops: each step is atomic."""
+
+    def __init__(self) -> None:
+        self._chains: dict[str, Chain] = {}
+
+    def get(self, thread_id: str) -> Chain | None:
+        return self._chains.get(thread_id)
+
+    def forget(self, thread_id: str) -> None:
+        self._chains.pop(thread_id, None)
+
+    def note(self, commit: Commit, key: int, seq: int, removals: int, before: Chain | None = None) -> None:
+        """A commit was written; `before` is the chain that it continues."""
+        tips = {**(before.tips if before else {}), **{run.branch: run.number for run in commit.runs}}
+        while len(tips) > MOST_TIPS:
+            del tips[next(iter(tips))]
+        if len(self._chains) >= MOST_CHAINS and commit.thread_id not in self._chains:
+            self._chains.clear()
+        base = Base(commit.checkpoint_id, commit.rev)
+        self._chains[commit.thread_id] = Chain(key, seq, removals, commit.namespace, base, tips)
+
+
+def can_be_first(commit: Commit) -> bool:
+    """Whether a commit can begin a thread."""
+    if commit.base is not None or commit.if_latest not in (ANY, None):
+        return False
+    return not (isinstance(commit.parent_id, str) and commit.parent_required)
+
+
+def in_new_thread(sql: MySQLFlavour, commit: Commit) -> list[Statement]:
+    """Its row is the second statement's. Fails with a duplicate if the thread is there."""
+    thread = MySQLThread(sql, Expression("LAST_INSERT_ID()"), commit.thread_id, 0)  # type: ignore[arg-type]
+    begun = (
+        f"INSERT INTO {sql.threads} (thread_id, last_seq, expires_at) VALUES (?, 1, ?)",
+        (commit.thread_id, _expiry(sql, commit)),
+    )
+    return [BEGIN, begun, *written(thread.add(commit, Outcome(Verdict.COMMITTED, 1)))[:-1], COMMIT]
+
+
+def in_chain(sql: MySQLFlavour, commit: Commit, chain: Chain) -> list[Statement]:
+    """Fails with a NULL if anything has happened to the thread."""
+    thread = MySQLThread(sql, chain.key, commit.thread_id, chain.seq)
+    outcome = Outcome(Verdict.COMMITTED, chain.seq + 1, chain.base.checkpoint_id)
+    (statement, values), *others = written(thread.add(commit, outcome))[:-1]
+    moved = (
+        f"UPDATE {sql.threads} SET last_seq = ?, expires_at = ?"
+        " WHERE id = ? AND last_seq = ? AND removals = ? AND (expires_at IS NULL OR expires_at > ?)",
+        (outcome.seq, _expiry(sql, commit), chain.key, chain.seq, chain.removals, now(sql)),
+    )
+    key = Expression(f"IF(ROW_COUNT() = 1, {chain.key}, NULL)")
+    return [BEGIN, moved, (statement, (key, *values[1:])), *others, COMMIT]
+
+
+def questions(sql: MySQLFlavour, commit: Commit) -> list[Statement]:
+    """Lock the thread, and ask for everything that `decide` may want to know about this commit."""
+    ids = {commit.checkpoint_id, *([commit.base.checkpoint_id] if commit.base else [])}
+    if isinstance(commit.parent_id, str):
+        ids.add(commit.parent_id)
+    place = (commit.thread_id, commit.namespace)
+    known = (
+        f"SELECT c.checkpoint_id, c.seq, c.rev, c.parent_id FROM {sql.joined} WHERE t.thread_id = ? AND c.namespace = ?"
+    )
+    return [
+        BEGIN,
+        (
+            f"SELECT t.id, t.last_seq, t.removals FROM {sql.threads} t"
+            f" WHERE t.thread_id = ? AND {sql.alive} FOR UPDATE",
+            (commit.thread_id, now(sql)),
+        ),
+        (f"{known} AND c.checkpoint_id IN {marks(len(ids))}", (*place, *ids)),
+        (f"{known} ORDER BY c.seq DESC LIMIT 1", place),
+        *(
+            (
+                f"SELECT r.branch, ? FROM {sql.runs} r JOIN {sql.threads} t ON t.id = r.thread"
+                " WHERE t.thread_id = ? AND r.branch = ? AND r.number >= ? LIMIT 1",
+                (run.number, commit.thread_id, run.branch, run.number),
+            )
+            for run in commit.runs
+            if run.number > 0
+        ),
+    ]
+
+
+def looked(last_seq: int, known: Sequence[Row], latest: Sequence[Row], taken: Sequence[Sequence[Row]]) -> Looked:
+    """The answers, for `decide`."""
+    found = [Known(*row) for row in known]
+    newest = [Known(*row) for row in latest]
+    return Looked(
+        last_seq,
+        {one.checkpoint_id: one for one in found},
+        newest[0] if newest else None,
+        {(branch, number) for rows in taken for branch, number in rows},
+    )
+
+
+def written(steps: Steps[None]) -> list[Statement]:
+    """The statements of steps that only write, and do not look at any answer."""
+    statements: list[Statement] = []
+    try:
+        statement = next(steps)
+        while True:
+            statements.append(statement)
+            statement = steps.send([])
+    except StopIteration:
+        return statements
+
+
+def _expiry(sql: MySQLFlavour, commit: Commit) -> str | None:
+    return sql.time(commit.expires_at) if commit.expires_at else None
