@@ -1,0 +1,119 @@
+"""URLs and options of Redis: what they mean, what is refused, and that no secret is shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from locus.errors import ConfigurationError
+from locus.memory import get_checkpointer, list_checkpointers
+from locus.memory.backends import RedisBackend, redis_checkpointer
+
+SECRET = "s3cr3t!"
+QUOTED = "s3cr3t%21"
+
+
+def test_the_defaults_are_those_of_a_local_server() -> None:
+    location = RedisBackend().location
+    assert (location.host, location.port, location.db, location.tls) == ("localhost", 6379, 0, False)
+    assert (location.prefix, location.ttl_seconds) == ("locus:state:", None)
+
+
+def test_a_url_says_everything() -> None:
+    url = f"rediss://user:{QUOTED}@example.org:7000/3?prefix=p:&ttl_seconds=60&timeout=2&ssl_ca_certs=/ca.pem&retries=0"
+    location = RedisBackend(url).location
+    assert (location.host, location.port, location.db, location.tls) == ("example.org", 7000, 3, True)
+    assert (location.username, location.password) == ("user", SECRET)
+    assert (location.prefix, location.ttl_seconds, location.timeout, location.retries) == ("p:", 60, 2, 0)
+    assert location.ssl_ca_certs == "/ca.pem"
+
+
+def test_options_say_the_same() -> None:
+    backend = RedisBackend("redis://example.org", db=2, username="u", password=SecretStr(SECRET), cluster=False)
+    assert (backend.location.db, backend.location.username, backend.location.password) == (2, "u", SECRET)
+    assert RedisBackend("unix:///run/redis.sock", db=1).location.path == "/run/redis.sock"
+    assert RedisBackend("redis://h?cluster=true").location.cluster
+    assert RedisBackend("redis://[::1]:6380").location.shown == "redis://[::1]:6380/0"
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "valkey", "valkeys"])
+def test_the_registry_knows_the_schemes(scheme: str) -> None:
+    assert scheme in list_checkpointers()
+    handle: Any = get_checkpointer(f"{scheme}://example.org:7000/2", ttl_seconds=5)
+    location = handle.backend.location
+    assert (location.host, location.port, location.db, location.ttl_seconds) == ("example.org", 7000, 2, 5)
+    assert location.tls == (scheme in ("rediss", "valkeys"))
+    local: Any = get_checkpointer(scheme)
+    assert local.backend.location.host == "localhost"
+    with pytest.raises(ConfigurationError, match=f"{scheme}://localhost"):
+        get_checkpointer(f"{scheme}:somewhere")
+
+
+def test_no_secret_is_shown() -> None:
+    url = f"redis://user:{QUOTED}@example.org/1"
+    for backend in (RedisBackend(url), RedisBackend("redis://example.org", username="user", password=SECRET)):
+        handle = redis_checkpointer(url)
+        for shown in (backend, backend.location, handle, backend.threads.engine, backend.threads.engine.identity):
+            for text in (repr(shown), str(shown)):
+                assert SECRET not in text
+                assert QUOTED not in text
+                assert "user:" not in text
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("http://example.org", "starts with one of"),
+        ("example.org:6379", "starts with one of"),
+        (5, "must be text"),
+        ("redis://example.org:seven", "port"),
+        ("redis://example.org:99999", "port"),
+        ("redis://[::1", "host or port"),
+        ("redis://example.org/name", "number of a database"),
+        ("redis://example.org?tiemout=3", "unknown option 'tiemout'"),
+        ("redis://example.org?timeout=soon", "timeout"),
+        ("redis://example.org?cluster=perhaps", "cluster"),
+    ],
+)
+def test_a_bad_url_is_refused_without_showing_it(url: Any, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        RedisBackend(url)
+    if isinstance(url, str) and "://" in url:
+        with pytest.raises(ConfigurationError) as caught:
+            RedisBackend(url.replace("://", f"://user:{QUOTED}@"))
+        assert QUOTED not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"prefix": ""},
+        {"prefix": None},
+        {"prefix": "a{b}"},
+        {"ttl_seconds": 0},
+        {"ttl_seconds": float("nan")},
+        {"timeout": 0},
+        {"connect_timeout": -1},
+        {"db": -1},
+        {"db": "0"},
+        {"max_connections": 0},
+        {"retries": -1},
+        {"buckets": 0},
+        {"cluster": True, "db": 1},
+        {"cluster": True, "search": True},
+        {"db": 1, "search": True},
+        {"client": object()},
+    ],
+    ids=str,
+)
+def test_a_bad_option_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError):
+        RedisBackend(**options)
+
+
+def test_search_is_known_only_where_it_was_said() -> None:
+    assert RedisBackend(search=True).capabilities.search
+    for options in ({}, {"search": False}, {"cluster": True}, {"db": 1}):
+        assert not RedisBackend(**options).capabilities.search
