@@ -1,0 +1,67 @@
+"""Pending writes, put and got. A document is changed on condition that nobody else has changed it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from locus.memory.backends.opensearch_client import Doc, Failure, give_way
+from locus.memory.backends.opensearch_client import Write as BulkWrite
+from locus.memory.backends.opensearch_layout import WRITE, writes_id
+from locus.memory.backends.opensearch_log import Log
+from locus.memory.backends.opensearch_pending import chosen_writes, writes_of
+from locus.memory.backends.opensearch_records import now
+from locus.memory.backends.opensearch_removal import finish, remove
+from locus.memory.records import Write
+
+
+def put_writes(log: Log, namespace: str, checkpoint_id: str, task_id: str, writes: Sequence[Write]) -> None:
+    """Replace the task's writes with index ≥ 0, and those with a negative index that are named again."""
+    for attempt in range(40):
+        log.look()
+        if log.state.expired(now()):
+            remove(log, lambda _: True, expired=True)
+            continue
+        if log.removed is not None and (namespace, checkpoint_id) in log.removed.names:
+            finish(log)
+        named = {write.idx for write in writes}
+        before = chosen_writes(log, _docs(log, namespace, checkpoint_id, task_id))
+        kept = [write for doc in before for write in _writes(doc) if write.idx < 0 and write.idx not in named]
+        source = {
+            "kind": WRITE,
+            "thread": log.thread,
+            "namespace": namespace,
+            "checkpoint_id": checkpoint_id,
+            "task_id": task_id,
+            "position": log.state.position,
+            "epoch": log.state.epoch,
+            "body": {"writes": [list(write) for write in (*kept, *writes)]},
+        }
+        name = writes_id(log.thread, namespace, checkpoint_id, task_id)
+        old = log.doc(name)
+        action = "create" if old is None else "index"
+        (done,) = log.client.write(log.thread, [BulkWrite(action, name, source, only=old)])
+        if done:
+            return
+        give_way(attempt)
+    raise Failure(409, "too many writers", f"task {task_id!r} writes from several places at once")
+
+
+def get_writes(log: Log, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
+    """In the order of (task_path, task_id, idx)."""
+    log.look()
+    if task_id is not None:
+        docs = chosen_writes(log, _docs(log, namespace, checkpoint_id, task_id))
+    else:
+        docs = writes_of(log, {"term": {"namespace": namespace}}, {"term": {"checkpoint_id": checkpoint_id}})
+    found = [write for doc in docs for write in _writes(doc)]
+    return sorted(found, key=lambda write: (write.task_path, write.task_id, write.idx))
+
+
+def _docs(log: Log, namespace: str, checkpoint_id: str, task_id: str) -> list[Doc]:
+    batches = {"", log.state.batch}
+    found = (log.doc(writes_id(log.thread, namespace, checkpoint_id, task_id, batch)) for batch in batches)
+    return [doc for doc in found if doc is not None]
+
+
+def _writes(doc: Doc) -> list[Write]:
+    return [Write(*write) for write in doc.source["body"]["writes"]]
