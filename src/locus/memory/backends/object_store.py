@@ -1,0 +1,115 @@
+"""What an object store has to be able to do: five requests, the same for S3, OCI and a dict.
+
+Keys are relative to the store's own prefix, which the store adds and takes away. They are made of
+`[0-9A-Za-z._/-]` only and have at most `MAX_KEY` characters, so a prefix may have the rest of the 1,024 bytes
+that both clouds allow.
+
+Any request may be sent again by the store when an answer was lost. So `put` may say "exists already" of an
+object that this very call has written: the engine compares what is there with what it sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from datetime import datetime
+from functools import partial
+from typing import ClassVar, NamedTuple, TypeVar
+
+from locus.errors import CheckpointError
+
+T = TypeVar("T")
+
+MAX_KEY = 512
+"""The most characters that a key has, the store's prefix not counted."""
+
+PAGE = 1_000
+"""How many keys one request lists or deletes at most, on either cloud."""
+
+
+async def together(works: Iterable[Callable[[], Awaitable[T]]], limit: int = 64) -> builtins.list[T]:
+    """Do several things at once; if one fails, end the others and raise its own error, not a group of them."""
+    free = asyncio.Semaphore(limit)
+
+    async def one(work: Callable[[], Awaitable[T]]) -> T:
+        async with free:
+            return await work()
+
+    tasks = [asyncio.ensure_future(one(work)) for work in works]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
+class Listed(NamedTuple):
+    """An object as a listing shows it."""
+
+    key: str
+    size: int
+    modified: datetime
+    """By the clock of the store, with a time zone."""
+
+
+class ObjectStore(ABC):
+    """Objects under a prefix of a bucket. Used from several event loops at once, and after `os.fork`.
+
+    A read or a list sees everything that was put or deleted before it began: all of S3, OCI, GCS and Azure
+    promise that.
+    """
+
+    driver_errors: ClassVar[tuple[type[BaseException], ...]] = ()
+    """The exceptions that `translate` understands."""
+
+    at_once: int = 64
+    """How many requests of one operation are under way at the same time."""
+
+    def __init__(self) -> None:
+        self.requests: Counter[str] = Counter()
+        """How many requests were made, by kind: "put", "get", "list", "delete". They are the bill."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """Names the bucket and the prefix, wherever they are: equal for two handles. Holds no secret."""
+
+    @abstractmethod
+    def translate(self, error: BaseException) -> CheckpointError:
+        """Our error for one of `driver_errors`; its text holds no secret."""
+
+    @abstractmethod
+    async def put(self, key: str, body: bytes, *, if_absent: bool) -> bool:
+        """Write an object; with `if_absent` only where there is none, and else return False.
+
+        An error leaves open whether the object was written. A bucket that does not exist is an error.
+        """
+
+    @abstractmethod
+    async def get(self, key: str) -> bytes | None:
+        """The object's body; `None` only if the store says that there is no such object."""
+
+    async def get_many(self, keys: Collection[str]) -> dict[str, bytes | None]:
+        """Several objects at once."""
+        return dict(zip(keys, await together([partial(self.get, key) for key in keys], self.at_once), strict=True))
+
+    @abstractmethod
+    async def list(
+        self, prefix: str, *, start_after: str | None = None, limit: int | None = None
+    ) -> builtins.list[Listed]:
+        """Objects whose keys begin with `prefix` and sort after `start_after`, in the order of their keys' bytes.
+
+        Pages are fetched until there are no more, or `limit` objects were found.
+        """
+
+    @abstractmethod
+    async def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects; those that are not there are no error."""
+
+    async def close(self) -> None:
+        """Release what this store opened itself; never raises. Later use opens it anew."""
