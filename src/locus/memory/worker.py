@@ -50,7 +50,7 @@ class Worker(Generic[R]):
             # A save whose caller gave up while it waited for its turn must not happen after all.
             return None if future.cancelled() else work(resource)
 
-        self._submit((wanted, lambda result, error: _tell(loop, settle, result, error)))
+        self._submit((wanted, lambda result, error: tell(loop, settle, result, error)))
         return await future
 
     async def close(self) -> None:
@@ -61,7 +61,7 @@ class Worker(Generic[R]):
             return
         loop = asyncio.get_running_loop()
         closed = asyncio.Event()
-        jobs.put((None, lambda _result, _error: _tell(loop, closed.set)))
+        jobs.put((None, lambda _result, _error: tell(loop, closed.set)))
         await closed.wait()
 
     def _submit(self, job: _Job) -> None:
@@ -124,7 +124,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
-def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *args: Any) -> None:
+def tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *args: Any) -> None:
     """Call back on the loop, unless it is closed by now: then nobody waits for the answer any more."""
     try:
         loop.call_soon_threadsafe(callback, *args)

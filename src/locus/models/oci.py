@@ -8,33 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
 from locus.errors import ConfigurationError
-from locus.extras import require
 from locus.models.openai import OpenAIModel
+from locus.oci_auth import Signer, is_configured, make_signer
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-Signer = Callable[[Any], Any]
+__all__ = ["OCIModel", "is_configured"]
 
 _ENDPOINT = "https://inference.generativeai.{region}.oci.oraclecloud.com"
 _PATH = "/20231130/actions/v1"
-
-
-def config_file() -> Path:
-    return Path(os.environ.get("OCI_CONFIG_FILE") or "~/.oci/config").expanduser()
-
-
-def is_configured() -> bool:
-    """Whether this machine has an OCI configuration: a file, or the variables of a resource principal."""
-    return config_file().is_file() or "OCI_RESOURCE_PRINCIPAL_VERSION" in os.environ
 
 
 class OCIModel(OpenAIModel):
@@ -61,7 +50,7 @@ class OCIModel(OpenAIModel):
     ) -> None:
         config: dict[str, Any] = {}
         if signer is None:
-            signer, config = _signer(auth, profile)
+            signer, config = make_signer(auth, profile, extra=self.extra)
         self._signer = signer
         tenancy = config.get("tenancy") or getattr(signer, "tenancy_id", None)
         self._compartment = compartment_id or os.environ.get("OCI_COMPARTMENT_ID") or tenancy
@@ -102,47 +91,6 @@ class OCIModel(OpenAIModel):
         )
         await asyncio.to_thread(self._signer, signed)
         request.headers.update(signed.headers)
-
-
-def _signer(auth: str | None, profile: str | None) -> tuple[Signer, dict[str, Any]]:
-    oci = require("oci", OCIModel.extra)
-    require("oci.auth.signers", OCIModel.extra)
-    if auth is None and not config_file().is_file() and "OCI_RESOURCE_PRINCIPAL_VERSION" in os.environ:
-        auth = "resource_principal"
-    if auth == "resource_principal":
-        return oci.auth.signers.get_resource_principals_signer(), {}
-    if auth == "instance_principal":
-        return oci.auth.signers.InstancePrincipalsSecurityTokenSigner(), {}
-    if auth not in (None, "api_key", "security_token"):
-        raise ConfigurationError(
-            f"there is no auth {auth!r}; there are: api_key, security_token, instance_principal, resource_principal"
-        )
-    config = _profile(oci, profile)
-    if auth == "security_token" or (auth is None and "security_token_file" in config):
-        return _token_signer(oci, config), config
-    try:
-        return oci.signer.Signer.from_config(config), config
-    except (ValueError, OSError, oci.exceptions.ClientError) as error:
-        raise ConfigurationError(f"the OCI profile cannot be used: {error}") from error
-
-
-def _profile(oci: Any, profile: str | None) -> dict[str, Any]:
-    name = profile or os.environ.get("OCI_CONFIG_PROFILE") or "DEFAULT"
-    try:
-        config: dict[str, Any] = oci.config.from_file(str(config_file()), name)
-    except (ValueError, OSError, oci.exceptions.ClientError) as error:
-        raise ConfigurationError(f"the OCI configuration cannot be read: {error}") from error
-    return config
-
-
-def _token_signer(oci: Any, config: dict[str, Any]) -> Signer:
-    try:
-        token = Path(config["security_token_file"]).expanduser().read_text(encoding="utf-8").strip()
-        key = oci.signer.load_private_key_from_file(config["key_file"], config.get("pass_phrase"))
-    except (KeyError, OSError, oci.exceptions.ClientError) as error:
-        raise ConfigurationError(f"the OCI profile has no usable security token: {error}") from error
-    signer: Signer = oci.auth.signers.SecurityTokenSigner(token, key)
-    return signer
 
 
 def _endpoint(region: str | None, config: dict[str, Any], signer: Signer) -> str:
