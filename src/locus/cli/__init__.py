@@ -1,0 +1,44 @@
+"""The command `locus`: one module for each of its commands."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from locus.cli import serve
+from locus.errors import LocusError
+
+__all__ = ["main"]
+
+_COMMANDS = (serve,)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command, and return what the process ends with."""
+    options = parser().parse_args(arguments)
+    try:
+        code: int = options.run(options)
+    except LocusError as error:
+        sys.stderr.write(f"locus: {error}\n")
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="locus", description="Keeps the state of AI agents.")
+    made.add_argument("--version", action="version", version=f"locus {_version()}")
+    commands = made.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for command in _COMMANDS:
+        command.add_to(commands)
+    return made
+
+
+def _version() -> str:
+    try:
+        return version("locus-sdk")
+    except PackageNotFoundError:
+        return "(not installed)"

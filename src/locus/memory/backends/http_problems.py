@@ -1,0 +1,89 @@
+"""Errors on their way over HTTP: problem details (RFC 9457), and back into the same errors.
+
+{"type": "urn:locus:problem:conflict", "title": "Conflict", "status": 412, "detail": "…",
+ "code": "conflict", "expected": "c6", "latest": "c7", "request_id": "…"}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from locus.errors import (
+    BackendUnavailableError,
+    CapabilityError,
+    CheckpointError,
+    CheckpointNotFoundError,
+    ConfigurationError,
+    ConflictError,
+    CorruptCheckpointError,
+    InvalidIdError,
+    LocusError,
+    SerializationError,
+    UnsupportedFormatError,
+)
+
+MEDIA_TYPE = "application/problem+json"
+NOT_FOUND = "not_found"
+UNAUTHENTICATED = "unauthenticated"
+FORBIDDEN = "forbidden"
+
+_KINDS: tuple[tuple[type[LocusError], str, int], ...] = (
+    # The first that fits counts, so a class stands before those it is made of.
+    (InvalidIdError, "invalid_id", 400),
+    (SerializationError, "not_json", 422),
+    (ConflictError, "conflict", 412),
+    (CheckpointNotFoundError, "no_such_checkpoint", 404),
+    (CapabilityError, "not_supported", 501),
+    (UnsupportedFormatError, "unsupported_format", 500),
+    (CorruptCheckpointError, "corrupt", 500),
+    (BackendUnavailableError, "store_unavailable", 503),
+    (ConfigurationError, "invalid_request", 400),
+    (CheckpointError, "failed", 500),
+    (LocusError, "failed", 500),
+)
+ERRORS: Mapping[str, type[LocusError]] = {code: kind for kind, code, _ in reversed(_KINDS)}
+"""The error that a code stands for."""
+
+
+class Problem(Exception):
+    """A request that is not answered as it wished."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        more: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.headers = headers or {}
+        self.more = more or {}
+
+    def data(self, request_id: str) -> dict[str, Any]:
+        return {
+            "type": f"urn:locus:problem:{self.code}",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": self.detail,
+            "code": self.code,
+            "request_id": request_id,
+            **self.more,
+        }
+
+
+def problem_of(error: LocusError) -> Problem:
+    """An error of ours as a problem."""
+    code, status = next((code, status) for kind, code, status in _KINDS if isinstance(error, kind))
+    more: dict[str, Any] = {}
+    if isinstance(error, ConflictError):
+        more = {"expected": error.expected, "latest": error.latest}
+    if isinstance(error, SerializationError):
+        more = {"path": error.path}
+    return Problem(status, code, str(error), more=more)

@@ -1,0 +1,38 @@
+"""A server of threads over HTTP: `locus serve`, or `create_app` for a server of your own."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from locus.server.app import create_app
+    from locus.server.auth import Token, parse_tokens, read_tokens
+    from locus.server.bodies import Limits
+
+_HOMES = {
+    "Limits": "bodies",
+    "Token": "auth",
+    "create_app": "app",
+    "parse_tokens": "auth",
+    "read_tokens": "auth",
+}
+
+__all__ = ["Limits", "Token", "create_app", "parse_tokens", "read_tokens"]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in ("create_app", "Limits"):
+        _require_extra()
+    return getattr(import_module(f"{__name__}.{home}"), name)
+
+
+def _require_extra() -> None:
+    """Say what to install, if it is not."""
+    from locus.extras import require
+
+    for module in ("starlette", "uvicorn", "prometheus_client"):
+        require(module, "server")

@@ -1,0 +1,68 @@
+"""The threads of a store, as the sender of a request may see them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+
+from locus.memory.backends.http_format import from_segment
+from locus.memory.checks import UNLIMITED
+from locus.memory.keys import Pattern, check_id
+from locus.memory.threads import Threads
+from locus.server.auth import Grant
+from locus.server.bodies import Limits, read_json
+
+GRANT = "locus.grant"
+T = TypeVar("T")
+
+
+class Access:
+    """A store, and how much may be asked of it. Every endpoint finds its thread through `thread`."""
+
+    def __init__(self, threads: Threads, limits: Limits) -> None:
+        self.threads = threads
+        self.limits = limits
+
+    @staticmethod
+    def grant(request: Request) -> Grant:
+        grant: Grant = request.scope[GRANT]
+        return grant
+
+    def thread(self, request: Request, *, writing: bool = False) -> str:
+        """The thread that a request is about, if its sender may go there."""
+        thread_id = check_id(from_segment(request.path_params["thread_id"]))
+        return self.grant(request).check(thread_id, writing=writing)
+
+    @staticmethod
+    def checkpoint(request: Request) -> str:
+        return check_id(from_segment(request.path_params["checkpoint_id"]), "checkpoint_id")
+
+    async def body(self, request: Request) -> dict[str, Any]:
+        return await read_json(request, self.limits)
+
+    async def seen(
+        self, request: Request, limit: int, fetch: Callable[[int], Awaitable[list[T]]], thread_of: Callable[[T], str]
+    ) -> list[T]:
+        """The first `limit` of what a store finds that the sender may see."""
+        grant = self.grant(request)
+        if grant.everywhere or limit == 0:
+            return await fetch(limit)
+        asked = max(limit * 4, 100)
+        while True:
+            found = await fetch(min(asked, UNLIMITED))
+            seen = [item for item in found if grant.allows(thread_of(item))]
+            if len(seen) >= limit or len(found) < asked or asked >= UNLIMITED:
+                return seen[:limit]
+            asked *= 8
+
+    async def thread_ids(self, request: Request, pattern: Pattern, limit: int | None) -> list[str]:
+        grant = self.grant(request)
+        async with self.threads.using() as engine:
+            if grant.everywhere:
+                return await engine.threads(pattern, limit)
+            # Only what the store can look up in one range: a prefix may hold what a pattern takes for syntax.
+            shared = Pattern(f"{Pattern(grant.prefix).prefix}*")
+            found = await engine.threads(shared, None)
+        return [name for name in found if grant.allows(name) and pattern.matches(name)][:limit]

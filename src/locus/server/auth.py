@@ -1,0 +1,138 @@
+"""Who may do what: bearer tokens, each limited to reading or writing, and to the threads of a tenant.
+
+A prefix is compared character by character with the beginning of a thread's id, and ends with `/` or `:`, so
+that the tenant `acme/` never sees what belongs to `acme-corp/`. Whether an id is allowed depends on the id alone,
+so a refusal does not tell whether there is such a thread. Only digests of the tokens are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from locus.errors import ConfigurationError
+from locus.memory.backends.http_problems import FORBIDDEN, UNAUTHENTICATED, Problem
+from locus.memory.checks import possible_path
+from locus.memory.keys import check_text
+
+Access = Literal["read", "write"]
+
+LEAST_CHARACTERS = 16
+DELIMITERS = ("/", ":")
+_TOKEN = re.compile(r"[\x21-\x7e]+")
+_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="locus"'}
+
+
+class Token:
+    """A bearer token, and what it allows. `write` includes `read`; without a prefix, all threads."""
+
+    def __init__(self, token: str, access: Access = "write", prefix: str = "") -> None:
+        if not isinstance(token, str) or not _TOKEN.fullmatch(token) or len(token) < LEAST_CHARACTERS:
+            raise ConfigurationError(
+                f"a token has at least {LEAST_CHARACTERS} characters, without spaces. Make one with: "
+                'python -c "import secrets; print(secrets.token_urlsafe(32))"'
+            )
+        if access not in ("read", "write"):
+            raise ConfigurationError(f"a token allows read or write, not {access!r:.40}")
+        if prefix and not prefix.endswith(DELIMITERS):
+            raise ConfigurationError(
+                f"the prefix {prefix!r:.80} must end with / or :, or it would also allow the threads of "
+                f"{prefix + '-other'!r:.90}"
+            )
+        check_text(prefix, "prefix")
+        self.digest = _digest(token)
+        self.grant = Grant(access == "write", prefix)
+
+    def __repr__(self) -> str:
+        return f"Token({'write' if self.grant.writes else 'read'}, prefix={self.grant.prefix!r})"
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What the sender of a request may do."""
+
+    writes: bool = True
+    prefix: str = ""
+
+    @property
+    def everywhere(self) -> bool:
+        return not self.prefix
+
+    def allows(self, thread_id: str) -> bool:
+        return thread_id.startswith(self.prefix)
+
+    def check(self, thread_id: str, *, writing: bool) -> str:
+        if not self.allows(thread_id):
+            raise Problem(403, FORBIDDEN, "this token does not reach that thread, whether it is there or not")
+        if writing:
+            self.check_writing()
+        return thread_id
+
+    def check_writing(self) -> None:
+        if not self.writes:
+            raise Problem(403, FORBIDDEN, "this token may read, and not write")
+
+    def check_everywhere(self) -> None:
+        if not self.everywhere:
+            raise Problem(403, FORBIDDEN, "this token is limited to some threads, and this is about all of them")
+
+
+class Guard:
+    """Tells what a request may do by its Authorization header. Without tokens, everybody may do everything."""
+
+    def __init__(self, tokens: Iterable[Token] | None) -> None:
+        self._tokens = [*tokens] if tokens is not None else None
+        if self._tokens is not None and not self._tokens:
+            raise ConfigurationError("auth is an empty list: nobody could come in. Give a token, or None for no check")
+        self._everybody = Grant()
+
+    def admit(self, authorization: str | None) -> Grant:
+        if self._tokens is None:
+            return self._everybody
+        scheme, _, token = (authorization or "").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise Problem(401, UNAUTHENTICATED, "send a bearer token: Authorization: Bearer …", headers=_CHALLENGE)
+        given, found = _digest(token.strip()), None
+        for known in self._tokens:  # all of them, so that the time does not tell which one it was
+            if hmac.compare_digest(known.digest, given):
+                found = known.grant
+        if found is None:
+            raise Problem(401, UNAUTHENTICATED, "this token is not known", headers=_CHALLENGE)
+        return found
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def parse_tokens(text: str) -> list[Token]:
+    """Tokens as text: one a line (or between semicolons), `TOKEN [read|write [PREFIX]]`; `#` begins a comment."""
+    found = []
+    for line in re.split(r"[;\n]", text):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        if len(words) > 3:
+            raise ConfigurationError("a line of tokens is: TOKEN [read|write [PREFIX]]")
+        found.append(Token(words[0], _access(words), words[2] if len(words) > 2 else ""))
+    return found
+
+
+def _access(words: Sequence[str]) -> Access:
+    access = words[1] if len(words) > 1 else "write"
+    if access == "read":
+        return "read"
+    if access == "write":
+        return "write"
+    raise ConfigurationError("the second word of a line of tokens is read or write")
+
+
+def read_tokens(path: str | Path) -> list[Token]:
+    """The tokens in a file."""
+    with possible_path(path):
+        return parse_tokens(Path(path).read_text(encoding="utf-8"))

@@ -1,0 +1,131 @@
+"""What `HTTPCheckpointer` asks: the primitives of a store, one request each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from locus.errors import CapabilityError, ConflictError
+from locus.memory.backends.http_format import entry_data, outcome_data, stored_text
+from locus.memory.backends.http_problems import NOT_FOUND, Problem
+from locus.memory.checkpointer import DEFAULT_NAMESPACE
+from locus.memory.engine import Copies, Expires
+from locus.memory.keys import check_id
+from locus.memory.records import Commit, Verdict
+from locus.server import fields
+from locus.server.access import Access
+from locus.server.bodies import json_response, text_response
+from locus.server.commits import commit_from
+
+_REFUSALS = (Verdict.CONFLICT, Verdict.NO_PARENT)
+_COPYING = frozenset({"dest_thread_id", "namespace", "checkpoint_id", "checkpoint_ids"})
+
+
+class EngineAPI:
+    """Commits, and what is stored as it is stored."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._threads = access.threads
+
+    def routes(self) -> list[Route]:
+        thread = "/threads/{thread_id}"
+        return [
+            Route(f"{thread}/commits", self.commit, methods=["POST"]),
+            Route(f"{thread}/stored", self.stored, methods=["GET"]),
+            Route(f"{thread}/entry", self.entry, methods=["GET"]),
+            Route(f"{thread}/deletions", self.delete_some, methods=["POST"]),
+            Route(f"{thread}/copy", self.copy, methods=["POST"]),
+        ]
+
+    async def commit(self, request: Request) -> Response:
+        thread_id = self._access.thread(request, writing=True)
+        namespace, expected = fields.namespace(request), fields.if_latest(request)
+        commit = self._dated(commit_from(thread_id, namespace, await self._access.body(request), expected))
+        async with self._threads.using() as engine:
+            if commit.base is not None and not engine.keeps_runs:
+                raise CapabilityError("the store of this server keeps whole states only: send no base")
+            outcome = await engine.commit(commit)
+        if outcome.verdict in _REFUSALS:
+            self._threads.refused(commit, outcome)
+        return await json_response(request, outcome_data(outcome))
+
+    def _dated(self, commit: Commit) -> Commit:
+        """A thread ends when its saver says, else when this server's store says."""
+        ttl_seconds = self._threads.ttl_seconds
+        if commit.expires_at is None and ttl_seconds is not None:
+            return replace(commit, expires_at=datetime.now(UTC) + timedelta(seconds=ttl_seconds))
+        if commit.expires_at is not None and not isinstance(self._threads.engine, Expires):
+            raise CapabilityError("the store of this server lets no thread expire: leave out ttl_seconds")
+        return commit
+
+    async def stored(self, request: Request) -> Response:
+        thread_id = self._access.thread(request)
+        wanted = request.query_params.get("checkpoint_id")
+        stored = await self._threads.read(thread_id, wanted, fields.namespace(request))
+        if stored is None:
+            raise Problem(404, NOT_FOUND, "there is no such checkpoint")
+        return await text_response(request, stored_text(stored))
+
+    async def entry(self, request: Request) -> Response:
+        thread_id = self._access.thread(request)
+        wanted = request.query_params.get("checkpoint_id")
+        entry = await self._threads.entry(thread_id, wanted, fields.namespace(request))
+        if entry is None:
+            raise Problem(404, NOT_FOUND, "there is no such checkpoint")
+        return await json_response(request, entry_data(entry))
+
+    async def delete_some(self, request: Request) -> Response:
+        thread_id = self._access.thread(request, writing=True)
+        body = await self._access.body(request)
+        fields.only(body, frozenset({"namespace", "seqs"}))
+        namespace = fields.optional_text(body, "namespace")
+        if namespace is not None:
+            check_id(namespace, "namespace", empty=True)
+        seqs = _seqs(body) if body.get("seqs") is not None else None
+        async with self._threads.using() as engine:
+            deleted = await engine.delete(thread_id, namespace, seqs)
+        return await json_response(request, {"deleted": deleted})
+
+    async def copy(self, request: Request) -> Response:
+        """A whole thread, one checkpoint with its ancestors, or the checkpoints that are named."""
+        source = self._access.thread(request, writing=False)
+        body = await self._access.body(request)
+        fields.only(body, _COPYING)
+        dest = check_id(fields.text(body, "dest_thread_id"), "dest_thread_id")
+        self._access.grant(request).check(dest, writing=True)
+        namespace = fields.optional_text(body, "namespace")
+        if body.get("checkpoint_ids") is not None:
+            copied = await self._copy_these(source, dest, namespace, fields.sequence(body, "checkpoint_ids"))
+        else:
+            wanted = fields.optional_text(body, "checkpoint_id")
+            among = DEFAULT_NAMESPACE if namespace is None else namespace
+            copied = await self._threads.copy(source, dest, wanted, among)
+        if not copied:
+            raise Problem(404, NOT_FOUND, "there is nothing to copy")
+        return await json_response(request, {"copied": int(copied)})
+
+    async def _copy_these(self, source: str, dest: str, namespace: str | None, ids: list[Any]) -> int:
+        among = check_id(DEFAULT_NAMESPACE if namespace is None else namespace, "namespace", empty=True)
+        wanted = {check_id(name, "checkpoint_id") for name in ids}
+        async with self._threads.using() as engine:
+            if not isinstance(engine, Copies):
+                raise CapabilityError("the store of this server does not support branching")
+            copied = await engine.copy(source, dest, among, wanted)
+        if copied < 0:
+            raise ConflictError(f"thread {dest!r} exists already; choose another id, or delete it first")
+        return copied
+
+
+def _seqs(body: dict[str, Any]) -> dict[int, str]:
+    seqs = {}
+    for row in fields.sequence(body, "seqs"):
+        if not isinstance(row, list) or len(row) != 2 or not isinstance(row[1], str):
+            raise fields.invalid("seqs", "lists of a number and a rev")
+        seqs[fields.number(row[0], "seqs")] = row[1]
+    return seqs
