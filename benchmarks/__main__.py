@@ -19,7 +19,8 @@ from benchmarks.peering import measure_peers
 from benchmarks.plot import draw
 from benchmarks.results import Report
 from benchmarks.settings import FULL, QUICK, Settings
-from benchmarks.subjects import SUBJECTS, Subject
+from benchmarks.subject import Subject
+from benchmarks.subjects import SUBJECTS
 from benchmarks.workloads import WORKLOADS
 
 RESULTS = Path(__file__).parent / "results"

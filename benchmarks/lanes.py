@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from benchmarks.content import encoded
 from benchmarks.results import SaveCost
-from benchmarks.subjects import Subject
+from benchmarks.subject import Subject
 from benchmarks.workloads import APPEND, Conversation, Job, Workload
 
 

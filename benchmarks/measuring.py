@@ -15,7 +15,7 @@ from benchmarks.content import encoded, turn_messages
 from benchmarks.lanes import Lane
 from benchmarks.results import ReadCost, SaveCost, Throughput
 from benchmarks.settings import Settings
-from benchmarks.subjects import Subject
+from benchmarks.subject import Subject
 from benchmarks.workloads import APPEND, Workload
 from locus.core.messages import Message
 from locus.core.state import AgentState

@@ -4,55 +4,23 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from abc import ABC, abstractmethod
 from contextlib import closing
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 from benchmarks.floors import FileFloor, Floor, MemoryFloor, SQLiteFloor, database_bytes, extend_wal
+from benchmarks.http_subject import HTTPSubject
+from benchmarks.mysql_subject import MySQLSubject
+from benchmarks.oci_subject import OCISubject
+from benchmarks.opensearch_subject import OpenSearchSubject
+from benchmarks.postgresql_subject import PostgreSQLSubject
+from benchmarks.redis_subject import RedisSubject, RedisUnsyncedSubject
+from benchmarks.s3_subject import S3Subject
+from benchmarks.subject import Occupied, Subject
 from locus.memory.backends import FileCheckpointer, sqlite_checkpointer
 from locus.memory.backends.memory import MemoryEngine
 from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.memory.threads import Threads
-
-
-class Occupied(NamedTuple):
-    """Bytes that a store occupies, its search index counted apart."""
-
-    content: int
-    search: int = 0
-
-
-class Subject(ABC):
-    """One empty store of a backend, in a scratch folder of its own, with its floor beside it."""
-
-    name: ClassVar[str]
-    save_limit: ClassVar[float | None]
-    """How many times the floor's time a save may take; `None` if nothing is promised."""
-    stored_limit: ClassVar[float] = 1.5
-    """How many times the floor's bytes may be stored."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True)
-        self.folder = folder
-
-    @abstractmethod
-    def open(self) -> ThreadCheckpointer:
-        """A new handle on the same data, that knows nothing yet."""
-
-    @abstractmethod
-    def floor(self) -> Floor:
-        """The raw driver, at the same durability."""
-
-    def warm_up(self) -> None:
-        """Come into the state that a long-running program finds; a handle has been opened."""
-
-    @abstractmethod
-    def occupied(self) -> Occupied:
-        """What is stored now. Handles may be open, but idle."""
-
-    async def remove(self) -> None:
-        """Clean up what is not in the folder."""
 
 
 class MemorySubject(Subject):
@@ -146,5 +114,19 @@ def _search_bytes(path: Path) -> int:
 
 
 SUBJECTS: dict[str, type[Subject]] = {
-    subject.name: subject for subject in (MemorySubject, FileSubject, SQLiteSubject, SQLiteNormalSubject)
+    subject.name: subject
+    for subject in (
+        MemorySubject,
+        FileSubject,
+        SQLiteSubject,
+        SQLiteNormalSubject,
+        PostgreSQLSubject,
+        MySQLSubject,
+        RedisSubject,
+        RedisUnsyncedSubject,
+        OpenSearchSubject,
+        OCISubject,
+        S3Subject,
+        HTTPSubject,
+    )
 }

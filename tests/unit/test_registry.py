@@ -182,7 +182,7 @@ def test_installed_packages_add_names(monkeypatch: pytest.MonkeyPatch) -> None:
         return [Point("theirs", made), Point("memory", lambda location: pytest.fail("ours comes first"))]
 
     monkeypatch.setattr(registry, "entry_points", entry_points)
-    assert list_checkpointers() == ["file", "memory", "sqlite", "theirs"]
+    assert list_checkpointers() == sorted({*registry._BUILT_IN, "theirs"})
     assert vars(get_checkpointer("theirs:place"))["location"] == "place"
     assert isinstance(get_checkpointer("memory"), MemoryCheckpointer)
     assert set(asked) == {"locus.checkpointers"}

@@ -10,7 +10,6 @@ from locus.agent.agent import Agent
 from locus.agent.calls import current_call
 from locus.agent.results import AgentResult
 from locus.agent.workspace import Workspace
-from locus.memory.engine import KeepsWrites
 from locus.memory.keys import MAX_ID_LENGTH, digest
 from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.tools import Tool, tool
@@ -63,7 +62,7 @@ def create_deep_agent(
 
 def _keeps_everything(kept: object) -> bool:
     """Whether there is a place for namespaces and for the records of single calls."""
-    return isinstance(kept, ThreadCheckpointer) and isinstance(kept.threads.engine, KeepsWrites)
+    return isinstance(kept, ThreadCheckpointer) and kept.threads.keeps_writes
 
 
 def sub_thread(thread_id: str, call_id: str) -> str:

@@ -12,7 +12,6 @@ from locus.core.state import AgentState
 from locus.errors import ConflictError
 from locus.memory.checkpointer import BaseCheckpointer, HistoryEntry
 from locus.memory.conversation import AgentCheckpointer
-from locus.memory.engine import KeepsWrites
 from locus.memory.keys import MAX_ID_LENGTH, new_id
 from locus.memory.thread_checkpointer import ThreadCheckpointer
 
@@ -101,7 +100,10 @@ class ThreadSession(Session):
         self._on_conflict = on_conflict
         self._thread = thread_id
         self._step: str | None = None
-        self._keeps_records = isinstance(checkpointer.threads.engine, KeepsWrites)
+
+    @property
+    def _keeps_records(self) -> bool:
+        return self._checkpointer.threads.keeps_writes
 
     async def _newest(self) -> HistoryEntry | None:
         return next(iter(await self._checkpointer.history(self._thread, limit=1)), None)

@@ -162,12 +162,35 @@ class Dialect:
 EXACT = Dialect()
 
 _TAG = "$locus:"
-_SUSPECT = re.compile(r"\\u0000|-0\.0|\d[eE]|\d{15}|\$locus:")
+_EXPONENTS = tuple(f"{digit}e" for digit in range(10))
+_LONG_INTEGER = re.compile(r"\d{15}")
+
+
+def _may_change(text: str, dialect: Dialect) -> bool:
+    """Whether it is worth a closer look. Every save passes here, and looking for plain pieces of text is fast."""
+    if _TAG in text or (not dialect.nul and "\\u0000" in text) or (not dialect.negative_zero and "-0.0" in text):
+        return True
+    if not dialect.float_exponents and _has_exponent(text):
+        return True
+    limited = dialect.integer_bits is not None or dialect.integer_digits is not None
+    return limited and _LONG_INTEGER.search(text) is not None
+
+
+def _has_exponent(text: str) -> bool:
+    """Whether there is a number with an exponent. A digit before an e is common in names, too."""
+    for pair in _EXPONENTS:
+        at = text.find(pair)
+        while at >= 0:
+            before = text[max(0, at - 24) : at].rstrip("0123456789.").removesuffix("-")
+            if not before or before[-1] in "[:, \n":
+                return True
+            at = text.find(pair, at + 1)
+    return False
 
 
 def to_native(text: str, dialect: Dialect) -> str:
     """JSON text in which every value that the database would change is tagged."""
-    if dialect.exact or _SUSPECT.search(text) is None:
+    if dialect.exact or not _may_change(text, dialect):
         return text
     return _write(_tagged(json.loads(text), dialect))
 

@@ -34,6 +34,10 @@ class Engine(ABC):
     def identity(self) -> str:
         """Names the store (not the handle): equal for two handles on the same data. Holds no secret."""
 
+    def offers(self, capability: type) -> bool:
+        """Whether the store has a capability that the engine has: with some it depends on the server."""
+        return isinstance(self, capability)
+
     async def setup(self) -> None:
         """Create or migrate what is needed. Safe to repeat, and from many processes at once."""
 

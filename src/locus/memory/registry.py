@@ -21,9 +21,22 @@ ENTRY_POINTS = "locus.checkpointers"
 Factory = Callable[..., BaseCheckpointer]
 
 _BUILT_IN = {
+    "http": "locus.memory.backends.http:from_http",
+    "https": "locus.memory.backends.http:from_https",
     "memory": "locus.memory.backends.memory:from_location",
     "file": "locus.memory.backends.file:from_location",
     "sqlite": "locus.memory.backends.sqlite:from_location",
+    "opensearch": "locus.memory.backends.opensearch:from_location",
+    "opensearchs": "locus.memory.backends.opensearch:from_secure_location",
+    "postgresql": "locus.memory.backends.postgresql:from_location",
+    "postgres": "locus.memory.backends.postgresql:from_location",
+    "mysql": "locus.memory.backends.mysql:from_location",
+    "oci": "locus.memory.backends.oci_bucket:from_location",
+    "s3": "locus.memory.backends.s3:from_location",
+    "redis": "locus.memory.backends.redis:from_redis",
+    "rediss": "locus.memory.backends.redis:from_rediss",
+    "valkey": "locus.memory.backends.redis:from_valkey",
+    "valkeys": "locus.memory.backends.redis:from_valkeys",
 }
 _registered: dict[str, Factory] = {}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from locus.errors import CapabilityError, CheckpointNotFoundError, ConfigurationError, ConflictError, LocusError
 from locus.memory.checkpointer import ANY, CheckpointerCapabilities, Unset
@@ -95,7 +95,7 @@ class Threads:
     def capabilities(self) -> CheckpointerCapabilities:
         engine = self.engine
         return CheckpointerCapabilities(
-            search=isinstance(engine, Searches),
+            search=engine.offers(Searches),
             metadata_query=isinstance(engine, FindsMetadata),
             vacuum=True,
             branching=isinstance(engine, Copies),
@@ -105,7 +105,13 @@ class Threads:
             persistent_checkpoint_ids=True,
         )
 
-    def _using(self) -> _Using:
+    @property
+    def keeps_writes(self) -> bool:
+        """Whether there is a place for pending writes."""
+        return isinstance(self.engine, KeepsWrites)
+
+    def using(self) -> _Using:
+        """The engine itself, set up, its errors translated: for a caller that has checked everything already."""
         return _Using(self)
 
     def _able(self, kind: type[C], what: str) -> C:
@@ -157,7 +163,7 @@ class Threads:
                 fresh_id=checkpoint_id is None,
                 expires_at=now + timedelta(seconds=self.ttl_seconds) if self.ttl_seconds else None,
             )
-            async with self._using() as engine:
+            async with self.using() as engine:
                 outcome = await engine.commit(commit)
             match outcome.verdict:
                 case Verdict.COMMITTED:
@@ -176,11 +182,12 @@ class Threads:
                     self._traces.drop((thread_id, namespace))
                     base = None
                 case _:
-                    self._refused(commit, outcome)
+                    self.refused(commit, outcome)
         raise ConflictError(f"thread {thread_id!r} is changed by others faster than this save can follow; try again")
 
     @staticmethod
-    def _refused(commit: Commit, outcome: Outcome) -> None:
+    def refused(commit: Commit, outcome: Outcome) -> NoReturn:
+        """Raise the error for a commit that an engine has refused."""
         if outcome.verdict is Verdict.CONFLICT and not isinstance(commit.if_latest, Unset):
             expected = repr(commit.if_latest) if commit.if_latest else "no checkpoint"
             raise ConflictError(
@@ -211,19 +218,19 @@ class Threads:
 
     async def read(self, thread_id: str, checkpoint_id: str | None, namespace: str) -> Stored | None:
         check_ids(thread_id, checkpoint_id, namespace)
-        async with self._using() as engine:
+        async with self.using() as engine:
             return await engine.read(thread_id, namespace, checkpoint_id)
 
     async def entry(self, thread_id: str, checkpoint_id: str | None, namespace: str) -> Entry | None:
         check_ids(thread_id, checkpoint_id, namespace)
-        async with self._using() as engine:
+        async with self.using() as engine:
             return await engine.entry(thread_id, namespace, checkpoint_id)
 
     async def history(
         self, thread_id: str, limit: int | None, before: str | None, namespace: str | None
     ) -> list[Entry]:
         check_ids(thread_id, before, namespace)
-        async with self._using() as engine:
+        async with self.using() as engine:
             before_seq = None
             if before is not None:
                 known = await engine.entry(thread_id, namespace or "", before)
@@ -235,7 +242,7 @@ class Threads:
     async def delete(self, thread_id: str, checkpoint_id: str | None, namespace: str | None) -> bool:
         """Delete a checkpoint of a namespace, or a whole namespace, or a whole thread."""
         check_ids(thread_id, checkpoint_id, namespace)
-        async with self._using() as engine:
+        async with self.using() as engine:
             if checkpoint_id is None:
                 return await engine.delete(thread_id, namespace) > 0
             entry = await engine.entry(thread_id, namespace or "", checkpoint_id)
@@ -243,11 +250,11 @@ class Threads:
 
     async def list_threads(self, limit: int | None, pattern: str) -> list[str]:
         matching = check_pattern(pattern)
-        async with self._using() as engine:
+        async with self.using() as engine:
             return await engine.threads(matching, checked_limit(limit, None))
 
     async def recent(self, limit: int | None) -> list[Entry]:
-        async with self._using() as engine:
+        async with self.using() as engine:
             return await engine.recent(checked_limit(limit, UNLIMITED))
 
     async def find(self, key: str, value: Any, limit: int | None) -> list[Entry]:
@@ -256,7 +263,7 @@ class Threads:
             raise ConfigurationError(f"a metadata key is text, got {type(key).__name__}: {key!r:.80}")
         text = canonical(value, (key,))
         encode(key)
-        async with self._using():
+        async with self.using():
             return await engine.find(key, text, checked_limit(limit, UNLIMITED))
 
     async def search(self, query: str, limit: int | None) -> list[Hit]:
@@ -265,7 +272,7 @@ class Threads:
             raise ConfigurationError(f"a search query is text, got {type(query).__name__}: {query!r:.80}")
         encode(query)
         terms = words(query)
-        async with self._using():
+        async with self.using():
             return await engine.search(terms, checked_limit(limit, UNLIMITED)) if terms else []
 
     async def vacuum(self, older_than_days: float | None, keep_last: int | None, dry_run: bool) -> int:
@@ -273,7 +280,7 @@ class Threads:
         now = datetime.now(UTC)
         cutoff = None if older_than_days is None else days_before(now, older_than_days)
         removed = 0
-        async with self._using() as engine:
+        async with self.using() as engine:
             if isinstance(engine, Expires) and not dry_run:
                 removed += await engine.expire(now)
             for thread_id in await engine.threads(check_pattern("*"), None):
@@ -288,7 +295,7 @@ class Threads:
         engine = self._able(Copies, "branching")
         check_ids(source, checkpoint_id, namespace)
         check_id(dest, "dest_thread_id")
-        async with self._using() as plain:
+        async with self.using() as plain:
             line = None
             if checkpoint_id is not None:
                 line = ancestors(await plain.history(source, namespace, None, None), checkpoint_id)
@@ -319,7 +326,7 @@ class Threads:
             check_id(channel, "channel", empty=True)
             idx = SPECIAL_CHANNELS.get(channel, position)
             rows.append(Write(task_id, task_path, idx, channel, encode(value, ("writes", position, channel))))
-        async with self._using():
+        async with self.using():
             await engine.put_writes(thread_id, namespace, checkpoint_id, task_id, rows)
 
     async def get_writes(
@@ -329,7 +336,7 @@ class Threads:
         check_ids(thread_id, checkpoint_id, namespace)
         if task_id is not None:
             check_id(task_id, "task_id")
-        async with self._using():
+        async with self.using():
             return await engine.get_writes(thread_id, namespace, checkpoint_id, task_id)
 
     async def close(self) -> None:

@@ -6,24 +6,70 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from locus.memory.backends.adapters import StorageBackendAdapter, sqlite_checkpointer
+    from locus.memory.backends.adapters import (
+        StorageBackendAdapter,
+        mysql_checkpointer,
+        oci_bucket_checkpointer,
+        opensearch_checkpointer,
+        postgresql_checkpointer,
+        redis_checkpointer,
+        s3_checkpointer,
+        sqlite_checkpointer,
+    )
     from locus.memory.backends.file import FileCheckpointer
+    from locus.memory.backends.http import HTTPCheckpointer
     from locus.memory.backends.memory import MemoryCheckpointer
+    from locus.memory.backends.mysql import MySQLBackend, MySQLConfig
+    from locus.memory.backends.oci_bucket import OCIBucketBackend
+    from locus.memory.backends.opensearch import OpenSearchBackend
+    from locus.memory.backends.postgresql import PostgreSQLBackend, PostgreSQLConfig
+    from locus.memory.backends.redis import RedisBackend
+    from locus.memory.backends.s3 import S3Backend
     from locus.memory.backends.sqlite import SQLiteBackend
 
 _HOMES = {
     "FileCheckpointer": "file",
+    "HTTPCheckpointer": "http",
     "MemoryCheckpointer": "memory",
+    "MySQLBackend": "mysql",
+    "MySQLConfig": "mysql",
+    "OCIBucketBackend": "oci_bucket",
+    "OpenSearchBackend": "opensearch",
+    "PostgreSQLBackend": "postgresql",
+    "PostgreSQLConfig": "postgresql",
+    "RedisBackend": "redis",
+    "S3Backend": "s3",
     "SQLiteBackend": "sqlite",
     "StorageBackendAdapter": "adapters",
+    "mysql_checkpointer": "adapters",
+    "oci_bucket_checkpointer": "adapters",
+    "opensearch_checkpointer": "adapters",
+    "postgresql_checkpointer": "adapters",
+    "redis_checkpointer": "adapters",
+    "s3_checkpointer": "adapters",
     "sqlite_checkpointer": "adapters",
 }
 
 __all__ = [
     "FileCheckpointer",
+    "HTTPCheckpointer",
     "MemoryCheckpointer",
+    "MySQLBackend",
+    "MySQLConfig",
+    "OCIBucketBackend",
+    "OpenSearchBackend",
+    "PostgreSQLBackend",
+    "PostgreSQLConfig",
+    "RedisBackend",
+    "S3Backend",
     "SQLiteBackend",
     "StorageBackendAdapter",
+    "mysql_checkpointer",
+    "oci_bucket_checkpointer",
+    "opensearch_checkpointer",
+    "postgresql_checkpointer",
+    "redis_checkpointer",
+    "s3_checkpointer",
     "sqlite_checkpointer",
 ]
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import SecretStr
+
 from locus.memory.backends.plain_store import PlainStoreEngine
 from locus.memory.backends.sqlite import SQLiteBackend
-from locus.memory.checkpointer import CheckpointerCapabilities
+from locus.memory.checkpointer import BaseCheckpointer, CheckpointerCapabilities
 from locus.memory.faces import THIRTY_DAYS, ThreadsFace
 from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.memory.threads import Threads
@@ -90,6 +93,70 @@ class StorageBackendAdapter(ThreadCheckpointer):
 
     def __repr__(self) -> str:
         return f"StorageBackendAdapter({type(self.backend).__name__})"
+
+
+def mysql_checkpointer(
+    host: str = "localhost",
+    port: int = 3306,
+    database: str = "locus",
+    user: str = "root",
+    password: str | SecretStr = "",
+    dsn: str | SecretStr | None = None,
+    **options: Any,
+) -> StorageBackendAdapter:
+    """A checkpointer in MySQL; the options are those of `MySQLBackend` (`table_name`, `ttl_seconds`, …)."""
+    from locus.memory.backends.mysql import MySQLBackend
+
+    return StorageBackendAdapter(MySQLBackend(host, port, database, user, password, dsn, **options))
+
+
+def oci_bucket_checkpointer(
+    bucket_name: str, namespace: str, prefix: str = "locus/checkpoints/", **kwargs: Any
+) -> BaseCheckpointer:
+    """A checkpointer in OCI Object Storage: an `OCIBucketBackend`, whose options it takes."""
+    from locus.memory.backends.oci_bucket import OCIBucketBackend
+
+    return OCIBucketBackend(bucket_name, namespace, prefix, **kwargs)
+
+
+def opensearch_checkpointer(
+    hosts: Sequence[str] | None = None, index_name: str = "locus-checkpoints", **options: Any
+) -> StorageBackendAdapter:
+    """A checkpointer in OpenSearch; the options are those of `OpenSearchBackend` (`username`, `use_ssl`, …)."""
+    from locus.memory.backends.opensearch import OpenSearchBackend
+
+    return StorageBackendAdapter(OpenSearchBackend(hosts, index_name, **options))
+
+
+def postgresql_checkpointer(
+    host: str = "localhost",
+    port: int = 5432,
+    database: str = "locus",
+    user: str = "postgres",
+    password: str | SecretStr = "",
+    dsn: str | SecretStr | None = None,
+    **options: Any,
+) -> StorageBackendAdapter:
+    """A checkpointer in PostgreSQL; the options are those of `PostgreSQLBackend` (`table_name`, `ttl_seconds`, …)."""
+    from locus.memory.backends.postgresql import PostgreSQLBackend
+
+    return StorageBackendAdapter(PostgreSQLBackend(host, port, database, user, password, dsn, **options))
+
+
+def redis_checkpointer(
+    url: str = "redis://localhost:6379", prefix: str = "locus:state:", **options: Any
+) -> StorageBackendAdapter:
+    """A checkpointer in Redis or Valkey; the options are those of `RedisBackend` (`ttl_seconds`, `db`, …)."""
+    from locus.memory.backends.redis import RedisBackend
+
+    return StorageBackendAdapter(RedisBackend(url, prefix, **options))
+
+
+def s3_checkpointer(bucket: str, prefix: str = "locus/checkpoints/", **options: Any) -> StorageBackendAdapter:
+    """A checkpointer in an S3 bucket; the options are those of `S3Backend` (`endpoint_url`, `region_name`, …)."""
+    from locus.memory.backends.s3 import S3Backend
+
+    return StorageBackendAdapter(S3Backend(bucket, prefix, **options))
 
 
 def sqlite_checkpointer(
