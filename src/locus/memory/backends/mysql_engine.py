@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -30,6 +30,8 @@ from locus.memory.backends.sql_threads import is_written
 from locus.memory.decisions import decide
 from locus.memory.records import Commit, Entry, Hit, Outcome, Stored, Verdict
 
+ATTEMPTS = 3
+"""How often a thread that others begin and delete is looked for, before it is made step by step."""
 _MAY_NOT = {1044, 1142, 1143, 1227}
 _SESSION = "@@autocommit, @@sql_mode, @@time_zone, @@transaction_isolation, @@innodb_lock_wait_timeout"
 
@@ -147,12 +149,19 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
             if await self._sent(connection, mysql_save.in_chain(self.sql, commit, chain)):
                 self._chains.note(commit, chain.key, chain.seq + 1, chain.removals, chain)
                 return Outcome(Verdict.COMMITTED, chain.seq + 1, chain.base.checkpoint_id)
-        elif chain is None and mysql_save.can_be_first(commit):
-            results = await self._sent(connection, mysql_save.in_new_thread(self.sql, commit))
-            if results:
-                self._chains.note(commit, results[1].new_id, 1, 0)
-                return Outcome(Verdict.COMMITTED, 1)
-        return await self._commit_in_two(connection, commit)
+        self._chains.forget(commit.thread_id)
+        is_new = chain is None
+        for _ in range(ATTEMPTS):
+            if is_new and mysql_save.can_be_first(commit):
+                results = await self._sent(connection, mysql_save.in_new_thread(self.sql, commit))
+                if results:
+                    self._chains.note(commit, results[1].new_id, 1, 0)
+                    return Outcome(Verdict.COMMITTED, 1)
+            outcome = await self._commit_to_thread(connection, commit)
+            if outcome is not None:
+                return outcome
+            is_new = True
+        return await super()._commit(connection, commit)
 
     async def _sent(self, connection: MySQLConnection, statements: Sequence[mysql_save.Statement]) -> list[Any]:
         """The results, or none if the server found something in the way, and nothing was written."""
@@ -164,14 +173,16 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
             connection.undo()
             return []
 
-    async def _commit_in_two(self, connection: MySQLConnection, commit: Commit) -> Outcome:
-        self._chains.forget(commit.thread_id)
+    async def _commit_to_thread(self, connection: MySQLConnection, commit: Commit) -> Outcome | None:
+        """None if the thread is not there, or has ended, and this commit can begin it."""
         _, found, known, latest, *taken = await connection.send(mysql_save.questions(self.sql, commit))
         if not found.rows:
-            # The thread is not there, or has ended; what is to be written nevertheless makes it.
             outcome = decide(commit, mysql_save.looked(0, [], [], []))
+            if is_written(outcome):
+                connection.undo()
+                return None
             await connection.rollback()
-            return await super()._commit(connection, commit) if is_written(outcome) else outcome
+            return outcome
         key, last_seq, removals = found.rows[0]
         looked = mysql_save.looked(last_seq, known.rows, latest.rows, [result.rows for result in taken])
         outcome = decide(commit, looked)
@@ -186,6 +197,23 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
             await run_steps_async(steps, connection.execute)
             await connection.commit()
         return outcome
+
+    async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
+        if namespace is not None or seqs is not None:
+            return await super().delete(thread_id, namespace, seqs)
+        return await self._insist(partial(self._delete_thread, thread_id), repeatable=False)
+
+    async def _delete_thread(self, thread_id: str, connection: MySQLConnection) -> int:
+        """In two round trips, because others may be waiting for the thread meanwhile."""
+        _, found = await connection.send(mysql_save.lock(self.sql, thread_id))
+        if not found.rows:
+            await connection.rollback()
+            return 0
+        key, last_seq, alive = found.rows[0]
+        connection.committing = True
+        deletions = self._threads.thread(key, thread_id, last_seq).deletions()
+        results = await connection.send([*deletions, mysql_save.COMMIT])
+        return results[0].changed if alive else 0
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
         return await self._read(lambda: mysql_rows.read(self.sql, thread_id, namespace, checkpoint_id))

@@ -117,6 +117,17 @@ def in_chain(sql: MySQLFlavour, commit: Commit, chain: Chain) -> list[Statement]
     return [BEGIN, moved, (statement, (key, *values[1:])), *others, COMMIT]
 
 
+def lock(sql: MySQLFlavour, thread_id: str) -> list[Statement]:
+    """Begin with the thread's row: its key, its counter, and whether it has not ended."""
+    return [
+        BEGIN,
+        (
+            f"SELECT t.id, t.last_seq, {sql.alive} FROM {sql.threads} t WHERE t.thread_id = ? FOR UPDATE",
+            (now(sql), thread_id),
+        ),
+    ]
+
+
 def questions(sql: MySQLFlavour, commit: Commit) -> list[Statement]:
     """Lock the thread, and ask for everything that `decide` may want to know about this commit."""
     ids = {commit.checkpoint_id, *([commit.base.checkpoint_id] if commit.base else [])}

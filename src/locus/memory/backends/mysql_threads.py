@@ -57,13 +57,16 @@ class MySQLThread(SQLThread):
     def drop(self) -> Steps[int]:
         sql = self.sql
         ((dropped,),) = yield f"SELECT count(*) FROM {sql.checkpoints} WHERE thread = ?", (self.key,)
-        tables = (sql.checkpoints, sql.runs, sql.writes, sql.search)
-        deletions = [
-            *(f"DELETE FROM {table} WHERE thread = ?" for table in tables),
-            f"DELETE FROM {sql.threads} WHERE id = ?",
-        ]
-        yield ";\n".join(deletions), [self.key] * len(deletions)
+        for statement in self.deletions():  # noqa: UP028 - a list takes no rows
+            yield statement
         return int(dropped)
+
+    def deletions(self) -> list[tuple[str, tuple[int]]]:
+        """What removes the whole thread; the first statement counts its checkpoints."""
+        sql = self.sql
+        tables = (sql.checkpoints, sql.runs, sql.writes, sql.search)
+        statements = [f"DELETE FROM {table} WHERE thread = ?" for table in tables]
+        return [(statement, (self.key,)) for statement in (*statements, f"DELETE FROM {sql.threads} WHERE id = ?")]
 
 
 class MySQLThreads(SQLThreads):

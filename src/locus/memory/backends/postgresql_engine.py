@@ -146,8 +146,9 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
     async def _commit(self, connection: PostgreSQLConnection, commit: Commit) -> Outcome:
         """In one statement, if nothing is in the way; what that is, the steps of the slower way find out."""
         connection.committing = True
-        new, old = Save(self.sql, commit), Save(self.sql, commit)
-        for save, statement in ((new, new.in_new_thread()), (old, old.in_thread())):
+        for write in (Save.in_new_thread, Save.in_thread):
+            save = Save(self.sql, commit)
+            statement = write(save)
             if statement is not None:
                 rows = await connection.execute(statement, save.values)
                 if rows:
