@@ -145,7 +145,7 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
         """In one round trip, if nothing is in the way; in two, if something may be."""
         connection.committing = True
         chain = self._chains.get(commit.thread_id)
-        if chain is not None and chain.continued_by(commit):
+        if chain is not None and chain.continued_by(commit):  # noqa: SIM102 - the second question is a deed
             if await self._sent(connection, mysql_save.in_chain(self.sql, commit, chain)):
                 self._chains.note(commit, chain.key, chain.seq + 1, chain.removals, chain)
                 return Outcome(Verdict.COMMITTED, chain.seq + 1, chain.base.checkpoint_id)
