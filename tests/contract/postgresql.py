@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from urllib.parse import urlsplit
@@ -14,6 +15,8 @@ from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.testing.stores import DurableTestStore
 from scripts.servers.proxy import Proxy
 
+_OPEN = "SELECT 1 FROM pg_stat_activity WHERE application_name = %s LIMIT 1"
+
 
 class PostgreSQLStore(DurableTestStore):
     """A schema of its own, reached through a proxy that can be shut."""
@@ -24,16 +27,24 @@ class PostgreSQLStore(DurableTestStore):
         self.proxy = proxy
         parts = urlsplit(server_url)
         host = f"{parts.netloc.rpartition('@')[0]}@127.0.0.1:{proxy.port}"
-        self.dsn = parts._replace(netloc=host).geturl()
+        self.dsn = parts._replace(netloc=host, query=f"application_name={schema}").geturl()
 
     @property
     def url(self) -> str:
-        return f"{self.dsn}?schema_name={self.schema}&retry_seconds=0.1&connect_timeout=5"
+        return f"{self.dsn}&schema_name={self.schema}&retry_seconds=0.1&connect_timeout=5"
 
     def open(self, *, ttl_seconds: float | None = None) -> ThreadCheckpointer:
         return postgresql_checkpointer(
             dsn=self.dsn, schema_name=self.schema, ttl_seconds=ttl_seconds, retry_seconds=0.1, connect_timeout=5
         )
+
+    def open_after_kill(self) -> ThreadCheckpointer:
+        end = time.monotonic() + 30
+        with self.connection() as connection:
+            while connection.execute(_OPEN, (self.schema,)).fetchone() is not None:
+                assert time.monotonic() < end, "a connection of a process that was killed does not end"
+                time.sleep(0.002)
+        return self.open()
 
     @contextmanager
     def connection(self) -> Iterator[psycopg.Connection[tuple[object, ...]]]:

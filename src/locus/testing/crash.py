@@ -97,7 +97,7 @@ async def kill_while_creating(crew: Crew, new_store: Callable[[], DurableTestSto
         worker = _started(crew, store.url, ledger, "first", target)
         _followed(worker, ledger)
         if worker.killed:
-            await tally.settle(ledger, store.open, search=False)
+            await tally.settle(ledger, store.open_after_kill, search=False)
             tally.ledgers.append(ledger)
     return tally
 

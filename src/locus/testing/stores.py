@@ -37,3 +37,7 @@ class DurableTestStore(OutageTestStore):
     @abstractmethod
     def url(self) -> str:
         """What `locus.memory.get_checkpointer` opens it with, in any process."""
+
+    def open_after_kill(self) -> ThreadCheckpointer:
+        """A new handle, once everything that a killed process had sent is done: a server may still carry it out."""
+        return self.open()

@@ -30,7 +30,7 @@ class CrashLaws(WorkerLaws):
         self, store: DurableTestStore, crew: Crew, record_property: Report
     ) -> None:
         kills = 1_000 if SOAK else 40
-        tally = await kill_at_random(crew, store.open, seed=20_240_517, kills=kills)
+        tally = await kill_at_random(crew, store.open_after_kill, seed=20_240_517, kills=kills)
         record_property("crash", str(tally))
         assert tally.inside >= kills // 4, f"too few kills fell inside a save: {tally}"
         assert 0 < tally.completed < tally.inside, f"kills fell on one side of the commit only: {tally}"
@@ -41,7 +41,11 @@ class CrashLaws(WorkerLaws):
         self, store: DurableTestStore, crew: Crew, step: str, record_property: Report
     ) -> None:
         tally = await kill_at_lines(
-            crew, store.open, step=step, evenly=None if SOAK else self.line_samples, every=self.line_step
+            crew,
+            store.open_after_kill,
+            step=step,
+            evenly=None if SOAK else self.line_samples,
+            every=self.line_step,
         )
         record_property("crash", str(tally))
         assert tally.inside >= len(tally.ledgers) * 3 // 4, f"too few kills fell inside the {step}: {tally}"
