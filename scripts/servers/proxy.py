@@ -4,6 +4,7 @@ import asyncio
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable
 from typing import Self
 
@@ -72,6 +73,14 @@ class Proxy:
     def stall(self) -> None:
         """Accept connections and data, and pass nothing on until `accept`."""
         self._now(self._flowing.clear)
+
+    def wait_until_unused(self, seconds: float = 30.0) -> None:
+        """Until every connection has ended on both sides: the server has done what it was sent on them."""
+        end = time.monotonic() + seconds
+        while self._pipes:
+            if time.monotonic() > end:
+                raise TimeoutError(f"{len(self._pipes)} connections are still open after {seconds:g} seconds")
+            time.sleep(0.002)
 
     def _now(self, action: Callable[[], None]) -> None:
         """Do something in the proxy's thread, and wait until it is done."""

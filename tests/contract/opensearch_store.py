@@ -47,6 +47,11 @@ class OpenSearchStore(DurableTestStore):
     def open(self, *, ttl_seconds: float | None = None, **options: Any) -> ThreadCheckpointer:
         return opensearch_checkpointer([self.host], self.index, ttl_seconds=ttl_seconds, replicas=0, **options)
 
+    def open_after_kill(self) -> ThreadCheckpointer:
+        if self._proxy is not None:
+            self._proxy.wait_until_unused()
+        return self.open()
+
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         return ask(self.server_url, method, path, body)
 

@@ -36,6 +36,10 @@ class RedisStore(DurableTestStore):
     def open(self, *, ttl_seconds: float | None = None) -> ThreadCheckpointer:
         return redis_checkpointer(self.url, ttl_seconds=ttl_seconds)
 
+    def open_after_kill(self) -> ThreadCheckpointer:
+        self._proxy.wait_until_unused()
+        return self.open()
+
     @contextmanager
     def client(self) -> Iterator[Redis]:
         """Past the backend and past the proxy."""

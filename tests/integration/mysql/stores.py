@@ -86,6 +86,10 @@ class MySQLStore(DurableTestStore):
     def open(self, *, ttl_seconds: float | None = None) -> ThreadCheckpointer:
         return mysql_checkpointer(dsn=self.url, ttl_seconds=ttl_seconds)
 
+    def open_after_kill(self) -> ThreadCheckpointer:
+        self.proxy.wait_until_unused()
+        return self.open()
+
     def empty(self) -> None:
         present = run_sql(self.direct, f"SHOW TABLES LIKE '{self.table_name}\\_%'")
         names = [name for (name,) in present if not name.endswith("_format")]
