@@ -1,6 +1,7 @@
 """Every server answers, keeps what it acknowledged when it is killed, and stands still when it is paused."""
 
 import socket
+import time
 from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
@@ -51,7 +52,11 @@ def test_a_pause_stops_all_processes_and_ends(fixture: str, request: pytest.Fixt
     server: Server = request.getfixturevalue(fixture)
     server.pause()
     try:
-        assert {process.status() for process in processes_of(server)} == {psutil.STATUS_STOPPED}
+        # A process that waits for a processor stops when it gets one.
+        end = time.monotonic() + 20
+        while (found := {process.status() for process in processes_of(server)}) != {psutil.STATUS_STOPPED}:
+            assert time.monotonic() < end, found
+            time.sleep(0.01)
     finally:
         server.resume()
     assert server.answers()
