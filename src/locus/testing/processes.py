@@ -18,7 +18,7 @@ from typing import Any, Concatenate, ParamSpec, Self
 
 from locus.testing.channel import Channel, Message
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds after which a silent worker has failed."""
 
 P = ParamSpec("P")
