@@ -18,7 +18,7 @@ from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.testing.channel import Channel
 from locus.testing.jobs import Acknowledged, known_digest, opened
 
-PATIENCE = 10
+PATIENCE = 60
 """Seconds after which a forked child that hangs is ended."""
 
 
