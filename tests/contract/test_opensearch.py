@@ -35,7 +35,7 @@ class TestOpenSearch(DurableContract):
     # Deaths before each single write, and many orders of requests, are tried on a model of the index.
     line_step = 30
     line_samples = 8
-    saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 40, "vacuum": 30, "thread": 40}
+    saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 25, "vacuum": 15, "thread": 25}
     examples_and_steps = (8, 25)
 
     @pytest.fixture

@@ -31,6 +31,10 @@ def expire(client: Client, memories: Memories, moment: int) -> int:
 
 def _sweep(client: Client) -> None:
     old: Json = {"range": {"at": {"lt": now() - KEPT}}}
+    empty = {"bool": {"filter": [{"term": {"kind": THREAD}}, {"term": {"live": 0}}]}}
+    kept = {"bool": {"should": [{"terms": {"kind": [GONE, END, INTENT]}}, empty]}}
+    if not client.search({"query": {"bool": {"filter": [old, kept]}}, "size": 1, "_source": False}):
+        return
     _sweep_intents(client, old)
     query = {"bool": {"filter": [{"terms": {"kind": [GONE, END]}}, old]}}
     client.send("POST", f"{client.index}/_delete_by_query", {"query": query}, conflicts="proceed", refresh="true")
