@@ -102,7 +102,7 @@ def test_a_url_with_an_option_that_is_none_is_refused() -> None:
         ({"service_endpoint": "127.0.0.1:80"}, "service_endpoint"),
         ({"service_endpoint": "https://host/path"}, "service_endpoint"),
         ({"service_endpoint": "https://user:secret@host"}, "service_endpoint"),
-        ({"prefix": "x" * 400}, "383 bytes"),
+        ({"prefix": "x" * 1024}, "prefix may have [0-9]+ bytes, got 1024"),
         ({"prefix": "a/../b"}, "path like"),
         ({"prefix": "a//b"}, "path like"),
         ({"prefix": "a\nb"}, "path like"),
