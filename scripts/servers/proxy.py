@@ -1,14 +1,18 @@
 """A TCP proxy that misbehaves when it is told to: it refuses, cuts, delays and stalls."""
 
+from __future__ import annotations
+
 import asyncio
 import socket
 import struct
 import threading
 import time
 from collections.abc import Callable
-from typing import Self
+from typing import Self, TypeVar
 
 from scripts.servers.ports import free_port
+
+T = TypeVar("T")
 
 CHUNK = 65_536
 RESET = struct.pack("ii", 1, 0)
@@ -74,21 +78,22 @@ class Proxy:
         """Accept connections and data, and pass nothing on until `accept`."""
         self._now(self._flowing.clear)
 
-    def wait_until_unused(self, seconds: float = 30.0) -> None:
-        """Until every connection has ended on both sides: the server has done what it was sent on them."""
+    def wait_for_the_dead(self, seconds: float = 30.0) -> None:
+        """Until the server has ended the connections that a client has: it has done what it was sent on them."""
+        time.sleep(0.02)  # what a client that was just killed had sent is on its way to here
         end = time.monotonic() + seconds
-        while self._pipes:
+        while dead := self._now(lambda: sum(pipe.client_ended for pipe in self._pipes)):
             if time.monotonic() > end:
-                raise TimeoutError(f"{len(self._pipes)} connections are still open after {seconds:g} seconds")
+                raise TimeoutError(f"{dead} connections of ended clients are still open after {seconds:g} seconds")
             time.sleep(0.002)
 
-    def _now(self, action: Callable[[], None]) -> None:
+    def _now(self, action: Callable[[], T]) -> T:
         """Do something in the proxy's thread, and wait until it is done."""
 
-        async def do() -> None:
-            action()
+        async def do() -> T:
+            return action()
 
-        asyncio.run_coroutine_threadsafe(do(), self._loop).result()
+        return asyncio.run_coroutine_threadsafe(do(), self._loop).result()
 
     async def _listen(self) -> None:
         if self._server is None:
@@ -122,15 +127,17 @@ class Proxy:
         pipe = _Connection(writer, there[1])
         self._pipes.add(pipe)
         try:
-            await asyncio.gather(
-                self._forward("to_server", reader, there[1]), self._forward("from_server", there[0], writer)
-            )
+            await asyncio.gather(self._upwards(pipe, reader, there[1]), self._forward("from_server", there[0], writer))
         except (OSError, EOFError):
             pipe.reset()
         finally:
             self._pipes.discard(pipe)
             writer.close()
             there[1].close()
+
+    async def _upwards(self, pipe: _Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._forward("to_server", reader, writer)
+        pipe.client_ended = True
 
     async def _forward(self, direction: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(CHUNK):
@@ -158,6 +165,7 @@ class Proxy:
 class _Connection:
     def __init__(self, *writers: asyncio.StreamWriter) -> None:
         self._writers = writers
+        self.client_ended = False
 
     def reset(self) -> None:
         for writer in self._writers:

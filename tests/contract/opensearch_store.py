@@ -49,7 +49,7 @@ class OpenSearchStore(DurableTestStore):
 
     def open_after_kill(self) -> ThreadCheckpointer:
         if self._proxy is not None:
-            self._proxy.wait_until_unused()
+            self._proxy.wait_for_the_dead()
         return self.open()
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:

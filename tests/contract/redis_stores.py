@@ -37,7 +37,7 @@ class RedisStore(DurableTestStore):
         return redis_checkpointer(self.url, ttl_seconds=ttl_seconds)
 
     def open_after_kill(self) -> ThreadCheckpointer:
-        self._proxy.wait_until_unused()
+        self._proxy.wait_for_the_dead()
         return self.open()
 
     @contextmanager

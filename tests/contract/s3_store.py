@@ -54,6 +54,10 @@ class S3Store(DurableTestStore):
         given = {"max_retries": 1, "timeout": 20.0, "ttl_seconds": ttl_seconds, **options}
         return s3_checkpointer(self.bucket, self.prefix, endpoint_url=self.endpoint, **given)
 
+    def open_after_kill(self) -> ThreadCheckpointer:
+        self._proxy.wait_for_the_dead()
+        return self.open()
+
     async def corrupt(self, thread_id: str) -> None:
         """Cut off the end of every text."""
         async with self.open() as handle:

@@ -260,10 +260,12 @@ async def test_saves_that_returned_survive_the_death_of_the_server(
         while True:
             state = state.with_message(message(len(saved)))
             saved[await checkpointer.save(state, "t")] = state
+            if len(saved) == 20:
+                enough.set()
 
+    enough = asyncio.Event()
     saving = asyncio.ensure_future(save_on())
-    while len(saved) < 20 and not saving.done():
-        await asyncio.sleep(0.01)
+    await asyncio.wait([saving, asyncio.ensure_future(enough.wait())], return_when=asyncio.FIRST_COMPLETED)
     await asyncio.to_thread(s3_server.kill)
     with pytest.raises(BackendUnavailableError):
         await saving

@@ -87,7 +87,7 @@ class MySQLStore(DurableTestStore):
         return mysql_checkpointer(dsn=self.url, ttl_seconds=ttl_seconds)
 
     def open_after_kill(self) -> ThreadCheckpointer:
-        self.proxy.wait_until_unused()
+        self.proxy.wait_for_the_dead()
         return self.open()
 
     def empty(self) -> None:
