@@ -18,7 +18,7 @@ class Closable(Protocol):
 R = TypeVar("R", bound=Closable)
 T = TypeVar("T")
 
-_Job = tuple[Callable[[Any], Any] | None, Callable[[Any, BaseException | None], None]]
+Job = tuple[Callable[[Any], Any] | None, Callable[[Any, BaseException | None], None]]
 
 
 class Worker(Generic[R]):
@@ -32,26 +32,14 @@ class Worker(Generic[R]):
         self._name = name
         self._open = open_resource
         self._lock = threading.Lock()
-        self._jobs: SimpleQueue[_Job] | None = None
+        self._jobs: SimpleQueue[Job] | None = None
         self._thread: threading.Thread | None = None
         self._finalizer: weakref.finalize[..., Any] | None = None
         _workers.add(self)
 
     async def run(self, work: Callable[[R], T]) -> T:
         """Do some work with the resource; raises what the work, or opening the resource, raised."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-
-        def settle(result: Any, error: BaseException | None) -> None:
-            if not future.done():
-                future.set_result(result) if error is None else future.set_exception(error)
-
-        def wanted(resource: R) -> T | None:
-            # A save whose caller gave up while it waited for its turn must not happen after all.
-            return None if future.cancelled() else work(resource)
-
-        self._submit((wanted, lambda result, error: tell(loop, settle, result, error)))
-        return await future
+        return await answered(work, self._submit)
 
     async def close(self) -> None:
         """Close the resource, and wait until it is closed."""
@@ -64,7 +52,7 @@ class Worker(Generic[R]):
         jobs.put((None, lambda _result, _error: tell(loop, closed.set)))
         await closed.wait()
 
-    def _submit(self, job: _Job) -> None:
+    def _submit(self, job: Job) -> None:
         # Under the lock, so that no job can land behind the one that ends the thread.
         with self._lock:
             if self._jobs is None:
@@ -94,7 +82,7 @@ class Worker(Generic[R]):
         """After `hold` the thread has ended; in a child process it never was."""
         self._thread = None
 
-    def _detached(self) -> SimpleQueue[_Job] | None:
+    def _detached(self) -> SimpleQueue[Job] | None:
         """The queue of the thread there is, which from now on serves nobody new."""
         jobs, self._jobs = self._jobs, None
         if self._finalizer is not None:
@@ -124,6 +112,23 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
+async def answered(work: Callable[[R], T], submit: Callable[[Job], None]) -> T:
+    """Have a thread do some work, and wait for its result."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if not future.done():
+            future.set_result(result) if error is None else future.set_exception(error)
+
+    def wanted(resource: R) -> T | None:
+        # A save whose caller gave up while it waited for its turn must not happen after all.
+        return None if future.cancelled() else work(resource)
+
+    submit((wanted, lambda result, error: tell(loop, settle, result, error)))
+    return await future
+
+
 def tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *args: Any) -> None:
     """Call back on the loop, unless it is closed by now: then nobody waits for the answer any more."""
     try:
@@ -137,7 +142,7 @@ def _ignore(_result: Any, _error: BaseException | None) -> None:
     """Nobody waits for this answer."""
 
 
-def _serve(jobs: SimpleQueue[_Job], open_resource: Callable[[], R], before: threading.Thread | None) -> None:
+def _serve(jobs: SimpleQueue[Job], open_resource: Callable[[], R], before: threading.Thread | None) -> None:
     if before is not None:
         before.join()  # it may still be at work, on the same resource
         before = None

@@ -10,12 +10,10 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from locus.memory.worker import Closable, tell
+from locus.memory.worker import Closable, Job, answered, tell
 
 R = TypeVar("R", bound=Closable)
 T = TypeVar("T")
-
-_Job = tuple[Callable[[Any], Any] | None, Callable[[Any, BaseException | None], None]]
 
 
 class WorkerPool(Generic[R]):
@@ -38,19 +36,7 @@ class WorkerPool(Generic[R]):
 
     async def run(self, work: Callable[[R], T]) -> T:
         """Do some work with a resource; raises what the work, or opening the resource, raised."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-
-        def settle(result: Any, error: BaseException | None) -> None:
-            if not future.done():
-                future.set_result(result) if error is None else future.set_exception(error)
-
-        def wanted(resource: R) -> T | None:
-            # A save whose caller gave up while it waited for its turn must not happen after all.
-            return None if future.cancelled() else work(resource)
-
-        self._submit((wanted, lambda result, error: tell(loop, settle, result, error)))
-        return await future
+        return await answered(work, self._submit)
 
     async def close(self) -> None:
         """Close the resources, and wait until they are closed."""
@@ -63,7 +49,7 @@ class WorkerPool(Generic[R]):
         crew.dismiss(lambda: tell(loop, closed.set))
         await closed.wait()
 
-    def _submit(self, job: _Job) -> None:
+    def _submit(self, job: Job) -> None:
         # Under the lock, so that no job can land behind those that end the threads.
         with self._lock:
             if self._crew is None:
@@ -99,12 +85,12 @@ class _Crew(Generic[R]):
         self._name = name
         self._open = open_resource
         self._size = size
-        self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._jobs: SimpleQueue[Job] = SimpleQueue()
         self._idle = threading.Semaphore(0)
         self._threads = 0
         self._lock = threading.Lock()
 
-    def take(self, job: _Job) -> None:
+    def take(self, job: Job) -> None:
         """One call at a time, and none after `dismiss`."""
         self._jobs.put(job)
         if not self._idle.acquire(blocking=False) and self._threads < self._size:

@@ -10,7 +10,8 @@ import pytest
 from locus.errors import BackendUnavailableError, CapabilityError, CheckpointError, ConfigurationError
 from locus.memory import get_checkpointer, list_checkpointers
 from locus.memory.backends import OCIBucketBackend, oci_bucket_checkpointer
-from locus.memory.backends.oci_bucket import checked_endpoint, checked_prefix, checked_timeout
+from locus.memory.backends.object_store import checked_prefix
+from locus.memory.backends.oci_bucket import checked_endpoint, checked_timeout
 from locus.memory.backends.oci_bucket_errors import refused, unreached
 from locus.memory.checkpointer import BaseCheckpointer, CheckpointerCapabilities
 from scripts.servers.oci_keys import write_config
@@ -122,7 +123,8 @@ def test_threads_that_end_by_themselves_are_refused() -> None:
 
 
 def test_prefixes_end_with_a_slash() -> None:
-    assert [checked_prefix(prefix) for prefix in ("", "/", "a", "a/b/", "é")] == ["", "", "a/", "a/b/", "é/"]
+    kept = {"": "", "/": "", "a": "a/", "a/b/": "a/b/", "é": "é/"}
+    assert {prefix: checked_prefix(prefix, "like/this") for prefix in kept} == kept
 
 
 def test_endpoints_and_timeouts_are_made_what_the_sdk_wants() -> None:

@@ -19,15 +19,34 @@ from datetime import datetime
 from functools import partial
 from typing import ClassVar, NamedTuple, TypeVar
 
-from locus.errors import CheckpointError
+from locus.errors import CheckpointError, ConfigurationError
 
 T = TypeVar("T")
 
 MAX_KEY = 512
 """The most characters that a key has, the store's prefix not counted."""
 
+LONGEST_NAME = 1_024
+"""How many bytes the name of an object has at most, on either cloud."""
+
 PAGE = 1_000
 """How many keys one request lists or deletes at most, on either cloud."""
+
+
+def checked_prefix(prefix: str, example: str) -> str:
+    """A prefix that ends with a slash, so that `a` and `ab` are no beginnings of each other, or is empty."""
+    if not isinstance(prefix, str):
+        raise ConfigurationError(f"prefix is text, got {type(prefix).__name__}")
+    prefix = prefix.strip("/")
+    if not prefix:
+        return ""
+    # HTTP clients resolve dots in a path, and would write elsewhere.
+    if any(part in ("", ".", "..") for part in prefix.split("/")) or not prefix.isprintable():
+        raise ConfigurationError(f"prefix is a path like {example!r}, got {prefix!r:.80}")
+    most = LONGEST_NAME - MAX_KEY
+    if len(prefix.encode()) >= most:
+        raise ConfigurationError(f"prefix may have {most - 1} bytes, got {len(prefix.encode())}")
+    return f"{prefix}/"
 
 
 async def together(works: Iterable[Callable[[], Awaitable[T]]], limit: int = 64) -> builtins.list[T]:

@@ -15,14 +15,13 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from locus.errors import ConfigurationError
 from locus.memory.backends.object_engine import ObjectEngine, ObjectThreads
 from locus.memory.backends.object_merging import GRACE
-from locus.memory.backends.object_store import MAX_KEY
+from locus.memory.backends.object_store import checked_prefix
 from locus.memory.backends.oci_bucket_client import Access
 from locus.memory.backends.oci_bucket_store import OCIObjectStore
 from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.oci_auth import check_auth_type
 
 DEFAULT_PREFIX = "locus/checkpoints/"
-MOST_NAME_BYTES = 1_024
 
 _IN_URLS = {"profile_name", "auth_type", "region", "config_file", "service_endpoint"}
 
@@ -60,7 +59,7 @@ class OCIBucketBackend(ThreadCheckpointer):
             raise ConfigurationError(f"retry_strategy is one of oci.retry, got {retry_strategy!r:.80}")
         if not isinstance(max_connections, int) or max_connections < 1:
             raise ConfigurationError(f"max_connections is a whole number from 1 on, got {max_connections!r:.80}")
-        self.bucket_name, self.namespace, self.prefix = bucket_name, namespace, checked_prefix(prefix)
+        self.bucket_name, self.namespace, self.prefix = bucket_name, namespace, checked_prefix(prefix, DEFAULT_PREFIX)
         access = Access(
             auth_type, profile_name, config_file, region, checked_endpoint(service_endpoint), checked_timeout(timeout)
         )
@@ -98,22 +97,6 @@ def from_location(location: str = "", **options: Any) -> OCIBucketBackend:
         raise ConfigurationError(f"this URL may say {', '.join(sorted(_IN_URLS))}, but not {', '.join(unknown)}")
     where = {"prefix": unquote(prefix)} if prefix else {}
     return OCIBucketBackend(unquote(bucket), unquote(parts.netloc), **{**where, **given, **options})
-
-
-def checked_prefix(prefix: str) -> str:
-    """A prefix that ends with a slash, so that `a` and `ab` are no beginnings of each other, or is empty."""
-    if not isinstance(prefix, str):
-        raise ConfigurationError(f"prefix is text, got {prefix!r:.80}")
-    prefix = prefix.strip("/")
-    if not prefix:
-        return ""
-    # HTTP clients resolve dots in a path, and would write elsewhere.
-    if any(part in ("", ".", "..") for part in prefix.split("/")) or not prefix.isprintable():
-        raise ConfigurationError(f"prefix is a path like {DEFAULT_PREFIX!r}, got {prefix!r:.80}")
-    most = MOST_NAME_BYTES - MAX_KEY
-    if len(prefix.encode()) >= most:
-        raise ConfigurationError(f"prefix may have {most - 1} bytes, got {len(prefix.encode())}")
-    return f"{prefix}/"
 
 
 def checked_endpoint(endpoint: str | None) -> str | None:

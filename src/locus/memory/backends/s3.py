@@ -17,7 +17,7 @@ from locus.errors import ConfigurationError
 from locus.extras import require
 from locus.memory.backends.object_engine import ObjectEngine, ObjectThreads
 from locus.memory.backends.object_merging import GRACE
-from locus.memory.backends.object_store import MAX_KEY
+from locus.memory.backends.object_store import checked_prefix
 from locus.memory.backends.s3_client import Access
 from locus.memory.backends.s3_store import S3ObjectStore
 from locus.memory.checks import checked_seconds
@@ -72,7 +72,7 @@ class S3Backend(StorageBackend):
         endpoint = _endpoint(endpoint_url or _from_environment("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"))
         region = region_name or session.get_config_variable("region") or _DEFAULT_REGION
         self.bucket = bucket
-        self.prefix = checked_prefix(prefix)
+        self.prefix = checked_prefix(prefix, PREFIX)
         access = Access(
             bucket=bucket,
             endpoint_url=endpoint or f"https://s3.{region}.amazonaws.com",
@@ -96,21 +96,6 @@ class S3Backend(StorageBackend):
 
     def __repr__(self) -> str:
         return f"S3Backend({self.bucket!r}, {self.prefix!r})"
-
-
-def checked_prefix(prefix: str) -> str:
-    """A prefix that ends with a slash, or is empty."""
-    if not isinstance(prefix, str):
-        raise ConfigurationError(f"prefix is text, got {type(prefix).__name__}")
-    prefix = prefix.strip("/")
-    if not prefix:
-        return ""
-    if any(part in ("", ".", "..") for part in prefix.split("/")) or not prefix.isprintable():
-        raise ConfigurationError(f"prefix is a path like {PREFIX!r}, got {prefix!r:.80}")
-    longest = 1_024 - MAX_KEY
-    if len(prefix.encode()) >= longest:
-        raise ConfigurationError(f"prefix may have {longest - 1} bytes, got {len(prefix.encode())}")
-    return f"{prefix}/"
 
 
 def _session(profile_name: str | None) -> Any:
