@@ -4,7 +4,8 @@ It imports Locus once, has neither threads nor connections, and forks one child 
 costs milliseconds and not the start of an interpreter. Requests are JSON lines, one at a time:
 
     {"op": "prepare", "path": […], "modules": […], "url": "sqlite:a.db"}    import what the jobs will need
-    {"op": "fork", "module": "…", "job": "save_many", "arguments": {…}}     start a job; with a socket for it
+    {"op": "fork", "module": "…", "job": "save_many", "arguments": {…}, "environment": {…}}
+                                    start a job; with a socket for it
     {"op": "kill", "pid": 1}        send SIGKILL, and wait for the end
     {"op": "reap", "pid": 1}        wait for the end of a job that is about to end by itself
 
@@ -70,7 +71,7 @@ class ForkServer:
             case "prepare":
                 return self._prepare(message["path"], message["modules"], message["url"])
             case "fork":
-                return self._fork(message["module"], message["job"], message["arguments"], descriptors[0])
+                return self._fork(message, descriptors[0])
             case "kill":
                 return {"status": self._kill(message["pid"])}
             case "reap":
@@ -89,13 +90,15 @@ class ForkServer:
             return {"error": traceback.format_exc()}
         return {}
 
-    def _fork(self, module: str, job: str, arguments: dict[str, Any], descriptor: int) -> dict[str, Any]:
-        function: Job = getattr(importlib.import_module(module), job)
+    def _fork(self, message: dict[str, Any], descriptor: int) -> dict[str, Any]:
+        function: Job = getattr(importlib.import_module(message["module"]), message["job"])
         gc.freeze()
         pid = os.fork()
         if pid == 0:
             self._control.close()
-            run_job(function, arguments, Channel(socket.socket(fileno=descriptor)))
+            os.environ.clear()
+            os.environ.update(message["environment"])
+            run_job(function, message["arguments"], Channel(socket.socket(fileno=descriptor)))
         os.close(descriptor)
         self._children.add(pid)
         return {"pid": pid}

@@ -108,7 +108,9 @@ class Worker:
         self._printed_before = server.printed
         ours, theirs = socket.socketpair()
         with theirs:
-            answer = server.ask(op="fork", module=module, job=job, arguments=arguments, pass_on=[theirs.fileno()])
+            # The server outlives tests, so what they set in the environment has to be passed on.
+            request = {"module": module, "job": job, "arguments": arguments, "environment": dict(os.environ)}
+            answer = server.ask(op="fork", **request, pass_on=[theirs.fileno()])
         self.pid: int = answer["pid"]
         self.status: int | None = None
         self.result: Any = None
