@@ -16,8 +16,9 @@ from locus.core.events import CheckpointSavedEvent, Event, ToolStartEvent
 from locus.core.state import AgentState
 from locus.errors import ConflictError
 from locus.memory.backends import MemoryCheckpointer
+from locus.memory.checkpointer import HistoryEntry
 from locus.memory.thread_checkpointer import ThreadCheckpointer
-from tests.agent.support import Effects, Following, a_call, asks, is_sound, loaded, results_told, spoken, steps_of
+from tests.agent.support import Effects, Following, Step, a_call, asks, is_sound, loaded, results_told, spoken, steps_of
 
 Hook = Callable[[], Awaitable[None]]
 
@@ -279,27 +280,55 @@ async def test_a_live_worker_whose_thread_was_taken_learns_of_it(memory: MemoryC
     assert is_sound(state.messages)
 
 
+class Slow(Following):
+    """A model that answers when the gate is opened."""
+
+    def __init__(self, *steps: Step) -> None:
+        super().__init__(*steps)
+        self.begun = asyncio.Event()
+        self.gate = asyncio.Event()
+
+    async def complete(self, *args: Any, **options: Any) -> Any:
+        self.begun.set()
+        await self.gate.wait()
+        return await super().complete(*args, **options)
+
+
 async def test_a_message_waits_until_the_run_before_it_is_over(memory: MemoryCheckpointer) -> None:
-    gate = asyncio.Event()
-    begun = asyncio.Event()
-
-    class Slow(Following):
-        async def complete(self, *args: Any, **options: Any) -> Any:
-            begun.set()
-            await gate.wait()
-            return await super().complete(*args, **options)
-
-    first = asyncio.create_task(Agent(model=Slow("first answer"), checkpointer=memory).invoke("first", "t"))
-    await begun.wait()
+    slow = Slow("first answer")
+    first = asyncio.create_task(Agent(model=slow, checkpointer=memory).invoke("first", "t"))
+    await slow.begun.wait()
     patient = Agent(model=Following("second answer"), checkpointer=memory, on_conflict="wait")
     second = asyncio.create_task(patient.invoke("second", "t"))
     await asyncio.sleep(0.05)
     assert not second.done()
     assert [text for _, text in spoken(await loaded(memory, "t"))] == ["first"]
-    gate.set()
+    slow.gate.set()
     await asyncio.gather(first, second)
     expected = ["first", "first answer", "second", "second answer"]
     assert [text for _, text in spoken(await loaded(memory, "t"))] == expected
+
+
+async def test_a_run_that_begins_while_a_message_stops_waiting_is_waited_for_too(store: ThreadCheckpointer) -> None:
+    slow = Slow("first answer")
+    others: list[asyncio.Task[Any]] = []
+
+    class Overtaken(ThreadCheckpointer):
+        """Its first look finds no run; then another worker begins one."""
+
+        async def history(self, *args: Any, **options: Any) -> list[HistoryEntry]:
+            found = await super().history(*args, **options)
+            if not others:
+                others.append(asyncio.create_task(Agent(model=slow, checkpointer=store).invoke("first", "t")))
+                await slow.begun.wait()
+                asyncio.get_running_loop().call_later(0.05, slow.gate.set)
+            return found
+
+    agent = Agent(model=Following("second answer"), checkpointer=Overtaken(store.threads), on_conflict="wait")
+    await agent.invoke("second", "t")
+    await asyncio.gather(*others)
+    expected = ["first", "first answer", "second", "second answer"]
+    assert [text for _, text in spoken(await loaded(store, "t"))] == expected
 
 
 async def test_a_worker_that_does_nothing_for_long_is_taken_for_dead(

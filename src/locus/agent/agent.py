@@ -96,17 +96,16 @@ class Agent:
         """Run to the end, and return the result."""
         messages = _messages(prompt)
         session = self._session(thread_id)
-        if self.config.on_conflict == "wait":
-            await self._wait(session)
+        waits = self.config.on_conflict == "wait"
         while True:
-            run = self._begin(session, await session.load(), _emitter(on_event))
+            state = await (self._wait(session) if waits else session.load())
+            run = self._begin(session, state, _emitter(on_event))
             try:
                 await run.begin(messages)
             except ConflictError:
                 # Another worker was faster with its message: ours is not lost, it comes after that run.
-                if run.accepted or self.config.on_conflict != "wait":
+                if run.accepted or not waits:
                     raise
-                await self._wait(session)
             else:
                 return _result(run)
 
@@ -125,8 +124,8 @@ class Agent:
     ) -> AgentResult:
         """Go on to the end, and return the result."""
         session = self._session(thread_id)
+        state = await session.load()
         while True:
-            state = await session.load()
             if state is None:
                 raise ConfigurationError(f"there is no thread {thread_id!r} to resume; begin it with run()")
             run = Run(self.config, self.model, self.tools, session, state, _emitter(on_event))
@@ -135,7 +134,7 @@ class Agent:
             except ConflictError:
                 if decision is not None or self.config.on_conflict != "wait":
                     raise
-                await self._wait(session)
+                state = await self._wait(session)
             else:
                 return _result(run)
 
@@ -151,8 +150,20 @@ class Agent:
         state = (state or AgentState()).model_copy(update=fresh)
         return Run(self.config, self.model, self.tools, session, state, emit)
 
-    async def _wait(self, session: Session) -> None:
-        """Until the other worker's run is over. One that does nothing for so long is taken for dead."""
+    async def _wait(self, session: Session) -> AgentState | None:
+        """What the thread has when no other worker's run is under way there.
+
+        One that does nothing for so long is taken for dead.
+        """
+        while True:
+            dead = await self._no_run(session)
+            state = await session.load()
+            # Between the two, yet another worker may have begun.
+            if not session.is_running or session.latest == dead:
+                return state
+
+    async def _no_run(self, session: Session) -> str | None:
+        """Wait for the end of a run; return the last checkpoint of one that is taken for dead."""
         deadline = time.monotonic() + self.config.wait_seconds
         seen: str | None = None
         delay = 0.01
@@ -160,9 +171,10 @@ class Agent:
             if running != seen:
                 seen, deadline = running, time.monotonic() + self.config.wait_seconds
             elif time.monotonic() > deadline:
-                return
+                return running
             await asyncio.sleep(delay)
             delay = min(delay * 1.5, 0.5)
+        return None
 
 
 def _emitter(on_event: OnEvent | None) -> Emit:

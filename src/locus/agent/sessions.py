@@ -34,6 +34,8 @@ class Session(ABC):
         self.latest: str | None = None
         self.is_ours = False
         """Whether the state that was loaded was saved by a run: then its history has no orphans."""
+        self.is_running = False
+        """Whether the state that was loaded is one of a run that is under way, or was killed."""
 
     @abstractmethod
     async def load(self) -> AgentState | None:
@@ -114,8 +116,10 @@ class ThreadSession(Session):
             if state is not None:  # else it was deleted in between
                 self.latest, self._step = entry.checkpoint_id, entry.metadata.get("step")
                 self.is_ours = "run_id" in entry.metadata and self._step is not None
+                self.is_running = _is_running(entry)
                 return state
         self.latest = self._step = None
+        self.is_running = False
         return None
 
     async def save(self, state: AgentState, facts: dict[str, Any]) -> str | None:
@@ -143,7 +147,7 @@ class ThreadSession(Session):
 
     async def running(self) -> str | None:
         entry = await self._newest()
-        return entry.checkpoint_id if entry is not None and entry.metadata.get("status") == "running" else None
+        return entry.checkpoint_id if entry is not None and _is_running(entry) else None
 
     async def record_start(self, call_id: str) -> bool:
         # First the record, then the look: whoever takes the thread over does it the other way round (a save,
@@ -173,6 +177,10 @@ class ThreadSession(Session):
             before = await self._checkpointer.history(self._thread, 1, at) if step in CARRIED_ON else []
             at, step = (before[0].checkpoint_id, before[0].metadata.get("step")) if before else (None, None)
         return found
+
+
+def _is_running(entry: HistoryEntry) -> bool:
+    return entry.metadata.get("status") == "running"
 
 
 class PlainSession(Session):
