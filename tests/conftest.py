@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest_plugins = ["tests.servers", "tests.oci_server"]
+pytest_plugins = ["tests.servers", "tests.oci_server", "tests.oracle_server"]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

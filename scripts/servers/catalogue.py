@@ -9,6 +9,7 @@ from scripts.servers.base import Server
 from scripts.servers.install import python_package
 from scripts.servers.mysql import MySQLServer
 from scripts.servers.opensearch import OpenSearchServer
+from scripts.servers.oracle.server import OracleOnItsOwn
 from scripts.servers.postgresql import PostgreSQLServer
 from scripts.servers.redis import RedisCluster, RedisServer, ValkeyServer
 from scripts.servers.seaweedfs import SeaweedServer
@@ -33,5 +34,6 @@ SERVERS = {
     "valkey": Kind(ValkeyServer, ValkeyServer.install),
     "redis-cluster": Kind(RedisCluster, RedisCluster.install),
     "opensearch": Kind(OpenSearchServer, OpenSearchServer.install),
+    "oracle": Kind(OracleOnItsOwn, OracleOnItsOwn.install),
     "s3": Kind(SeaweedServer, SeaweedServer.install),
 }
