@@ -46,7 +46,8 @@ def main(level: str) -> None:
     # Marked as unfinished, so that an interrupted installation is taken up again and never believed.
     write_stamp(level, "", version)
     say(f"installing what `{level}` needs (a minute or so, once)")
-    run([str(VENV_PYTHON), "-m", "pip", "install", "--disable-pip-version-check", *LEVELS[level]])
+    # A module is compiled when it is first imported, and most of what the clouds' packages bring never is.
+    run([str(VENV_PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--no-compile", *LEVELS[level]])
     write_stamp(level, fingerprint(), version)
     say(f".venv is ready after {time.monotonic() - started:.0f} s")
 

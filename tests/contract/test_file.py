@@ -24,6 +24,7 @@ from tests.contract.embedded import FileStore
 
 class TestFile(CreationLaws, DurableContract, DiskLaws):
     required = REQUIRED["file"]
+    line_step = 2
 
     def store_in(self, folder: Path) -> FileStore:
         return FileStore(folder)

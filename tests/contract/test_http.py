@@ -12,6 +12,7 @@ from locus.testing import REQUIRED
 from locus.testing.durable import DurableContract
 from scripts.servers.postgresql import PostgreSQLServer
 from scripts.servers.proxy import Proxy
+from tests.contract.effort import FewerRepetitions
 from tests.contract.embedded import SQLiteStore
 from tests.contract.over_http import ServerProcess, StoreOverHTTP, server_process
 from tests.contract.postgresql import new_store
@@ -25,7 +26,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         yield server
 
 
-class ContractOverHTTP(DurableContract):
+class ContractOverHTTP(FewerRepetitions, DurableContract):
     """What is atomic here is the server's commit; which line of the client comes after it matters less."""
 
     __test__ = False

@@ -20,6 +20,7 @@ from locus.testing.laws.metadata import MetadataLaws
 from locus.testing.laws.outage import OutageLaws
 from locus.testing.stores import DurableTestStore
 from scripts.servers.oci import OCIServer
+from tests.contract.effort import FewerRepetitions
 from tests.oci_server import quick_retries
 
 
@@ -67,12 +68,11 @@ class OCIStore(DurableTestStore):
 
 
 @pytest.mark.oci
-class TestOCI(CoreContract, MetadataLaws, CopyLaws, OutageLaws, DurableLaws):
+class TestOCI(FewerRepetitions, CoreContract, MetadataLaws, CopyLaws, OutageLaws, DurableLaws):
     required = REQUIRED["oci"]
     # A request takes Oracle's SDK some milliseconds of the processor, and the engine is tried on S3, too.
     line_step = 25
     line_samples = 5
-    examples_and_steps: ClassVar[tuple[int, int]] = (6, 25)
     saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 15, "vacuum": 15, "thread": 40}
 
     @pytest.fixture

@@ -12,6 +12,7 @@ from locus.testing.durable import DurableContract
 from locus.testing.laws.outage import OutageLaws
 from scripts.servers.opensearch import OpenSearchServer
 from scripts.servers.proxy import Proxy
+from tests.contract.effort import FewerRepetitions
 from tests.contract.opensearch_store import OpenSearchStore
 
 
@@ -30,13 +31,12 @@ def emptied(opensearch_server: OpenSearchServer) -> Iterator[OpenSearchStore]:
     store.remove()
 
 
-class TestOpenSearch(DurableContract):
+class TestOpenSearch(FewerRepetitions, DurableContract):
     required = REQUIRED["opensearch"]
     # Deaths before each single write, and many orders of requests, are tried on a model of the index.
-    line_step = 30
-    line_samples = 8
+    line_step = 60
+    line_samples = 4
     saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 25, "vacuum": 15, "thread": 25}
-    examples_and_steps = (8, 25)
 
     @pytest.fixture
     def store(self, emptied: OpenSearchStore, request: pytest.FixtureRequest) -> Iterator[OpenSearchStore]:

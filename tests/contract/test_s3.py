@@ -15,10 +15,11 @@ from locus.testing.laws.metadata import MetadataLaws
 from locus.testing.laws.outage import OutageLaws
 from scripts.servers.proxy import Proxy
 from scripts.servers.seaweedfs import SeaweedServer
+from tests.contract.effort import FewerRepetitions
 from tests.contract.s3_store import S3Store, set_credentials
 
 
-class TestS3(CoreContract, MetadataLaws, CopyLaws, OutageLaws, DurableLaws):
+class TestS3(FewerRepetitions, CoreContract, MetadataLaws, CopyLaws, OutageLaws, DurableLaws):
     required = REQUIRED["s3"]
     # Only requests change anything, and `test_object_interleavings` lets processes end between any two of them.
     line_step = 40

@@ -25,6 +25,7 @@ from tests.contract.embedded import SQLiteStore
 
 class TestSQLite(CreationLaws, DurableContract):
     required = REQUIRED["sqlite"]
+    line_step = 2
 
     def store_in(self, folder: Path) -> SQLiteStore:
         return SQLiteStore(folder)

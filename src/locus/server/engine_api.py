@@ -14,6 +14,7 @@ from locus.errors import CapabilityError, ConflictError
 from locus.memory.backends.http_format import entry_data, outcome_data, stored_text
 from locus.memory.backends.http_problems import NOT_FOUND, Problem
 from locus.memory.checkpointer import DEFAULT_NAMESPACE
+from locus.memory.checks import check_ids
 from locus.memory.engine import Copies, Expires
 from locus.memory.keys import check_id
 from locus.memory.records import Commit, Verdict
@@ -105,6 +106,7 @@ class EngineAPI:
         else:
             wanted = fields.optional_text(body, "checkpoint_id")
             among = DEFAULT_NAMESPACE if namespace is None else namespace
+            check_ids(source, wanted, among)
             copied = await self._threads.copy(source, dest, wanted, among)
         if not copied:
             raise Problem(404, NOT_FOUND, "there is nothing to copy")

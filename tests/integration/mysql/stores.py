@@ -92,9 +92,8 @@ class MySQLStore(DurableTestStore):
 
     def empty(self) -> None:
         present = run_sql(self.direct, f"SHOW TABLES LIKE '{self.table_name}\\_%'")
-        names = [name for (name,) in present if not name.endswith("_format")]
-        for name in names:
-            run_sql(self.direct, f"DELETE FROM {name}")
+        deletions = [f"DELETE FROM {name};" for (name,) in present if not name.endswith("_format")]
+        run_sql(self.direct, f"BEGIN; {' '.join(deletions)} COMMIT")
 
     async def corrupt(self, thread_id: str) -> None:
         name = self.table_name

@@ -19,6 +19,9 @@ Report = Callable[[str, object], None]
 class CrashLaws(WorkerLaws):
     """Law 1. `LOCUS_SOAK=1` kills a thousand times, and at every single line."""
 
+    random_kills: ClassVar[int] = 40
+    """How many processes are killed at no particular place."""
+
     line_samples: ClassVar[int] = 20
     """Kills spread over all lines of a save, besides those at each line of the engine."""
 
@@ -29,7 +32,7 @@ class CrashLaws(WorkerLaws):
     async def test_a_process_killed_at_any_moment_tears_nothing(
         self, store: DurableTestStore, crew: Crew, record_property: Report
     ) -> None:
-        kills = 1_000 if SOAK else 40
+        kills = 1_000 if SOAK else self.random_kills
         tally = await kill_at_random(crew, store.open_after_kill, seed=20_240_517, kills=kills)
         record_property("crash", str(tally))
         assert tally.inside >= kills // 4, f"too few kills fell inside a save: {tally}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -13,7 +13,6 @@ from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.testing.data import conversation, message
 from locus.testing.laws.base import Laws, OpenHandle, assert_all_load, assert_same, dicts
 
-TURNS = 50
 WINDOW = 24
 
 Messages = tuple[Message, ...]
@@ -87,14 +86,16 @@ EVOLUTIONS: dict[str, Callable[[Messages, int], Messages]] = {
 
 
 class EvolutionLaws(Laws):
-    """Law 3, over fifty turns of each way in which a conversation changes."""
+    """Law 3, over many turns of each way in which a conversation changes."""
+
+    evolution_turns: ClassVar[int] = 50
 
     @pytest.mark.parametrize("evolution", EVOLUTIONS)
     async def test_every_state_of_a_changing_conversation_loads_equal(
         self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, evolution: str
     ) -> None:
         state, saved = AgentState(), dict[str, AgentState]()
-        for turn in range(TURNS):
+        for turn in range(self.evolution_turns):
             state = state.with_messages_replaced(EVOLUTIONS[evolution](state.messages, turn))
             saved[await checkpointer.save(state, "t")] = state
         await assert_all_load(open_handle(), "t", saved)
@@ -107,7 +108,7 @@ class EvolutionLaws(Laws):
         backends = [dicts(checkpointer), dicts(open_handle())]
         messages: Messages = ()
         saved: dict[str, dict[str, Any]] = {}
-        for turn in range(TURNS):
+        for turn in range(self.evolution_turns):
             messages = EVOLUTIONS[evolution](messages, turn)
             data = {"turn": turn, "values": {"messages": [said.model_dump(mode="json") for said in messages]}}
             saved[await backends[turn % 2].save("t", data)] = data
@@ -121,7 +122,7 @@ class EvolutionLaws(Laws):
         """Each turn is loaded by the other handle, and some are rebuilt from nothing but data."""
         handles = [checkpointer, open_handle()]
         state, saved = AgentState(), dict[str, AgentState]()
-        for turn in range(TURNS // 2):
+        for turn in range(self.evolution_turns // 2):
             handle = handles[turn % 2]
             loaded = await handle.load("t") or state
             assert loaded == state
