@@ -13,6 +13,7 @@ from benchmarks.http_subject import HTTPSubject
 from benchmarks.mysql_subject import MySQLSubject
 from benchmarks.oci_subject import OCISubject
 from benchmarks.opensearch_subject import OpenSearchSubject
+from benchmarks.oracle_subject import OracleSubject
 from benchmarks.postgresql_subject import PostgreSQLSubject
 from benchmarks.redis_subject import RedisSubject, RedisUnsyncedSubject
 from benchmarks.s3_subject import S3Subject
@@ -125,6 +126,7 @@ SUBJECTS: dict[str, type[Subject]] = {
         RedisSubject,
         RedisUnsyncedSubject,
         OpenSearchSubject,
+        OracleSubject,
         OCISubject,
         S3Subject,
         HTTPSubject,

@@ -12,6 +12,7 @@ from typing import Any
 
 from locus.memory import register_checkpointer
 from locus.memory.backends import FileCheckpointer
+from locus.memory.backends.memory import MemoryEngine
 from locus.memory.backends.sql import Steps
 from locus.memory.backends.sqlite import SQLiteEngine
 from locus.memory.checkpointer import ANY
@@ -115,14 +116,31 @@ class TooEarly(SQLite):
         return await super().delete(thread_id, namespace, seqs)
 
     async def put_writes(
-        self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str, writes: Sequence[Write]
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[Write],
+        *,
+        keep_numbered: bool = False,
     ) -> None:
         await self._catch_up()
-        await super().put_writes(thread_id, namespace, checkpoint_id, task_id, writes)
+        await super().put_writes(thread_id, namespace, checkpoint_id, task_id, writes, keep_numbered=keep_numbered)
 
     async def close(self) -> None:
         await self._catch_up()
         await super().close()
+
+
+class WritesAtHome(SQLite):
+    """Pending writes never leave the process."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._home = MemoryEngine()
+        self.put_writes = self._home.put_writes  # type: ignore[method-assign]
+        self.get_writes = self._home.get_writes  # type: ignore[method-assign]
 
 
 class ExpectedOutside(SQLite):
@@ -201,6 +219,7 @@ OPENERS: dict[str, Callable[[str], ThreadCheckpointer]] = {
     "expected outside": over(ExpectedOutside),
     "remembers": over(Remembers),
     "races to create": over(RacesToCreate),
+    "writes at home": over(WritesAtHome),
     "outage is none": over(OutageIsNone),
     "no fsync": files_without_fsync,
 }

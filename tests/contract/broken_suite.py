@@ -8,9 +8,11 @@ from typing import ClassVar
 import pytest
 
 from locus.memory.backends.memory import MemoryEngine
+from locus.memory.saver import CheckpointSaver
+from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.testing import CheckpointerContract, TestStore
 from locus.testing.durable import DurableContract
-from tests.contract import broken
+from tests.contract import broken, broken_savers
 from tests.contract.broken_durable import BrokenFileStore, BrokenSQLiteStore
 from tests.contract.disk import DiskLaws
 
@@ -89,6 +91,48 @@ class TestNeverEnds(InMemory):
     engine = broken.NeverEnds
 
 
+class TestOneSetOfWrites(InMemory):
+    engine = broken_savers.OneSetOfWrites
+
+
+class TestSpecialReplaces(InMemory):
+    engine = broken_savers.SpecialReplaces
+
+
+class TestAsTextWrites(InMemory):
+    engine = broken_savers.AsTextWrites
+
+
+class TestLeavesWrites(InMemory):
+    engine = broken_savers.LeavesWrites
+
+
+class TestKnownParents(InMemory):
+    engine = broken_savers.KnownParents
+
+
+class TestEmptyIsDefault(InMemory):
+    engine = broken_savers.EmptyIsDefault
+
+
+class TestWritesWhole(InMemory):
+    engine = broken_savers.WritesWhole
+
+
+class TestLenient(InMemory):
+    engine = MemoryEngine
+
+    def saver_over(self, handle: ThreadCheckpointer) -> CheckpointSaver:
+        return broken_savers.Lenient(handle)
+
+
+class TestAlwaysTheNewest(InMemory):
+    engine = MemoryEngine
+
+    def saver_over(self, handle: ThreadCheckpointer) -> CheckpointSaver:
+        return broken_savers.AlwaysTheNewest(handle)
+
+
 class TestSoundSQLite(OverSQLite):
     backend = "sound sqlite"
 
@@ -115,6 +159,10 @@ class TestExpectedOutside(OverSQLite):
 
 class TestRacesToCreate(OverSQLite):
     backend = "races to create"
+
+
+class TestWritesAtHome(OverSQLite):
+    backend = "writes at home"
 
 
 class TestOutageIsNone(OverSQLite):

@@ -12,6 +12,7 @@ from oracledb import thin_impl  # type: ignore[attr-defined]
 
 from scripts.servers.oracle.buffers import Reader, Writer
 from scripts.servers.oracle.errors import OracleError
+from scripts.servers.oracle.oson import encoded
 from scripts.servers.oracle.values import (
     ESCAPE,
     bytes_to_double,
@@ -120,7 +121,9 @@ def json_text(value: Any) -> str:
 def from_json_text(text: str) -> bytes:
     """OSON, for the client."""
     found = json.loads(text, parse_float=Decimal)
-    packed: bytes = codec.encode_oson(_restored(found) if ESCAPE in text else found)
+    value = _restored(found) if ESCAPE in text else found
+    image = encoded(value) if isinstance(value, dict | list) else None
+    packed: bytes = codec.encode_oson(value) if image is None else image
     return packed
 
 

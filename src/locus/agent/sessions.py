@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from locus.core.messages import Message, ToolResult
 from locus.core.state import AgentState
+from locus.core.tasks import finished
 from locus.errors import ConflictError
 from locus.memory.checkpointer import BaseCheckpointer, HistoryEntry
 from locus.memory.conversation import AgentCheckpointer
@@ -23,7 +22,6 @@ CARRIED_ON = ("resumed", "interrupt")
 """Steps whose checkpoints leave calls open that an earlier checkpoint has records of."""
 
 Records = dict[str, ToolResult | None]
-T = TypeVar("T")
 
 
 class Session(ABC):
@@ -65,19 +63,6 @@ class Session(ABC):
         None in all if this place keeps no records.
         """
         return None
-
-
-async def finished(step: Coroutine[Any, Any, T]) -> T:
-    """Carry a step through even if the caller is cancelled meanwhile, and let it go only then.
-
-    A save that goes on behind the back of a cancelled run would surprise whoever resumes the thread.
-    """
-    task = asyncio.ensure_future(step)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.gather(task, return_exceptions=True)
-        raise
 
 
 class NoSession(Session):

@@ -11,7 +11,7 @@ from uuid import uuid4
 from pydantic import AfterValidator, BaseModel, Field, PlainSerializer, PrivateAttr
 
 from locus.core.frozen import EMPTY, Frozen, FrozenMapping, Items, as_items, freeze, trust
-from locus.core.lineage import Lineage
+from locus.core.lineage import Lineage, Place
 from locus.core.messages import Message, ToolCall, ToolResult
 
 T = TypeVar("T")
@@ -70,6 +70,20 @@ class AgentState(Frozen):
     errors: Annotated[tuple[str, ...], AfterValidator(as_items)] = Items()
 
     _lineage: Lineage = PrivateAttr(default_factory=Lineage)
+
+    def _kept_at(self, place: Place) -> Any | None:
+        """What a store left here when this state was last loaded from it, or saved to it."""
+        return self._private()["_lineage"].at(place)
+
+    def _keep_at(self, place: Place, trace: object) -> None:
+        private = self._private()
+        private["_lineage"] = private["_lineage"].after(place, trace)
+
+    def _private(self) -> dict[str, Any]:
+        """Where pydantic keeps `_lineage`; every save asks for it, and the way through pydantic is long."""
+        private = self.__pydantic_private__
+        assert private is not None
+        return private
 
     @property
     def total_tokens(self) -> int:

@@ -10,15 +10,19 @@ from locus.memory.checkpointer import (
 )
 from locus.memory.diffs import StateDiff, diff
 from locus.memory.registry import get_checkpointer, list_checkpointers, register_checkpointer
+from locus.memory.saver import CheckpointSaver
+from locus.memory.sync_saver import SyncCheckpointSaver
 
 __all__ = [
     "ANY",
     "DEFAULT_NAMESPACE",
     "BaseCheckpointer",
+    "CheckpointSaver",
     "CheckpointerCapabilities",
     "HistoryEntry",
     "PendingWrite",
     "StateDiff",
+    "SyncCheckpointSaver",
     "diff",
     "get_checkpointer",
     "list_checkpointers",

@@ -4,9 +4,9 @@
 text. Tuples are written as lists; everything else comes back as it went in.
 
 Databases with a JSON type of their own change some values: jsonb turns 1e22 into an integer and -0.0 into
-0, MySQL loses integers past 64 bits, none of them keeps NUL. Their engines declare a `Dialect`, and
-`to_native` replaces exactly those values by a tag, `{"$locus:float": "1e+22"}`. A dict of the user's that
-looks like a tag is wrapped in one, so that nothing is ever taken for what it is not.
+0, MySQL loses integers past 64 bits, Oracle makes 1.0 an integer, none of them keeps NUL. Their engines declare
+a `Dialect`, and `to_native` replaces exactly those values by a tag, `{"$locus:float": "1e+22"}`. A dict of the
+user's that looks like a tag is wrapped in one, so that nothing is ever taken for what it is not.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ MAX_DEPTH = 90
 """MySQL keeps 100 levels; some are needed for what a value is wrapped in."""
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
+_TEXT = frozenset({str})
 # As tuples, because `list | tuple` makes a new object each time, and this runs for every value of every message.
 _LISTS = (list, tuple)
 _PLAIN = (str, int, float)
@@ -65,7 +66,8 @@ def check(value: Any, path: tuple[str | int, ...] = ()) -> None:
 
 def encode(value: Any, path: tuple[str | int, ...] = (), *, sort_keys: bool = False) -> str:
     """The value as compact JSON text. `path` is where it stands in the state, for the error."""
-    check(value, path)
+    if type(value) not in _SCALARS and not _keepable(value, MAX_DEPTH):
+        _explain(value, path)
     try:
         text = _write_sorted(value) if sort_keys else _write(value)
         if sort_keys and not text.isascii():
@@ -100,7 +102,7 @@ def _keepable(value: Any, depth: int) -> bool:
     """A quick yes for everything that may be written; numbers and surrogates are the writer's to refuse."""
     if isinstance(value, dict):
         items: Iterable[Any] = value.values()
-        if not all(isinstance(key, str) for key in value):
+        if not _TEXT.issuperset(map(type, value)) and not all(isinstance(key, str) for key in value):
             return False
     elif isinstance(value, _LISTS):
         items = value
@@ -108,6 +110,8 @@ def _keepable(value: Any, depth: int) -> bool:
         return isinstance(value, _PLAIN)
     if depth <= 0:
         return False
+    if _SCALARS.issuperset(map(type, items)):  # in C, which most values never leave
+        return True
     return all(type(item) in _SCALARS or _keepable(item, depth - 1) for item in items)
 
 
@@ -157,13 +161,18 @@ class Dialect:
     float_exponents: bool = True
     integer_bits: int | None = None
     integer_digits: int | None = None
+    fractions_only: bool = False
+    """Numbers are decimals of limited size: of the floats, those with a plain fraction come back as they were."""
+    longest_key: int | None = None
+    """In bytes; a limit of that kind goes along with doubts about the empty key."""
 
 
 EXACT = Dialect()
 
 _TAG = "$locus:"
-_EXPONENTS = tuple(f"{digit}e" for digit in range(10))
-_LONG_INTEGER = re.compile(r"\d{15}")
+# All digits are made one, and both signs, so that looking for a plain piece of text finds a number of any value.
+_SHAPES = bytes.maketrans(b"0123456789+-", b"0000000000++")
+_EXPONENT = re.compile(r"(?:^|[\[:, \n])-?[0-9.]+e")
 
 
 def _may_change(text: str, dialect: Dialect) -> bool:
@@ -172,19 +181,44 @@ def _may_change(text: str, dialect: Dialect) -> bool:
         return True
     if not dialect.float_exponents and _has_exponent(text):
         return True
+    if dialect.fractions_only and (_has_whole_float(text) or _has_exponent(text)):
+        return True
+    if dialect.longest_key is not None and _has_odd_key(text, dialect.longest_key):
+        return True
     limited = dialect.integer_bits is not None or dialect.integer_digits is not None
-    return limited and _LONG_INTEGER.search(text) is not None
+    return limited and has_digits(text, 15)
+
+
+def has_digits(text: str, count: int) -> bool:
+    """Whether so many digits stand in a row."""
+    return b"0" * count in text.encode().translate(_SHAPES)
 
 
 def _has_exponent(text: str) -> bool:
     """Whether there is a number with an exponent. A digit before an e is common in names, too."""
-    for pair in _EXPONENTS:
-        at = text.find(pair)
-        while at >= 0:
-            before = text[max(0, at - 24) : at].rstrip("0123456789.").removesuffix("-")
-            if not before or before[-1] in "[:, \n":
-                return True
-            at = text.find(pair, at + 1)
+    shape = text.encode().translate(_SHAPES)
+    return (b"0e0" in shape or b"0e+" in shape) and _EXPONENT.search(text) is not None
+
+
+def _has_whole_float(text: str) -> bool:
+    """Whether there may be a float without a fraction: a `.0` between a digit and something else."""
+    at = text.find(".0")
+    while at >= 0:
+        if text[at - 1].isdigit() and not text[at + 2 : at + 3].isdigit():
+            return True
+        at = text.find(".0", at + 1)
+    return False
+
+
+def _has_odd_key(text: str, longest: int) -> bool:
+    """Whether there may be a key that is empty, or longer than so many bytes."""
+    if '"":' in text:
+        return True
+    at = text.find('":')
+    while at >= 0:
+        if text.rfind('"', max(0, at - longest // 4), at) < 0:
+            return True
+        at = text.find('":', at + 2)
     return False
 
 
@@ -202,7 +236,7 @@ def from_native(text: str) -> str:
 
 def _tagged(value: Any, dialect: Dialect) -> Any:
     if isinstance(value, dict):
-        if any(not dialect.nul and "\0" in key for key in value) or (
+        if not all(_keeps_key(key, dialect) for key in value) or (
             len(value) == 1 and next(iter(value)).startswith(_TAG)
         ):
             pairs = [[_tagged(key, dialect), _tagged(item, dialect)] for key, item in value.items()]
@@ -220,7 +254,15 @@ def _tagged(value: Any, dialect: Dialect) -> Any:
     return value
 
 
+def _keeps_key(key: str, dialect: Dialect) -> bool:
+    if not dialect.nul and "\0" in key:
+        return False
+    return dialect.longest_key is None or 0 < len(key.encode()) <= dialect.longest_key
+
+
 def _keeps_float(value: float, dialect: Dialect) -> bool:
+    if dialect.fractions_only:
+        return not value.is_integer() and "e" not in repr(value)
     if value == 0 and math.copysign(1, value) < 0:
         return dialect.negative_zero
     return dialect.float_exponents or not ("e" in repr(value) and value.is_integer())

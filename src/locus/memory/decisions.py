@@ -62,6 +62,8 @@ def _parent(
         return None, True
     if same is not None and wanted == same.checkpoint_id:
         return same.parent_id, True
+    if isinstance(wanted, str) and commit.parent_as_named:
+        return (wanted if wanted != commit.checkpoint_id else None), True
     if isinstance(wanted, str):
         found = base if base and base.checkpoint_id == wanted else view.find(commit.namespace, wanted)
         if found is not None:
@@ -107,8 +109,12 @@ def new_parents(entries: Iterable[Entry], doomed: Collection[int]) -> dict[int, 
         if entry.seq in doomed:
             continue
         parent = entry.parent_id
+        passed = {entry.checkpoint_id}
+        # Parents that were named before they were there may lead in a circle.
         while parent is not None and (entry.namespace, parent) in gone:
+            passed.add(parent)
             parent = gone[entry.namespace, parent].parent_id
+            parent = None if parent in passed else parent
         if parent != entry.parent_id:
             changed[entry.seq] = parent
     return changed
@@ -153,14 +159,18 @@ def outlived(entries: Sequence[Entry], cutoff: datetime | None, keep_last: int |
 
     By age: what is older than `cutoff`. By number: what is not among the last `keep_last` of any line; each
     fork is a line of its own, so a fork stays whole however busy the others are. If both are given, both hold.
+    The newest of a namespace always ends a line, even if an older one names it as its parent.
     """
     doomed = {entry.seq for entry in entries if cutoff is None or entry.created_at < cutoff}
     if keep_last is None:
         return doomed
     by_id = {(entry.namespace, entry.checkpoint_id): entry for entry in entries}
     parents = {(entry.namespace, entry.parent_id) for entry in entries}
+    newest: dict[str, int] = {}
     for entry in entries:
-        if (entry.namespace, entry.checkpoint_id) in parents:
+        newest[entry.namespace] = max(entry.seq, newest.get(entry.namespace, 0))
+    for entry in entries:
+        if (entry.namespace, entry.checkpoint_id) in parents and entry.seq != newest[entry.namespace]:
             continue
         at: Entry | None = entry
         for _ in range(keep_last):

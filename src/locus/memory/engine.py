@@ -11,10 +11,14 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import ClassVar
 
-from locus.errors import CheckpointError
+from locus.errors import CheckpointError, ConfigurationError
 from locus.memory.codec import EXACT, Dialect
 from locus.memory.keys import Pattern
-from locus.memory.records import Commit, Entry, Hit, Outcome, Stored, Write
+from locus.memory.records import Commit, Entry, Exported, Hit, Outcome, Stored, Write
+
+
+class NothingThereError(ConfigurationError):
+    """A store that is only to be read has never been used."""
 
 
 class Engine(ABC):
@@ -29,6 +33,9 @@ class Engine(ABC):
     driver_errors: ClassVar[tuple[type[BaseException], ...]] = ()
     """The exceptions that `translate` understands."""
 
+    reading_only: bool = False
+    """Set before the first use: then `setup` makes nothing, and a store that is not there is an error."""
+
     @property
     @abstractmethod
     def identity(self) -> str:
@@ -40,6 +47,10 @@ class Engine(ABC):
 
     async def setup(self) -> None:
         """Create or migrate what is needed. Safe to repeat, and from many processes at once."""
+
+    def nothing_there(self) -> NothingThereError:
+        """What `setup` raises where there is nothing to read, and nothing may be made."""
+        return NothingThereError(f"no threads were ever kept in {self.identity}: is that the right place?")
 
     @abstractmethod
     async def commit(self, commit: Commit) -> Outcome:
@@ -91,9 +102,19 @@ class KeepsWrites(ABC):
 
     @abstractmethod
     async def put_writes(
-        self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str, writes: Sequence[Write]
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[Write],
+        *,
+        keep_numbered: bool = False,
     ) -> None:
-        """Replace the task's writes with index ≥ 0, and those with a negative index that are named again."""
+        """Replace the task's writes with index ≥ 0, and those with a negative index that are named again.
+
+        `keep_numbered` lets those with index ≥ 0 stay that are not named again.
+        """
 
     @abstractmethod
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
@@ -132,4 +153,17 @@ class Copies(ABC):
         """Copy checkpoints (all, or these of one namespace) with their runs and pending writes, in one step.
 
         Return how many; 0 if there is nothing to copy, -1 if `dest` exists, and then nothing is written.
+        """
+
+
+class Exports(ABC):
+    """Read a whole thread in the order of its commits, each item once."""
+
+    @abstractmethod
+    async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
+        """The checkpoints that follow a sequence number, of all namespaces, oldest first, as of one instant.
+
+        With them come the runs of every branch that they name, up to the newest that they name of it, except those up
+        to the number that is `known` of the branch; and their pending writes. `limit` is how many are enough: at least
+        1, and a store that reads all of a thread anyway gives all.
         """

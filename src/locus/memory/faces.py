@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.checkpointer import (
@@ -28,7 +28,8 @@ THIRTY_DAYS: Final = _Days(30)
 class ThreadsFace:
     """The verbs over `self.threads` that do not depend on what a payload is."""
 
-    threads: Threads
+    if TYPE_CHECKING:  # as text only, or a face that is a pydantic model would have it for a field
+        threads: Threads
 
     @property
     def capabilities(self) -> CheckpointerCapabilities:

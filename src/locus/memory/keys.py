@@ -16,6 +16,8 @@ MAX_ID_LENGTH = 255
 
 def check_id(value: object, what: str = "thread_id", *, empty: bool = False) -> str:
     """Return a valid id, or raise `InvalidIdError` that says what is wrong with it."""
+    if type(value) is str and 0 < len(value) <= MAX_ID_LENGTH and value.isascii():
+        return value
     if not isinstance(value, str):
         raise InvalidIdError(f"{what} must be a str, got {type(value).__name__}: {value!r:.80}")
     if not value and not empty:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from locus.errors import CorruptCheckpointError
@@ -12,6 +13,9 @@ from locus.memory.records import Extent, Run, RunInfo
 
 MAX_MATCHES = 16
 """More pieces than this are never kept (see `deltas`), so looking for them would be wasted."""
+
+
+_NUMBER = attrgetter("number")
 
 
 class Match(NamedTuple):
@@ -89,7 +93,9 @@ def visible(extent: Extent, runs: Iterable[Run]) -> list[tuple[Run, int, int]]:
 
     `runs` are at least those of the branch that the extent needs, in any order.
     """
-    ordered = sorted(runs, key=lambda run: run.number)
+    ordered = sorted(runs, key=_NUMBER)
+    if _is_all(extent, ordered):
+        return [(run, 0, run.length) for run in ordered]
     pieces: list[tuple[Run, int, int]] = []
     limit = extent.skip + extent.length
     for index, low, high in walk(extent, ordered):
@@ -104,6 +110,18 @@ def visible(extent: Extent, runs: Iterable[Run]) -> list[tuple[Run, int, int]]:
         )
     pieces.reverse()
     return pieces
+
+
+def _is_all(extent: Extent, runs: Sequence[Run]) -> bool:
+    """Whether these are runs that were only ever appended, and the extent is all of them: then there is no doubt."""
+    if not runs or runs[-1].number != extent.run or runs[0].start != extent.skip:
+        return False
+    end = extent.skip
+    for run in runs:
+        if run.start != end:
+            return False
+        end += run.length
+    return end == extent.skip + extent.length
 
 
 def walk(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -18,8 +18,10 @@ from locus.memory.traces import FieldTrace, ListTrace, Trace, fingerprint, item_
 
 _LISTS = tuple(name for name, info in AgentState.model_fields.items() if isinstance(info.default, Items))
 _DICTS = tuple(name for name, info in AgentState.model_fields.items() if isinstance(info.default, FrozenDict))
-_CONTAINERS = frozenset({*_LISTS, *_DICTS})
+_FIELDS = (*_DICTS, *_LISTS)
+_CONTAINERS = frozenset(_FIELDS)
 _NESTED = (dict, list, tuple)
+_SHORT = frozenset({int, float, bool, type(None)})
 _TIMES = ("started_at", "updated_at")
 _PLAIN = tuple(name for name in AgentState.model_fields if name not in {*_CONTAINERS, *_TIMES})
 
@@ -32,18 +34,22 @@ def state_payload(state: AgentState) -> Payload:
             "Plain dicts are kept by storage backends: backend.save(thread_id, data)"
         )
     extra = state.__pydantic_extra__ or {}
-    plain: dict[str, Any] = {}
-    fields: dict[str, Any] = {name: getattr(state, name) for name in (*_DICTS, *_LISTS)}
+    fields: dict[str, Any] = {name: getattr(state, name) for name in _FIELDS}
     if type(state) is AgentState:
-        values = {name: getattr(state, name) for name in _PLAIN} | {
-            name: getattr(state, name).isoformat() for name in _TIMES
-        }
+        plain = {name: getattr(state, name) for name in _PLAIN}
+        for name in _TIMES:
+            plain[name] = getattr(state, name).isoformat()
     else:
-        values = state.model_dump(exclude={*_CONTAINERS, *extra})
-    for name, value in (values | extra).items():
-        large = isinstance(value, str) and len(value) >= LARGE_VALUE
-        (fields if large or isinstance(value, _NESTED) else plain)[name] = value
+        plain = state.model_dump(exclude={*_CONTAINERS, *extra})
+    plain.update(extra)
+    for name in [name for name, value in plain.items() if type(value) not in _SHORT and _is_long(value)]:
+        fields[name] = plain.pop(name)
     return Payload(plain, fields, frozen=True)
+
+
+def _is_long(value: Any) -> bool:
+    """Whether something may have to be cut out of a value."""
+    return len(value) >= LARGE_VALUE if isinstance(value, str) else isinstance(value, _NESTED)
 
 
 def dict_payload(data: Mapping[str, Any]) -> Payload:
@@ -74,6 +80,15 @@ def wanted(manifest: str) -> list[Extent]:
     for cut in decode_manifest(manifest).values():
         extents += [Extent(cut, 0, 0, 1)] if isinstance(cut, str) else cut
     return extents
+
+
+def newest_runs(manifests: Iterable[str]) -> dict[str, int]:
+    """The branches that manifests name, and the newest run that they name of each."""
+    newest: dict[str, int] = {}
+    for manifest in manifests:
+        for extent in wanted(manifest):
+            newest[extent.branch] = max(extent.run, newest.get(extent.branch, 0))
+    return newest
 
 
 def payload_text(stored: Stored) -> str:

@@ -75,6 +75,8 @@ class Commit:
     """The parent's id, `None` for a first checkpoint, or ANY: the latest one."""
     parent_required: bool = False
     """Whether a parent that is not there is an error, or gives way to the latest one."""
+    parent_as_named: bool = False
+    """Whether a parent is kept as it is named, there or not; then `parent_required` says nothing more."""
     if_latest: str | None | Unset = ANY
     replaces: str | None = None
     """The `rev` of the checkpoint of the same id that this one takes the place of."""
@@ -143,6 +145,16 @@ class Stored:
     """Whether its namespace has newer checkpoints."""
 
 
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """Checkpoints of a thread, oldest first, each without its runs, and the runs that they need beside known ones."""
+
+    checkpoints: list[Stored]
+    runs: list[Run]
+    writes: Mapping[tuple[str, str], list[Write]] = field(default_factory=dict)
+    """Pending writes by namespace and checkpoint id, in their order."""
+
+
 class RunInfo(NamedTuple):
     """A run without its items."""
 
@@ -160,6 +172,11 @@ class Write(NamedTuple):
     idx: int
     channel: str
     value: str
+
+
+def writes_order(write: Write) -> tuple[str, str, int]:
+    """What the pending writes of a checkpoint are sorted by."""
+    return write.task_path, write.task_id, write.idx
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ _BUILT_IN = {
     "postgres": "locus.memory.backends.postgresql:from_location",
     "mysql": "locus.memory.backends.mysql:from_location",
     "oci": "locus.memory.backends.oci_bucket:from_location",
+    "oracle": "locus.memory.backends.oracle:from_location",
     "s3": "locus.memory.backends.s3:from_location",
     "redis": "locus.memory.backends.redis:from_redis",
     "rediss": "locus.memory.backends.redis:from_rediss",

@@ -9,10 +9,24 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import islice
 
 from locus.memory.decisions import Removal, decide, plan_removal, unneeded_runs
-from locus.memory.payloads import wanted
-from locus.memory.records import Commit, Entry, Extent, Known, Outcome, Run, RunInfo, Stored, Verdict, Write
+from locus.memory.payloads import newest_runs, wanted
+from locus.memory.records import (
+    Commit,
+    Entry,
+    Exported,
+    Extent,
+    Known,
+    Outcome,
+    Run,
+    RunInfo,
+    Stored,
+    Verdict,
+    Write,
+    writes_order,
+)
 
 Writes = dict[tuple[str, int], Write]
 """The pending writes of one checkpoint, by task id and index."""
@@ -137,16 +151,34 @@ class ThreadTable:
             else:
                 del self.runs[branch]
 
-    def put_writes(self, namespace: str, checkpoint_id: str, task_id: str, writes: Iterable[Write]) -> None:
+    def put_writes(self, place: tuple[str, str, str], writes: Iterable[Write], keep_numbered: bool) -> None:
+        """`place` is a namespace, a checkpoint and a task."""
+        namespace, checkpoint_id, task_id = place
         kept = self.writes.setdefault((namespace, checkpoint_id), {})
-        for key in [key for key in kept if key[0] == task_id and key[1] >= 0]:
-            del kept[key]
+        if not keep_numbered:
+            for key in [key for key in kept if key[0] == task_id and key[1] >= 0]:
+                del kept[key]
         kept.update({(task_id, write.idx): write for write in writes})
 
     def get_writes(self, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         kept = self.writes.get((namespace, checkpoint_id), {})
         found = [write for write in kept.values() if task_id in (None, write.task_id)]
-        return sorted(found, key=lambda write: (write.task_path, write.task_id, write.idx))
+        return sorted(found, key=writes_order)
+
+    def exported(self, after_seq: int, limit: int | None, known: Mapping[str, int]) -> Exported:
+        """A page of checkpoints with what they need beside the runs that are known."""
+        rows = list(islice((row for seq, row in self.rows.items() if seq > after_seq), limit))
+        checkpoints = [Stored(row.entry, row.head, row.manifest) for row in rows]
+        runs = [
+            run
+            for branch, newest in newest_runs(row.manifest for row in rows).items()
+            for run in self.runs.get(branch, [])
+            if known.get(branch, -1) < run.number <= newest
+        ]
+        places = [(row.entry.namespace, row.entry.checkpoint_id) for row in rows]
+        return Exported(
+            checkpoints, runs, {place: self.get_writes(*place, None) for place in places if place in self.writes}
+        )
 
     def copied(self, dest: ThreadTable, namespace: str | None, ids: Collection[str] | None) -> ThreadTable:
         """A copy under another id: all of it, or these checkpoints of a namespace, with their numbers.

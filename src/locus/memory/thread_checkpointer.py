@@ -51,9 +51,9 @@ class ThreadCheckpointer(ThreadsFace, BaseCheckpointer):
             metadata=metadata,
             parent=parent,
             if_latest=if_latest,
-            known=state._lineage.at(place),
+            known=state._kept_at(place),
         )
-        self._mark(state, place, saved.trace)
+        state._keep_at(place, saved.trace)
         for value in payload.fields.values():
             anchor(value)
         return saved.checkpoint_id
@@ -66,7 +66,7 @@ class ThreadCheckpointer(ThreadsFace, BaseCheckpointer):
             return None
         state = state_from(stored)
         place = self._place(thread_id, namespace)
-        self._mark(state, place, state_trace(stored, state))
+        state._keep_at(place, state_trace(stored, state))
         return state
 
     def origin(self, state: AgentState, thread_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:
@@ -74,16 +74,12 @@ class ThreadCheckpointer(ThreadsFace, BaseCheckpointer):
 
         It is what `if_latest` wants to know: `save(changed, thread_id, if_latest=cp.origin(state, thread_id))`.
         """
-        trace: Trace | None = state._lineage.at(self._place(thread_id, namespace))
+        trace: Trace | None = state._kept_at(self._place(thread_id, namespace))
         return None if trace is None else trace.base.checkpoint_id
 
     def _place(self, thread_id: str, namespace: str) -> Place:
         check_ids(thread_id, None, namespace)
         return self.threads.engine.identity, thread_id, namespace
-
-    @staticmethod
-    def _mark(state: AgentState, place: Place, trace: Trace) -> None:
-        state._lineage = state._lineage.after(place, trace)
 
     async def diff(self, thread_id: str, a: str, b: str, *, namespace: str = DEFAULT_NAMESPACE) -> StateDiff:
         """What changed from checkpoint `a` to checkpoint `b`."""

@@ -128,6 +128,7 @@ class Threads:
         checkpoint_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         parent: str | None | Unset = ANY,
+        parent_as_named: bool = False,
         if_latest: str | None | Unset = ANY,
         known: Trace | None = None,
     ) -> Saved:
@@ -136,7 +137,7 @@ class Threads:
         for value, what in ((parent, "parent"), (if_latest, "if_latest"), (checkpoint_id, "checkpoint_id")):
             if value is not None and value is not ANY:
                 check_id(value, what)
-        metadata_text = encode(checked_metadata(metadata), ("metadata",))
+        metadata_text = "{}" if metadata is None else encode(checked_metadata(metadata), ("metadata",))
         base = (known or await self._base(thread_id, namespace)) if self.engine.keeps_runs else None
         rev = new_id()
         implied = known.base.checkpoint_id if known else ANY
@@ -158,6 +159,7 @@ class Threads:
                 base=base.base if base else None,
                 parent_id=implied if parent is ANY else parent,
                 parent_required=parent is not ANY,
+                parent_as_named=parent_as_named and isinstance(parent, str),
                 if_latest=if_latest,
                 replaces=replaces,
                 fresh_id=checkpoint_id is None,
@@ -316,6 +318,7 @@ class Threads:
         *,
         task_path: str,
         namespace: str,
+        keep_numbered: bool = False,
     ) -> None:
         engine = self._able(KeepsWrites, "pending writes")
         check_ids(thread_id, checkpoint_id, namespace)
@@ -327,7 +330,7 @@ class Threads:
             idx = SPECIAL_CHANNELS.get(channel, position)
             rows.append(Write(task_id, task_path, idx, channel, encode(value, ("writes", position, channel))))
         async with self.using():
-            await engine.put_writes(thread_id, namespace, checkpoint_id, task_id, rows)
+            await engine.put_writes(thread_id, namespace, checkpoint_id, task_id, rows, keep_numbered=keep_numbered)
 
     async def get_writes(
         self, thread_id: str, checkpoint_id: str, *, task_id: str | None, namespace: str

@@ -7,12 +7,14 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum
+from functools import cache
 from hashlib import blake2b
 from typing import Any
 
 from pydantic import BaseModel
 
-from locus.core.frozen import Items, trusted
+from locus.core.frozen import Items, is_ours, trusted
 from locus.memory.codec import encode
 from locus.memory.records import Base, Extent, Path
 
@@ -22,8 +24,10 @@ def item_text(item: object, path: tuple[str | int, ...], sort_keys: bool = False
 
     A subclass of the user's comes back as its base class, so of that everything is written.
     """
-    if isinstance(item, BaseModel):
-        item = _plain(item) if trusted(item) else item.model_dump(serialize_as_any=True)
+    if is_ours(item) and trusted(item):
+        item = _plain(item)
+    elif isinstance(item, BaseModel):
+        item = item.model_dump(serialize_as_any=True)
     return encode(item, path, sort_keys=sort_keys)
 
 
@@ -34,16 +38,26 @@ def _plain(model: BaseModel) -> dict[str, Any]:
     is refused.
     """
     plain: dict[str, Any] = {}
-    for name, field_info in type(model).model_fields.items():
+    for name, default in _defaults(type(model)):
         value = getattr(model, name)
-        if value is field_info.default or value == field_info.default:
+        if value is default or value == default:
             continue
-        if isinstance(value, Items):
-            value = [_plain(inner) if isinstance(inner, BaseModel) else inner for inner in value]
-        elif isinstance(value, datetime):
-            value = value.isoformat()
-        plain[name] = value
-    return plain | (model.__pydantic_extra__ or {})
+        plain[name] = value if type(value) is str else _plain_value(value)
+    return plain | model.__pydantic_extra__ if model.__pydantic_extra__ else plain
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, Items):
+        return [_plain(inner) if is_ours(inner) else inner for inner in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value.value if isinstance(value, Enum) else value
+
+
+@cache
+def _defaults(kind: type[BaseModel]) -> list[tuple[str, Any]]:
+    """The fields of a model of ours, of which there are only a few."""
+    return [(name, field_info.default) for name, field_info in kind.model_fields.items()]
 
 
 def fingerprint(text: str) -> bytes:
@@ -88,12 +102,12 @@ class Trace:
     @property
     def weight(self) -> int:
         """How many digests this holds on to."""
-        return sum(
-            len(cut.digests or ())
-            for trace in self.fields.values()
-            for cut in trace.cuts.values()
-            if isinstance(cut, ListTrace)
-        )
+        weight = 0
+        for trace in self.fields.values():
+            for cut in trace.cuts.values():
+                if isinstance(cut, ListTrace) and cut.digests is not None:
+                    weight += len(cut.digests)
+        return weight
 
     def without_objects(self) -> Trace:
         """This trace with digests only: it keeps no state of the user's alive."""
@@ -133,6 +147,8 @@ class TraceCache:
 
     def put(self, key: tuple[str, str], trace: Trace) -> None:
         weight = trace.weight
+        if not weight and key not in self._traces:
+            return
         with self._lock:
             self._drop(key)
             if not weight:

@@ -35,6 +35,7 @@ _FIELDS = frozenset(
         "base",
         "parent_id",
         "parent_required",
+        "parent_as_named",
         "replaces",
         "expires_at",
     ]
@@ -64,6 +65,7 @@ def commit_from(thread_id: str, namespace: str, data: dict[str, Any], if_latest:
         base=_base(data.get("base")),
         parent_id=_parent(data),
         parent_required=fields.flag(data, "parent_required"),
+        parent_as_named=fields.flag(data, "parent_as_named"),
         if_latest=if_latest,
         replaces=fields.optional_text(data, "replaces"),
         # Whether the id is new, the store finds out for itself.

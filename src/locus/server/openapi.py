@@ -9,7 +9,7 @@ from locus.memory.checks import UNLIMITED
 from locus.memory.keys import MAX_ID_LENGTH
 from locus.server.bodies import Limits
 from locus.server.fields import MOST
-from locus.server.openapi_schemas import SCHEMAS, array, nullable, obj, ref
+from locus.server.openapi_schemas import FLAG, SCHEMAS, array, nullable, obj, ref
 
 Schema = dict[str, Any]
 
@@ -179,7 +179,9 @@ def _checkpoints() -> dict[str, Schema]:
     saved = obj({"thread_id": _ID, "checkpoint_id": _ID})
     entries = obj({"checkpoints": array(ref("Entry"))})
     writing = obj(
-        {"task_id": _ID, "task_path": nullable(_NAME), "writes": array(ref("Pair"))}, "task_id", "writes", closed=True
+        {"task_id": _ID, "task_path": nullable(_NAME), "writes": array(ref("Pair")), "keep_numbered": FLAG},
+        *("task_id", "writes"),
+        closed=True,
     )
     return {
         f"{_THREAD}/checkpoints": {

@@ -127,6 +127,7 @@ SCHEMAS: dict[str, Schema] = {
             "base": nullable(row(_ID, _ID)),
             "parent_id": nullable(_ID),
             "parent_required": FLAG,
+            "parent_as_named": FLAG,
             "replaces": nullable(TEXT),
             "expires_at": nullable(_TIME),
         },

@@ -154,7 +154,7 @@ class ThreadsAPI:
         thread_id = self._access.thread(request, writing=True)
         checkpoint_id, namespace = self._access.checkpoint(request), fields.namespace(request)
         body = await self._access.body(request)
-        fields.only(body, frozenset({"task_id", "task_path", "writes"}))
+        fields.only(body, frozenset({"task_id", "task_path", "writes", "keep_numbered"}))
         rows = fields.sequence(body, "writes")
         if not all(isinstance(row, list) and len(row) == 2 for row in rows):
             raise fields.invalid("writes", "lists of a channel and a value")
@@ -165,6 +165,7 @@ class ThreadsAPI:
             [(channel, value) for channel, value in rows],
             task_path=fields.optional_text(body, "task_path") or "",
             namespace=namespace,
+            keep_numbered=fields.flag(body, "keep_numbered"),
         )
         return Response(status_code=204)
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from locus.testing.contract import REQUIRED, CheckpointerContract, CoreContract
     from locus.testing.durable import DurableContract, DurableLaws
     from locus.testing.laws.outage import OutageLaws
+    from locus.testing.laws.saver import SaverLaws
     from locus.testing.stateful import ThreadsMachine
     from locus.testing.stores import DurableTestStore, OutageTestStore, TestStore
 
@@ -39,6 +40,7 @@ _HOMES = {
     "DurableTestStore": "stores",
     "OutageLaws": "laws.outage",
     "OutageTestStore": "stores",
+    "SaverLaws": "laws.saver",
     "TestStore": "stores",
     "ThreadsMachine": "stateful",
 }
@@ -52,6 +54,7 @@ __all__ = [
     "DurableTestStore",
     "OutageLaws",
     "OutageTestStore",
+    "SaverLaws",
     "TestStore",
     "ThreadsMachine",
 ]

@@ -16,6 +16,7 @@ from locus.testing.laws.deletion import DeletionLaws
 from locus.testing.laws.diffs import DiffLaws
 from locus.testing.laws.evolution import EvolutionLaws
 from locus.testing.laws.expiry import ExpiryLaws
+from locus.testing.laws.exports import ExportLaws
 from locus.testing.laws.handles import HandleLaws
 from locus.testing.laws.ids import IdLaws
 from locus.testing.laws.lineage import LineageLaws
@@ -28,6 +29,7 @@ from locus.testing.laws.replacement import ReplacementLaws
 from locus.testing.laws.retention import RetentionLaws
 from locus.testing.laws.round_trip import RoundTripLaws
 from locus.testing.laws.safety import SafetyLaws
+from locus.testing.laws.saver import SaverLaws
 from locus.testing.laws.search import SearchLaws
 from locus.testing.laws.shapes import ShapeLaws
 from locus.testing.laws.stale import StaleBaseLaws
@@ -55,6 +57,7 @@ REQUIRED: Final[dict[str, CheckpointerCapabilities]] = {
     "redis": EVERYTHING,
     "opensearch": EVERYTHING,
     "oci": replace(EVERYTHING, search=False, ttl=False),
+    "oracle": EVERYTHING,
     "s3": replace(EVERYTHING, search=False, ttl=False),
 }
 """What each backend of ours must be able to do. A flag that is lost is a failed test, not a shorter suite."""
@@ -79,8 +82,10 @@ class CoreContract(
     RetentionLaws,
     DamageLaws,
     SafetyLaws,
+    ExportLaws,
     HandleLaws,
     DiffLaws,
+    SaverLaws,
     CapabilityLaws,
     StatefulLaws,
 ):

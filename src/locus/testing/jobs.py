@@ -16,7 +16,7 @@ from typing import Any
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import ConflictError, LocusError
-from locus.memory import get_checkpointer
+from locus.memory import CheckpointSaver, get_checkpointer
 from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.testing.channel import Channel
 
@@ -161,3 +161,24 @@ async def try_to_read(talk: Channel, url: str, thread_id: str) -> dict[str, Any]
             return {"raised": None, "ids": ids, "loaded": digest(await checkpointer.load(thread_id))}
     except LocusError as error:
         return {"raised": [kind.__name__ for kind in type(error).__mro__], "text": str(error)}
+
+
+async def read_versions(talk: Channel, url: str, thread_id: str) -> dict[str, Any]:
+    """What a saver finds here of each namespace: checkpoints, newest first, with their parents and writes."""
+    found: dict[str, Any] = {}
+    async with CheckpointSaver(url) as saver:
+        for namespace in await saver.list_namespaces(thread_id=thread_id):
+            place: dict[str, Any] = {"thread_id": thread_id, "checkpoint_ns": namespace}
+            found[namespace] = [
+                [
+                    each["checkpoint_id"],
+                    each["parent_checkpoint_id"],
+                    each["checkpoint"],
+                    [
+                        [write["idx"], write["value"]]
+                        for write in await saver.get_writes(checkpoint_id=each["checkpoint_id"], **place)
+                    ],
+                ]
+                for each in await saver.list_checkpoints(**place)
+            ]
+    return found

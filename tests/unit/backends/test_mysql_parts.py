@@ -10,16 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locus.memory.backends.mysql_flavour import Expression, MySQLFlavour, literal, rendered
-from locus.memory.backends.mysql_save import (
-    MOST_CHAINS,
-    MOST_TIPS,
-    Chains,
-    can_be_first,
-    in_chain,
-    in_new_thread,
-)
-from locus.memory.backends.mysql_search import LONGEST_PLAIN, indexed, spelt
-from locus.memory.backends.mysql_threads import metadata_key, metadata_keys
+from locus.memory.backends.mysql_save import in_chain, in_new_thread
+from locus.memory.backends.mysql_threads import metadata_keys
+from locus.memory.backends.sql_chain import MOST_CHAINS, MOST_TIPS, Chains, can_be_first
+from locus.memory.backends.sql_words import LONGEST_PLAIN, indexed, metadata_key, spelt
 from locus.memory.codec import decode
 from locus.memory.keys import words
 from locus.memory.records import Base, Commit, Run

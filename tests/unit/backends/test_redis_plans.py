@@ -39,6 +39,7 @@ def test_the_modes_of_parent_and_expectation() -> None:
     named = _commit(parent_id="p", if_latest="l")
     assert commit_arguments(named)[7:12] == ["=", "p", index_field("ns", "p"), "=", "l"]
     assert commit_arguments(_commit(parent_id="p", parent_required=True))[7] == "!"
+    assert commit_arguments(_commit(parent_id="p", parent_required=True, parent_as_named=True))[7] == "~"
     assert named.parent_id is not ANY
 
 

@@ -71,6 +71,21 @@ def test_a_parent_that_is_only_supposed_gives_way_to_the_latest(thread: Thread) 
     assert decide(commit(parent_id="gone"), Thread()) == Outcome(Verdict.COMMITTED, 1, None)
 
 
+@pytest.mark.parametrize("required", [True, False])
+def test_a_parent_may_be_kept_as_it_is_named(thread: Thread, required: bool) -> None:
+    def parent(checkpoint_id: str, parent_id: str, **changes: Any) -> str | None:
+        wish = commit(checkpoint_id, parent_id=parent_id, parent_as_named=True, parent_required=required, **changes)
+        outcome = decide(wish, thread)
+        assert outcome.verdict is Verdict.COMMITTED
+        return outcome.parent_id
+
+    assert parent("new", "a") == "a"
+    assert parent("new", "not yet") == "not yet"
+    assert parent("b", "not yet", replaces="rev-b") == "not yet"
+    assert parent("new", "new") is None
+    assert parent("b", "b", replaces="rev-b") == "a"
+
+
 @pytest.mark.parametrize("expected", ["a", "gone", None])
 def test_another_latest_than_expected_is_a_conflict(thread: Thread, expected: str | None) -> None:
     assert decide(commit(if_latest=expected), thread) == Outcome(Verdict.CONFLICT, latest="c")

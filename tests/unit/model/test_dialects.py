@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from decimal import Context, Decimal
 from typing import Any
 
 import pytest
@@ -18,16 +19,16 @@ from tests.unit.samples import exact
 
 JSONB = Dialect(exact=False, nul=False, negative_zero=False, float_exponents=False)
 MYSQL = Dialect(exact=False, nul=True, negative_zero=True, float_exponents=True, integer_bits=64)
-ORACLE = Dialect(exact=False, nul=False, negative_zero=False, float_exponents=False, integer_digits=38)
+ORACLE = Dialect(exact=False, nul=False, fractions_only=True, integer_digits=38, longest_key=255)
 
 
-def _rebuilt(value: Any, number: Callable[[Any], Any], text: Callable[[str], str]) -> Any:
+def _rebuilt(value: Any, number: Callable[[Any], Any], text: Callable[[str], str], key: Callable[[str], str]) -> Any:
     """A value as a database gives it back: numbers and texts its own way, keys in an order of its own."""
     if isinstance(value, dict):
-        pairs = ((text(key), _rebuilt(item, number, text)) for key, item in value.items())
+        pairs = ((key(name), _rebuilt(item, number, text, key)) for name, item in value.items())
         return dict(sorted(pairs, key=lambda pair: (len(pair[0].encode()), pair[0])))
     if isinstance(value, list):
-        return [_rebuilt(item, number, text) for item in value]
+        return [_rebuilt(item, number, text, key) for item in value]
     if isinstance(value, str):
         return text(value)
     return value if value is None or isinstance(value, bool) else number(value)
@@ -52,21 +53,31 @@ def _up_to_64_bits(value: int | float) -> int | float:
     return float(value) if isinstance(value, int) and not -(2**63) <= value < 2**64 else value
 
 
-def _up_to_38_digits(value: int | float) -> int | float:
-    number = _decimal(value)
-    return float(f"{number:.37e}") if isinstance(number, int) and len(str(abs(number))) > 38 else number
+def _oracle_number(value: int | float) -> int | float:
+    """Of 38 digits, and not too small or too large; whole numbers are integers, whatever they were."""
+    number = Decimal(str(value))
+    if number and not Decimal("1e-130") <= abs(number) < Decimal("1e126"):
+        raise ValueError("this database has no such number")
+    number = Context(prec=38).plus(number)
+    return int(number) if number == number.to_integral_value() else float(number)
+
+
+def _oracle_key(key: str) -> str:
+    if not 0 < len(key.encode()) <= 255:
+        raise ValueError("this database has no such key")
+    return _no_nul(key)
 
 
 def jsonb(text: str) -> str:
-    return json.dumps(_rebuilt(json.loads(text), _decimal, _no_nul), ensure_ascii=False)
+    return json.dumps(_rebuilt(json.loads(text), _decimal, _no_nul, _no_nul), ensure_ascii=False)
 
 
 def mysql(text: str) -> str:
-    return json.dumps(_rebuilt(json.loads(text), _up_to_64_bits, str), ensure_ascii=False)
+    return json.dumps(_rebuilt(json.loads(text), _up_to_64_bits, str, str), ensure_ascii=False)
 
 
 def oracle(text: str) -> str:
-    return json.dumps(_rebuilt(json.loads(text), _up_to_38_digits, _no_nul), ensure_ascii=False)
+    return json.dumps(_rebuilt(json.loads(text), _oracle_number, _no_nul, _oracle_key), ensure_ascii=False)
 
 
 DATABASES = [
@@ -85,6 +96,7 @@ LOOK_ALIKES: list[Any] = [
     {"$locus:float": "1", "b": 1},
     {"$locus:dict": {"$locus:dict": {"$locus:dict": "\0"}}},
     {"\0": {"\0\0": ["\0", {"$locus:str": "\0"}]}, "b": 1e22},
+    {"": {"": ""}, "x" * 256: {"é" * 128: 1.0}, "y" * 255: 2.5},
     "$locus:float",
     ["$locus:int", "\\u0000", "\\\\u0000", "\0\\u0000"],
 ]
@@ -98,11 +110,13 @@ def test_a_value_survives_the_database(value: Any, dialect: Dialect, database: C
 
 
 tagged_values = st.recursive(
-    st.sampled_from([1e22, -0.0, 0.0, 2**64, 10**40, -(10**38), 2**63, "\0", "$locus:str", "x", 1, None])
+    st.sampled_from([1e22, -0.0, 0.0, 2**64, 10**40, -(10**38), 2**63, 1e-7, 3.0, "\0", "$locus:str", "x", 1, None])
     | st.floats(allow_nan=False, allow_infinity=False),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["a", "\0", "$locus:dict", "$locus:float", "$locus:x"]), inner, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(["a", "\0", "$locus:dict", "$locus:float", "$locus:x", ""]), inner, max_size=2
+        )
     ),
     max_leaves=8,
 )
@@ -118,7 +132,7 @@ def test_any_value_survives_the_database(value: Any, dialect: Dialect, database:
 
 @pytest.mark.parametrize(
     ("database", "value"),
-    [(jsonb, 1e22), (jsonb, -0.0), (mysql, 2**64), (mysql, 10**40), (oracle, 10**40 + 1), (oracle, -0.0)],
+    [(jsonb, 1e22), (jsonb, -0.0), (mysql, 2**64), (mysql, 10**40), (oracle, 10**40 + 1), (oracle, 1.0)],
 )
 def test_without_tags_the_database_would_change_it(database: Callable[[str], str], value: Any) -> None:
     """Or these tests would show nothing."""
@@ -139,6 +153,11 @@ def test_without_tags_the_database_would_change_it(database: Callable[[str], str
         (MYSQL, [2**63 - 1, 1e22, -0.0, "\0"], [2**63 - 1, 1e22, -0.0, "\0"]),
         (ORACLE, 10**40, {"$locus:int": "1" + "0" * 40}),
         (ORACLE, [10**38 - 1, True], [10**38 - 1, True]),
+        (ORACLE, [0.1, -12.75, "2.0", 7], [0.1, -12.75, "2.0", 7]),
+        (ORACLE, [1.0, 1e-7], [{"$locus:float": "1.0"}, {"$locus:float": "1e-07"}]),
+        (ORACLE, {"": 1}, {"$locus:dict": [["", 1]]}),
+        (ORACLE, {"é" * 128: 1}, {"$locus:dict": [["é" * 128, 1]]}),
+        (ORACLE, {"x" * 255: '"":'}, {"x" * 255: '"":'}),
     ],
 )
 def test_exactly_what_would_change_is_tagged(dialect: Dialect, value: Any, native: Any) -> None:
@@ -155,6 +174,7 @@ def test_a_database_that_stores_text_gets_the_text_as_it_is(value: Any) -> None:
 def test_text_without_suspicious_values_is_not_parsed() -> None:
     text = '{ "a" : [1, 2.5, "x"] }'
     assert to_native(text, JSONB) is text
+    assert to_native(text, ORACLE) is text
     assert from_native(text) is text
 
 

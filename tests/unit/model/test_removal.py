@@ -129,6 +129,8 @@ def test_ancestors_of_what_is_not_there_are_none() -> None:
 def test_a_ring_of_parents_ends() -> None:
     ring = [entry(1, 2), entry(2, 1)]
     assert ancestors(ring, "c2") == [ring[1], ring[0]]
+    assert new_parents([*ring, entry(3, 1)], {1, 2}) == {3: None}
+    assert new_parents([*ring, entry(3, 1)], {1}) == {2: None, 3: "c2"}
 
 
 def test_what_is_older_than_the_cutoff_goes() -> None:
@@ -151,6 +153,11 @@ def test_every_fork_is_a_line_of_its_own() -> None:
     assert outlived(entries, None, 1) == {1, 2, 3, 4, 6}
     assert outlived(entries, None, 2) == {1, 2, 3}
     assert outlived(entries, None, 3) == {1}
+
+
+def test_the_newest_stays_although_an_older_one_names_it_as_its_parent() -> None:
+    assert outlived([entry(1), entry(2, 3), entry(3)], None, 1) == set()
+    assert outlived([entry(1, 2), entry(2, 1)], None, 1) == {1}
 
 
 def test_namespaces_are_lines_of_their_own() -> None:

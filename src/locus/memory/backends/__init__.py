@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         mysql_checkpointer,
         oci_bucket_checkpointer,
         opensearch_checkpointer,
+        oracle_checkpointer,
         postgresql_checkpointer,
         redis_checkpointer,
         s3_checkpointer,
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from locus.memory.backends.mysql import MySQLBackend, MySQLConfig
     from locus.memory.backends.oci_bucket import OCIBucketBackend
     from locus.memory.backends.opensearch import OpenSearchBackend
+    from locus.memory.backends.oracle import OracleBackend
+    from locus.memory.backends.oracle_sync import OracleSyncBackend, OracleSyncCheckpointSaver
+    from locus.memory.backends.oracle_versioned import OracleCheckpointSaver
     from locus.memory.backends.postgresql import PostgreSQLBackend, PostgreSQLConfig
     from locus.memory.backends.redis import RedisBackend
     from locus.memory.backends.s3 import S3Backend
@@ -35,6 +39,10 @@ _HOMES = {
     "MySQLConfig": "mysql",
     "OCIBucketBackend": "oci_bucket",
     "OpenSearchBackend": "opensearch",
+    "OracleBackend": "oracle",
+    "OracleCheckpointSaver": "oracle_versioned",
+    "OracleSyncBackend": "oracle_sync",
+    "OracleSyncCheckpointSaver": "oracle_sync",
     "PostgreSQLBackend": "postgresql",
     "PostgreSQLConfig": "postgresql",
     "RedisBackend": "redis",
@@ -44,6 +52,7 @@ _HOMES = {
     "mysql_checkpointer": "adapters",
     "oci_bucket_checkpointer": "adapters",
     "opensearch_checkpointer": "adapters",
+    "oracle_checkpointer": "adapters",
     "postgresql_checkpointer": "adapters",
     "redis_checkpointer": "adapters",
     "s3_checkpointer": "adapters",
@@ -58,6 +67,10 @@ __all__ = [
     "MySQLConfig",
     "OCIBucketBackend",
     "OpenSearchBackend",
+    "OracleBackend",
+    "OracleCheckpointSaver",
+    "OracleSyncBackend",
+    "OracleSyncCheckpointSaver",
     "PostgreSQLBackend",
     "PostgreSQLConfig",
     "RedisBackend",
@@ -67,6 +80,7 @@ __all__ = [
     "mysql_checkpointer",
     "oci_bucket_checkpointer",
     "opensearch_checkpointer",
+    "oracle_checkpointer",
     "postgresql_checkpointer",
     "redis_checkpointer",
     "s3_checkpointer",

@@ -128,6 +128,15 @@ def opensearch_checkpointer(
     return StorageBackendAdapter(OpenSearchBackend(hosts, index_name, **options))
 
 
+def oracle_checkpointer(
+    dsn: str | None = None, user: str = "admin", password: str | SecretStr = "", **kwargs: Any
+) -> StorageBackendAdapter:
+    """A checkpointer in Oracle Database; the options are those of `OracleBackend` (`wallet_location`, …)."""
+    from locus.memory.backends.oracle import OracleBackend
+
+    return StorageBackendAdapter(OracleBackend(dsn, user, password, **kwargs))
+
+
 def postgresql_checkpointer(
     host: str = "localhost",
     port: int = 5432,

@@ -26,6 +26,8 @@ from locus.memory.backends.file_folder import (
     expired,
     expiry,
     last_seq,
+    put_logged_writes,
+    writes_place,
     writes_record,
 )
 from locus.memory.backends.file_log import LogFile
@@ -33,11 +35,11 @@ from locus.memory.backends.file_names import SUFFIX, file_name
 from locus.memory.checks import possible_path
 from locus.memory.codec import encode
 from locus.memory.decisions import decide
-from locus.memory.engine import Copies, Engine, Expires, FindsMetadata, KeepsWrites, Searches
+from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.keys import Pattern, check_id
 from locus.memory.matching import best_hits, has_value, newest, table_hits
 from locus.memory.payloads import wanted
-from locus.memory.records import Commit, Entry, Hit, Outcome, Stored, Verdict, Write
+from locus.memory.records import Commit, Entry, Exported, Hit, Outcome, Stored, Verdict, Write
 from locus.memory.registry import path_of
 from locus.memory.tables import Row, ThreadTable, entry_of
 from locus.memory.thread_checkpointer import ThreadCheckpointer
@@ -48,7 +50,7 @@ T = TypeVar("T")
 WORKERS = 4
 
 
-class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies):
+class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):
     """Threads in files."""
 
     driver_errors = (OSError,)
@@ -73,7 +75,10 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies):
         return await self._on(thread_id, job)
 
     async def setup(self) -> None:
-        await self._workers[0].run(Folder.make)
+        if not self.reading_only:
+            await self._workers[0].run(Folder.make)
+        elif not self._base.is_dir() or not any(self._base.glob(f"*{SUFFIX}")):
+            raise self.nothing_there()
 
     async def commit(self, commit: Commit) -> Outcome:
         def work(folder: Folder) -> Outcome:
@@ -178,17 +183,25 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies):
         return best_hits(hits, limit)
 
     async def put_writes(
-        self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str, writes: Sequence[Write]
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[Write],
+        *,
+        keep_numbered: bool = False,
     ) -> None:
         def work(folder: Folder) -> None:
             with folder.exclusive(thread_id), folder.log(thread_id) as log:
+                place = (namespace, checkpoint_id, task_id)
                 if log is None:
                     table = ThreadTable(thread_id)
-                    table.put_writes(namespace, checkpoint_id, task_id, writes)
+                    table.put_writes(place, writes, keep_numbered)
                     folder.write(table)
                     return
-                place = (namespace, checkpoint_id, task_id)
-                log.append(writes_record(place, writes, last_seq(log), expiry(log)), folder.pretty)
+                record = writes_record(place, writes, last_seq(log), expiry(log), keep_numbered)
+                log.append(record, folder.pretty)
 
         await self._on(thread_id, work)
 
@@ -197,11 +210,8 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies):
             table = ThreadTable(thread_id)
             for seal in reversed(list(log.newest_first())):
                 facts = seal.facts
-                if facts["seal"] == "writes" and (facts["namespace"], facts["checkpoint_id"]) == (
-                    namespace,
-                    checkpoint_id,
-                ):
-                    table.put_writes(namespace, checkpoint_id, facts["task_id"], log.writes(seal))
+                if facts["seal"] == "writes" and writes_place(facts)[:2] == (namespace, checkpoint_id):
+                    put_logged_writes(table, log, seal)
             return table.get_writes(namespace, checkpoint_id, task_id)
 
         return await self._with_log(thread_id, work, [])
@@ -242,6 +252,14 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies):
                 return len(copy.rows)
 
         return await self._on(dest, writing)
+
+    async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
+        def work(folder: Folder) -> Exported:
+            with folder.log(thread_id) as log:
+                table = ThreadTable(thread_id) if log is None else folder.table(log)
+            return table.exported(after_seq, None, known)
+
+        return await self._on(thread_id, work)
 
     def translate(self, error: BaseException) -> CheckpointError:
         return BackendUnavailableError(f"the folder {str(self._base)!r} cannot be used now: {error}")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends.file_log import LogFile
@@ -114,8 +115,7 @@ class Folder:
         table = ThreadTable(log.thread_id, expires_at=expiry(log))
         for seal in reversed(list(log.newest_first())):
             if seal.facts["seal"] == "writes":
-                facts = seal.facts
-                table.put_writes(facts["namespace"], facts["checkpoint_id"], facts["task_id"], log.writes(seal))
+                put_logged_writes(table, log, seal)
             else:
                 table.add_runs(log.runs(seal))
                 table.put(log.row(seal))
@@ -180,11 +180,25 @@ def checkpoint_record(row: Row, runs: Sequence[Run], last_seq: int, expires_at: 
     return Record("checkpoint", facts, tuple(parts))
 
 
+def writes_place(facts: Mapping[str, Any]) -> tuple[str, str, str]:
+    """The namespace, the checkpoint and the task of a record of writes."""
+    return facts["namespace"], facts["checkpoint_id"], facts["task_id"]
+
+
+def put_logged_writes(table: ThreadTable, log: LogFile, seal: Seal) -> None:
+    """Do what a record of writes says."""
+    table.put_writes(writes_place(seal.facts), log.writes(seal), seal.facts.get("keep_numbered", False))
+
+
 def writes_record(
-    place: tuple[str, str, str], writes: Sequence[Write], last_seq: int, expires_at: datetime | None
+    place: tuple[str, str, str],
+    writes: Sequence[Write],
+    last_seq: int,
+    expires_at: datetime | None,
+    keep_numbered: bool = False,
 ) -> Record:
     namespace, checkpoint_id, task_id = place
-    facts = {
+    facts: dict[str, Any] = {
         "namespace": namespace,
         "checkpoint_id": checkpoint_id,
         "task_id": task_id,
@@ -192,6 +206,8 @@ def writes_record(
         "expires_at": instant(expires_at),
         "writes": [write[:4] for write in writes],
     }
+    if keep_numbered:
+        facts["keep_numbered"] = True
     names = [f"{write.idx}.{write.channel}" for write in writes]
     return Record("writes", facts, tuple(zip(names, (write.value for write in writes), strict=True)))
 

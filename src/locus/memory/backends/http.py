@@ -129,9 +129,17 @@ class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies):
         return await (await self._known()).copy(source, dest, namespace, checkpoint_ids)
 
     async def put_writes(
-        self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str, writes: Sequence[Write]
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[Write],
+        *,
+        keep_numbered: bool = False,
     ) -> None:
-        await (await self._known()).put_writes(thread_id, namespace, checkpoint_id, task_id, writes)
+        server = await self._known()
+        await server.put_writes(thread_id, namespace, checkpoint_id, task_id, writes, keep_numbered=keep_numbered)
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         return await (await self._known()).get_writes(thread_id, namespace, checkpoint_id, task_id)
@@ -174,6 +182,7 @@ class HTTPThreads(Threads):
         checkpoint_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         parent: str | None | Unset = ANY,
+        parent_as_named: bool = False,
         if_latest: str | None | Unset = ANY,
         known: Trace | None = None,
     ) -> Saved:
@@ -187,6 +196,7 @@ class HTTPThreads(Threads):
             checkpoint_id=checkpoint_id,
             metadata=metadata,
             parent=parent,
+            parent_as_named=parent_as_named,
             if_latest=if_latest,
             known=known,
         )

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode, urlsafe_b64encode
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
@@ -102,6 +103,8 @@ def commit_text(commit: Commit) -> str:
         parts.append(f'"parent_id":{text(commit.parent_id)}')
     if commit.parent_required:
         parts.append('"parent_required":true')
+    if commit.parent_as_named:
+        parts.append('"parent_as_named":true')
     if commit.replaces is not None:
         parts.append(f'"replaces":{text(commit.replaces)}')
     if commit.expires_at is not None:
@@ -189,11 +192,12 @@ def stored_from(data: Any) -> Stored:
     return Stored(entry_from(data["entry"]), data["head"], data["manifest"], runs, data["passed"])
 
 
-def writes_text(task_id: str, task_path: str, writes: list[Write]) -> str:
+def writes_text(task_id: str, task_path: str, writes: Sequence[Write], keep_numbered: bool = False) -> str:
     """What a task wrote, in order: the indexes follow from the order and the channels."""
     rows = (f"[{encode_trusted(write.channel)},{write.value}]" for write in writes)
     names = f'"task_id":{encode_trusted(task_id)},"task_path":{encode_trusted(task_path)}'
-    return f'{{{names},"writes":[{",".join(rows)}]}}'
+    kept = ',"keep_numbered":true' if keep_numbered else ""
+    return f'{{{names}{kept},"writes":[{",".join(rows)}]}}'
 
 
 def write_data(write: Write) -> dict[str, Any]:

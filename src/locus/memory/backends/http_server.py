@@ -146,12 +146,19 @@ class LocusServer:
         return 0 if answer is None else _read(lambda data: int(data["copied"]), answer)
 
     async def put_writes(
-        self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str, writes: Sequence[Write]
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[Write],
+        *,
+        keep_numbered: bool = False,
     ) -> None:
         self._needs(self.keeps_writes, "pending writes")
         task_path = writes[0].task_path if writes else ""
         path = f"/threads/{segment(thread_id)}/checkpoints/{segment(checkpoint_id)}/writes"
-        await self._ask("PUT", path, _in(namespace), writes_text(task_id, task_path, [*writes]))
+        await self._ask("PUT", path, _in(namespace), writes_text(task_id, task_path, writes, keep_numbered))
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         self._needs(self.keeps_writes, "pending writes")

@@ -12,16 +12,16 @@ from typing import Any
 from uuid import uuid4
 
 from locus.errors import BackendUnavailableError, CheckpointError, ConfigurationError
-from locus.memory.engine import Copies, Engine, Expires, FindsMetadata, KeepsWrites, Searches
+from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.keys import Pattern
 from locus.memory.matching import best_hits, has_value, newest, table_hits
-from locus.memory.records import Commit, Entry, Hit, Outcome, Stored, Verdict, Write
+from locus.memory.records import Commit, Entry, Exported, Hit, Outcome, Stored, Verdict, Write
 from locus.memory.tables import ThreadTable
 from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.memory.threads import Threads
 
 
-class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies):
+class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):
     """Threads in dicts, behind a lock: several event loops may use it at once."""
 
     def __init__(self) -> None:
@@ -104,12 +104,19 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             return best_hits((hit for table in self._live() for hit in table_hits(table, terms)), limit)
 
     async def put_writes(
-        self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str, writes: Sequence[Write]
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[Write],
+        *,
+        keep_numbered: bool = False,
     ) -> None:
         with self._lock:
             table = self._table(thread_id) or ThreadTable(thread_id)
             self._tables[thread_id] = table
-            table.put_writes(namespace, checkpoint_id, task_id, writes)
+            table.put_writes((namespace, checkpoint_id, task_id), writes, keep_numbered)
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         with self._lock:
@@ -133,6 +140,11 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
                 return -1
             self._tables[dest] = table.copied(existing or ThreadTable(dest), namespace, checkpoint_ids)
             return len(self._tables[dest].rows)
+
+    async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
+        with self._lock:
+            table = self._table(thread_id) or ThreadTable(thread_id)
+            return table.exported(after_seq, limit, known)
 
     def translate(self, error: BaseException) -> CheckpointError:
         return BackendUnavailableError(str(error))

@@ -21,7 +21,7 @@ from locus.extras import require
 from locus.memory.backends.mysql_errors import MySQLError
 from locus.memory.backends.mysql_flavour import rendered
 from locus.memory.backends.sql import Row
-from locus.memory.backends.sql_pool import Connection
+from locus.memory.backends.sql_pool import Connection, close_without_loop
 
 aiomysql = require("aiomysql", "mysql")
 
@@ -123,7 +123,7 @@ class MySQLConnection(Connection):
         try:
             raw._writer.transport.close()
         except RuntimeError:  # its event loop is closed
-            _close_without_loop(raw._writer.transport)
+            close_without_loop(raw._writer.transport)
         raw._writer = raw._reader = None
 
     async def quit(self) -> None:
@@ -151,15 +151,6 @@ def _errors_told() -> Iterator[None]:
             message += f" ({error.__cause__})"
         # Without a number it is about the connection: closed, or out of step with the server.
         raise MySQLError(code or 2013, message) from error
-
-
-def _close_without_loop(transport: Any) -> None:
-    """asyncio closes a socket in a callback, for which it is too late."""
-    below = getattr(transport, "_ssl_protocol", None)
-    if below is not None:
-        transport = below._transport
-    with contextlib.suppress(RuntimeError):
-        transport._call_connection_lost(None)
 
 
 @dataclass(frozen=True)

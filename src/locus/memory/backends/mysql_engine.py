@@ -24,6 +24,7 @@ from locus.memory.backends.mysql_errors import (
 from locus.memory.backends.mysql_flavour import NATIVE, MySQLFlavour
 from locus.memory.backends.mysql_threads import MySQLThreads
 from locus.memory.backends.sql import run_steps_async
+from locus.memory.backends.sql_chain import Chains, can_be_first
 from locus.memory.backends.sql_pool import PoolOptions
 from locus.memory.backends.sql_server import SQLServerEngine, Trouble, check_format
 from locus.memory.backends.sql_threads import is_written
@@ -55,13 +56,14 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
         self._threads = MySQLThreads(sql)
         super().__init__(sql, self._threads, pool, retry_seconds=retry_seconds)
         self._address = address
+        self._identity = f"mysql:{address}/{sql.prefix}"
         self._auto_create = auto_create_table
-        self._chains = mysql_save.Chains()
+        self._chains = Chains()
         self._parser_checked = False
 
     @property
     def identity(self) -> str:
-        return f"mysql:{self._address}/{self.sql.prefix}"
+        return self._identity
 
     async def _connect(self) -> MySQLConnection:
         return await self._address.connect()
@@ -79,7 +81,9 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
         found = await self._format(connection)
         if found == mysql_schema.FORMAT:
             return
-        if not self._auto_create:
+        if not found and self.reading_only:
+            raise self.nothing_there()
+        if not self._auto_create or self.reading_only:
             state = f"have format {found}, not {mysql_schema.FORMAT}" if found else "are not there"
             raise ConfigurationError(
                 f"the tables {self.sql.prefix}* at {self._address} {state}, and auto_create_table is off: "
@@ -152,7 +156,7 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
         self._chains.forget(commit.thread_id)
         is_new = chain is None
         for _ in range(ATTEMPTS):
-            if is_new and mysql_save.can_be_first(commit):
+            if is_new and can_be_first(commit):
                 results = await self._sent(connection, mysql_save.in_new_thread(self.sql, commit))
                 if results:
                     self._chains.note(commit, results[1].new_id, 1, 0)

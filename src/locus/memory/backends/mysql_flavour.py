@@ -6,17 +6,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from locus.errors import ConfigurationError
 from locus.memory.backends.sql import Flavour
-from locus.memory.codec import Dialect
+from locus.memory.codec import Dialect, has_digits
 
 NATIVE = Dialect(exact=False, integer_bits=64)
 """MySQL's JSON keeps everything but integers past 64 bits: floats bit for bit, -0.0 and NUL included."""
 
 TAG = "$locus:"
-_LONG_INTEGER = re.compile(r"[0-9]{19}")
 _WRITTEN_ALIKE = re.compile(r'"[^"\\\x00-\x1f\x7f]*"|-?[0-9]{1,18}|true|false|null')
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 LONGEST_NAME = 40
@@ -60,13 +60,18 @@ def literal(value: Any) -> str:
 
 def rendered(statement: str, values: Sequence[Any]) -> str:
     """The statement with its values in place of the question marks. Statements hold no text of a user's."""
-    parts = statement.split("?")
+    parts = _parts(statement)
     if len(parts) != len(values) + 1:
         raise ValueError(f"a statement has {len(parts) - 1} marks, and {len(values)} values")
     written = [parts[0]]
     for value, part in zip(values, parts[1:], strict=True):
         written += (literal(value), part)
     return "".join(written)
+
+
+@lru_cache(maxsize=512)
+def _parts(statement: str) -> list[str]:
+    return statement.split("?")
 
 
 class MySQLFlavour(Flavour):
@@ -106,7 +111,7 @@ class MySQLFlavour(Flavour):
 
     def json(self, text: str) -> str:
         """Most texts hold nothing that would have to be tagged, and a save should not pay much for knowing it."""
-        return super().json(text) if TAG in text or _LONG_INTEGER.search(text) else text
+        return super().json(text) if TAG in text or has_digits(text, 19) else text
 
     def time(self, at: datetime) -> str:
         return at.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from locus.memory.backends.mysql_flavour import MySQLFlavour
-from locus.memory.backends.mysql_threads import TOO_MANY, metadata_key
+from locus.memory.backends.mysql_threads import TOO_MANY
 from locus.memory.backends.sql import Steps
 from locus.memory.backends.sql_rows import entry_of, now
-from locus.memory.codec import encode_trusted
+from locus.memory.backends.sql_words import metadata_key
+from locus.memory.codec import decode, encode_trusted
 from locus.memory.matching import has_value
 from locus.memory.records import Entry, Run, Stored
 
@@ -18,6 +21,8 @@ def read(sql: MySQLFlavour, thread_id: str, namespace: str, checkpoint_id: str |
     """A checkpoint with its runs in one statement, so that all of it is as of one instant.
 
     The manifest says which runs; each extent needs those from the newest that begins at its start, or before, on.
+    The driver takes its time for every column of every row, so the runs share theirs with the checkpoint, and what
+    they have no place for is in one.
     """
     values = [thread_id, now(sql), namespace]
     which = "ORDER BY c.seq DESC LIMIT 1"
@@ -26,7 +31,7 @@ def read(sql: MySQLFlavour, thread_id: str, namespace: str, checkpoint_id: str |
         values.append(checkpoint_id)
     rows = yield (
         f"""WITH found AS (
-    SELECT t.thread_id, c.namespace, c.checkpoint_id, c.parent_id, c.seq, c.rev, c.created_at,
+    SELECT c.checkpoint_id, c.parent_id, c.seq, c.rev, c.created_at,
         c.metadata, c.head, c.manifest, c.thread, {sql.passed} AS passed
     FROM {sql.joined} WHERE t.thread_id = ? AND {sql.alive} AND c.namespace = ? {which}
 ), named AS (
@@ -42,25 +47,30 @@ def read(sql: MySQLFlavour, thread_id: str, namespace: str, checkpoint_id: str |
         AND o.start <= n.skip ORDER BY o.number DESC LIMIT 1) AS oldest
     FROM named n
 )
-SELECT thread_id, namespace, checkpoint_id, parent_id, seq, rev, created_at, metadata, head, manifest, passed,
-    NULL, NULL, NULL FROM found
+SELECT parent_id, seq, passed, NULL, head, JSON_ARRAY(checkpoint_id, rev, created_at, metadata, manifest) FROM found
 UNION ALL
-SELECT NULL, NULL, NULL, r.branch, NULL, NULL, NULL, NULL, r.items, NULL, NULL, r.number, r.start, r.count
+SELECT r.branch, r.number, r.start, r.count, r.items, NULL
 FROM extents e JOIN {sql.runs} r
     ON r.thread = e.thread AND r.branch = e.branch AND r.number BETWEEN e.oldest AND e.run""",
         values,
     )
-    found: Stored | None = None
     runs: dict[str, dict[int, Run]] = {}
-    for row in rows:
-        if row[0] is None:
-            branch, items, (number, start, count) = row[3], sql.read_json(row[8]), row[11:]
-            runs.setdefault(branch, {})[number] = Run(branch, number, start, count, items)
-    for row in rows:
-        if row[0] is not None:
+    for branch, number, start, count, items, about in rows:
+        if about is None:
+            runs.setdefault(branch, {})[number] = Run(branch, number, start, count, sql.read_json(items))
+    for parent_id, seq, passed, _, head, about in rows:
+        if about is not None:
+            name, rev, created_at, metadata, manifest = decode(about)
+            row = (thread_id, namespace, name, parent_id, seq, rev, _time(created_at), encode_trusted(metadata))
             ordered = {branch: list(members.values()) for branch, members in runs.items()}
-            found = Stored(entry_of(sql, row), sql.read_json(row[8]), sql.read_json(row[9]), ordered, bool(row[10]))
-    return found
+            stored_manifest = sql.read_json(encode_trusted(manifest))
+            return Stored(entry_of(sql, row), sql.read_json(head), stored_manifest, ordered, bool(passed))
+    return None
+
+
+def _time(text: object) -> datetime | None:
+    """A time from inside JSON."""
+    return datetime.fromisoformat(text) if isinstance(text, str) else None
 
 
 def find(sql: MySQLFlavour, key: str, value: str, limit: int) -> Steps[list[Entry]]:

@@ -1,8 +1,7 @@
 """A save in one round trip, or in two.
 
-Whoever has just saved to a thread knows its row: if `last_seq` and `removals` are still what they were, nothing
-at all has happened to it since, and the next save that builds on the last one needs no questions. Then all of it
-goes to the server at once: the UPDATE locks the thread's row and raises its counter on that condition, and the
+A save that continues what this handle saved last needs no questions (see `sql_chain`). Then all of it goes to the
+server at once: the UPDATE locks the thread's row and raises its counter on that condition, and the
 first INSERT asks whether it did. If not, it inserts NULL where there must be none; the server stops there, and
 nothing is written. A new thread is made the same way: if another was faster, its row is a duplicate.
 
@@ -19,78 +18,19 @@ not, in a second one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from locus.memory.backends.mysql_flavour import Expression, MySQLFlavour
 from locus.memory.backends.mysql_threads import MySQLThread
 from locus.memory.backends.sql import Row, Steps, marks
+from locus.memory.backends.sql_chain import Chain
 from locus.memory.backends.sql_rows import now
 from locus.memory.backends.sql_threads import Looked
-from locus.memory.checkpointer import ANY
-from locus.memory.records import Base, Commit, Known, Outcome, Verdict
+from locus.memory.records import Commit, Known, Outcome, Verdict
 
 Statement = tuple[str, Sequence[Any]]
 BEGIN: Statement = ("BEGIN", ())
 COMMIT: Statement = ("COMMIT", ())
-
-MOST_CHAINS = 10_000
-MOST_TIPS = 100
-
-
-@dataclass(frozen=True)
-class Chain:
-    """What a saver knows of a thread if nobody else was there since."""
-
-    key: int
-    seq: int
-    removals: int
-    namespace: str
-    base: Base
-    tips: dict[str, int] = field(default_factory=dict)
-    """The newest run of each branch that was written on this chain."""
-
-    def continued_by(self, commit: Commit) -> bool:
-        """Whether nothing has to be found out for this commit. See `decisions.decide` for what could have to be."""
-        base = self.base
-        return (
-            commit.fresh_id
-            and commit.namespace == self.namespace
-            and commit.base == base
-            and commit.parent_id in (ANY, base.checkpoint_id)
-            and commit.if_latest in (ANY, base.checkpoint_id)
-            and all(run.number == 0 or self.tips.get(run.branch) == run.number - 1 for run in commit.runs)
-        )
-
-
-class Chains:
-    """The chains of a handle, by thread. Used from several event loops: each step is atomic."""
-
-    def __init__(self) -> None:
-        self._chains: dict[str, Chain] = {}
-
-    def get(self, thread_id: str) -> Chain | None:
-        return self._chains.get(thread_id)
-
-    def forget(self, thread_id: str) -> None:
-        self._chains.pop(thread_id, None)
-
-    def note(self, commit: Commit, key: int, seq: int, removals: int, before: Chain | None = None) -> None:
-        """A commit was written; `before` is the chain that it continues."""
-        tips = {**(before.tips if before else {}), **{run.branch: run.number for run in commit.runs}}
-        while len(tips) > MOST_TIPS:
-            del tips[next(iter(tips))]
-        if len(self._chains) >= MOST_CHAINS and commit.thread_id not in self._chains:
-            self._chains.clear()
-        base = Base(commit.checkpoint_id, commit.rev)
-        self._chains[commit.thread_id] = Chain(key, seq, removals, commit.namespace, base, tips)
-
-
-def can_be_first(commit: Commit) -> bool:
-    """Whether a commit can begin a thread."""
-    if commit.base is not None or commit.if_latest not in (ANY, None):
-        return False
-    return not (isinstance(commit.parent_id, str) and commit.parent_required)
 
 
 def in_new_thread(sql: MySQLFlavour, commit: Commit) -> list[Statement]:

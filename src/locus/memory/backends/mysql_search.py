@@ -5,8 +5,8 @@ Sequence numbers of one thread are given out in the order of commits, because ea
 so one number a thread says how far its index has got. (Of all threads together no such number exists: what got
 the lower one may be committed later.)
 
-What a word is, is said in `keys.words`, for all backends alike. MySQL gets the words spelt so that it neither
-splits them nor leaves them out: its own parser passes over short words, long words and a list of common ones.
+What a word is, is said in `keys.words`, for all backends alike. MySQL gets the words as `sql_words` spells them: its
+own parser passes over short words, long words and a list of common ones.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from locus.errors import CapabilityError
 from locus.memory.backends.mysql_flavour import MySQLFlavour
 from locus.memory.backends.sql import Row, Steps, marks, portions
 from locus.memory.backends.sql_search import checkpoint_hit, run_hit
-from locus.memory.keys import digest, words
-from locus.memory.matching import best_hits, searchable
+from locus.memory.backends.sql_words import LONGEST_PLAIN, indexed, spelt
+from locus.memory.matching import best_hits
 from locus.memory.records import Hit
 
 PORTION = 500
 THREADS_AT_ONCE = 100
-LONGEST_PLAIN = 38
 AT_ONCE_BYTES = 4_000_000
 """About how much text one INSERT has; a single row may have more."""
 
@@ -43,19 +42,6 @@ class Portion(NamedTuple):
     threads: list[Thread]
     rows: list[Row]
     is_full: bool
-
-
-def spelt(word: str) -> str:
-    """A word as the index has it: ASCII letters and digits, at least 3 and at most 40, and no stopword."""
-    return f"xx{word}" if word.isascii() and len(word) <= LONGEST_PLAIN else f"xu{digest(word)}"
-
-
-def indexed(text: str) -> str:
-    """What the index has of a JSON text. Of a very long one each word once, which costs it only some rank."""
-    found: Sequence[str] = words(searchable(text))
-    if len(text) > AT_ONCE_BYTES:
-        found = list(dict.fromkeys(found))
-    return " ".join(map(spelt, found))
 
 
 def check_parser(sql: MySQLFlavour) -> Steps[None]:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from locus.memory.backends.mysql_flavour import MySQLFlavour
 from locus.memory.backends.sql import Steps, marks, portions
 from locus.memory.backends.sql_threads import SQLThread, SQLThreads
+from locus.memory.backends.sql_words import metadata_key
 from locus.memory.codec import canonical, decode, encode_trusted
-from locus.memory.keys import digest
 from locus.memory.records import Entry, RunInfo
 
 _COLUMNS = "thread, namespace, checkpoint_id, parent_id, seq, rev, created_at, metadata, head, manifest, metadata_keys"
@@ -90,8 +90,3 @@ def metadata_keys(metadata: str) -> str | None:
     if len(pairs) > MOST_KEYS:
         return encode_trusted([TOO_MANY])
     return encode_trusted([metadata_key(key, canonical(value)) for key, value in pairs.items()])
-
-
-def metadata_key(key: str, value: str) -> str:
-    """For a key and a value (canonical JSON). A key may hold anything, so it is written as JSON, too."""
-    return digest(f"{canonical(key)}:{value}")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from locus.memory.backends.object_index import PutWrite, ThreadIndex
 from locus.memory.backends.object_records import Draft, Place, Row, row_facts
 from locus.memory.decisions import unneeded_runs
-from locus.memory.payloads import wanted
-from locus.memory.records import RunInfo
+from locus.memory.payloads import newest_runs, wanted
+from locus.memory.records import Entry, Exported, Run, RunInfo, Stored, Write, writes_order
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,50 @@ class Copy:
     rows: list[Row]
     runs: dict[RunInfo, Place]
     writes: list[tuple[str, str, str, int, PutWrite]]
+
+
+@dataclass(frozen=True)
+class Page:
+    """Some checkpoints of a thread, and what they need."""
+
+    entries: list[tuple[Entry, Row]]
+    runs: dict[RunInfo, Place]
+    writes: dict[tuple[str, str], dict[tuple[str, int], PutWrite]]
+
+    @property
+    def places(self) -> list[Place]:
+        writes = [write.place for kept in self.writes.values() for write in kept.values()]
+        return [*(row.head for _, row in self.entries), *self.runs.values(), *writes]
+
+    def exported(self, text: Callable[[Place], str]) -> Exported:
+        writes = {
+            of: [Write(task, put.task_path, idx, put.channel, text(put.place)) for (task, idx), put in kept.items()]
+            for of, kept in self.writes.items()
+        }
+        return Exported(
+            [Stored(entry, text(row.head), row.manifest) for entry, row in self.entries],
+            [Run(*run, text(place)) for run, place in self.runs.items()],
+            {of: sorted(some, key=writes_order) for of, some in writes.items()},
+        )
+
+
+def page_of(
+    index: ThreadIndex, after_seq: int, limit: int, known: Mapping[str, int]
+) -> tuple[Page, list[Place]] | None:
+    """The checkpoints that follow a number; `None` if there are none."""
+    rows = [row for seq, row in sorted(index.rows.items()) if seq > after_seq][:limit]
+    if not rows:
+        return None
+    runs = {
+        run: index.places[branch, run.number]
+        for branch, newest in newest_runs(row.manifest for row in rows).items()
+        for run in index.runs.get(branch, [])
+        if known.get(branch, -1) < run.number <= newest
+    }
+    names = [(row.namespace, row.checkpoint_id) for row in rows]
+    writes = {name: dict(index.writes[name]) for name in names if name in index.writes}
+    page = Page([(index.entry(row), row) for row in rows], runs, writes)
+    return page, page.places
 
 
 def copy_of(index: ThreadIndex, namespace: str | None, ids: Collection[str] | None) -> tuple[Copy, list[Place]] | None:
@@ -55,7 +99,7 @@ def copy_draft(found: Copy, text: Callable[[Place], str], number: int) -> Draft:
 
     rows: list[list[Any]] = []
     for row in found.rows:
-        parent = None if row.parent is None else seqs.get(row.parent)
+        parent = seqs.get(row.parent) if isinstance(row.parent, int) else row.parent
         rows.append(row_facts(replace(row, seq=seqs[row.seq], parent=parent, head=placed(row.head))))
     facts = {
         "to": number + len(rows) - 1,

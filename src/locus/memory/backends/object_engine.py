@@ -23,7 +23,7 @@ from functools import partial
 from typing import NamedTuple
 
 from locus.errors import CheckpointError, CorruptCheckpointError
-from locus.memory.backends.object_copy import copy_draft, copy_of
+from locus.memory.backends.object_copy import copy_draft, copy_of, page_of
 from locus.memory.backends.object_index import ThreadIndex
 from locus.memory.backends.object_log import Step, ThreadLog, Turn
 from locus.memory.backends.object_merging import GRACE
@@ -33,17 +33,17 @@ from locus.memory.backends.object_shelf import Vanished
 from locus.memory.backends.object_store import ObjectStore, together
 from locus.memory.backends.object_sweep import sweep_thread
 from locus.memory.decisions import decide
-from locus.memory.engine import Copies, Engine, FindsMetadata, KeepsWrites
+from locus.memory.engine import Copies, Engine, Exports, FindsMetadata, KeepsWrites
 from locus.memory.keys import Pattern
 from locus.memory.matching import has_value, newest
-from locus.memory.records import Commit, Entry, Outcome, Run, RunInfo, Stored, Verdict, Write
+from locus.memory.records import Commit, Entry, Exported, Outcome, Run, RunInfo, Stored, Verdict, Write, writes_order
 from locus.memory.threads import Threads
 
 _REMEMBERED = 100_000
 """How many checkpoints a handle remembers the entries of, over all threads."""
 
 
-class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies):
+class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
     """Threads as objects of an `ObjectStore`."""
 
     def __init__(self, store: ObjectStore) -> None:
@@ -81,7 +81,8 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies):
             outcome = decide(commit, index)
             if outcome.verdict is not Verdict.COMMITTED:
                 return Step(outcome)
-            parent = None if outcome.parent_id is None else index.ids[commit.namespace, outcome.parent_id]
+            named = outcome.parent_id
+            parent = None if named is None else index.ids.get((commit.namespace, named), named)
             draft = commit_draft(commit, parent, outcome.replaced.seq if outcome.replaced else None)
             return Step(outcome, draft, Turn.NEITHER if index.rows else Turn.BEGINS)
 
@@ -164,9 +165,16 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies):
                     yield entry
 
     async def put_writes(
-        self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str, writes: Sequence[Write]
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[Write],
+        *,
+        keep_numbered: bool = False,
     ) -> None:
-        draft = writes_draft(namespace, checkpoint_id, task_id, writes)
+        draft = writes_draft((namespace, checkpoint_id, task_id), writes, keep_numbered)
         await self._log(thread_id).change(lambda _index: Step(None, draft))
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
@@ -184,7 +192,7 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies):
             return []
         found, texts = answer
         writes = [Write(task, path, idx, channel, texts.text(place)) for task, idx, path, channel, place in found]
-        return sorted(writes, key=lambda write: (write.task_path, write.task_id, write.idx))
+        return sorted(writes, key=writes_order)
 
     async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
         answer = await self._log(source).read(lambda index: copy_of(index, namespace, checkpoint_ids))
@@ -198,6 +206,13 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies):
             return Step(len(found.rows), copy_draft(found, texts.text, index.next), Turn.BEGINS)
 
         return await self._log(dest).change(propose)
+
+    async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
+        answer = await self._log(thread_id).read(lambda index: page_of(index, after_seq, limit, known))
+        if answer is None:
+            return Exported([], [])
+        page, texts = answer
+        return page.exported(texts.text)
 
     async def sweep(self, grace: timedelta = GRACE) -> int:
         """Remove what deletions, merges and crashes have left; return how many objects were removed.

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.object_records import Place, Record, Row, row_facts, row_from
+from locus.memory.backends.object_records import Parent, Place, Record, Row, row_facts, row_from
 from locus.memory.decisions import unneeded_runs
 from locus.memory.lists import walk
 from locus.memory.payloads import wanted
@@ -37,8 +37,10 @@ class ThreadIndex:
     rows: dict[int, Row] = field(default_factory=dict)
     ids: dict[tuple[str, str], int] = field(default_factory=dict)
     newest: dict[str, list[int]] = field(default_factory=dict)
-    gone: dict[int, int | None] = field(default_factory=dict)
+    gone: dict[int, Parent] = field(default_factory=dict)
     """Rows that were removed, and the parent of each."""
+    awaited: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    """Checkpoints that are not there, and the rows whose parent they are."""
     runs: dict[str, list[RunInfo]] = field(default_factory=dict)
     tops: dict[str, int] = field(default_factory=dict)
     """The highest number that a run of each branch ever had: it is not given out again."""
@@ -71,16 +73,18 @@ class ThreadIndex:
     def _known(self, row: Row) -> Known:
         return Known(row.checkpoint_id, row.seq, row.rev, self._parent_id(row))
 
-    def parent(self, row: Row) -> int | None:
-        """The number of the nearest ancestor that is still there."""
-        parent = row.parent
-        while parent is not None and parent in self.gone:
+    def parent(self, row: Row) -> Parent:
+        """The nearest ancestor that is still there, or that never was."""
+        parent, passed = row.parent, {row.seq}
+        while isinstance(parent, int) and parent in self.gone and parent not in passed:
+            passed.add(parent)
             parent = self.gone[parent]
-        return parent
+        # Parents that were named before they were there may lead in a circle.
+        return None if parent in passed else parent
 
     def _parent_id(self, row: Row) -> str | None:
         parent = self.parent(row)
-        return None if parent is None else self.rows[parent].checkpoint_id
+        return self.rows[parent].checkpoint_id if isinstance(parent, int) else parent
 
     def entry(self, row: Row) -> Entry:
         return Entry(
@@ -170,6 +174,13 @@ class ThreadIndex:
         self.rows[row.seq] = row
         self.ids[row.namespace, row.checkpoint_id] = row.seq
         self.newest.setdefault(row.namespace, []).append(row.seq)
+        if isinstance(row.parent, str):
+            self.awaited.setdefault((row.namespace, row.parent), []).append(row.seq)
+        for seq in self.awaited.pop((row.namespace, row.checkpoint_id), ()):
+            if seq in self.gone:
+                self.gone[seq] = row.seq
+            else:
+                self.rows[seq] = replace(self.rows[seq], parent=row.seq)
 
     def _add_run(self, run: RunInfo, place: Place) -> None:
         top = self.tops.get(run.branch, -1)
@@ -204,17 +215,19 @@ class ThreadIndex:
                 del self.newest[namespace]
 
     def _forget_all(self, number: int) -> None:
-        for known in (self.rows, self.ids, self.newest, self.gone, self.runs, self.tops, self.places, self.writes):
+        for known in (self.rows, self.ids, self.newest, self.gone, self.awaited, self.runs, self.tops, self.places):
             known.clear()
+        self.writes.clear()
         self.removal = number
 
     def _put_writes(self, record: Record) -> None:
         namespace, checkpoint_id, task_id = record["of"]
         kept = self.writes.setdefault((namespace, checkpoint_id), {})
         number = record["n"]
-        for key in [key for key in kept if key[0] == task_id and key[1] >= 0]:
-            del kept[key]
-            self.removal = number
+        if not record.get("keep_numbered"):
+            for key in [key for key in kept if key[0] == task_id and key[1] >= 0]:
+                del kept[key]
+                self.removal = number
         for line, (task_path, idx, channel) in enumerate(record["writes"]):
             self.removal = number if (task_id, idx) in kept else self.removal
             kept[task_id, idx] = PutWrite(task_path, channel, Place(number, line))

@@ -30,6 +30,7 @@ from locus.memory.records import Commit, Write
 VERSION = 1
 
 Record = Mapping[str, Any]
+Parent = int | str | None
 
 
 class Place(NamedTuple):
@@ -41,12 +42,12 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A checkpoint without its payload; `parent` is the number of another one."""
+    """A checkpoint without its payload; `parent` is the number of another one, or the id of one that is not there."""
 
     seq: int
     namespace: str
     checkpoint_id: str
-    parent: int | None
+    parent: Parent
     rev: str
     created_at: datetime
     metadata: str
@@ -76,7 +77,7 @@ def to_line(record: Record) -> str:
     return json.dumps(record, ensure_ascii=False, separators=(",", ":"))
 
 
-def commit_draft(commit: Commit, parent: int | None, replaces: int | None) -> Draft:
+def commit_draft(commit: Commit, parent: Parent, replaces: int | None) -> Draft:
     runs = (*commit.runs, *commit.values)
     row = [
         commit.namespace,
@@ -91,11 +92,13 @@ def commit_draft(commit: Commit, parent: int | None, replaces: int | None) -> Dr
     return Draft("commit", facts, [commit.head, *(run.items for run in runs)])
 
 
-def writes_draft(namespace: str, checkpoint_id: str, task_id: str, writes: Sequence[Write]) -> Draft:
-    facts = {
-        "of": [namespace, checkpoint_id, task_id],
+def writes_draft(place: tuple[str, str, str], writes: Sequence[Write], keep_numbered: bool) -> Draft:
+    facts: dict[str, Any] = {
+        "of": list(place),
         "writes": [[write.task_path, write.idx, write.channel] for write in writes],
     }
+    if keep_numbered:
+        facts["keep_numbered"] = True
     return Draft("writes", facts, [write.value for write in writes])
 
 

@@ -15,7 +15,8 @@ from locus.errors import CheckpointError
 from locus.memory.backends import opensearch_queries as queries
 from locus.memory.backends.opensearch_client import Client, Failure, Settings, give_way, translated
 from locus.memory.backends.opensearch_commit import commit_in, load, whole_or_corrupt
-from locus.memory.backends.opensearch_index import prepare
+from locus.memory.backends.opensearch_export import export
+from locus.memory.backends.opensearch_index import exists, prepare
 from locus.memory.backends.opensearch_log import Log
 from locus.memory.backends.opensearch_memory import Memories
 from locus.memory.backends.opensearch_options import (
@@ -32,9 +33,9 @@ from locus.memory.backends.opensearch_removal import copy, remove
 from locus.memory.backends.opensearch_sweep import expire
 from locus.memory.backends.opensearch_writes import get_writes, put_writes
 from locus.memory.checks import checked_seconds
-from locus.memory.engine import Copies, Engine, Expires, FindsMetadata, KeepsWrites, Searches
+from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.keys import Pattern
-from locus.memory.records import Commit, Entry, Hit, Outcome, Stored, Write
+from locus.memory.records import Commit, Entry, Exported, Hit, Outcome, Stored, Write
 from locus.memory.storage import StorageBackend
 from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.memory.threads import Threads
@@ -43,7 +44,7 @@ from locus.memory.worker_pool import WorkerPool
 T = TypeVar("T")
 
 
-class OpenSearchEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies):
+class OpenSearchEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):
     """Threads in an index. What blocks runs on threads of its own, each with a connection."""
 
     driver_errors = (Failure,)
@@ -68,6 +69,8 @@ class OpenSearchEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Co
         return f"opensearch:{shown_hosts(self._settings.hosts)}/{self._settings.index}"
 
     async def setup(self) -> None:
+        if self.reading_only and not await self._pool.run(exists):
+            raise self.nothing_there()
         self._needs_alias = await self._pool.run(lambda client: prepare(client, *self._shape))
 
     async def _run(self, work: Callable[[Client], T]) -> T:
@@ -133,14 +136,23 @@ class OpenSearchEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Co
                     (namespace is None or record.namespace == namespace)
                     and (seqs is None or seqs.get(record.seq) == record.rev)
                 ),
+                everything=namespace is None and seqs is None,
             )
 
         return await self._with_log(thread_id, work)
 
     async def put_writes(
-        self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str, writes: Sequence[Write]
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[Write],
+        *,
+        keep_numbered: bool = False,
     ) -> None:
-        await self._with_log(thread_id, lambda log: put_writes(log, namespace, checkpoint_id, task_id, writes))
+        place = (namespace, checkpoint_id, task_id)
+        await self._with_log(thread_id, lambda log: put_writes(log, place, writes, keep_numbered))
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         return await self._with_log(thread_id, lambda log: get_writes(log, namespace, checkpoint_id, task_id))
@@ -154,6 +166,9 @@ class OpenSearchEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Co
             return copy(logs[0], logs[1], namespace, checkpoint_ids)
 
         return await self._run(work)
+
+    async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
+        return await self._with_log(thread_id, lambda log: export(log, after_seq, known))
 
     def translate(self, error: BaseException) -> CheckpointError:
         return translated(error)

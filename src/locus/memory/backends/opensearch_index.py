@@ -32,6 +32,11 @@ def prepare(client: Client, shards: int, replicas: int | None) -> bool:
     return bool(name != client.index)
 
 
+def exists(client: Client) -> bool:
+    """Whether there is anything of that name."""
+    return _mappings(client) is not None
+
+
 def _wait_for_shards(client: Client) -> None:
     """Another process may have made the index a moment ago: its shards take a little longer than its name."""
     for attempt in range(9):

@@ -55,18 +55,24 @@ def seen(log: Log, records: Sequence[Record]) -> list[Record]:
     return [found for record in records if (found := log.visible(record)) is not None]
 
 
-def remove(log: Log, chosen: Choice, *, expired: bool = False) -> int:
-    """Remove checkpoints in one step, and clean up behind it; return how many."""
+def remove(log: Log, chosen: Choice, *, expired: bool = False, everything: bool = False) -> int:
+    """Remove checkpoints in one step, and clean up behind it; return how many.
+
+    `everything` is also what waits for its first checkpoint: pending writes.
+    """
     for attempt in range(PATIENCE):
         state = log.look()
-        if not state.live or state.expired(now()) != expired:
+        if state.expired(now()) != expired:
+            return 0
+        only_writes = everything and not state.live and bool(writes_of(log))
+        if not state.live and not only_writes:
             return 0
         if log.removed is not None:
             finish(log)
             continue
         checkpoints = seen(log, records := whole(log))
         doomed = {record.place for record in checkpoints if chosen(record)}
-        if not doomed:
+        if not doomed and not only_writes:
             return 0
         ending = len(doomed) == len(checkpoints)
         record = _ending(log) if ending else _removal(log, records, checkpoints, doomed)

@@ -11,11 +11,13 @@ from locus.memory.backends.opensearch_log import Log
 from locus.memory.backends.opensearch_pending import chosen_writes, writes_of
 from locus.memory.backends.opensearch_records import now
 from locus.memory.backends.opensearch_removal import finish, remove
-from locus.memory.records import Write
+from locus.memory.records import Write, writes_order
 
 
-def put_writes(log: Log, namespace: str, checkpoint_id: str, task_id: str, writes: Sequence[Write]) -> None:
-    """Replace the task's writes with index ≥ 0, and those with a negative index that are named again."""
+def put_writes(log: Log, place: tuple[str, str, str], writes: Sequence[Write], keep_numbered: bool) -> None:
+    """Replace the task's writes with index ≥ 0, unless they are to be kept, and those that are named again."""
+    namespace, checkpoint_id, task_id = place
+    fresh = {write.idx: write for write in writes}
     for attempt in range(40):
         log.look()
         if log.state.expired(now()):
@@ -23,9 +25,9 @@ def put_writes(log: Log, namespace: str, checkpoint_id: str, task_id: str, write
             continue
         if log.removed is not None and (namespace, checkpoint_id) in log.removed.names:
             finish(log)
-        named = {write.idx for write in writes}
         before = chosen_writes(log, _docs(log, namespace, checkpoint_id, task_id))
-        kept = [write for doc in before for write in _writes(doc) if write.idx < 0 and write.idx not in named]
+        stay = (write for doc in before for write in _writes(doc) if keep_numbered or write.idx < 0)
+        kept = [write for write in stay if write.idx not in fresh]
         source = {
             "kind": WRITE,
             "thread": log.thread,
@@ -34,7 +36,7 @@ def put_writes(log: Log, namespace: str, checkpoint_id: str, task_id: str, write
             "task_id": task_id,
             "position": log.state.position,
             "epoch": log.state.epoch,
-            "body": {"writes": [list(write) for write in (*kept, *writes)]},
+            "body": {"writes": [list(write) for write in (*kept, *fresh.values())]},
         }
         name = writes_id(log.thread, namespace, checkpoint_id, task_id)
         old = log.doc(name)
@@ -53,8 +55,15 @@ def get_writes(log: Log, namespace: str, checkpoint_id: str, task_id: str | None
         docs = chosen_writes(log, _docs(log, namespace, checkpoint_id, task_id))
     else:
         docs = writes_of(log, {"term": {"namespace": namespace}}, {"term": {"checkpoint_id": checkpoint_id}})
-    found = [write for doc in docs for write in _writes(doc)]
-    return sorted(found, key=lambda write: (write.task_path, write.task_id, write.idx))
+    return sorted((write for doc in docs for write in _writes(doc)), key=writes_order)
+
+
+def all_writes(log: Log) -> dict[tuple[str, str], list[Write]]:
+    """Those of all checkpoints, by namespace and checkpoint id."""
+    found: dict[tuple[str, str], list[Write]] = {}
+    for doc in writes_of(log):
+        found.setdefault((doc.source["namespace"], doc.source["checkpoint_id"]), []).extend(_writes(doc))
+    return {place: sorted(writes, key=writes_order) for place, writes in found.items()}
 
 
 def _docs(log: Log, namespace: str, checkpoint_id: str, task_id: str) -> list[Doc]:

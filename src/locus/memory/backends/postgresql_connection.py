@@ -8,8 +8,9 @@ import math
 import os
 import select
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import psycopg
@@ -108,17 +109,34 @@ class Patience:
             self._task.cancel()
 
 
+@lru_cache(maxsize=512)
+def _encoded(statement: str) -> bytes:
+    return numbered(statement).encode()
+
+
+def _listener(line: int) -> Callable[[], bool]:
+    """Tells whether there is something to read."""
+    if not hasattr(select, "poll"):
+        return lambda: bool(select.select([line], [], [], 0)[0])
+    waiting = select.poll()
+    waiting.register(line, select.POLLIN)
+    return lambda: bool(waiting.poll(0))
+
+
 class PostgreSQLConnection(Connection):
     def __init__(self, raw: RawConnection, seconds: float) -> None:
         self.raw = raw
         self._seconds = seconds
         self._cursor = AsyncRawCursor(raw, row_factory=tuple_row)
+        self._has_news: Callable[[], bool] | None = None
 
     async def execute(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         cursor, patience = self._cursor, Patience(self.raw, self._seconds)
         try:
-            await cursor.execute(numbered(statement).encode(), values)
-            return list(await cursor.fetchall()) if cursor.description else []
+            await cursor.execute(_encoded(statement), values)
+            # Not `description`, which would describe every column first.
+            result = cursor.pgresult
+            return list(await cursor.fetchall()) if result is not None and result.nfields else []
         except psycopg.Error as error:
             if patience.is_over:
                 self.close()
@@ -144,11 +162,8 @@ class PostgreSQLConnection(Connection):
         if raw.status != ConnStatus.OK or raw.transaction_status != TransactionStatus.IDLE:
             return False
         # A server that ends a session says so first: at rest there is nothing to read, unless it is the end.
-        if hasattr(select, "poll"):
-            waiting = select.poll()
-            waiting.register(raw.socket, select.POLLIN)
-            return not waiting.poll(0)
-        return not select.select([raw.socket], [], [], 0)[0]
+        self._has_news = self._has_news or _listener(raw.socket)
+        return not self._has_news()
 
     def close(self) -> None:
         """As psycopg's own `close`, which needs no event loop either, but is a coroutine."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from locus.errors import CheckpointError, ConfigurationError
-from locus.memory.backends import postgresql_rows, postgresql_schema, postgresql_search, sql_rows
+from locus.memory.backends import postgresql_rows, postgresql_save, postgresql_schema, postgresql_search, sql_rows
 from locus.memory.backends.postgresql_connection import (
     DRIVER_ERRORS,
     Address,
@@ -22,7 +22,6 @@ from locus.memory.backends.postgresql_connection import (
     trouble_of,
 )
 from locus.memory.backends.postgresql_flavour import JSONB, PostgreSQLFlavour
-from locus.memory.backends.postgresql_save import Save
 from locus.memory.backends.postgresql_threads import PostgreSQLThreads
 from locus.memory.backends.sql import Steps, run_steps_async
 from locus.memory.backends.sql_pool import PoolOptions
@@ -50,24 +49,24 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
     ) -> None:
         super().__init__(sql, PostgreSQLThreads(sql), pool, retry_seconds=retry_seconds)
         self._address = address
-        self._auto_create = auto_create_table
+        self._identity = f"postgresql:{address}/{sql.threads}"
+        self.creates_tables = auto_create_table
         self._given = given
         self._home: asyncio.AbstractEventLoop | None = None
 
     @property
     def identity(self) -> str:
-        return f"postgresql:{self._address}/{self.sql.threads}"
+        return self._identity
 
     async def _connect(self) -> PostgreSQLConnection:
         return await self._address.connect()
 
+    def _borrowed(self) -> AbstractAsyncContextManager[PostgreSQLConnection]:
+        return super()._borrowed() if self._given is None else self._lent()
+
     @asynccontextmanager
-    async def _borrowed(self) -> AsyncIterator[PostgreSQLConnection]:
-        """Of the pool that we were given, if there is one; it gets its connections back as they were."""
-        if self._given is None:
-            async with super()._borrowed() as connection:
-                yield connection
-            return
+    async def _lent(self) -> AsyncIterator[PostgreSQLConnection]:
+        """A connection of the pool that we were given; it gets it back as it was."""
         here = asyncio.get_running_loop()
         self._home = self._home or here
         if self._home is not here:
@@ -97,7 +96,9 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
         found = await run_steps_async(self._format(), connection.execute)
         if found == postgresql_schema.FORMAT:
             return
-        if not self._auto_create:
+        if not found and self.reading_only:
+            raise self.nothing_there()
+        if not self.creates_tables or self.reading_only:
             state = f"have format {found}, not {postgresql_schema.FORMAT}" if found else "are not there"
             raise ConfigurationError(
                 f"the tables {self.sql.prefix}* at {self._address} {state}, and auto_create_table is off: "
@@ -146,11 +147,10 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
     async def _commit(self, connection: PostgreSQLConnection, commit: Commit) -> Outcome:
         """In one statement, if nothing is in the way; what that is, the steps of the slower way find out."""
         connection.committing = True
-        for write in (Save.in_new_thread, Save.in_thread):
-            save = Save(self.sql, commit)
-            statement = write(save)
+        for write in (postgresql_save.in_new_thread, postgresql_save.in_thread):
+            statement = write(self.sql, commit)
             if statement is not None:
-                rows = await connection.execute(statement, save.values)
+                rows = await connection.execute(statement.text, statement.values(commit))
                 if rows:
                     ((seq, parent_id),) = rows
                     parent = None if parent_id is None else self.sql.read_text(parent_id)

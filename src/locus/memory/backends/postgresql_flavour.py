@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime
-from functools import lru_cache
 from itertools import count
 from typing import Any
 
@@ -30,7 +29,6 @@ def checked_name(name: object, what: str) -> str:
     return name
 
 
-@lru_cache(maxsize=512)
 def numbered(statement: str) -> str:
     """The statement with `$1`, `$2`, … for its question marks, except for those in literals."""
     numbers = count(1)

@@ -39,15 +39,15 @@ from locus.memory.backends.redis_records import (
 )
 from locus.memory.backends.redis_search import RedisSearch
 from locus.memory.checks import UNLIMITED
-from locus.memory.engine import Copies, Engine, Expires, FindsMetadata, KeepsWrites, Searches
+from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.keys import Pattern, new_id
-from locus.memory.records import Commit, Entry, Hit, Outcome, Stored, Verdict, Write
+from locus.memory.records import Commit, Entry, Exported, Hit, Outcome, Stored, Verdict, Write
 
 _ATTEMPTS = 100
 """Times that a removal is planned anew because the thread was changed meanwhile."""
 
 
-class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies):
+class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):
     """Threads in a Redis server or cluster. `search` is None where the server is to be asked for the Search module."""
 
     driver_errors = DRIVER_ERRORS
@@ -81,6 +81,8 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies)
         layout = self._layout
         key = f"{layout.prefix}format"
         version, buckets = await self._clients.command("HMGET", key, "version", "buckets")
+        if version is None and self.reading_only:
+            raise self.nothing_there()
         if version is None:
             await self._clients.run(scripts.NOTE_FORMAT, [key], FORMAT, layout.buckets)
             version, buckets = await self._clients.command("HMGET", key, "version", "buckets")
@@ -151,7 +153,7 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies)
         return await self._listing().find(key, value, limit)
 
     def _listing(self) -> Listing:
-        return Listing(self._clients, self._layout)
+        return Listing(self._clients, self._layout, tidy=not self.reading_only)
 
     async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
         if namespace is None and seqs is None:
@@ -180,10 +182,18 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies)
         return int(there) if again and not removed else int(removed)
 
     async def put_writes(
-        self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str, writes: Sequence[Write]
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[Write],
+        *,
+        keep_numbered: bool = False,
     ) -> None:
         fresh = b"".join(map(write_text, {write.idx: write for write in writes}.values()))
-        await self._run(scripts.PUT_WRITES, thread_id, place(namespace, checkpoint_id), task_id, fresh, self._ttl)
+        where, keep = place(namespace, checkpoint_id), "1" if keep_numbered else ""
+        await self._run(scripts.PUT_WRITES, thread_id, where, task_id, fresh, self._ttl, keep)
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         answer = await self._run(queries.GET_WRITES, thread_id, place(namespace, checkpoint_id), task_id or "")
@@ -209,6 +219,10 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies)
         if created < 0:
             raise _incomplete(dest)
         return count if created else -1
+
+    async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
+        answer = await self._run(queries.DUMP, thread_id)
+        return Dump(answer).exported(thread_id, after_seq, known) if answer else Exported([], [])
 
     async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
         if not self._search:

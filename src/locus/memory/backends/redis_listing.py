@@ -39,7 +39,9 @@ class _Row(NamedTuple):
 class Listing:
     """Lists over the buckets of a store."""
 
-    def __init__(self, clients: RedisClients, layout: Layout) -> None:
+    def __init__(self, clients: RedisClients, layout: Layout, *, tidy: bool = True) -> None:
+        """Unless it is to be `tidy`, what threads that ended by themselves have left in the index stays."""
+        self._tidy = tidy
         self._clients = clients
         self._layout = layout
 
@@ -188,6 +190,8 @@ class Listing:
 
     async def _clean(self, threads: dict[int, list[bytes]], members: dict[int, list[bytes]]) -> None:
         """Remove from the index what is really gone; where this may not write, it stays, and is not seen."""
+        if not self._tidy:
+            return
         calls = [
             self._call(scripts.CLEAN, bucket, len(threads.get(bucket, ())), *threads.get(bucket, ()), *found)
             for bucket, found in {**{key: list[bytes]() for key in threads}, **members}.items()

@@ -19,13 +19,16 @@ from locus.memory.backends.redis_records import (
     run_text,
     to_entry,
     to_extents,
+    to_payload,
+    to_run,
     to_run_info,
+    to_writes,
     whole_entry,
 )
 from locus.memory.checkpointer import Unset
 from locus.memory.decisions import plan_removal, unneeded_runs
-from locus.memory.payloads import wanted
-from locus.memory.records import Commit, Entry, Extent, Outcome, RunInfo, Verdict
+from locus.memory.payloads import newest_runs, wanted
+from locus.memory.records import Commit, Entry, Exported, Extent, Outcome, RunInfo, Stored, Verdict, writes_order
 from locus.memory.tables import entry_of
 
 NOTHING = Outcome(Verdict.COMMITTED)
@@ -43,7 +46,7 @@ def commit_arguments(commit: Commit, removal: Sequence[Any] = (), version: str |
         commit.rev,
         index_field(namespace, base.checkpoint_id) if base else "",
         base.rev if base else "",
-        *_named(parent, "!" if commit.parent_required else "="),
+        *_named(parent, "~" if commit.parent_as_named else "!" if commit.parent_required else "="),
         index_field(namespace, parent) if isinstance(parent, str) else "",
         *_named(latest, "="),
         commit.replaces or "",
@@ -164,6 +167,26 @@ class Dump:
             *_group(self._runs_of([payload for _, payload in chosen])),
             *_group(self._writes_of([_place(entry) for entry, _ in chosen])),
         ]
+
+    def exported(self, thread_id: str, after_seq: int, known: Mapping[str, int]) -> Exported:
+        """The checkpoints that follow a number, with what they need beside the runs that are known."""
+        found = [(entry, payload) for entry, payload in self._checkpoints(thread_id) if entry.seq > after_seq]
+        try:
+            checkpoints = [Stored(entry, *to_payload(payload)) for entry, payload in found]
+            newest = newest_runs(stored.manifest for stored in checkpoints)
+            runs = [to_run(name, text) for name, text in self._runs.items()]
+            writes = {
+                (entry.namespace, entry.checkpoint_id): [
+                    write for _, task, text in self._writes_of([_place(entry)]) for write in to_writes(task, text)
+                ]
+                for entry, _ in found
+            }
+        except ValueError as error:
+            raise CorruptCheckpointError(f"thread {thread_id!r} cannot be read: {error}") from error
+        wanted_runs = [run for run in runs if known.get(run.branch, -1) < run.number <= newest.get(run.branch, -1)]
+        return Exported(
+            checkpoints, wanted_runs, {at: sorted(some, key=writes_order) for at, some in writes.items() if some}
+        )
 
     def _checkpoints(self, thread_id: str) -> Iterable[tuple[Entry, bytes]]:
         for seq, entry, payload in zip(self._seqs, self._entries, self._payloads, strict=True):

@@ -152,9 +152,11 @@ for at = runs_at, runs_at + count * 3 - 1, 3 do
   end
 end
 local chosen = nil
-local named = parent_mode == '=' or parent_mode == '!'
+local named = parent_mode == '=' or parent_mode == '!' or parent_mode == '~'
 if named and same and parent == cid then
   chosen = parent_of(same)
+elseif parent_mode == '~' then
+  if parent ~= cid then chosen = parent end
 elseif named and found[6] then
   chosen = parent
 elseif parent_mode == '!' then
@@ -243,7 +245,7 @@ end
 """
 
 _PUT = """
-put_writes(ARGV[1], ARGV[2], ARGV[3], false)
+put_writes(ARGV[1], ARGV[2], ARGV[3], ARGV[5] == '1')
 local ends = call('PEXPIRETIME', h)
 if ends > 0 then
   call('PEXPIREAT', w, ends)

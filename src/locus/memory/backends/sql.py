@@ -100,6 +100,10 @@ class Flavour:
     def table(self, name: str) -> str:
         return f"{self.prefix}{name}"
 
+    def truth(self, condition: str) -> str:
+        """A condition as a column."""
+        return condition
+
     def in_order(self, column: str) -> str:
         """A namespace in questions about the order of checkpoints: as the index of their numbers has it."""
         return column

@@ -13,6 +13,7 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -57,6 +58,15 @@ class Connection(ABC):
     async def quit(self) -> None:
         """Take leave of the server, and close. Never raises."""
         self.close()
+
+
+def close_without_loop(transport: Any) -> None:
+    """asyncio closes a socket in a callback of its event loop; for when that is closed already."""
+    below = getattr(transport, "_ssl_protocol", None)
+    if below is not None:
+        transport = below._transport
+    with contextlib.suppress(RuntimeError):
+        transport._call_connection_lost(None)
 
 
 C = TypeVar("C", bound=Connection)
@@ -133,6 +143,29 @@ class Pool(Generic[C]):
         self._closed = True
         while self._idle:
             self._idle.pop()[1].close()
+
+
+class Borrowed(AbstractAsyncContextManager[C]):
+    """A connection of a pool, for a while; it is closed if something was raised, unless it is at rest.
+
+    A class, because every save passes through here, and a generator would cost it three times as much.
+    """
+
+    __slots__ = ("_connection", "_pool")
+
+    def __init__(self, pool: Pool[C]) -> None:
+        self._pool = pool
+        self._connection: C | None = None
+
+    async def __aenter__(self) -> C:
+        connection = self._connection = await self._pool.take()
+        return connection
+
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        connection = self._connection
+        assert connection is not None
+        sound = error is None or (isinstance(error, Exception) and connection.is_usable())
+        self._pool.give_back(connection, sound=sound)
 
 
 Pools = dict[asyncio.AbstractEventLoop, Pool[C]]

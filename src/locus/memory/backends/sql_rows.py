@@ -61,7 +61,7 @@ def entry(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | Non
 def read(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None) -> Steps[Stored | None]:
     """A checkpoint with its runs, in two statements."""
     head, manifest = sql.json_column("c.head"), sql.json_column("c.manifest")
-    columns = f"{sql.entry}, {head}, {manifest}, c.thread, {sql.passed}"
+    columns = f"{sql.entry}, {head}, {manifest}, c.thread, {sql.truth(sql.passed)}"
     row = yield from one(sql, columns, thread_id, namespace, checkpoint_id)
     if row is None:
         return None

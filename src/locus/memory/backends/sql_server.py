@@ -10,22 +10,22 @@ import asyncio
 import random
 import time
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import datetime
 from enum import Enum, auto
 from typing import Any, Generic, TypeVar
 
 from locus.errors import ConfigurationError, UnsupportedFormatError
-from locus.memory.backends import sql_data, sql_rows
-from locus.memory.backends.sql import Flavour, Steps, run_steps_async
-from locus.memory.backends.sql_pool import C, Connection, LoopPools, PoolOptions
+from locus.memory.backends import sql_data, sql_export, sql_rows
+from locus.memory.backends.sql import Flavour, Row, Steps, run_steps_async
+from locus.memory.backends.sql_pool import Borrowed, C, Connection, LoopPools, PoolOptions
 from locus.memory.backends.sql_threads import SQLThreads, is_written
 from locus.memory.checks import checked_seconds
-from locus.memory.engine import Copies, Engine, Expires, FindsMetadata, KeepsWrites, Searches
+from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.keys import Pattern
-from locus.memory.records import Commit, Entry, Outcome, Path, Stored, Write
+from locus.memory.records import Commit, Entry, Exported, Outcome, Path, Stored, Write
 
 T = TypeVar("T")
 Operation = Callable[[], Steps[T]]
@@ -47,8 +47,10 @@ class Trouble(Enum):
     """Trying again would give the same."""
 
 
-class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Generic[C]):
+class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports, Generic[C]):
     """Threads in a database server. `retry_seconds` bounds how long a lost connection is tried to replace."""
+
+    creates_tables = True
 
     def __init__(self, sql: Flavour, changes: SQLThreads, pool: PoolOptions, *, retry_seconds: float) -> None:
         self.sql = sql
@@ -64,20 +66,9 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
     def trouble(self, error: BaseException) -> Trouble:
         """What one of `driver_errors` means."""
 
-    @asynccontextmanager
-    async def _borrowed(self) -> AsyncIterator[C]:
-        """A connection of the running loop's pool; it is closed if something was raised, unless it is at rest."""
-        pool = self._pools.current()
-        connection = await pool.take()
-        sound = False
-        try:
-            yield connection
-            sound = True
-        except Exception:
-            sound = connection.is_usable()
-            raise
-        finally:
-            pool.give_back(connection, sound=sound)
+    def _borrowed(self) -> AbstractAsyncContextManager[C]:
+        """A connection of the running loop's pool."""
+        return Borrowed(self._pools.current())
 
     async def _insist(self, work: Callable[[C], Awaitable[T]], *, repeatable: bool) -> T:
         """Do some work with a connection, again and again while that may help and can do no harm.
@@ -177,10 +168,18 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
         return await self._write(lambda: self._changes.delete(thread_id, namespace, seqs))
 
     async def put_writes(
-        self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str, writes: Sequence[Write]
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[Write],
+        *,
+        keep_numbered: bool = False,
     ) -> None:
         await self._write(
-            lambda: self._changes.put_writes(thread_id, namespace, checkpoint_id, task_id, writes), repeatable=True
+            lambda: self._changes.put_writes(thread_id, namespace, checkpoint_id, task_id, writes, keep_numbered),
+            repeatable=True,
         )
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
@@ -191,6 +190,35 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
 
     async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
         return await self._write(lambda: self._changes.copy(source, dest, namespace, checkpoint_ids))
+
+    async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
+        return await self._read(lambda: sql_export.export(self.sql, thread_id, after_seq, limit, known), at_once=True)
+
+    async def ask(self, *statements: tuple[str, Sequence[Any]]) -> list[Row]:
+        """The rows of the last of some statements of one's own, in a transaction that can only read.
+
+        Nothing is set up for it.
+        """
+
+        def steps() -> Steps[list[Row]]:
+            rows: list[Row] = []
+            for statement in statements:
+                rows = yield statement
+            return rows
+
+        try:
+            return await self._read(steps, at_once=True)
+        except self.driver_errors as error:
+            raise self.translate(error) from error
+
+    async def carry_out(self, operation: Operation[T], *, writing: bool, alone: bool = False) -> T:
+        """Steps on tables of one's own, in one transaction; `alone`: there is one step only, which is one by itself.
+
+        They may be carried out again when a connection is lost.
+        """
+        if alone or not writing:
+            return await self._read(operation, at_once=not alone)
+        return await self._write(operation, repeatable=True)
 
     async def close(self) -> None:
         await self._pools.close()

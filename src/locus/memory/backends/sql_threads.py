@@ -238,7 +238,7 @@ class SQLThreads:
         """The thread, locked, unless it is not there or has ended; what has ended is removed."""
         sql = self.sql
         rows = yield (
-            f"SELECT t.id, t.last_seq, {sql.alive} FROM {sql.threads} t WHERE t.thread_id = ?{sql.lock}",
+            f"SELECT t.id, t.last_seq, {sql.truth(sql.alive)} FROM {sql.threads} t WHERE t.thread_id = ?{sql.lock}",
             (now(sql), sql.text(thread_id)),
         )
         if not rows:
@@ -324,16 +324,23 @@ class SQLThreads:
         return (yield from origin.copy_to(target, namespace, ids))
 
     def put_writes(
-        self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str, writes: Sequence[Write]
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[Write],
+        keep_numbered: bool = False,
     ) -> Steps[None]:
         sql = self.sql
         thread = yield from self.open_or_create(thread_id)
         place = (thread.key, sql.text(namespace), sql.text(checkpoint_id), sql.text(task_id))
-        yield (
-            f"DELETE FROM {sql.writes} WHERE thread = ? AND namespace = ? AND checkpoint_id = ? AND task_id = ?"
-            " AND idx >= 0",
-            place,
-        )
+        if not keep_numbered:
+            yield (
+                f"DELETE FROM {sql.writes} WHERE thread = ? AND namespace = ? AND checkpoint_id = ? AND task_id = ?"
+                " AND idx >= 0",
+                place,
+            )
         for write in writes:
             values = (write.idx, sql.text(write.task_path), sql.text(write.channel), sql.json(write.value))
             yield sql.put_write(), (*place, *values)

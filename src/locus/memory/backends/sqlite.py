@@ -21,16 +21,16 @@ from locus.errors import (
     CorruptCheckpointError,
     SerializationError,
 )
-from locus.memory.backends import sql_rows, sqlite_search
+from locus.memory.backends import sql_export, sql_rows, sqlite_search
 from locus.memory.backends.sql import Steps
 from locus.memory.backends.sql_threads import is_written
-from locus.memory.backends.sqlite_file import MemoryFile, SQLiteFile, prepare
+from locus.memory.backends.sqlite_file import MemoryFile, SQLiteFile, checked_version, prepare
 from locus.memory.backends.sqlite_flavour import SQL, Connection, execute, transaction
 from locus.memory.backends.sqlite_threads import SQLiteThreads, metadata_value
 from locus.memory.checks import checked_seconds, possible_path
-from locus.memory.engine import Copies, Engine, Expires, FindsMetadata, KeepsWrites, Searches
+from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.keys import Pattern
-from locus.memory.records import Commit, Entry, Hit, Outcome, Stored, Write
+from locus.memory.records import Commit, Entry, Exported, Hit, Outcome, Stored, Write
 from locus.memory.registry import path_of
 from locus.memory.storage import StorageBackend
 from locus.memory.thread_checkpointer import ThreadCheckpointer
@@ -40,10 +40,11 @@ from locus.memory.worker import Worker
 T = TypeVar("T")
 
 
-class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies):
+class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):
     """Threads in an SQLite file."""
 
     driver_errors = (sqlite3.Error, OSError)
+    sql = SQL
 
     def __init__(self, path: str, *, durability: str, timeout: float) -> None:
         self._identity = f"sqlite:{path}" if path != ":memory:" else f"sqlite::memory:{uuid4().hex}"
@@ -56,7 +57,9 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             return
 
         def opener(writable: bool) -> Callable[[], SQLiteFile]:
-            return lambda: SQLiteFile(path, durability=durability, timeout=timeout, writable=writable)
+            return lambda: SQLiteFile(
+                path, durability=durability, timeout=timeout, writable=writable, untouched=self.reading_only
+            )
 
         self._writer = Worker("locus-sqlite-writer", opener(True))
         self._reader = Worker("locus-sqlite-reader", opener(False))
@@ -66,7 +69,10 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         return self._identity
 
     async def setup(self) -> None:
-        await self._writer.run(SQLiteFile.current)
+        if not self.reading_only:
+            await self._writer.run(SQLiteFile.current)
+        elif not await self._reader.run(lambda file: file.is_there() and checked_version(file.current())):
+            raise self.nothing_there()
 
     async def _write(self, work: Callable[[Connection], T]) -> T:
         def job(file: SQLiteFile) -> T:
@@ -86,6 +92,12 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
                 return execute(connection, steps)
 
         return await self._reader.run(job)
+
+    async def carry_out(self, operation: Callable[[], Steps[T]], *, writing: bool, alone: bool = False) -> T:
+        """Steps on tables of one's own, in one transaction; `alone`: there is one step only."""
+        if writing:
+            return await self._write(lambda connection: execute(connection, operation()))
+        return await self._read(operation())
 
     async def commit(self, commit: Commit) -> Outcome:
         def work(file: SQLiteFile) -> Outcome:
@@ -139,9 +151,18 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         return await self._reader.run(job)
 
     async def put_writes(
-        self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str, writes: Sequence[Write]
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[Write],
+        *,
+        keep_numbered: bool = False,
     ) -> None:
-        await self._change(lambda threads: threads.put_writes(thread_id, namespace, checkpoint_id, task_id, writes))
+        await self._change(
+            lambda threads: threads.put_writes(thread_id, namespace, checkpoint_id, task_id, writes, keep_numbered)
+        )
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         return await self._read(sql_rows.get_writes(SQL, thread_id, namespace, checkpoint_id, task_id))
@@ -151,6 +172,9 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
 
     async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
         return await self._change(lambda threads: threads.copy(source, dest, namespace, checkpoint_ids))
+
+    async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
+        return await self._read(sql_export.export(SQL, thread_id, after_seq, limit, known))
 
     def translate(self, error: BaseException) -> CheckpointError:
         text = str(error)

@@ -52,8 +52,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 class SQLiteFile:
     """An open connection; it belongs to one thread."""
 
-    def __init__(self, path: str, *, durability: str, timeout: float, writable: bool) -> None:
+    def __init__(self, path: str, *, durability: str, timeout: float, writable: bool, untouched: bool = False) -> None:
+        """`untouched` opens a file without a right to change it: not even its journal is looked after."""
         self._path = path
+        self._untouched = untouched
         self._durability = durability
         self._timeout = timeout
         self._writable = writable
@@ -63,7 +65,12 @@ class SQLiteFile:
     def _open(self) -> sqlite3.Connection:
         # Only the writer may create the file: a reader that did would find nothing in it, and say so.
         # Nor may the writer, once it was there: a file that is gone must not be taken for a new one.
+        if self._untouched:
+            return open_untouched(self._path, self._timeout)
         mode = "rwc" if self._writable and self._inode is None else "rw"
+        if mode == "rwc" and self._path != ":memory:":
+            with possible_path(self._path):
+                Path(self._path).parent.mkdir(parents=True, exist_ok=True)
         name = ":memory:" if self._path == ":memory:" else f"file:{quote(self._path)}?mode={mode}"
         connection = sqlite3.connect(
             name, timeout=self._timeout, isolation_level=None, check_same_thread=False, uri=True
@@ -101,6 +108,9 @@ class SQLiteFile:
             return None
         return found.st_dev, found.st_ino
 
+    def is_there(self) -> bool:
+        return self._current_inode() is not None
+
     def current(self) -> sqlite3.Connection:
         """The connection to the file that has the path now.
 
@@ -128,18 +138,39 @@ class MemoryFile(SQLiteFile):
         super().close()
 
 
+def open_untouched(path: str, timeout: float) -> sqlite3.Connection:
+    """A connection that can change nothing in a file that is there.
+
+    Even who only reads keeps an index of the journal beside the file. Where that is not allowed, as on a read-only
+    disk, nobody can be writing either, and the file is taken as it stands; unless it has a journal.
+    """
+    ways = [f"file:{quote(path)}?mode=ro"]
+    journal = Path(f"{path}-wal")
+    if Path(path).exists() and not (journal.exists() and journal.stat().st_size):
+        ways.append(f"file:{quote(path)}?mode=ro&immutable=1")
+    while True:
+        connection = sqlite3.connect(
+            ways.pop(0), timeout=timeout, isolation_level=None, check_same_thread=False, uri=True
+        )
+        try:
+            connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+            return connection
+        except sqlite3.OperationalError:
+            connection.close()
+            if not ways:
+                raise
+        except BaseException:
+            connection.close()
+            raise
+
+
 def migrate(connection: sqlite3.Connection) -> None:
     """Bring the tables to the newest version, in one transaction."""
     if version(connection) == len(MIGRATIONS):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        found = version(connection)
-        if found > len(MIGRATIONS):
-            raise UnsupportedFormatError(
-                f"the database has format {found}, and this version of Locus knows up to {len(MIGRATIONS)}: "
-                "upgrade locus-sdk"
-            )
+        found = checked_version(connection)
         if not found:
             connection.execute("CREATE TABLE IF NOT EXISTS locus_format (version INTEGER NOT NULL)")
             connection.execute("INSERT INTO locus_format VALUES (0)")
@@ -153,6 +184,17 @@ def migrate(connection: sqlite3.Connection) -> None:
         raise
 
 
+def checked_version(connection: sqlite3.Connection) -> int:
+    """The format of the tables, 0 if there are none; newer ones than we know are refused."""
+    found = version(connection)
+    if found > len(MIGRATIONS):
+        raise UnsupportedFormatError(
+            f"the database has format {found}, and this version of Locus knows up to {len(MIGRATIONS)}: "
+            "upgrade locus-sdk"
+        )
+    return found
+
+
 def version(connection: sqlite3.Connection) -> int:
     """The format of the tables; 0 if there are none."""
     exists = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'locus_format'")
@@ -163,10 +205,8 @@ def version(connection: sqlite3.Connection) -> int:
 
 
 def prepare(path: str) -> str:
-    """The absolute path, with its folder made."""
+    """The absolute path."""
     if path == ":memory:":
         return path
     with possible_path(path):
-        absolute = Path(path).expanduser().absolute()
-        absolute.parent.mkdir(parents=True, exist_ok=True)
-    return str(absolute)
+        return str(Path(path).expanduser().absolute())

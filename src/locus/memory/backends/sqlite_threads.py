@@ -6,13 +6,28 @@ from collections.abc import Collection, Sequence
 
 from locus.memory.backends import sqlite_search
 from locus.memory.backends.sql import Steps
-from locus.memory.backends.sql_threads import Looked, SQLThread, SQLThreads, is_written
+from locus.memory.backends.sql_threads import SQLThread, SQLThreads
 from locus.memory.backends.sqlite_flavour import SQL, Connection
 from locus.memory.checkpointer import ANY
 from locus.memory.codec import canonical, decode
-from locus.memory.decisions import decide
 from locus.memory.keys import digest
-from locus.memory.records import Commit, Entry, Known, Outcome, Run, RunInfo
+from locus.memory.records import Commit, Entry, Outcome, Run, RunInfo, Verdict
+
+_LOOK = (
+    "SELECT t.id, t.last_seq, c.rev,"
+    " c.seq <> (SELECT max(n.seq) FROM locus_checkpoints n WHERE n.thread = t.id AND n.namespace = ?),"
+    " EXISTS (SELECT 1 FROM locus_runs r WHERE r.thread = t.id AND r.branch = ? AND r.number >= ?)"
+    " FROM locus_threads t LEFT JOIN locus_checkpoints c"
+    " ON c.thread = t.id AND c.namespace = ? AND c.checkpoint_id = ?"
+    " WHERE t.thread_id = ? AND t.expires_at IS NULL"
+)
+_INSERT_RUN = "INSERT INTO locus_runs (thread, branch, number, start, count, seq, items) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_INSERT_CHECKPOINT = (
+    "INSERT INTO locus_checkpoints"
+    " (thread, namespace, checkpoint_id, parent_id, seq, rev, created_at, metadata, head, manifest)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_INSERT_METADATA = "INSERT INTO locus_metadata VALUES (?, ?, last_insert_rowid())"
 
 
 class SQLiteThread(SQLThread):
@@ -25,9 +40,7 @@ class SQLiteThread(SQLThread):
     def insert(self, entry: Entry, head: str, manifest: str) -> Steps[None]:
         yield from super().insert(entry, head, manifest)
         if entry.metadata != "{}":
-            self._connection.executemany(
-                "INSERT INTO locus_metadata VALUES (?, ?, last_insert_rowid())", metadata_pairs(entry.metadata)
-            )
+            self._connection.executemany(_INSERT_METADATA, metadata_pairs(entry.metadata))
 
     def before_removing(self, entries: Sequence[Entry], runs: Sequence[RunInfo]) -> Steps[None]:
         for entry in entries:
@@ -63,44 +76,48 @@ class SQLiteThreads(SQLThreads):
 
     def commit(self, commit: Commit) -> Steps[Outcome]:
         continued = [run for run in commit.runs if run.number > 0]
-        if len(continued) != 1 or not _follows_base(commit):
-            return (yield from super().commit(commit))
-        found = yield from self._look_at_once(commit, continued[0])
-        if found is None:
-            return (yield from super().commit(commit))
-        thread, looked = found
-        outcome = decide(commit, looked)
-        if is_written(outcome):
-            yield from thread.add(commit, outcome)
-        return outcome
+        outcome = self._append(commit, continued[0]) if len(continued) == 1 and _follows_base(commit) else None
+        return outcome or (yield from super().commit(commit))
 
-    def _look_at_once(self, commit: Commit, run: Run) -> Steps[tuple[SQLThread, Looked] | None]:
-        """The thread of an ordinary commit, with all that is asked of it, in one statement.
+    def _append(self, commit: Commit, run: Run) -> Outcome | None:
+        """An ordinary commit: all that is asked of the thread in one statement, and none of the steps of the others.
 
-        None if it is not there, or may have ended.
+        None if the thread is not there, or may have ended, or if the base is not the latest that the commit asks for.
         """
-        assert commit.base is not None
-        base_id = commit.base.checkpoint_id
-        rows = yield (
-            "SELECT t.id, t.last_seq, c.seq, c.rev, c.parent_id,"
-            " EXISTS (SELECT 1 FROM locus_runs r WHERE r.thread = t.id AND r.branch = ? AND r.number >= ?)"
-            " FROM locus_threads t LEFT JOIN locus_checkpoints c"
-            " ON c.thread = t.id AND c.namespace = ? AND c.checkpoint_id = ?"
-            " WHERE t.thread_id = ? AND t.expires_at IS NULL",
-            (run.branch, run.number, commit.namespace, base_id, commit.thread_id),
-        )
-        if not rows or rows[0][2] is None:
+        base = commit.base
+        assert base is not None
+        place = (commit.namespace, base.checkpoint_id, commit.thread_id)
+        row = self._connection.execute(_LOOK, (commit.namespace, run.branch, run.number, *place)).fetchone()
+        if row is None or row[2] is None or (row[3] and commit.if_latest is not ANY):
             return None
-        key, last_seq, seq, rev, parent_id, taken = rows[0]
-        known = {base_id: Known(base_id, seq, rev, parent_id)}
-        looked = Looked(last_seq, known, taken={run[:2]} if taken else set())
-        return self.thread(key, commit.thread_id, last_seq), looked
+        key, last_seq, rev, _, taken = row
+        if rev != base.rev:
+            return Outcome(Verdict.STALE_BASE)
+        if taken:
+            return Outcome(Verdict.BRANCH_TAKEN)
+        self._write(commit, key, last_seq + 1, base.checkpoint_id)
+        return Outcome(Verdict.COMMITTED, last_seq + 1, base.checkpoint_id)
+
+    def _write(self, commit: Commit, key: int, seq: int, parent_id: str) -> None:
+        execute = self._connection.execute
+        for branch, number, start, length, items in commit.runs:
+            execute(_INSERT_RUN, (key, branch, number, start, length, seq, items))
+        for branch, number, start, length, items in commit.values:
+            execute(f"{_INSERT_RUN} ON CONFLICT DO NOTHING", (key, branch, number, start, length, seq, items))
+        names = (key, commit.namespace, commit.checkpoint_id, parent_id, seq, commit.rev, SQL.time(commit.created_at))
+        execute(_INSERT_CHECKPOINT, (*names, commit.metadata, commit.head, commit.manifest))
+        if commit.metadata != "{}":
+            self._connection.executemany(_INSERT_METADATA, metadata_pairs(commit.metadata))
+        expires_at = SQL.time(commit.expires_at) if commit.expires_at else None
+        execute("UPDATE locus_threads SET last_seq = ?, expires_at = ? WHERE id = ?", (seq, expires_at, key))
 
 
 def _follows_base(commit: Commit) -> bool:
     """Whether only the base has to be known to decide."""
     base = commit.base
-    return base is not None and commit.fresh_id and commit.if_latest is ANY and commit.parent_id == base.checkpoint_id
+    if base is None or not commit.fresh_id or commit.parent_id != base.checkpoint_id:
+        return False
+    return commit.if_latest is ANY or commit.if_latest == base.checkpoint_id
 
 
 def metadata_pairs(metadata: str) -> list[tuple[str, str]]:

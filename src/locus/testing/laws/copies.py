@@ -10,6 +10,7 @@ import pytest
 from locus.core.state import AgentState
 from locus.errors import ConflictError, InvalidIdError
 from locus.memory.checkpointer import HistoryEntry
+from locus.memory.saver import CheckpointSaver
 from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.testing.data import BAD_IDS, HOSTILE_IDS, conversation, message
 from locus.testing.laws.base import Clock, Laws, OpenHandle, assert_all_load, assert_same_state, dicts, ids, snapshot
@@ -51,6 +52,27 @@ class CopyLaws(Laws):
                 assert len(await handle.get_writes("dst", name)) == 2
             assert await handle.list_threads() == ["dst", "src"]
         await assert_all_load(checkpointer, "src", states)
+
+    async def test_a_copy_has_the_parents_that_a_saver_was_told(
+        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+    ) -> None:
+        saver = CheckpointSaver(checkpointer)
+        place: dict[str, Any] = {"thread_id": "src", "checkpoint_ns": ""}
+        for name, parent in (("a", "elsewhere"), ("b", "later"), ("later", "a")):
+            await saver.put(checkpoint_id=name, checkpoint_data={"n": name}, parent_checkpoint_id=parent, **place)
+        assert await saver.copy_thread(source_thread_id="src", dest_thread_id="dst")
+        assert await saver.copy_thread(
+            source_thread_id="src", dest_thread_id="line", checkpoint_id="b", checkpoint_ns=""
+        )
+        assert await saver.delete_checkpoint(thread_id="dst", checkpoint_id="later", checkpoint_ns="")
+        reader = CheckpointSaver(open_handle())
+        for thread_id, expected in (
+            ("src", [("later", "a"), ("b", "later"), ("a", "elsewhere")]),
+            ("line", [("later", "a"), ("b", "later"), ("a", "elsewhere")]),
+            ("dst", [("b", "a"), ("a", "elsewhere")]),
+        ):
+            found = await reader.list_checkpoints(thread_id=thread_id, checkpoint_ns="")
+            assert [(each["checkpoint_id"], each["parent_checkpoint_id"]) for each in found] == expected
 
     async def test_a_copy_up_to_a_checkpoint_has_it_and_its_ancestors(
         self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError
+from locus.memory.saver import CheckpointSaver
 from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.testing.data import conversation, message
 from locus.testing.laws.base import Laws, OpenHandle, assert_all_load, dicts
@@ -69,6 +71,26 @@ class OutageLaws(Laws):
         if self.required.branching:
             verbs["copy_thread"] = lambda: handle.copy_thread("t", "copy")
         return verbs
+
+    async def test_a_saver_answers_nothing_that_could_not_be_found_out(
+        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, store: OutageTestStore
+    ) -> None:
+        saver = CheckpointSaver(checkpointer)
+        place: dict[str, Any] = {"thread_id": "t", "checkpoint_ns": ""}
+        one = {**place, "checkpoint_id": "a"}
+        await saver.put(**one, checkpoint_data={"n": 0})
+        verbs: dict[str, Callable[[], Awaitable[object]]] = {
+            "get": lambda: saver.get(**place),
+            "list_checkpoints": lambda: saver.list_checkpoints(**place),
+            "put": lambda: saver.put(**(one | {"checkpoint_id": "b"}), checkpoint_data={"n": 1}),
+            "put_writes": lambda: saver.put_writes(**one, task_id="task", writes=[("__error__", 1)]),
+            "delete_thread": lambda: saver.delete_thread(thread_id="t"),
+        }
+        async with store.outage():
+            for verb, call in verbs.items():
+                await _assert_unavailable(call(), f"a saver's {verb}")
+        found = await CheckpointSaver(open_handle()).list_checkpoints(**place)
+        assert [each["checkpoint"] for each in found] == [{"n": 0}]
 
     async def test_a_handle_goes_on_where_it_was_after_an_outage(
         self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, store: OutageTestStore

@@ -11,6 +11,7 @@ import pytest
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
+from locus.memory.saver import CheckpointSaver
 from locus.testing import crash_jobs, fork_jobs, jobs
 from locus.testing.data import SOAK
 from locus.testing.jobs import Acknowledged, known_digest
@@ -22,6 +23,9 @@ from locus.testing.stores import DurableTestStore
 
 class ProcessLaws(WorkerLaws):
     """Laws 5, 6 and 10, between processes."""
+
+    turns_of_processes: ClassVar[int] = 40
+    """How often another process takes over."""
 
     saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 60, "vacuum": 60, "thread": 300}
     """How many saves each of two processes makes, by what is removed meanwhile."""
@@ -96,7 +100,7 @@ class ProcessLaws(WorkerLaws):
     ) -> None:
         """Appends, edits, forks, replacements and deletions, each few of them by one who knows nothing yet."""
         ledger = Ledger("turns")
-        for turn in range(400 if SOAK else 40):
+        for turn in range(400 if SOAK else self.turns_of_processes):
             worker = crew.start(
                 crash_jobs.some_steps, url=store.url, thread_id=ledger.thread_id, seed=turn, count=1 + turn % 9
             )
@@ -196,6 +200,20 @@ class ProcessLaws(WorkerLaws):
             for thread_id, number in written.items():
                 (found,) = await checkpointer.get_writes(thread_id, "checkpoint")
                 assert found.value == number
+
+    async def test_another_process_sees_what_a_saver_put(self, store: DurableTestStore, crew: Crew) -> None:
+        async with CheckpointSaver(store.open()) as saver:
+            for namespace in ("", "default"):
+                place: dict[str, Any] = {"thread_id": "t", "checkpoint_ns": namespace}
+                await saver.put(checkpoint_id="a", checkpoint_data={"in": namespace}, **place)
+                await saver.put(checkpoint_id="b", checkpoint_data={"n": [1]}, parent_checkpoint_id="a", **place)
+                for writes in ([("x", namespace)], [("__error__", 7)]):
+                    await saver.put_writes(checkpoint_id="b", task_id="task", writes=writes, **place)
+            answer = crew.start(jobs.read_versions, url=store.url, thread_id="t").finish()
+        assert answer == {
+            namespace: [["b", "a", {"n": [1]}, [[-1, 7], [0, namespace]]], ["a", None, {"in": namespace}, []]]
+            for namespace in ("", "default")
+        }
 
     async def test_an_outage_is_an_error_in_every_process(self, store: DurableTestStore, crew: Crew) -> None:
         state = AgentState().with_message(Message.user("hi"))

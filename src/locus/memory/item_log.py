@@ -1,0 +1,256 @@
+"""A list that many writers add to, without anyone reading it first.
+
+A log is a namespace of a thread whose payload is `{"items": [...]}`. Each of its checkpoints says in its metadata what
+was done, where the items are (the extents, see `records`), and for which `rev` that holds: metadata that somebody
+gives to another checkpoint say nothing of that one. It is one text, because databases index every value:
+
+    {"log": "[\"add\",[[\"k3v9…\",6,0,28]],\"7c01…\"]"}
+
+So a handle that has never seen the log needs one small entry, and no item, to add to it. Every change names the
+checkpoint that it was worked out for, and if another writer was faster it is worked out anew: batches stay whole, and
+none is lost. Stores that keep no runs (see `plain_store`) get the whole list with every change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from weakref import WeakKeyDictionary, WeakValueDictionary, ref
+
+from locus.core.tasks import finished
+from locus.errors import CheckpointError, CheckpointNotFoundError, ConflictError
+from locus.memory.checks import check_ids
+from locus.memory.codec import decode, encode, encode_trusted
+from locus.memory.deltas import MAX_EXTENTS, run_of
+from locus.memory.item_tips import Edit, Tip, first_extents, items_of, noted, noted_tip, tip_of
+from locus.memory.keys import new_id
+from locus.memory.records import Base, Commit, Extent, Outcome, Run, Stored, Verdict
+from locus.memory.threads import Threads
+
+__all__ = ["ItemLog", "noted"]
+
+_HEAD = '{"items":[]}'
+_ATTEMPTS = 200
+_LONGEST_PAUSE = 0.05
+
+_Locks = WeakValueDictionary[tuple[str, str, str], asyncio.Lock]
+_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, _Locks] = WeakKeyDictionary()
+
+
+class ItemLog:
+    """One log. Handles on the same log may be used at once, from any number of tasks and processes."""
+
+    def __init__(self, threads: Threads, thread_id: str, namespace: str) -> None:
+        check_ids(thread_id, None, namespace)
+        self.threads = threads
+        self.thread_id = thread_id
+        self.namespace = namespace
+        self._tip: Tip | None = None
+        self._held: tuple[ref[asyncio.AbstractEventLoop], asyncio.Lock] | None = None
+
+    async def read(self, limit: int | None = None, checkpoint_id: str | None = None) -> list[Any]:
+        """The newest items (all of them without a limit) in their order, as of a checkpoint or of the latest."""
+        stored = await self._stored(checkpoint_id)
+        if stored is None:
+            if checkpoint_id is not None:
+                raise self._no_checkpoint(checkpoint_id)
+            return []
+        tip = tip_of(stored)
+        if checkpoint_id is None:
+            self._tip = tip
+        kept = tip.count if limit is None else max(0, min(limit, tip.count))
+        return items_of(stored, tip, tip.count - kept)
+
+    async def append(self, items: Sequence[Any]) -> None:
+        """Add items as one batch, in one step. Nothing is written for no items."""
+        texts = [encode(item, ("items", index)) for index, item in enumerate(items)]
+
+        async def grown(tip: Tip | None) -> Edit | None:
+            return Edit(tip, tip.count if tip else 0, texts) if texts else None
+
+        await self._change("add", grown)
+
+    async def pop(self) -> Any | None:
+        """Take the last item off, and return it; `None` if there is none. Earlier checkpoints keep it."""
+        last: str | None = None
+
+        async def shortened(tip: Tip | None) -> Edit | None:
+            nonlocal last
+            if tip is None or not tip.count:
+                last = None
+                return None
+            last = tip.last if tip.last is not None else (await self._texts(tip, tip.count - 1))[0]
+            return Edit(tip, tip.count - 1)
+
+        await self._change("pop", shortened)
+        return None if last is None else decode(last)
+
+    async def rewind(self, checkpoint_id: str) -> None:
+        """Go on from an earlier checkpoint. What came after it stays in the history."""
+
+        async def turned_back(_tip: Tip | None) -> Edit | None:
+            earlier = await self._tip_at(checkpoint_id)
+            if earlier is None:
+                raise self._no_checkpoint(checkpoint_id)
+            return Edit(earlier, earlier.count)
+
+        await self._change("rewind", turned_back)
+
+    async def replace_from(self, start: int, items: Sequence[Any], *, if_latest: str) -> bool:
+        """Put other items in the place of those from `start` on. False if the log has changed since."""
+        texts = [encode(item, ("items", index)) for index, item in enumerate(items)]
+        stored = await self._stored(None)
+        if stored is None or stored.entry.checkpoint_id != if_latest:
+            return False
+        tip = tip_of(stored)
+        try:
+            return await self._commit("replace", tip, Edit(tip, start, texts)) is Verdict.COMMITTED
+        except ConflictError:
+            return False
+
+    async def latest(self) -> str | None:
+        """The id of the latest checkpoint."""
+        entry = await self.threads.entry(self.thread_id, None, self.namespace)
+        return None if entry is None else entry.checkpoint_id
+
+    async def delete(self) -> None:
+        """Remove the log with its history."""
+        self._tip = None
+        await finished(self.threads.delete(self.thread_id, None, self.namespace))
+
+    async def _change(self, name: str, work_out: Callable[[Tip | None], Awaitable[Edit | None]]) -> None:
+        """Work a change out for the latest checkpoint and commit it, until no other writer is in between."""
+        async with self._lock():
+            for attempt in range(_ATTEMPTS):
+                try:
+                    tip = self._tip or await self._tip_at(None)
+                    edit = await work_out(tip)
+                    if edit is None or await self._commit(name, tip, edit) is Verdict.COMMITTED:
+                        return
+                except ConflictError:
+                    """Some stores say it so; and what the change was worked out for may be gone."""
+                self._tip = None
+                if attempt:
+                    await asyncio.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.001 * 2**attempt)))
+        raise ConflictError(
+            f"thread {self.thread_id!r} is changed by others faster than this change can follow; try again"
+        )
+
+    def _lock(self) -> asyncio.Lock:
+        """Handles of one event loop need not race each other."""
+        loop, held = asyncio.get_running_loop(), self._held
+        if held is None or held[0]() is not loop:
+            locks = _locks.setdefault(loop, WeakValueDictionary())
+            key = (self.threads.engine.identity, self.thread_id, self.namespace)
+            lock = locks.get(key)
+            if lock is None:
+                lock = locks[key] = asyncio.Lock()
+            held = self._held = ref(loop), lock
+        return held[1]
+
+    async def _commit(self, name: str, latest: Tip | None, edit: Edit) -> Verdict:
+        rev = new_id()
+        own_branch = False
+        while True:
+            extents, runs, base = await self._planned(edit, rev, own_branch)
+            count = edit.kept + len(edit.texts)
+            commit = self._record(rev, name, latest, edit, extents, runs, base)
+            outcome = await self._committed(commit)
+            if outcome.verdict is not Verdict.BRANCH_TAKEN or own_branch:
+                break
+            own_branch = True
+        if outcome.verdict is Verdict.COMMITTED:
+            last = edit.texts[-1] if edit.texts else None
+            kept = extents if self.threads.engine.keeps_runs else None
+            self._tip = Tip(Base(rev, rev), count, kept, last)
+        return outcome.verdict
+
+    async def _committed(self, commit: Commit) -> Outcome:
+        """Commit, and be sure of the outcome even if the caller is cancelled: a second try finds the first."""
+        async with self.threads.using() as engine:
+            try:
+                return await engine.commit(commit)
+            except asyncio.CancelledError:
+                with suppress(CheckpointError, *engine.driver_errors):
+                    await finished(engine.commit(replace(commit, fresh_id=False)))
+                raise
+
+    def _record(
+        self,
+        rev: str,
+        change: str,
+        latest: Tip | None,
+        edit: Edit,
+        extents: tuple[Extent, ...],
+        runs: tuple[Run, ...],
+        base: Base | None,
+    ) -> Commit:
+        now = datetime.now(UTC)
+        ttl = self.threads.ttl_seconds
+        places = encode_trusted(extents)
+        return Commit(
+            thread_id=self.thread_id,
+            namespace=self.namespace,
+            checkpoint_id=rev,
+            rev=rev,
+            created_at=now,
+            metadata=encode_trusted({"log": f'["{change}",{places},"{rev}"]'}),
+            head=_HEAD,
+            manifest=f'[[["items"],{places}]]' if extents else "[]",
+            runs=runs,
+            base=base,
+            parent_id=edit.tip.base.checkpoint_id if edit.tip else None,
+            if_latest=latest.base.checkpoint_id if latest else None,
+            fresh_id=True,
+            expires_at=now + timedelta(seconds=ttl) if ttl else None,
+        )
+
+    async def _planned(
+        self, edit: Edit, rev: str, own_branch: bool
+    ) -> tuple[tuple[Extent, ...], tuple[Run, ...], Base | None]:
+        """Where the items will be, the runs to write for that, and the checkpoint that it refers to."""
+        tip, texts = edit.tip, edit.texts
+        kept = first_extents(tip, edit.kept)
+        referring = tip is not None and tip.extents is not None and len(kept) <= MAX_EXTENTS
+        if tip is not None and not referring:
+            texts = [*(await self._texts(tip, 0))[: edit.kept], *texts]
+            kept = []
+        runs: tuple[Run, ...] = ()
+        if texts and kept and not own_branch:
+            branch, run, skip, length = kept[-1]
+            runs = (run_of(branch, run + 1, skip + length, texts),)
+            kept[-1] = Extent(branch, run + 1, skip, length + len(texts))
+        elif texts:
+            runs = (run_of(f"{rev}0", 0, 0, texts),)
+            kept.append(Extent(f"{rev}0", 0, 0, len(texts)))
+        return tuple(kept), runs, tip.base if tip is not None and referring else None
+
+    async def _tip_at(self, checkpoint_id: str | None) -> Tip | None:
+        """A checkpoint, or the latest, without its items where that is possible."""
+        async with self.threads.using() as engine:
+            """What a store keeps of a list may be known only when it was asked."""
+        if engine.keeps_runs:
+            entry = await self.threads.entry(self.thread_id, checkpoint_id, self.namespace)
+            tip = noted_tip(entry) if entry else None
+            if entry is None or tip is not None:
+                return tip
+        stored = await self._stored(checkpoint_id)
+        return None if stored is None else tip_of(stored)
+
+    async def _stored(self, checkpoint_id: str | None) -> Stored | None:
+        return await self.threads.read(self.thread_id, checkpoint_id, self.namespace)
+
+    async def _texts(self, tip: Tip, start: int) -> list[str]:
+        """The items of a checkpoint, from a position on."""
+        stored = await self._stored(tip.base.checkpoint_id)
+        if stored is None or stored.entry.rev != tip.base.rev:
+            raise ConflictError(f"thread {self.thread_id!r}: a checkpoint was removed while it was read; try again")
+        return [encode(item) for item in items_of(stored, tip_of(stored), start)]
+
+    def _no_checkpoint(self, checkpoint_id: str) -> CheckpointNotFoundError:
+        return CheckpointNotFoundError(f"thread {self.thread_id!r} has no checkpoint {checkpoint_id!r}")

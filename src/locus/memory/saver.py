@@ -1,0 +1,288 @@
+"""The versioned saver: checkpoints with parents, namespaces and pending writes, the way LangGraph thinks of them.
+
+It is one more face of a store, beside the checkpointer and the storage backend: what is kept through one of them is
+there for the others. Every argument is given by its name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self, TypedDict
+
+from locus.errors import ConfigurationError
+from locus.memory.checkpointer import ANY, DEFAULT_NAMESPACE, CheckpointerCapabilities, Unset
+from locus.memory.checks import check_ids
+from locus.memory.codec import decode
+from locus.memory.faces import ThreadsFace, metadata_of
+from locus.memory.payloads import dict_from, dict_payload
+from locus.memory.records import Entry, Stored
+from locus.memory.storage import StorageBackend
+from locus.memory.threads import SPECIAL_CHANNELS, Threads
+
+if TYPE_CHECKING:
+    from locus.memory.sync_saver import SyncCheckpointSaver
+
+_AT_ONCE = 8
+
+
+class CheckpointInfo(TypedDict):
+    """A checkpoint without what it holds."""
+
+    checkpoint_id: str
+    parent_checkpoint_id: str | None
+    metadata: dict[str, Any]
+    created_at: datetime
+
+
+class SavedCheckpoint(CheckpointInfo):
+    """A checkpoint."""
+
+    checkpoint: dict[str, Any]
+
+
+class SavedWrite(TypedDict):
+    """Something a task wrote before the step that it belongs to was complete."""
+
+    task_id: str
+    idx: int
+    channel: str
+    value: Any
+    task_path: str
+
+
+class CheckpointSaver:
+    """Keeps versions of dicts by thread and namespace, in any store of ours.
+
+    `store` is a checkpointer, a storage backend, or a name or URL of the registry. The laws are those of
+    `BaseCheckpointer`. `checkpoint_ns` is a name like any other: `""`, which is LangGraph's, and `"default"` are two.
+    """
+
+    def __init__(self, store: Any) -> None:
+        self.threads = threads_of(store)
+
+    @property
+    def capabilities(self) -> CheckpointerCapabilities:
+        return self.threads.capabilities
+
+    @property
+    def backend(self) -> StorageBackend:
+        """The same store as a storage backend: for search, queries by metadata and vacuum."""
+        return StorageBackend(self.threads)
+
+    async def put(
+        self,
+        *,
+        thread_id: str,
+        checkpoint_id: str,
+        checkpoint_data: dict[str, Any],
+        checkpoint_ns: str = DEFAULT_NAMESPACE,
+        parent_checkpoint_id: str | None | Unset = None,
+        metadata: dict[str, Any] | None = None,
+        if_latest: str | None | Unset = ANY,
+    ) -> None:
+        """Keep a dict as the newest checkpoint of a namespace.
+
+        The parent is kept as it is named, even if there is no such checkpoint (yet, or any more); `None` means
+        that it has none, and `ANY` the latest. The same data and metadata under an id that exists change nothing,
+        so a put can be repeated safely; others replace it and become the newest. `if_latest` names the checkpoint
+        that must still be the latest (`None`: there must be none), else `ConflictError` is raised and nothing is
+        written.
+        """
+        check_ids(thread_id, checkpoint_id, checkpoint_ns)
+        await self.threads.save(
+            thread_id,
+            dict_payload(checkpoint_data),
+            namespace=checkpoint_ns,
+            checkpoint_id=checkpoint_id,
+            metadata={} if metadata is None else metadata,
+            parent=parent_checkpoint_id,
+            parent_as_named=True,
+            if_latest=if_latest,
+        )
+
+    async def get(
+        self, *, thread_id: str, checkpoint_id: str | None = None, checkpoint_ns: str = DEFAULT_NAMESPACE
+    ) -> SavedCheckpoint | None:
+        """That checkpoint, or the latest of the namespace; `None` if there is none."""
+        stored = await self.threads.read(thread_id, checkpoint_id, checkpoint_ns)
+        return None if stored is None else _checkpoint(stored)
+
+    async def list_checkpoints(
+        self,
+        *,
+        thread_id: str,
+        checkpoint_ns: str = DEFAULT_NAMESPACE,
+        limit: int | None = 10,
+        before: str | None = None,
+    ) -> list[SavedCheckpoint]:
+        """Checkpoints of a namespace, newest first; `before` is the id of one: only what is older.
+
+        Each is read whole. `history` has the same without the payloads, and costs next to nothing.
+        """
+        entries = await self.threads.history(thread_id, limit, before, checkpoint_ns)
+        found: list[SavedCheckpoint] = []
+        for start in range(0, len(entries), _AT_ONCE):
+            part = entries[start : start + _AT_ONCE]
+            whole = await asyncio.gather(
+                *(
+                    self.get(thread_id=thread_id, checkpoint_id=e.checkpoint_id, checkpoint_ns=checkpoint_ns)
+                    for e in part
+                )
+            )
+            found += [checkpoint for checkpoint in whole if checkpoint is not None]
+        return found
+
+    async def history(
+        self,
+        *,
+        thread_id: str,
+        checkpoint_ns: str = DEFAULT_NAMESPACE,
+        limit: int | None = 10,
+        before: str | None = None,
+    ) -> list[CheckpointInfo]:
+        """What `list_checkpoints` gives, without the payloads."""
+        return [_info(entry) for entry in await self.threads.history(thread_id, limit, before, checkpoint_ns)]
+
+    async def put_writes(
+        self,
+        *,
+        thread_id: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[tuple[str, Any]],
+        checkpoint_ns: str = DEFAULT_NAMESPACE,
+        task_path: str = "",
+    ) -> None:
+        """Keep what a task wrote since a checkpoint, as `(channel, value)`. Repeating it replaces the task's set.
+
+        Writes to the channels `__error__`, `__scheduled__`, `__interrupt__` and `__resume__` have negative
+        indexes and are a set of their own beside the numbered ones: neither kind replaces the other.
+        """
+        writes = list(writes)
+        await self.threads.put_writes(
+            thread_id,
+            checkpoint_id,
+            task_id,
+            writes,
+            task_path=task_path,
+            namespace=checkpoint_ns,
+            keep_numbered=bool(writes) and all(channel in SPECIAL_CHANNELS for channel, _ in writes),
+        )
+
+    async def get_writes(
+        self,
+        *,
+        thread_id: str,
+        checkpoint_id: str,
+        checkpoint_ns: str = DEFAULT_NAMESPACE,
+        task_id: str | None = None,
+    ) -> list[SavedWrite]:
+        """What tasks (or one of them) wrote since a checkpoint, ordered by task path, task and index."""
+        found = await self.threads.get_writes(thread_id, checkpoint_id, task_id=task_id, namespace=checkpoint_ns)
+        return [
+            SavedWrite(
+                task_id=write.task_id,
+                idx=write.idx,
+                channel=write.channel,
+                value=decode(write.value),
+                task_path=write.task_path,
+            )
+            for write in found
+        ]
+
+    async def delete_thread(self, *, thread_id: str) -> None:
+        """Delete a thread: the checkpoints and pending writes of all its namespaces."""
+        await self.threads.delete(thread_id, None, None)
+
+    async def delete_checkpoint(
+        self, *, thread_id: str, checkpoint_id: str, checkpoint_ns: str = DEFAULT_NAMESPACE
+    ) -> bool:
+        """Delete one checkpoint with its pending writes; its children get its parent. True if it was there."""
+        return await self.threads.delete(thread_id, checkpoint_id, checkpoint_ns)
+
+    async def delete_checkpoints(
+        self, *, thread_id: str, checkpoint_ids: Collection[str], checkpoint_ns: str = DEFAULT_NAMESPACE
+    ) -> int:
+        """Delete several checkpoints in one step, and return how many were there."""
+        chosen = frozenset(checkpoint_ids)
+        for checkpoint_id in chosen:
+            check_ids(thread_id, checkpoint_id, checkpoint_ns)
+        entries = await self.threads.history(thread_id, None, None, checkpoint_ns)
+        doomed = {entry.seq: entry.rev for entry in entries if entry.checkpoint_id in chosen}
+        if not doomed:
+            return 0
+        async with self.threads.using() as engine:
+            return await engine.delete(thread_id, checkpoint_ns, doomed)
+
+    async def copy_thread(
+        self,
+        *,
+        source_thread_id: str,
+        dest_thread_id: str,
+        checkpoint_id: str | None = None,
+        checkpoint_ns: str = DEFAULT_NAMESPACE,
+    ) -> bool:
+        """Copy a thread with all its namespaces and pending writes, or one checkpoint with its ancestors.
+
+        False if there is nothing to copy; `ConflictError` if the new id is in use.
+        """
+        return await self.threads.copy(source_thread_id, dest_thread_id, checkpoint_id, checkpoint_ns)
+
+    async def list_threads(self, *, limit: int | None = 100, pattern: str = "*") -> list[str]:
+        """The ids of threads that match a pattern (`*` any text, `?` one character), in order."""
+        return await self.threads.list_threads(limit, pattern)
+
+    async def list_namespaces(self, *, thread_id: str) -> list[str]:
+        """The namespaces in which a thread has checkpoints, in order."""
+        return sorted({entry.namespace for entry in await self.threads.history(thread_id, None, None, None)})
+
+    @cached_property
+    def sync(self) -> SyncCheckpointSaver:
+        """The same saver for code that is not async, from any thread."""
+        from locus.memory.sync_saver import SyncCheckpointSaver
+
+        return SyncCheckpointSaver(self)
+
+    async def close(self) -> None:
+        """Close the store; whoever uses it again opens it anew."""
+        await self.threads.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({type(self.threads.engine).__name__})"
+
+
+def threads_of(store: Any) -> Threads:
+    """The threads that a checkpointer, a storage backend, a name or a URL keeps."""
+    if isinstance(store, ThreadsFace | CheckpointSaver):
+        return store.threads
+    from locus.memory.adapting import as_checkpointer  # brings the databases along
+
+    found = as_checkpointer(store)
+    if isinstance(found, ThreadsFace):
+        return found.threads
+    raise ConfigurationError(
+        f"a saver keeps dicts with parents and namespaces, and {type(found).__name__} keeps only AgentState: "
+        "use a backend of ours, or an object with the methods of a storage backend"
+    )
+
+
+def _info(entry: Entry) -> CheckpointInfo:
+    return CheckpointInfo(
+        checkpoint_id=entry.checkpoint_id,
+        parent_checkpoint_id=entry.parent_id,
+        metadata=metadata_of(entry),
+        created_at=entry.created_at,
+    )
+
+
+def _checkpoint(stored: Stored) -> SavedCheckpoint:
+    return SavedCheckpoint(**_info(stored.entry), checkpoint=dict_from(stored))

@@ -1,0 +1,64 @@
+"""Threads as moving them reads them: in the order of commits, complete, and each checkpoint as it is read alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from locus.memory.checkpointer import ANY
+from locus.memory.payloads import dict_from
+from locus.memory.storage import StorageBackend
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.moving import reading
+from locus.moving.fingerprints import value_digest
+from locus.testing.laws.base import Laws, OpenHandle, dicts
+
+
+def _payload(items: list[Any], **fields: Any) -> dict[str, Any]:
+    return {"values": {"items": items, "text": "t" * 1_500}, **fields}
+
+
+async def _story(backend: StorageBackend) -> None:
+    """A thread that was appended to, edited, trimmed, forked, replaced in and deleted from; two namespaces."""
+    items = [{"n": number, "é": [number, -0.0, 1e22]} for number in range(8)]
+    await backend.save("t", _payload(items[:3]), "a", {"k": [1]})
+    await backend.save("t", _payload(items[:5], large="x" * 2_000), "b")
+    await backend.save("t", _payload([*items[:4], {"edited": True}]), "c")
+    await backend.save("t", _payload(items[2:4]), "d")
+    await backend.save("t", _payload([*items[:3], {"forked": True}]), "e", parent="a")
+    await backend.save("t", {"other": [*items]}, "a", namespace="")
+    await backend.save("t", _payload([*items[2:4], *items[6:]]), "f", parent="d")
+    await backend.save("t", _payload(items[:1]), "g", parent=None)
+    await backend.put_writes("t", "c", "task", [("x", 1), ("__error__", "e"), ("y", {"z": None})], task_path="p")
+    await backend.put_writes("t", "c", "another", [("x", [])])
+    await backend.delete("t", "b")
+    await backend.save("t", _payload(items), "a")
+
+
+class ExportLaws(Laws):
+    """A thread is read whole."""
+
+    async def test_a_thread_read_whole_is_what_it_is_one_by_one(
+        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(reading, "PAGE", 3)
+        await _story(dicts(checkpointer))
+        threads = open_handle().threads
+        found = [checkpoint async for checkpoint in reading.checkpoints(threads, "t")]
+        entries = (await threads.history("t", None, None, None))[::-1]
+        assert [(one.namespace, one.checkpoint_id, one.parent_id, one.created_at) for one in found] == [
+            (entry.namespace, entry.checkpoint_id, entry.parent_id, entry.created_at) for entry in entries
+        ]
+        assert [entry.checkpoint_id for entry in entries] == ["c", "d", "e", "a", "f", "g", "a"]
+        for one in found:
+            stored = await threads.read("t", one.checkpoint_id, one.namespace)
+            assert stored is not None
+            assert one.content.digest == value_digest(dict_from(stored))
+            writes = await threads.get_writes("t", one.checkpoint_id, task_id=None, namespace=one.namespace)
+            assert list(one.writes) == writes
+        assert [len(one.writes) for one in found] == [4, 0, 0, 0, 0, 0, 0]
+
+    async def test_a_thread_that_is_not_there_has_nothing_to_read(self, checkpointer: ThreadCheckpointer) -> None:
+        await dicts(checkpointer).save("t", {"n": 1}, parent=ANY)
+        assert [one async for one in reading.checkpoints(checkpointer.threads, "u")] == []
