@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from locus.memory.backends import sqlite_checkpointer
+from tests.integration.oracle.stores import run_sql
+from tests.oracle_server import OracleDatabase
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 RUN_HERE = {
@@ -19,7 +21,10 @@ RUN_HERE = {
     "deep_agent",
     "durable_worker",
     "human_in_the_loop",
+    "langgraph_agent",
+    "llmfy_flow",
     "notebook_16_agent_memory",
+    "openai_agents_session",
 }
 RUN_ELSEWHERE = {"demo"}
 
@@ -138,6 +143,23 @@ def test_the_notebook_runs_to_its_end_on_a_store(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("locus_notebook_16_*.db"))) == 5
 
 
+@pytest.mark.oracle
+@pytest.mark.usefixtures("oracle_server")
+def test_the_notebook_runs_to_its_end_on_oracle(tmp_path: Path, oracle_database: OracleDatabase) -> None:
+    output = run(
+        "notebook_16_agent_memory",
+        tmp_path,
+        ORACLE_DSN=oracle_database.dsn,
+        ORACLE_USER=oracle_database.user,
+        ORACLE_PASSWORD=oracle_database.password,
+        ORACLE_WALLET=str(tmp_path),
+    )
+    check_the_five_parts(output)
+    names = {name for (name,) in run_sql(oracle_database, "SELECT table_name FROM user_tables")}
+    parts = {name.split("_")[3] for name in names if name.endswith("_CHECKPOINTS")}
+    assert parts == {"CONVO", "NOTES", "PERSIST", "MULTI", "INSPECT"}
+
+
 @pytest.mark.crash
 @pytest.mark.parametrize(("delay", "charged"), [("0.05", False), ("0.45", True)])
 def test_a_worker_killed_while_it_charges(tmp_path: Path, delay: str, charged: bool) -> None:
@@ -181,3 +203,33 @@ def test_a_deep_agent_plans_delegates_and_writes(tmp_path: Path) -> None:
         ("0", "['report.md']"),
         ("2", "['report.md']"),
     ]
+
+
+def test_a_session_of_the_openai_agents_sdk_is_forked_and_taken_back(tmp_path: Path) -> None:
+    output = run("openai_agents_session", tmp_path)
+    assert "-> That is 80 euros to Rome for 2." in output
+    assert re.findall(r": (\d+) items after", output) == ["1", "3", "4", "5", "7", "8"]
+    assert "-> That is 120 euros to Lisbon for 2." in output
+    assert "-> That is 80 euros to Bern for 2." in output
+    assert "8 items are there" in output
+    assert output.endswith("Opened again: 8 items, the last by the assistant\n")
+
+
+def test_a_flow_of_llmfy_goes_on_in_another_engine(tmp_path: Path) -> None:
+    output = run("llmfy_flow", tmp_path)
+    assert "The first engine ends: Node 'write' failed" in output
+    assert "The second engine goes on: coast: 500 km; forests: 700 km; lakes: 500 km" in output
+    assert re.findall(r"after '(\w+)': (\w+) changed", output) == [
+        ("write", "text"),
+        ("research", "findings"),
+        ("plan", "topics"),
+    ]
+    assert len(set(re.findall(r"run (\w+),", output))) == 2
+
+
+def test_a_graph_asks_goes_on_elsewhere_and_is_taken_back(tmp_path: Path) -> None:
+    output = run("langgraph_agent", tmp_path, str(tmp_path / "trips.db"))
+    assert "The clerk asks: Book Rome for 40 euros?" in output
+    assert "Alice says yes: Booked. Offer(city='Rome', euros=40, day=datetime.date(2026, 7, 1))" in output
+    assert "asked for Oslo: Not booked. Offer(city='Oslo'" in output
+    assert output.endswith("7 checkpoints are kept, of Oslo and Rome\nAfter a prune: 1\n")

@@ -1,0 +1,1 @@
+"""Other frameworks on our backends. Nothing is imported here: each module needs an extra of its own."""
