@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NoReturn, Self, TypeVar
@@ -54,6 +55,13 @@ class ServerPool:
         found = self._servers[server]
         assert isinstance(found, kind)
         return found
+
+    def add(self, server: str, create: Callable[[Path], S]) -> S:
+        """One that stands on another of this session's: it is mended and stopped as all others are."""
+        made = create(self._new_folder(server))
+        made.start()
+        self._servers[server] = made
+        return made
 
     def _provide(self, server: str, kind: type[Server]) -> Server:
         if variable(server) in os.environ:

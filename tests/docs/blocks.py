@@ -24,7 +24,7 @@ import yaml
 from markdown_it import MarkdownIt
 
 from tests.docs.shell import run_shell
-from tests.docs.sql import run_on_mysql, run_on_postgresql
+from tests.docs.sql import run_on_mysql, run_on_oracle, run_on_postgresql
 
 
 @dataclass(frozen=True)
@@ -163,5 +163,6 @@ RUNNERS: dict[str, Runner] = {
 SQL_RUNNERS: dict[str, Runner] = {
     "postgresql": lambda session, block: run_on_postgresql(block.text),
     "mysql": lambda session, block: run_on_mysql(block.text),
+    "oracle": lambda session, block: run_on_oracle(block.text),
 }
 """By the words after `sql` in the info string: what runs such a block, and against which database."""

@@ -8,6 +8,7 @@ import pytest
 
 from scripts.servers.base import Server
 from scripts.servers.oci import OCIServer
+from scripts.servers.oracle.server import ADMIN, OracleServer
 from scripts.servers.seaweedfs import SeaweedServer
 from tests.servers import FIXTURES
 
@@ -35,6 +36,10 @@ def oci_settings(server: OCIServer) -> dict[str, str]:
     }
 
 
+def oracle_settings(server: OracleServer) -> dict[str, str]:
+    return {"ORACLE_DSN": server.dsn, "ORACLE_USER": ADMIN, "ORACLE_PASSWORD": server.password}
+
+
 NEEDS: dict[str, dict[str, Callable[[Any], dict[str, str]]]] = {
     "docs/backends/postgresql.md": {"postgresql_server": url_as("POSTGRESQL_URL")},
     "docs/backends/mysql.md": {"mysql_server": url_as("MYSQL_URL")},
@@ -46,6 +51,7 @@ NEEDS: dict[str, dict[str, Callable[[Any], dict[str, str]]]] = {
     "docs/backends/opensearch.md": {"opensearch_server": url_as("OPENSEARCH_URL")},
     "docs/backends/s3.md": {"s3_server": s3_settings},
     "docs/backends/oci.md": {"oci_server": oci_settings},
+    "docs/backends/oracle.md": {"postgresql_server": lambda server: {}, "oracle_server": oracle_settings},
 }
 """By page, the fixtures that it needs, and the variables that each of them sets."""
 

@@ -8,6 +8,7 @@ import os
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import oracledb
 import psycopg
 import pymysql  # type: ignore[import-untyped]
 from pymysql.constants import CLIENT  # type: ignore[import-untyped]
@@ -37,6 +38,17 @@ def run_on_mysql(text: str) -> None:
     with connection, connection.cursor() as cursor:
         cursor.execute(text)
         demand_rows(cursor)
+
+
+def run_on_oracle(text: str) -> None:
+    """Its driver takes one statement at a time."""
+    place = {"dsn": address("ORACLE_DSN"), "user": address("ORACLE_USER"), "password": address("ORACLE_PASSWORD")}
+    with oracledb.connect(**place) as connection, connection.cursor() as cursor:
+        for number, statement in enumerate((part.strip() for part in text.split(";") if part.strip()), 1):
+            cursor.execute(statement)
+            if cursor.description is not None and cursor.fetchone() is None:
+                raise ValueError(f"statement {number} of the block returns no rows")
+        connection.commit()
 
 
 def demand_rows(cursor: Any) -> None:

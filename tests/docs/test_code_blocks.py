@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from scripts.servers.mysql import MySQLServer
+from scripts.servers.oracle.server import OracleServer
 from scripts.servers.postgresql import PostgreSQLServer
 from tests.docs.blocks import BlockError, run_document
-from tests.docs.pages import environment_of, with_needs
+from tests.docs.pages import environment_of, oracle_settings, with_needs
 from tests.docs.shell import ROOT
 
 PAGES = sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md"))
@@ -131,7 +132,19 @@ def test_sql_runs_on_mysql(mysql_server: MySQLServer, tmp_path: Path, monkeypatc
     run_sql(tmp_path, "mysql")
 
 
-@pytest.mark.parametrize(("where", "variable"), [("postgresql", "POSTGRESQL_URL"), ("mysql", "MYSQL_URL")])
+def test_sql_runs_on_oracle(oracle_server: OracleServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in oracle_settings(oracle_server).items():
+        monkeypatch.setenv(name, value)
+    assert run(tmp_path, f"sql oracle\n{SQL.format(t='shown', n=1)}") == 1
+    with pytest.raises(BlockError, match=r"page\.md:1: .*statement 3 of the block returns no rows"):
+        run(tmp_path, f"sql oracle\n{SQL.format(t='hollow', n=2)}")
+    with pytest.raises(BlockError, match=r"page\.md:1: .*ORA-00900"):
+        run(tmp_path, "sql oracle\nSELECT 1 FROM dual;\nSELEKT 2")
+
+
+@pytest.mark.parametrize(
+    ("where", "variable"), [("postgresql", "POSTGRESQL_URL"), ("mysql", "MYSQL_URL"), ("oracle", "ORACLE_DSN")]
+)
 def test_sql_needs_a_page_with_a_server(
     where: str, variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,8 +92,9 @@ class Course:
             manifest=manifest,
             runs=(run,),
             base=draw.draw(st.sampled_from((None, None, None, None, Base("c0", "none"), *bases))),
-            parent_id=draw.draw(st.sampled_from((ANY, ANY, ANY, None, checkpoint_id, *names))),
+            parent_id=draw.draw(st.sampled_from((ANY, ANY, ANY, None, checkpoint_id, "not there", *names))),
             parent_required=draw.draw(st.booleans()),
+            parent_as_named=draw.draw(st.booleans()),
             if_latest=draw.draw(st.sampled_from((*[ANY] * 12, None, *names[-2:]))),
             replaces=draw.draw(st.sampled_from((*revs * 4, None, "none"))),
         )

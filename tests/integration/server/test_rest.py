@@ -194,6 +194,9 @@ async def test_pending_writes_copies_search_and_queries(client: httpx.AsyncClien
     writes = {"task_id": "task", "writes": [["x", {"a": 1}], ["__error__", "no"]]}
     path = f"/threads/t/checkpoints/{saved}/writes"
     assert (await client.put(path, json=writes)).status_code == 204
+    beside = {"task_id": "task", "writes": [["__error__", "no"]], "keep_numbered": True}
+    assert (await client.put(path, json=beside)).status_code == 204
+    assert (await client.put(path, json={**beside, "keep_numbered": "yes"})).status_code == 422
     found = (await client.get(path)).json()["writes"]
     assert [(write["idx"], write["channel"], write["value"]) for write in found] == [
         (-1, "__error__", "no"),

@@ -1,0 +1,56 @@
+"""What came of a move."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from locus.errors import LocusError
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A thread that could not be moved, or is not at the destination what it is at the source."""
+
+    thread: str
+    kind: str
+    message: str
+
+    @classmethod
+    def of(cls, thread_id: str, error: LocusError) -> Problem:
+        return cls(thread_id, type(error).__name__, str(error))
+
+
+@dataclass
+class Report:
+    """The numbers of a move; `ok` if there was no problem."""
+
+    source: str
+    destination: str
+    dry_run: bool = False
+    threads: int = 0
+    """Threads at the source that were asked for."""
+    done: int = 0
+    """Those that are complete at the destination; in a dry run those that could be."""
+    checkpoints: int = 0
+    """Checkpoints of all these."""
+    moved: int = 0
+    """Those that this run has saved; in a dry run those that it would have."""
+    present: int = 0
+    """Those that were there already."""
+    verified: int = 0
+    """Those that were read again at the destination, and are equal."""
+    seconds: float = 0.0
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"ok": self.ok, **asdict(self)}
+
+
+Progress = Callable[[Report], None]
+"""Called after every checkpoint and every thread, with the numbers so far."""

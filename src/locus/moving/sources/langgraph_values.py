@@ -1,0 +1,154 @@
+"""What LangGraph's savers have written, read strictly: no class is imported or called that was not allowed.
+
+LangGraph's own reader gives back the raw fields of an object whose class it may not make, and of one that it cannot
+make. Here both are errors: what is moved is what was there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from importlib import import_module
+from typing import Any
+
+import ormsgpack
+from langgraph.checkpoint.serde import jsonplus
+from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_TYPES
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+from locus.errors import CorruptCheckpointError, SerializationError
+
+EMPTY = "empty"
+"""The type of a channel without a value."""
+
+
+class Values:
+    """Reads values; `allowed` are classes beside those that LangGraph itself takes for safe."""
+
+    def __init__(self, allowed: Iterable[type] = ()) -> None:
+        self._allowed = {(kind.__module__, kind.__name__): kind for kind in allowed}
+        self._refused: dict[str, None] = {}
+        self._missing: dict[str, None] = {}
+
+    def read(self, kind: str | None, data: bytes | str | None, where: str) -> Any:
+        """The value that was written as this kind; `where` it stands, for the error."""
+        raw = data.encode() if isinstance(data, str) else bytes(data or b"")
+        if kind in ("msgpack", "json"):
+            return self._objects(self._unpacked if kind == "msgpack" else self._revived, raw, where)
+        if kind in ("bytes", "bytearray"):
+            return raw if kind == "bytes" else bytearray(raw)
+        if kind in ("null", None):
+            return None
+        hint = "it was written with pickle_fallback=True" if kind == "pickle" else "it may be encrypted"
+        raise SerializationError(f"{where} is written as {kind!r:.40}, which cannot be moved: {hint}")
+
+    def _objects(self, read: Callable[[bytes], Any], data: bytes, where: str) -> Any:
+        self._refused, self._missing = {}, {}
+        try:
+            found = read(data)
+        except (ormsgpack.MsgpackDecodeError, ValueError, RecursionError) as error:
+            self._raise(where)
+            raise CorruptCheckpointError(f"{where} cannot be read: {error}") from error
+        self._raise(where)
+        return found
+
+    def _unpacked(self, data: bytes) -> Any:
+        return ormsgpack.unpackb(data, ext_hook=self._hook, option=ormsgpack.OPT_NON_STR_KEYS)
+
+    def _raise(self, where: str) -> None:
+        """Tell all classes that are missing at once, so that nobody has to find them out one by one."""
+        if self._missing:
+            allow = " ".join(f"--allow {name}" for name in self._missing)
+            raise SerializationError(
+                f"{where} holds instances of classes that are not allowed: allow them with {allow}"
+            )
+        for refused in self._refused:
+            raise SerializationError(f"{where} holds {refused}")
+
+    def _hook(self, code: int, data: bytes) -> Any:
+        """Called by the unpacker for every object; what it raises would lose its text there."""
+        try:
+            return self._object(code, self._unpacked(data))
+        except SerializationError as error:
+            self._refused[str(error)] = None
+            return None
+
+    def _object(self, code: int, parts: Any) -> Any:
+        if code == jsonplus.EXT_DELTA_SNAPSHOT:
+            return _DeltaSnapshot(parts)
+        if code == jsonplus.EXT_NUMPY_ARRAY:
+            return _array(*parts)
+        make = _MAKERS.get(code)
+        if make is None:
+            raise SerializationError(f"something of an unknown kind ({code})")
+        module, name, fields = parts[:3]
+        try:
+            return make(self._class(str(module), str(name)), fields, parts)
+        except SerializationError:
+            raise
+        except Exception as error:
+            raise SerializationError(
+                f"a {module}.{name} that cannot be made of what was written ({type(error).__name__}: {error!s:.200})"
+            ) from error
+
+    def _class(self, module: str, name: str) -> Any:
+        key = (module, name)
+        if key in self._allowed:
+            return self._allowed[key]
+        if key in SAFE_MSGPACK_TYPES:
+            return getattr(import_module(module), name)
+        self._missing[f"{module}:{name}"] = None
+        raise SerializationError(f"a {module}.{name}")
+
+    def _revived(self, data: bytes) -> Any:
+        """The format before msgpack, of 2024: JSON, in which objects say how they are made."""
+        return json.loads(data, object_hook=self._revive)
+
+    def _revive(self, value: dict[str, Any]) -> Any:
+        if value.get("type") != "constructor" or value.get("lc") not in (1, 2) or not isinstance(value.get("id"), list):
+            return value
+        *module, name = map(str, value["id"])
+        try:
+            if value["lc"] == 1:
+                return jsonplus.LC_REVIVER(value)
+            kind = self._class(".".join(module), name)
+            return kind(*(value.get("args") or ()), **(value.get("kwargs") or {}))
+        except Exception as error:  # noqa: BLE001 - whatever a constructor raises
+            self._refused[f"a {'.'.join(module)}.{name} that cannot be made ({type(error).__name__})"] = None
+            return None
+
+
+def _array(kind: str, shape: Any, order: Any, data: bytes) -> Any:
+    numpy = import_module("numpy")
+    return numpy.frombuffer(data, dtype=numpy.dtype(kind)).reshape(shape, order=order)
+
+
+def _model(kind: Any, fields: Any, _parts: Any) -> Any:
+    """As LangGraph does: what its validators refuse by now was once a valid instance."""
+    try:
+        return kind(**fields)
+    except Exception:  # noqa: BLE001 - whatever a validator raises
+        return (kind.model_construct if hasattr(kind, "model_construct") else kind.construct)(**fields)
+
+
+def _send_or_instance(kind: Any, fields: Any, _parts: Any) -> Any:
+    if kind.__name__ == "Send" and len(fields) == 3:
+        return kind(fields[0], fields[1], timeout=fields[2])
+    return kind(*fields)
+
+
+def _by_method(kind: Any, argument: Any, parts: Any) -> Any:
+    if kind is not datetime or parts[3] != "fromisoformat":
+        raise SerializationError(f"a call of {kind.__name__}.{parts[3]!s:.40}, which is not allowed")
+    return datetime.fromisoformat(argument)
+
+
+_MAKERS: dict[int, Callable[[Any, Any, Any], Any]] = {
+    jsonplus.EXT_CONSTRUCTOR_SINGLE_ARG: lambda kind, argument, _: kind(argument),
+    jsonplus.EXT_CONSTRUCTOR_POS_ARGS: _send_or_instance,
+    jsonplus.EXT_CONSTRUCTOR_KW_ARGS: lambda kind, fields, _: kind(**fields),
+    jsonplus.EXT_METHOD_SINGLE_ARG: _by_method,
+    jsonplus.EXT_PYDANTIC_V1: _model,
+    jsonplus.EXT_PYDANTIC_V2: _model,
+}

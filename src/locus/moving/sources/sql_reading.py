@@ -1,0 +1,38 @@
+"""Reading tables of somebody else's in an SQL server, by the connections of our own backends; nothing is set up."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from locus.errors import ConfigurationError
+from locus.memory.backends.sql_backend import SQLBackend
+from locus.memory.backends.sql_server import SQLServerEngine
+from locus.memory.registry import get_checkpointer
+
+
+def sql_engine(url: str) -> tuple[SQLServerEngine[Any], str | None, str | None]:
+    """The engine for a server that a URL names, and the table and the schema, if it names them."""
+    backend = getattr(get_checkpointer(url), "backend", None)
+    if not isinstance(backend, SQLBackend):
+        raise ConfigurationError("this is not the URL of an SQL server")
+    config = cast(Any, backend).config
+    table = config.table_name if "table_name" in config.model_fields_set else None
+    return cast(SQLServerEngine[Any], backend.threads.engine), table, getattr(config, "schema_name", None)
+
+
+async def columns_of(engine: SQLServerEngine[Any], table: str, schema: str | None) -> set[str]:
+    """The names of the columns of a table, none if it is not there."""
+    here = "current_schema()" if engine.identity.startswith("postgresql") else "database()"
+    rows = await engine.ask(
+        (
+            "SELECT column_name FROM information_schema.columns WHERE table_name = ?"
+            f" AND table_schema = {'?' if schema else here}",
+            (table, schema) if schema else (table,),
+        )
+    )
+    return {str(column).lower() for (column,) in rows}
+
+
+def place_of(engine: SQLServerEngine[Any]) -> str:
+    """Where a server is, for people: without the tables of ours, which are not meant."""
+    return engine.identity.rpartition("/")[0]
