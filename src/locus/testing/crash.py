@@ -19,6 +19,9 @@ Open = Callable[[], ThreadCheckpointer]
 
 KILLS_PER_THREAD = 10
 
+SHORTEST_WINDOW = 0.03
+"""Seconds within which a process is killed at random; more, where a save takes longer."""
+
 AT_ONCE = 3
 """Processes that are on their way to a line, while what the last one left is examined."""
 
@@ -34,6 +37,11 @@ class Tally:
     """Those of them that found the step already done."""
     ledgers: list[Ledger] = field(default_factory=list)
 
+    @property
+    def both_sides(self) -> bool:
+        """Whether kills fell before commits, and after."""
+        return 0 < self.completed < self.inside
+
     def __str__(self) -> str:
         return f"{self.kills} kills, {self.inside} inside a save; {self.completed} of those were already committed"
 
@@ -47,18 +55,27 @@ class Tally:
 
 
 async def kill_at_random(crew: Crew, open_handle: Open, *, seed: int, kills: int, seconds: float = 1e9) -> Tally:
-    """Kill a process that saves without a pause, at random moments, so many times or for so long."""
+    """Kill a process that saves without a pause, at random moments, so many times or for so long.
+
+    It goes on, within reason, until kills have fallen on both sides of a commit.
+    """
     rng, tally, end = random.Random(seed), Tally(), time.monotonic() + seconds
-    while tally.kills < kills and time.monotonic() < end:
+    window = SHORTEST_WINDOW
+    while tally.kills < (kills if tally.both_sides else 5 * kills) and time.monotonic() < end:
         if tally.kills % KILLS_PER_THREAD == 0:
             tally.ledgers.append(Ledger(f"thread {len(tally.ledgers)}"))
         ledger = tally.ledgers[-1]
         worker = crew.start(save_until_killed, url=crew.url, thread_id=ledger.thread_id, seed=rng.randrange(10**6))
         ledger.note(worker.hear())
-        for message in worker.hear_until(time.monotonic() + rng.uniform(0, 0.03)):
+        heard = [*worker.hear_until(time.monotonic() + rng.uniform(0, window))]
+        for message in heard:
             ledger.note(message)
         _killed(worker, ledger)
+        committed = tally.completed
         await tally.settle(ledger, open_handle)
+        # Where a save takes long, moments that are too early would all fall before its commit.
+        is_early = not heard and tally.completed == committed
+        window = window * 1.5 if is_early else max(window / 1.5, SHORTEST_WINDOW)
     return tally
 
 
