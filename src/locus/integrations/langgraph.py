@@ -62,8 +62,6 @@ class LocusSaver(BlockingSaver):
         self._codec = typed_codec(allowed_types)
         super().__init__(serde=JSONSerializer(self._codec))
         self._reader = Reader(self.threads, self._codec)
-        self._sort_keys = not self.threads.engine.dialect.exact
-        self._encoder = ListEncoder(self._codec, sort_keys=self._sort_keys)
         self._memory = Memory()
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -105,8 +103,12 @@ class LocusSaver(BlockingSaver):
         thread_id, namespace = _place(config)
         place = (thread_id, kept_namespace(namespace))
         parent = _checkpoint_id(config)
-        known = self._memory.get(place).at(parent, self._sort_keys)
-        encoding = Encoding(self._codec, self._encoder, known.lists, self._memory.touched(place))
+        async with self.threads.using() as engine:
+            """What a database does to the order of keys may be known only when it was asked."""
+        sort_keys = not engine.dialect.exact
+        known = self._memory.get(place).at(parent, sort_keys)
+        encoder = ListEncoder(self._codec, sort_keys=sort_keys)
+        encoding = Encoding(self._codec, encoder, known.lists, self._memory.touched(place, parent))
         payload = encoding.payload(checkpoint, namespace)
         about = get_serializable_checkpoint_metadata(config, metadata)
         done = await self.threads.save(
@@ -130,7 +132,7 @@ class LocusSaver(BlockingSaver):
         checkpoint_id = _checkpoint_id(config)
         if checkpoint_id is None:
             raise ConfigurationError("put_writes needs the id of a checkpoint: config['configurable']['checkpoint_id']")
-        self._memory.touch((thread_id, kept_namespace(namespace)), returned(value for _, value in writes))
+        self._memory.touch((thread_id, kept_namespace(namespace)), checkpoint_id, returned(v for _, v in writes))
         await self.threads.put_writes(
             thread_id,
             checkpoint_id,
@@ -198,7 +200,7 @@ class LocusSaver(BlockingSaver):
         entry = await self.threads.entry(thread_id, _checkpoint_id(config), kept_namespace(namespace))
         if entry is None:
             return {channel: {"writes": []} for channel in channels}
-        return await channel_history(self._reader, entry, channels) if channels else {}
+        return await channel_history(self._reader, entry, channels)
 
     def get_next_version(self, current: Version | None, channel: None) -> Version:
         """Numbers. A thread that was begun with another saver may have texts, `"0…07.0123"`, and goes on with them."""

@@ -63,6 +63,8 @@ class Line:
 
 async def channel_history(reader: Reader, entry: Entry, channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
     """For each channel what was written to it on the way to a checkpoint, and the value that it began with."""
+    if not channels:
+        return {}
     writes: dict[str, list[Any]] = {channel: [] for channel in channels}
     seeds: dict[str, Any] = {}
     shared = SharedItems(reader.codec)
@@ -74,6 +76,12 @@ async def channel_history(reader: Reader, entry: Entry, channels: Sequence[str])
         seeds |= {channel: values[channel] for channel in missing if channel in values}
         if len(seeds) == len(writes):
             break
+    return _histories(channels, writes, seeds)
+
+
+def _histories(
+    channels: Sequence[str], writes: Mapping[str, list[Any]], seeds: Mapping[str, Any]
+) -> dict[str, DeltaChannelHistory]:
     found: dict[str, DeltaChannelHistory] = {}
     for channel in channels:
         found[channel] = {"writes": writes[channel][::-1]}

@@ -10,7 +10,9 @@ from langgraph.checkpoint.base import CheckpointTuple
 from locus.integrations.langgraph_payloads import kept_namespace
 from locus.integrations.langgraph_reading import Found, Reader, place_of
 from locus.integrations.langgraph_shared import SharedItems
-from locus.memory.checks import UNLIMITED
+from locus.integrations.langgraph_types import TAG
+from locus.memory.checks import UNLIMITED, check_ids
+from locus.memory.codec import decode
 from locus.memory.engine import FindsMetadata
 from locus.memory.records import Entry
 
@@ -37,11 +39,14 @@ class Listing:
         before: str | None,
         limit: int | None,
     ) -> None:
+        if thread_id is not None:
+            check_ids(thread_id, checkpoint_id, None)
         self._reader = reader
         self._thread_id = thread_id
         self._namespace = None if namespace is None else kept_namespace(namespace)
         self._checkpoint_id = checkpoint_id
-        self._where = where or {}
+        # As it is stored: what is there need not be read, and may have been written by somebody else.
+        self._where = {key: reader.codec.encode(value, ("filter", key)) for key, value in (where or {}).items()}
         self._before = before
         self._left = UNLIMITED if limit is None else max(0, limit)
         self._size = FIRST if limit is None else MOST
@@ -114,5 +119,7 @@ class Listing:
             return False
         if not self._where:
             return True
-        metadata = self._reader.metadata_of(entry)
+        metadata = decode(entry.metadata)
+        if metadata.get(TAG) == "dict" and "items" in metadata:
+            metadata = {key: value for key, value in metadata["items"] if isinstance(key, str)}
         return all(metadata.get(key) == value for key, value in self._where.items())

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from locus.integrations.langgraph_items import KnownList, Path
-from locus.integrations.langgraph_tails import Tail, tail_of
+from locus.integrations.langgraph_tails import ATOMS, Tail, tail_of
 from locus.memory.codec import decode, encode
 from locus.memory.lists import items_text, part
 from locus.memory.payloads import decode_manifest
@@ -70,11 +70,12 @@ class Memory:
 
     MAX_PLACES = 1_024
     MAX_ITEMS = 50_000
-    MAX_TOUCHED = 1_000
+    MAX_STEPS = 8
+    """Of how many checkpoints of a place it is known what their tasks returned."""
 
     def __init__(self) -> None:
         self._places: OrderedDict[Place, Remembered] = OrderedDict()
-        self._touched: dict[Place, dict[int, Any]] = {}
+        self._touched: dict[Place, OrderedDict[str, dict[int, Any]]] = {}
         self._weight = 0
         self._lock = threading.Lock()  # savers are used from several threads and event loops at once
 
@@ -86,7 +87,6 @@ class Memory:
 
     def put(self, place: Place, remembered: Remembered) -> None:
         with self._lock:
-            # What was touched while a save was on its way belongs to the next one.
             self._weight += remembered.weight - self._places.pop(place, _WEIGHTLESS).weight
             self._places[place] = remembered
             while len(self._places) > self.MAX_PLACES or (self._weight > self.MAX_ITEMS and len(self._places) > 1):
@@ -104,20 +104,25 @@ class Memory:
         loaded = Loaded(stored, {path: (items, tail_of(items)) for path, items in lists.items()})
         self.put(place, replace(known, loaded=loaded, weight=known.weight + size))
 
-    def touch(self, place: Place, values: Iterable[Any]) -> None:
-        """A task has returned these objects: they may be others than they were."""
+    def touch(self, place: Place, checkpoint_id: str, values: Iterable[Any]) -> None:
+        """A task of this checkpoint has returned these objects: they may be others than they were."""
+        found = {id(value): value for value in values if type(value) not in ATOMS}
         with self._lock:
-            found = self._touched.setdefault(place, {})
-            found.update((id(value), value) for value in values)
-            if len(found) > self.MAX_TOUCHED:
-                self._forget(place)
+            steps = self._touched.setdefault(place, OrderedDict())
+            steps.setdefault(checkpoint_id, {}).update(found)
+            while len(steps) > self.MAX_STEPS:
+                steps.popitem(last=False)
             while len(self._touched) > self.MAX_PLACES:
                 self._forget(next(iter(self._touched)))
 
-    def touched(self, place: Place) -> dict[int, Any]:
-        """What was touched since the last save."""
+    def touched(self, place: Place, checkpoint_id: str | None) -> Collection[int]:
+        """The ids of the objects that the tasks of this checkpoint have returned.
+
+        They stay: a save may fail, and two runs may go on from one checkpoint.
+        """
         with self._lock:
-            return self._touched.pop(place, {})
+            steps = self._touched.get(place)
+            return frozenset(steps.get(checkpoint_id or "", ())) if steps else ()
 
     def forget_thread(self, thread_id: str) -> None:
         with self._lock:

@@ -16,7 +16,7 @@ TAIL = 128
 """How many of the newest items are compared by content."""
 
 # Of these, what is equal and of the same type is written the same (but for the sign of zero).
-_ATOMS = frozenset({str, int, float, bool, type(None), bytes, UUID})
+ATOMS = frozenset({str, int, float, bool, type(None), bytes, UUID})
 _attributes = attrgetter("__dict__")
 _extra = attrgetter("__pydantic_extra__")
 
@@ -91,7 +91,7 @@ def tail_of(items: Sequence[Any]) -> Tail:
     if not kinds or not all(map(_watched, set(kinds))):
         return Tail(kinds, list(map(_copied, newest)))
     sizes = map(len, map(_attributes, newest))
-    values = [value if type(value) in _ATOMS else _copied(value) for value in _row(newest)]
+    values = [value if type(value) in ATOMS else _copied(value) for value in _row(newest)]
     return Tail(kinds, values, list(accumulate(sizes)), list(map(_copied, map(_extra, newest))))
 
 
@@ -108,7 +108,7 @@ def _watched(kind: type) -> bool:
 def _copied(value: Any) -> Any:
     """A copy to compare with later; of what can change in ways that are not seen, something that equals nothing."""
     kind = type(value)
-    if kind in _ATOMS:
+    if kind in ATOMS:
         return value
     if kind is dict:
         return {key: _copied(item) for key, item in value.items()}

@@ -28,6 +28,10 @@ from tests.contract.postgresql import new_store
 from tests.contract.redis_stores import RedisStore
 from tests.contract.s3_store import S3Store, set_credentials
 from tests.integration.mysql.stores import MySQLStore, drop_tables, new_name
+from tests.integration.oracle.places import oracle_place, oracle_proxy, oracle_store, oracle_tables
+from tests.integration.oracle.stores import OracleStore
+
+__all__ = ["oracle_place", "oracle_proxy", "oracle_store", "oracle_tables"]
 
 TESTS = {
     "put": 17,
@@ -108,6 +112,13 @@ class TestMySQL(Conformance):
             drop_tables(mysql_server.url, store.table_name)
 
 
+@pytest.mark.oracle
+class TestOracle(Conformance):
+    @pytest.fixture
+    def store(self, oracle_store: OracleStore) -> TestStore:
+        return oracle_store
+
+
 @pytest.mark.redis("redis")
 class TestRedis(Conformance):
     @pytest.fixture
@@ -123,6 +134,7 @@ class TestOpenSearch(Conformance):
     @pytest.fixture
     def store(self, opensearch_server: OpenSearchServer) -> Iterator[TestStore]:
         store = OpenSearchStore(opensearch_server.url)
+        store.make()
         yield store
         store.remove()
 

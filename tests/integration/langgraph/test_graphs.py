@@ -30,6 +30,7 @@ from tests.integration.langgraph.graphs import (
     texts,
     thread,
 )
+from tests.unit.integrations.test_langgraph_types import ALLOWED, VALUES, same
 
 DURABILITIES: tuple[Durability, ...] = ("sync", "async", "exit")
 
@@ -81,6 +82,27 @@ class Scenarios:
             found = nested(saver).invoke(Command(resume="yes"), thread())
         assert found["log"] == ["outer", "outer", "outer", "inner", "asked: yes", "middle"]
 
+    def test_values_of_every_kind_come_back(self, url: str) -> None:
+        """In a list, beside one, and as a pending write; from a process that knows nothing."""
+        keyed = {f"v{number}": value for number, value in enumerate(VALUES)}
+        with LocusSaver(url, allowed_types=ALLOWED) as saver:
+            made = _checkpoint("1")
+            made["channel_values"] = {"list": list(VALUES), "one": {"nested": keyed}}
+            put = saver.put(thread(checkpoint_ns=""), made, {"step": 1}, {})
+            saver.put_writes(put, list(keyed.items()), "task", "path")
+        with LocusSaver(url, allowed_types=ALLOWED) as saver:
+            for found in (saver.get_tuple(thread()), *saver.list(None)):
+                assert found is not None
+                assert same(found.checkpoint["channel_values"], {"list": list(VALUES), "one": {"nested": keyed}})
+                assert same({channel: value for _, channel, value in found.pending_writes or []}, keyed)
+            made["id"] = "2"
+            assert found is not None
+            made["channel_values"]["list"] = [*found.checkpoint["channel_values"]["list"], "one more"]
+            saver.put(put, made, {"step": 2}, {})
+            again = saver.get_tuple(thread())
+            assert again is not None
+            assert same(again.checkpoint["channel_values"]["list"], [*VALUES, "one more"])
+
     def test_a_task_that_is_done_is_not_done_again(self, url: str) -> None:
         fails = True
         done: list[int] = []
@@ -102,6 +124,11 @@ class Scenarios:
             found = graph.invoke(None, thread())
         assert found["done"] == ["part 1", "part 2", "part 3", "3 parts"]
         assert sorted(done) == [1, 2, 3]
+
+
+def _checkpoint(checkpoint_id: str) -> Any:
+    values: dict[str, Any] = {"channel_values": {}, "channel_versions": {}, "versions_seen": {}}
+    return {"v": 4, "id": checkpoint_id, "ts": "2026-07-01T00:00:00+00:00", **values}
 
 
 class TestSQLite(Scenarios):
@@ -253,11 +280,6 @@ def test_a_namespace_may_be_longer_than_a_name_of_ours(saver: LocusSaver) -> Non
         assert found.pending_writes == [("task", "x", 1)]
         assert [one.config for one in saver.list(thread(checkpoint_ns=namespace))] == [found.config]
     assert {one.config["configurable"]["checkpoint_ns"] for one in saver.list(thread())} == {long, other}
-
-
-def _checkpoint(checkpoint_id: str) -> Any:
-    values: dict[str, Any] = {"channel_values": {}, "channel_versions": {}, "versions_seen": {}}
-    return {"v": 4, "id": checkpoint_id, "ts": "2026-07-01T00:00:00+00:00", **values}
 
 
 def test_long_task_paths_keep_their_order(saver: LocusSaver) -> None:

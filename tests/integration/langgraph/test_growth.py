@@ -13,6 +13,7 @@ from langgraph.checkpoint.base import Checkpoint, empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 
 from benchmarks.turns import turn
+from locus.errors import SerializationError
 from locus.integrations import langgraph_memory
 from locus.integrations.langgraph import LocusSaver
 from locus.integrations.langgraph_items import ListEncoder
@@ -205,6 +206,26 @@ def _redact(state: Any) -> dict[str, Any]:
     return {"messages": [message]}
 
 
+def test_a_change_is_not_forgotten_because_a_save_failed(path: Path) -> None:
+    with LocusSaver(f"sqlite:{path}") as saver:
+        first = [HumanMessage(f"secret {number}", id=str(number)) for number in range(400)]
+        latest = saver.put(thread(checkpoint_ns=""), checkpoint([*first], 1), {}, {})
+        first[1].content = "redacted"
+        saver.put_writes(latest, [("messages", [first[1]])], "task")
+        broken: Any = checkpoint([*first], 2)
+        broken["channel_values"]["other"] = object()
+        with pytest.raises(SerializationError):
+            saver.put(latest, broken, {}, {})
+        for number in range(2):  # two runs that went on from the same checkpoint
+            saver.put(latest, checkpoint([*first, HumanMessage(f"run {number}")], 3), {}, {})
+            found = saver.get_tuple(thread())
+            assert found is not None
+            assert [one.content for one in found.checkpoint["channel_values"]["messages"][:2]] == [
+                "secret 0",
+                "redacted",
+            ]
+
+
 def test_what_is_remembered_is_bounded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(langgraph_memory.Memory, "MAX_ITEMS", 100)
     monkeypatch.setattr(langgraph_memory.Memory, "MAX_PLACES", 5)
@@ -218,6 +239,8 @@ def test_what_is_remembered_is_bounded(path: Path, monkeypatch: pytest.MonkeyPat
             assert memory._weight == sum(one.weight for one in memory._places.values())
             assert memory._weight <= 100 or len(memory._places) == 1
             assert len(memory._touched) <= 5
+            saver.put_writes(thread("w", checkpoint_ns="", checkpoint_id=f"c{number}"), [("a", [{}])], "task")
+            assert len(memory._touched["w", ""]) <= memory.MAX_STEPS
         for number in range(12):
             found = saver.get_tuple(thread(f"t{number}"))
             assert found is not None

@@ -91,11 +91,20 @@ class TestListing:
             ({"nothing": 1}, []),
             ({"user.name": "Ann"}, []),
             ({"' OR 1=1 --": 1}, []),
+            ({"$type": "dict", "at": 1}, []),
             ({}, [3, 2, 1, 0]),
         ):
             for config in (thread(), thread(checkpoint_ns=""), None):
                 assert ids(saver.list(config, filter=where)) == [name(made[number]) for number in expected]
                 assert len(ids(saver.list(config, filter=where, limit=1))) == min(1, len(expected))
+
+    def test_metadata_that_looks_like_a_tag_is_found(self, saver: LocusSaver) -> None:
+        made = put(saver, thread(checkpoint_ns=""), {"$type": "dict", "at": dt.date(2026, 7, 1)})
+        put(saver, thread(checkpoint_ns=""), {"at": dt.date(2026, 7, 2)})
+        for where in ({"$type": "dict"}, {"at": dt.date(2026, 7, 1)}):
+            (found,) = saver.list(thread(), filter=where)
+            assert found.config == made
+            assert found.metadata == {"$type": "dict", "at": dt.date(2026, 7, 1)}
 
     def test_pages_are_the_whole(self, saver: LocusSaver) -> None:
         made = [name(put(saver, thread(checkpoint_ns=""), {"step": number})) for number in range(45)]

@@ -130,6 +130,7 @@ def test_a_chain_is_continued_by_what_builds_on_its_end() -> None:
     assert chain is not None
     assert chain.continued_by(SECOND)
     assert chain.continued_by(replace(SECOND, parent_id="c1", if_latest="c1"))
+    assert chain.continued_by(replace(SECOND, fresh_id=False), any_id=True)
     for other in (
         replace(SECOND, fresh_id=False),
         replace(SECOND, namespace="other"),

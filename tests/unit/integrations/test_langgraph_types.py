@@ -289,7 +289,7 @@ def test_a_type_that_is_not_allowed_is_named_when_it_is_saved(value: object, nam
 def test_a_tag_that_is_not_allowed_is_named_when_it_is_loaded(tag: object) -> None:
     before = set(sys.modules)
     with pytest.raises(SerializationError, match=r"a\[0\] is of type .* which is not allowed here") as caught:
-        typed_codec().decode({"a": [{"$type": tag, "value": "touch /tmp/x", "args": ["x"]}]})
+        typed_codec().decode({"a": [{"$type": tag, "value": "touch x", "args": ["x"]}]})
     assert str(tag) in str(caught.value)
     assert set(sys.modules) == before
 
