@@ -99,7 +99,8 @@ class OracleSubject(Subject):
 
     async def remove(self) -> None:
         names = ("search", "pairs", "writes", "runs", "checkpoints", "threads", "format", "floor")
-        run_oracle(self._server, *(f"DROP TABLE {self._name}_{name} CASCADE CONSTRAINTS PURGE" for name in names))
+        drop = "DROP TABLE IF EXISTS {} CASCADE CONSTRAINTS PURGE"
+        run_oracle(self._server, *(drop.format(f"{self._name}_{name}") for name in names))
 
 
 def stored_bytes(tables: list[str]) -> int:

@@ -14,8 +14,9 @@ from locus.memory.saver import CheckpointSaver
 from locus.memory.threads import Threads
 from locus.testing import REQUIRED, SaverLaws
 from locus.testing.durable import DurableContract
+from locus.testing.laws.crash import CrashLaws
+from locus.testing.laws.outage import OutageLaws
 from locus.testing.laws.saver_checkpoints import OpenSaver
-from tests.contract.effort import FewerRepetitions
 from tests.integration.oracle.places import oracle_place, oracle_proxy, oracle_store, oracle_tables
 from tests.integration.oracle.stores import OracleStore, drop_tables, new_name, place_of
 from tests.oracle_server import OracleDatabase
@@ -44,25 +45,39 @@ class OwnSavers(SaverLaws):
             await saver.close()
 
 
-class TestOracle(FewerRepetitions, OwnSavers, DurableContract):
+class TestOracle(OwnSavers, DurableContract):
     required = REQUIRED["oracle"]
     # What is atomic here is the server's transaction; the shared steps are tried at every line elsewhere.
-    line_samples = 4
-    line_step = 40
-    saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 12, "vacuum": 12, "thread": 30}
-    examples_and_steps: ClassVar[tuple[int, int]] = (4, 20)
+    random_kills = 16
+    line_samples = 2
+    line_step = 100
+    turns_of_processes = 8
+    evolution_turns = 16
+    saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 10, "vacuum": 10, "thread": 24}
+    examples_and_steps: ClassVar[tuple[int, int]] = (4, 16)
 
     @pytest.fixture
     def store(
         self, oracle_place: OracleDatabase, oracle_store: OracleStore, request: pytest.FixtureRequest
     ) -> Iterator[OracleStore]:
-        # Those that are about a store that is not there yet get one.
-        if "new_store" in request.node.name or "first_uses" in request.node.name:
-            store = OracleStore(oracle_place, oracle_store.proxy, f"{oracle_place.prefix}{new_name()}")
+        test = request.node.originalname
+        if test in _BEHIND_THE_PROXY:
+            yield oracle_store
+        elif "new_store" in test or "first_uses" in test:
+            # They are about a store that is not there yet.
+            store = OracleStore(oracle_place, None, f"{oracle_place.prefix}{new_name()}")
             yield store
             drop_tables(oracle_place, store.table_name)
         else:
-            yield oracle_store
+            yield OracleStore(oracle_place, None, oracle_store.table_name)
+
+
+_BEHIND_THE_PROXY = {
+    "test_a_saver_answers_nothing_that_could_not_be_found_out",
+    "test_an_outage_is_an_error_in_every_process",
+    *(name for laws in (OutageLaws, CrashLaws) for name in vars(laws) if name.startswith("test")),
+}
+"""Those that cut connections, or wait for those of the dead; it would only slow down the others."""
 
 
 class Awaited:
@@ -75,6 +90,10 @@ class Awaited:
     def threads(self) -> Threads:
         threads: Threads = self._blocking._saver.threads
         return threads
+
+    @property
+    def sync(self) -> Any:
+        return self._blocking
 
     @property
     def backend(self) -> Awaited:
@@ -98,5 +117,5 @@ class TestOracleSyncSaver(OwnSavers):
         return Awaited(OracleSyncCheckpointSaver(**place_of(store.database), **store.options))
 
     @pytest.fixture
-    def store(self, oracle_store: OracleStore) -> OracleStore:
-        return oracle_store
+    def store(self, oracle_place: OracleDatabase, oracle_store: OracleStore) -> OracleStore:
+        return OracleStore(oracle_place, None, oracle_store.table_name)

@@ -23,20 +23,38 @@ pytestmark = [pytest.mark.oracle, pytest.mark.usefixtures("oracle_server")]
 WRITERS = 4
 
 
-async def _write(
-    checkpointer: ThreadCheckpointer, name: str, stop: asyncio.Event
-) -> tuple[dict[str, AgentState], AgentState | None]:
-    """Save turn by turn until told to stop; return what was acknowledged, and what was not (it may be there)."""
-    state, saved, unsure = AgentState(agent_id=name), dict[str, AgentState](), None
-    while not stop.is_set():
-        grown = state.with_message(Message.user(f"{name} {len(state.messages)}"))
-        try:
-            saved[await checkpointer.save(grown, name)] = grown
-            state, unsure = grown, None
-        except BackendUnavailableError:
-            unsure = grown
-            await asyncio.sleep(0.02)
-    return saved, unsure
+class Writers:
+    """Tasks that save turn by turn, each to a thread of its own, until they are told to stop."""
+
+    def __init__(self, checkpointer: ThreadCheckpointer) -> None:
+        self._checkpointer = checkpointer
+        self._stop = asyncio.Event()
+        self.saved: dict[str, dict[str, AgentState]] = {f"writer {number}": {} for number in range(WRITERS)}
+        """What was acknowledged."""
+        self._tasks = [asyncio.ensure_future(self._write(name)) for name in self.saved]
+
+    async def _write(self, name: str) -> None:
+        state = AgentState(agent_id=name)
+        while not self._stop.is_set():
+            grown = state.with_message(Message.user(f"{name} {len(state.messages)}"))
+            self.saved[name][await self._checkpointer.save(grown, name)] = grown
+            state = grown
+
+    async def progress(self) -> None:
+        """Wait until each has saved again."""
+        before = {name: len(saved) for name, saved in self.saved.items()}
+        async with asyncio.timeout(60):
+            while any(len(self.saved[name]) == count for name, count in before.items()):
+                for task in self._tasks:
+                    assert not task.done() or task.result()  # raises what it was that was not survived
+                await asyncio.sleep(0.005)
+
+    async def end(self) -> None:
+        self._stop.set()
+        await asyncio.gather(*self._tasks)
+        for name, saved in self.saved.items():
+            await _assert_whole(self._checkpointer, name, saved)
+            assert len(await self._checkpointer.history(name, None)) == len(saved), "a save was made twice"
 
 
 async def _assert_whole(checkpointer: ThreadCheckpointer, name: str, saved: dict[str, AgentState]) -> None:
@@ -59,22 +77,14 @@ def _opened(store: OracleStore, **options: float) -> ThreadCheckpointer:
 async def test_a_server_killed_under_load_loses_nothing_that_was_acknowledged(
     oracle_store: OracleStore, oracle_server: OracleServer
 ) -> None:
-    stop = asyncio.Event()
     async with _opened(oracle_store, retry_seconds=30, max_pool_size=WRITERS) as checkpointer:
-        await checkpointer.list_threads()
-        writers = [asyncio.ensure_future(_write(checkpointer, f"writer {number}", stop)) for number in range(WRITERS)]
+        writers = Writers(checkpointer)
         for _ in range(2):
-            await asyncio.sleep(0.3)
+            await writers.progress()
             await asyncio.to_thread(oracle_server.kill)
             await asyncio.to_thread(oracle_server.start)
-        await asyncio.sleep(0.3)
-        stop.set()
-        written = await asyncio.gather(*writers)
-        assert sum(len(saved) for saved, _ in written) > WRITERS * 3
-        assert all(unsure is None for _, unsure in written), "a restart was not survived within retry_seconds"
-        for number, (saved, _) in enumerate(written):
-            await _assert_whole(checkpointer, f"writer {number}", saved)
-            assert len(await checkpointer.history(f"writer {number}", None)) == len(saved), "a save was made twice"
+        await writers.progress()
+        await writers.end()
 
 
 @pytest.mark.parametrize("direction", ["to_server", "from_server"])
@@ -100,18 +110,13 @@ async def test_a_connection_cut_at_any_byte_of_a_save_is_replaced_and_the_save_m
 async def test_connections_cut_again_and_again_under_load_lose_nothing(
     oracle_store: OracleStore, oracle_proxy: Proxy
 ) -> None:
-    stop = asyncio.Event()
-    async with _opened(oracle_store, retry_seconds=5, max_pool_size=WRITERS) as checkpointer:
-        writers = [asyncio.ensure_future(_write(checkpointer, f"writer {number}", stop)) for number in range(WRITERS)]
-        for _ in range(8):
-            await asyncio.sleep(0.1)
+    async with _opened(oracle_store, retry_seconds=30, max_pool_size=WRITERS) as checkpointer:
+        writers = Writers(checkpointer)
+        for _ in range(5):
+            await writers.progress()
             oracle_proxy.cut()
-        stop.set()
-        written = await asyncio.gather(*writers)
-        for number, (saved, _) in enumerate(written):
-            await _assert_whole(checkpointer, f"writer {number}", saved)
-            assert saved
-            assert len(await checkpointer.history(f"writer {number}", None)) == len(saved), "a save was made twice"
+        await writers.progress()
+        await writers.end()
 
 
 async def test_a_delete_whose_answer_is_lost_is_not_taken_for_done_or_undone(

@@ -22,7 +22,7 @@ from locus.memory.backends.oracle_schema import tables
 from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.testing.stores import DurableTestStore
 from scripts.servers.proxy import Proxy
-from tests.oracle_server import OracleDatabase
+from tests.oracle_server import REAL, OracleDatabase
 
 
 def through(database: OracleDatabase, port: int) -> OracleDatabase:
@@ -101,9 +101,13 @@ class OracleStore(DurableTestStore):
         return OracleBackend(**place_of(self.database), **(self.options | options))
 
     def open_after_kill(self) -> ThreadCheckpointer:
-        if self.proxy is not None:
-            self.proxy.wait_for_the_dead()
+        if not REAL:
+            self._gate().wait_for_the_dead()
         return self.open()
+
+    def _gate(self) -> Proxy:
+        assert self.proxy is not None, "this test needs a store behind the proxy"
+        return self.proxy
 
     def empty(self) -> None:
         """Everything of a thread goes with its row."""
@@ -126,11 +130,12 @@ class OracleStore(DurableTestStore):
 
     @asynccontextmanager
     async def outage(self) -> AsyncIterator[None]:
-        if self.proxy is None:
+        if REAL:
             pytest.skip("a database that somebody else runs is not cut off")
-        self.proxy.refuse()
-        self.proxy.cut()
+        proxy = self._gate()
+        proxy.refuse()
+        proxy.cut()
         try:
             yield
         finally:
-            self.proxy.accept()
+            proxy.accept()

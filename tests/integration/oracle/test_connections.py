@@ -22,7 +22,11 @@ from tests.oracle_server import OracleDatabase, end_sessions
 
 pytestmark = pytest.mark.oracle
 
+STAND_IN_ONLY = pytest.mark.usefixtures("oracle_server")
+"""For what is not done to a database that somebody else runs: guessing passwords, cutting it off."""
 
+
+@STAND_IN_ONLY
 async def test_a_wrong_password_is_told_and_not_repeated(oracle_place: OracleDatabase) -> None:
     wrong = replace(oracle_place, password="not-the-password")
     async with oracle_checkpointer(**place_of(wrong)) as checkpointer:
@@ -33,6 +37,7 @@ async def test_a_wrong_password_is_told_and_not_repeated(oracle_place: OracleDat
     assert isinstance(caught.value.__cause__, oracledb.DatabaseError)
 
 
+@STAND_IN_ONLY
 async def test_a_service_that_is_not_there_is_told(oracle_place: OracleDatabase) -> None:
     elsewhere = replace(oracle_place, dsn=oracle_place.dsn.replace("FREEPDB1", "NO_SUCH_SERVICE"))
     async with oracle_checkpointer(**place_of(elsewhere), retry_seconds=0) as checkpointer:
@@ -56,7 +61,7 @@ async def test_a_session_that_was_killed_is_replaced(oracle_store: OracleStore, 
 async def test_a_statement_that_takes_too_long_is_given_up(oracle_store: OracleStore) -> None:
     async with oracle_store.open() as checkpointer:
         await checkpointer.save(AgentState(), "thread")
-    options = {**oracle_store.options, "command_timeout": 0.3}
+    options = {**oracle_store.options, "command_timeout": 1.0}
     async with oracle_checkpointer(**place_of(oracle_store.database), **options) as checkpointer:
         await checkpointer.load("thread")
         with raw_cursor(oracle_store.direct) as cursor:
@@ -67,10 +72,11 @@ async def test_a_statement_that_takes_too_long_is_given_up(oracle_store: OracleS
         assert len(await checkpointer.history("thread")) == 2
 
 
+@STAND_IN_ONLY
 async def test_a_server_that_falls_silent_is_given_up(oracle_store: OracleStore) -> None:
     """Nobody answers to the driver's request to stop, either."""
     assert oracle_store.proxy is not None
-    options = {**oracle_store.options, "command_timeout": 0.3}
+    options = {**oracle_store.options, "command_timeout": 1.0}
     async with oracle_checkpointer(**place_of(oracle_store.database), **options) as checkpointer:
         state = AgentState()
         await checkpointer.save(state, "thread")
@@ -81,6 +87,7 @@ async def test_a_server_that_falls_silent_is_given_up(oracle_store: OracleStore)
         assert await checkpointer.load("thread") == state
 
 
+@STAND_IN_ONLY
 async def test_a_save_that_is_cancelled_ends_at_once(oracle_store: OracleStore) -> None:
     """The driver would wait for the server to confirm that it has stopped."""
     assert oracle_store.proxy is not None
@@ -114,6 +121,7 @@ async def test_it_can_be_used_again_after_it_was_closed(oracle_store: OracleStor
     await backend.close()
 
 
+@STAND_IN_ONLY
 async def test_closing_neither_raises_nor_hangs_without_a_server(oracle_store: OracleStore) -> None:
     assert oracle_store.proxy is not None
     backend = oracle_store.backend()
@@ -147,6 +155,7 @@ async def test_the_pool_keeps_to_its_size(oracle_store: OracleStore) -> None:
     await backend.close()
 
 
+@STAND_IN_ONLY
 async def test_an_alias_of_a_tnsnames_file_is_found(oracle_store: OracleStore, tmp_path: Path) -> None:
     host, _, rest = oracle_store.direct.dsn.partition(":")
     port, _, service = rest.partition("/")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import encodings.idna  # noqa: F401 - host names need it, and a fork while it is imported would leave a child without
 import gc
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field

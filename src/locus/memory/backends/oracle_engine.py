@@ -56,7 +56,9 @@ class OracleEngine(SQLServerEngine[OracleConnection]):
         return translated(error, str(self._address), self._address.secrets)
 
     async def setup(self) -> None:
-        await self._insist(self._setup.run, repeatable=True)
+        making = not self.reading_only
+        if not await self._insist(lambda connection: self._setup.run(connection, making=making), repeatable=True):
+            raise self.nothing_there()
 
     async def _commit(self, connection: OracleConnection, commit: Commit) -> Outcome:
         """Without a question, if nothing is in the way; what that is, the steps of the slower way find out."""

@@ -25,11 +25,12 @@ class Setup:
         self._sql = sql
         self._auto_create = auto_create_table
 
-    async def run(self, connection: OracleConnection) -> None:
+    async def run(self, connection: OracleConnection, *, making: bool = True) -> int:
+        """Make what is missing, if that is wanted; return the version of the tables, 0 if there are none."""
         found = await self._version(connection)
-        if found == oracle_schema.FORMAT:
-            return
-        if not self._auto_create:
+        if found == oracle_schema.FORMAT or not (found or making):
+            return found
+        if not self._auto_create or not making:
             state = f"have format {found}, not {oracle_schema.FORMAT}" if found else "are not there"
             raise ConfigurationError(
                 f"the tables {self._sql.table('*')} at {self._address} {state}, and auto_create_table is off: "
@@ -42,6 +43,7 @@ class Setup:
             if wrong is None:
                 raise
             raise wrong from error
+        return oracle_schema.FORMAT
 
     def _command(self) -> str:
         options = [f"table_name={self._sql.prefix[:-1]!r}"]

@@ -27,9 +27,19 @@ _WRITE = "namespace, checkpoint_id, task_id, idx, task_path, channel, value"
 class OracleThread(SQLThread):
     sql: OracleFlavour
 
-    def __init__(self, sql: OracleFlavour, key: int, thread_id: str, last_seq: int, removals: int = 0) -> None:
+    removals = 0
+    is_indexed = True
+    """Whether the full text has anything of it."""
+
+    def __init__(self, sql: OracleFlavour, key: int, thread_id: str, last_seq: int) -> None:
         super().__init__(sql, key, thread_id, last_seq)
-        self.removals = removals
+        self._entries: dict[int, tuple[Entry, str]] | None = None
+
+    def entries(self) -> Steps[dict[int, tuple[Entry, str]]]:
+        """Asked for once, as long as nothing is removed: nobody else changes them meanwhile."""
+        if self._entries is None:
+            self._entries = yield from super().entries()
+        return self._entries
 
     def add(self, commit: Commit, outcome: Outcome) -> Steps[None]:
         there = yield from self.known_values(commit)
@@ -104,16 +114,19 @@ class OracleThread(SQLThread):
 
     def before_removing(self, entries: Sequence[Entry], runs: Sequence[RunInfo]) -> Steps[None]:
         sql = self.sql
-        for seqs in portions([entry.seq for entry in entries]):
-            for table in (sql.metadata_pairs, sql.search):
+        described = [entry.seq for entry in entries if entry.metadata != "{}"]
+        indexed = [entry.seq for entry in entries if self.is_indexed]
+        for table, doomed in ((sql.metadata_pairs, described), (sql.search, indexed)):
+            for seqs in portions(doomed):
                 yield f"DELETE FROM {table} WHERE thread = ? AND seq IN {marks(len(seqs))}", (self.key, *seqs)
-        for gone in portions(runs):
+        for gone in portions(runs if self.is_indexed else []):
             names = [value for run in gone for value in (run.branch, run.number)]
             condition = f"thread = ? AND (branch, number) IN {sql.pairs(len(gone))}"
             yield f"DELETE FROM {sql.search} WHERE {condition}", (self.key, *names)
 
     def remove(self, doomed: Collection[int], spare: str | None = None) -> Steps[None]:
         yield from super().remove(doomed, spare)
+        self._entries = None
         # Whoever saved last here must not take the thread for what it was.
         self.removals += 1
         yield f"UPDATE {self.sql.threads} SET removals = removals + 1 WHERE id = ?", (self.key,)
@@ -165,14 +178,15 @@ class OracleThreads(SQLThreads):
     def open(self, thread_id: str) -> Steps[OracleThread | None]:
         sql = self.sql
         rows = yield (
-            f"SELECT t.id, t.last_seq, t.removals, {sql.truth(sql.alive)} FROM {sql.threads} t"
+            f"SELECT t.id, t.last_seq, t.removals, t.indexed_seq, {sql.truth(sql.alive)} FROM {sql.threads} t"
             f" WHERE t.thread_id = ?{sql.lock}",
             (now(sql), sql.text(thread_id)),
         )
         if not rows:
             return None
-        key, last_seq, removals, alive = rows[0]
-        thread = OracleThread(sql, key, thread_id, last_seq, removals)
+        key, last_seq, removals, indexed_seq, alive = rows[0]
+        thread = self.thread(key, thread_id, last_seq)
+        thread.removals, thread.is_indexed = removals, indexed_seq > 0
         if not alive:
             yield from thread.drop()
             return None
