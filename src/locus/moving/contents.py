@@ -72,10 +72,12 @@ class Records(Content):
         self._head = head
         self._manifest = manifest
         self._shelf = shelf
+        self._names: dict[Path, str] = {}
         self._values: dict[Path, str] = {}
         self._lists: dict[Path, list[Span]] = {}
         for path, cut in decode_manifest(manifest).items():
             if isinstance(cut, str):
+                self._names[path] = cut
                 self._values[path] = shelf.value(cut)
             else:
                 self._lists[path] = shelf.spans(cut)
@@ -88,8 +90,18 @@ class Records(Content):
         if path in self._lists:
             return self._shelf.digest(self._lists[path])
         if path in self._values:
-            return value_digest(decode(self._values[path]), path, self._cut)
+            return self._value_digest(path)
         return None
+
+    def _value_digest(self, path: Path) -> bytes:
+        """That of a large value. It is remembered, unless something was cut out of it, too."""
+        name, known = self._names[path], self._shelf.value_digests
+        whole = not any(other[: len(path)] == path != other for other in (*self._lists, *self._values))
+        if not whole:
+            return value_digest(decode(self._values[path]), path, self._cut)
+        if name not in known:
+            known[name] = value_digest(decode(self._values[path]))
+        return known[name]
 
     def plan(self, rev: str, base: Any, *, own_branches: bool, sort_keys: bool) -> Planned:
         planted = base if isinstance(base, Planted) else Planted({}, frozenset())

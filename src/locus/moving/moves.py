@@ -92,7 +92,8 @@ class _Move:
         self._thread_id = thread_id
         self._report = report
         self._progress = progress
-        self._seen: list[_Seen] = []
+        self._seen: dict[str, list[_Seen]] = {}
+        """What the source has, by namespace."""
         self._written_before: list[Checkpoint] = []
         """Checkpoints that were there, and have pending writes, which may have changed since."""
 
@@ -107,23 +108,26 @@ class _Move:
         except LocusError as error:
             self._report.problems.append(Problem.of(self._thread_id, error))
 
-    async def _moved(self) -> bool:
-        """Move what is missing. Returns whether the thread has gone on at the destination."""
+    async def _moved(self) -> set[str]:
+        """Move what is missing. Returns the namespaces that have gone on at the destination."""
         writer = None if self._destination is None else ThreadWriter(self._destination, self._thread_id)
         if writer is not None:
             await writer.look()
         async with aclosing(self._source.checkpoints(self._thread_id)) as found:
             async for checkpoint in found:
                 await self._one(writer, checkpoint)
-        if writer is None or writer.is_ahead:
-            return writer is not None
+        if writer is None:
+            return set()
+        ahead = set(filter(writer.is_ahead, self._seen))
         for checkpoint in [] if self._report.dry_run else self._written_before:
-            await writer.put_writes(checkpoint)
-        return False
+            if checkpoint.namespace not in ahead:
+                await writer.put_writes(checkpoint)
+        return ahead
 
     async def _one(self, writer: ThreadWriter | None, checkpoint: Checkpoint) -> None:
         report = self._report
-        self._seen.append(_Seen(checkpoint.header, checkpoint.content.digest, checkpoint.writes_digest))
+        seen = _Seen(checkpoint.header, checkpoint.content.digest, checkpoint.writes_digest)
+        self._seen.setdefault(checkpoint.namespace, []).append(seen)
         report.checkpoints += 1
         if writer is not None and writer.has(checkpoint):
             report.present += 1
@@ -135,20 +139,23 @@ class _Move:
             report.moved += 1
         self._progress(report)
 
-    async def _verify(self, destination: Threads, ahead: bool) -> None:
+    async def _verify(self, destination: Threads, ahead: set[str]) -> None:
         """Hold what is at the destination now against what came from the source."""
-        at = 0
+        at = dict.fromkeys(self._seen, 0)
         async with aclosing(checkpoints(destination, self._thread_id)) as found:
             async for checkpoint in found:
-                if at == len(self._seen):
-                    if ahead:
-                        break
+                name = checkpoint.namespace
+                if name not in at:
+                    continue
+                if at[name] < len(self._seen[name]):
+                    self._compare(self._seen[name][at[name]], checkpoint, name in ahead)
+                    at[name] += 1
+                elif name not in ahead:
                     raise self._mismatch(checkpoint.checkpoint_id, "is only at the destination")
-                self._compare(self._seen[at], checkpoint, ahead)
-                at += 1
-        if at < len(self._seen):
-            raise self._mismatch(str(self._seen[at].header[1]), "is not at the destination")
-        self._report.verified += at
+        for name, seen in self._seen.items():
+            if at[name] < len(seen):
+                raise self._mismatch(str(seen[at[name]].header[1]), "is not at the destination")
+        self._report.verified += sum(at.values())
 
     def _compare(self, seen: _Seen, checkpoint: Checkpoint, ahead: bool) -> None:
         if checkpoint.header != seen.header:

@@ -106,6 +106,8 @@ class Shelf:
     def __init__(self) -> None:
         self._branches: dict[str, _Branch] = {}
         self._by_origin: list[_Branch] = []
+        self.value_digests: dict[str, bytes] = {}
+        """Digests of large values, by name, for whoever has worked one out."""
 
     @property
     def known(self) -> dict[str, int]:

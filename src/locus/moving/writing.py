@@ -1,7 +1,8 @@
 """Checkpoints into a store of ours: what is there already is recognised, and what is missing is saved, in order.
 
-A thread at the destination has to begin with the checkpoints that it has at the source: those were moved before. So a
-move that was killed goes on where it was, and one that is run again moves what has been added since.
+A namespace of a thread at the destination has to begin with the checkpoints that it has at the source: those were moved
+before. So a move that was killed goes on where it was, and one that is run again moves what has been added since. What
+else the thread has there, in other namespaces, is none of its business.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class ThreadWriter:
     def __init__(self, threads: Threads, thread_id: str) -> None:
         self._threads = threads
         self._thread_id = thread_id
-        self._present: list[Entry] = []
-        self._at = 0
+        self._present: dict[str, list[Entry]] = {}
+        self._at: dict[str, int] = {}
         self._latest: dict[str, str] = {}
         self._moved_before: dict[str, tuple[Content, Entry]] = {}
         self._grounds: OrderedDict[tuple[str, str], _Ground] = OrderedDict()
@@ -47,28 +48,30 @@ class ThreadWriter:
     async def look(self) -> None:
         """Find out what is there."""
         check_ids(self._thread_id, None, None)
-        self._present = (await self._threads.history(self._thread_id, None, None, None))[::-1]
+        for entry in reversed(await self._threads.history(self._thread_id, None, None, None)):
+            self._present.setdefault(entry.namespace, []).append(entry)
 
-    @property
-    def is_ahead(self) -> bool:
-        """Whether the thread has gone on at the destination, after everything that was moved."""
-        return self._at < len(self._present)
+    def is_ahead(self, namespace: str) -> bool:
+        """Whether there is more at the destination than the source has given up to now."""
+        return self._at.get(namespace, 0) < len(self._present.get(namespace, ()))
 
     def has(self, checkpoint: Checkpoint) -> bool:
         """Whether the next checkpoint of the source is there already."""
-        check_ids(self._thread_id, checkpoint.checkpoint_id, checkpoint.namespace)
-        if not self.is_ahead:
+        namespace = checkpoint.namespace
+        check_ids(self._thread_id, checkpoint.checkpoint_id, namespace)
+        if not self.is_ahead(namespace):
             return False
-        entry = self._present[self._at]
+        at = self._at.get(namespace, 0)
+        entry = self._present[namespace][at]
         if entry_header(entry) != checkpoint.header:
             raise self._conflict(
                 f"checkpoint {entry.checkpoint_id!r} stands where the source has {checkpoint.checkpoint_id!r}"
                 if entry.checkpoint_id != checkpoint.checkpoint_id
                 else f"checkpoint {entry.checkpoint_id!r} is another one than the source's"
             )
-        self._at += 1
-        self._latest[entry.namespace] = entry.checkpoint_id
-        self._moved_before[entry.namespace] = (checkpoint.content, entry)
+        self._at[namespace] = at + 1
+        self._latest[namespace] = entry.checkpoint_id
+        self._moved_before[namespace] = (checkpoint.content, entry)
         return True
 
     def _conflict(self, what: str) -> ConflictError:

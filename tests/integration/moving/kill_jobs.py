@@ -6,7 +6,7 @@ import os
 import signal
 from typing import Any
 
-from locus.moving import copy_store
+from locus.moving import copy_store, import_store
 from locus.moving.writing import ThreadWriter
 from locus.testing.channel import Channel
 
@@ -37,4 +37,10 @@ def die_at_step(number: int) -> None:
 async def copy_and_die(talk: Channel, source: str, destination: str, step: int) -> dict[str, Any]:
     die_at_step(step)
     report = await copy_store(source, destination, jobs=1)
+    return report.as_dict()
+
+
+async def import_and_die(talk: Channel, kind: str, source: str, destination: str, step: int) -> dict[str, Any]:
+    die_at_step(step)
+    report = await import_store(kind, source, destination, jobs=1)
     return report.as_dict()

@@ -116,6 +116,21 @@ async def test_a_thread_that_has_gone_on_at_the_destination_stays_as_it_is(tmp_p
         assert await contents(target) == before
 
 
+async def test_namespaces_are_moved_each_for_itself(tmp_path: Path) -> None:
+    """A graph's thread and a session may have the same name, and come from different stores."""
+    async with MemoryCheckpointer() as one, MemoryCheckpointer() as other, KINDS["sqlite"](tmp_path) as target:
+        for number in range(3):
+            await dicts(one).save("t", {"n": number}, f"c{number}", namespace="one")
+            await dicts(other).save("t", {"m": number}, f"c{number}", namespace="other")
+        assert (await moved(one, target)).moved == 3
+        assert (await moved(other, target)).moved == 3
+        await dicts(one).save("t", {"n": 9}, "c9", namespace="one")
+        report = await moved(one, target)
+        assert (report.ok, report.moved, report.present, report.verified) == (True, 1, 3, 4)
+        assert await ids(target, "t", namespace="one") == ["c9", "c2", "c1", "c0"]
+        assert await ids(target, "t", namespace="other") == ["c2", "c1", "c0"]
+
+
 async def _other_content(handle: ThreadCheckpointer, how: str) -> None:
     """Almost the thread of `_thread`."""
     await _thread(handle, metadata={"k": 2} if how == "metadata" else {"k": 1})
@@ -190,7 +205,7 @@ _TAMPERING = {
     "DELETE FROM locus_checkpoints WHERE checkpoint_id = 'a'": "'b' has another id, parent, time or metadata",
     "UPDATE locus_checkpoints SET metadata = '{}'": "'a' has another id, parent, time or metadata",
     "UPDATE locus_checkpoints SET parent_id = NULL": "'b' has another id, parent, time or metadata",
-    "UPDATE locus_checkpoints SET namespace = ''": "'a' has another id, parent, time or metadata",
+    "UPDATE locus_checkpoints SET namespace = ''": "'a' is not at the destination",
     "UPDATE locus_checkpoints SET created_at = '2024-01-01T00:00:00+00:00'": "'a' has another id, parent",
     "INSERT INTO locus_checkpoints SELECT 9, thread, namespace, 'c', parent_id, 9, 'r', created_at, metadata, head,"
     " manifest FROM locus_checkpoints WHERE checkpoint_id = 'b'": "'c' is only at the destination",

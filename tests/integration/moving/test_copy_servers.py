@@ -28,6 +28,11 @@ from tests.contract.redis_stores import RedisStore
 from tests.contract.s3_store import S3Store, set_credentials
 from tests.integration.moving.support import contents, fill
 from tests.integration.mysql.stores import MySQLStore, drop_tables, new_name
+from tests.integration.oracle import stores as oracle
+from tests.integration.oracle.places import oracle_place
+from tests.oracle_server import OracleDatabase
+
+__all__ = ["oracle_place"]
 
 
 def opened(url: str) -> ThreadCheckpointer:
@@ -82,6 +87,20 @@ async def test_mysql(mysql_server: MySQLServer, tmp_path: Path) -> None:
         await nothing_is_made(store.url, tmp_path)
         await there_and_back(store.url, tmp_path)
     drop_tables(mysql_server.url, name)
+
+
+@pytest.fixture
+def tables(oracle_place: OracleDatabase) -> Iterator[oracle.OracleStore]:
+    store = oracle.OracleStore(oracle_place, None, f"{oracle_place.prefix}{oracle.new_name()}")
+    yield store
+    oracle.drop_tables(oracle_place, store.table_name)
+
+
+@pytest.mark.oracle
+async def test_oracle(tables: oracle.OracleStore, tmp_path: Path) -> None:
+    await nothing_is_made(tables.url, tmp_path)
+    assert oracle.tables_of(tables.direct, tables.table_name) == []
+    await there_and_back(tables.url, tmp_path)
 
 
 @pytest.mark.redis

@@ -209,6 +209,43 @@ async def test_the_format_before_msgpack_is_read(tmp_path: Path) -> None:
     assert found.metadata == {"step": 1}
 
 
+async def test_what_was_to_be_sent_before_version_4_is_sent(tmp_path: Path) -> None:
+    """It stood among the writes of the checkpoint before; and older files know no task paths."""
+    path, url = tmp_path / "graph.db", f"sqlite:{tmp_path / 'agents.db'}"
+    names = [f"1ef00000-0000-6000-8000-00000000000{number}" for number in (1, 2)]
+    serde = JsonPlusSerializer()
+    with closing(sqlite3.connect(path)) as database, database:
+        database.executescript(
+            """CREATE TABLE checkpoints (thread_id TEXT, checkpoint_ns TEXT DEFAULT '', checkpoint_id TEXT,
+                parent_checkpoint_id TEXT, type TEXT, checkpoint BLOB, metadata BLOB);
+            CREATE TABLE writes (thread_id TEXT, checkpoint_ns TEXT DEFAULT '', checkpoint_id TEXT, task_id TEXT,
+                idx INTEGER, channel TEXT, type TEXT, value BLOB);"""
+        )
+        for name, parent in zip(names, (None, names[0]), strict=True):
+            checkpoint = {
+                "v": 1,
+                "id": name,
+                "ts": "2024-06-01T10:00:00",
+                "channel_versions": {"n": 3},
+                "versions_seen": {},
+            }
+            row = ("t", "", name, parent, *serde.dumps_typed({**checkpoint, "channel_values": {"n": 1}}), None)
+            database.execute("INSERT INTO checkpoints VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        for idx, node in enumerate("ab"):
+            sent = serde.dumps_typed(Send(node, {"x": idx}))
+            database.execute(
+                "INSERT INTO writes VALUES ('t', '', ?, 'task', ?, '__pregel_tasks', ?, ?)", (names[0], idx, *sent)
+            )
+    report = await moved(path, url)
+    assert report.ok, report.problems
+    async with LocusSaver(url) as ours:
+        found = await ours.aget_tuple(config("t"))
+    assert found is not None
+    assert found.checkpoint["channel_values"] == {"n": 1, "__pregel_tasks": [Send("a", {"x": 0}), Send("b", {"x": 1})]}
+    assert found.checkpoint["channel_versions"] == {"n": 3, "__pregel_tasks": 3}
+    assert found.metadata == {}
+
+
 @pytest.mark.parametrize("name", ["x", "x:y", "locus.moving:copy_store", "nowhere:X"])
 async def test_what_is_no_class_is_not_allowed(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigurationError):
@@ -255,7 +292,7 @@ async def test_postgresql(postgresql_server: PostgreSQLServer, tmp_path: Path) -
             assert (await import_store("langgraph", source, other)).ok
             found = await everything(ours)
         assert {name: found[name] for name in expected} == expected
-        with pytest.raises(ConfigurationError, match=r"has no table .*checkpoint_blobs.*schema_name"):
+        with pytest.raises(ConfigurationError, match=r"has no tables .*checkpoint_blobs.*schema_name"):
             await import_store("langgraph", f"{postgresql_server.url}?schema_name=none", url)
     finally:
         with psycopg.connect(postgresql_server.url, autocommit=True) as database:

@@ -11,12 +11,15 @@ import time
 from pathlib import Path
 
 import pytest
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
+from locus.integrations.langgraph import LocusSaver
 from locus.memory.backends import FileCheckpointer, sqlite_checkpointer
 from locus.memory.thread_checkpointer import ThreadCheckpointer
-from locus.moving import copy_store
+from locus.moving import copy_store, import_store
 from locus.testing.processes import Crew
-from tests.integration.moving.kill_jobs import copy_and_die
+from tests.integration.moving.graphs import everything, talk
+from tests.integration.moving.kill_jobs import copy_and_die, import_and_die
 from tests.integration.moving.support import contents, fill
 
 pytestmark = pytest.mark.crash
@@ -54,6 +57,25 @@ async def test_a_copy_that_is_killed_again_and_again_gets_there(tmp_path: Path, 
         assert 0 < report.present < total
         assert await contents(target) == expected
     assert kills == 8
+
+
+async def test_an_import_that_is_killed_again_and_again_gets_there(tmp_path: Path) -> None:
+    path, url = tmp_path / "graph.db", f"sqlite:{tmp_path / 'b.db'}"
+    async with AsyncSqliteSaver.from_conn_string(str(path)) as saver:
+        await talk(saver)
+        expected = await everything(saver)
+    modules = ["kill_jobs", "graphs"]
+    used = ["locus.integrations.langgraph", "locus.moving.sources.langgraph_tables"]
+    with Crew(url, [*(f"tests.integration.moving.{name}" for name in modules), *used]) as crew:
+        for step in (2, 5, 13):
+            worker = crew.start(import_and_die, kind="langgraph", source=str(path), destination=url, step=step)
+            worker.hear_out()
+            assert worker.killed
+    report = await import_store("langgraph", str(path), url)
+    assert report.ok, report.problems
+    assert report.present > 0
+    async with LocusSaver(url) as ours:
+        assert await everything(ours) == expected
 
 
 def _killed_after(command: list[str], begun: Path, seconds: float) -> None:

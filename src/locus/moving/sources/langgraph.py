@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from locus.errors import CorruptCheckpointError
+from locus.errors import ConflictError, CorruptCheckpointError
 from locus.extras import require
 from locus.memory.backends.memory import MemoryCheckpointer
 from locus.memory.engine import Exports
@@ -21,6 +21,9 @@ from locus.memory.keys import Pattern
 from locus.moving.contents import Checkpoint, Records
 from locus.moving.shelf import Shelf
 from locus.moving.writing import in_positions
+
+TASKS = "__pregel_tasks"
+"""The channel of what is to be sent to nodes."""
 
 
 class RawWrite(NamedTuple):
@@ -45,8 +48,23 @@ class RawCheckpoint:
     writes: Sequence[RawWrite] = field(default_factory=list)
 
 
+Place = tuple[str, str, str]
+"""Thread id, namespace and checkpoint id."""
+
+Channels = dict[str, dict[str, tuple[str, Any]]]
+"""By namespace and channel: the version of a value that was read, and the value."""
+
+
+class Found(NamedTuple):
+    """The row of a checkpoint."""
+
+    parent_id: str | None
+    checkpoint: dict[str, Any]
+    metadata: dict[str, Any]
+
+
 class SavedGraphs(ABC):
-    """The tables of one of LangGraph's savers."""
+    """The tables of one of LangGraph's savers. They are read one checkpoint after another, because those are large."""
 
     @property
     @abstractmethod
@@ -58,11 +76,33 @@ class SavedGraphs(ABC):
         """The ids of threads that match, in order."""
 
     @abstractmethod
-    def checkpoints(self, thread_id: str) -> AsyncGenerator[RawCheckpoint, None]:
-        """The checkpoints of a thread, in order."""
+    async def places(self, thread_id: str) -> list[Place]:
+        """Where the checkpoints of a thread are, in order."""
 
     @abstractmethod
-    async def close(self) -> None: ...
+    async def found(self, place: Place, channels: Channels) -> Found | None:
+        """The checkpoint at a place. `channels` are values that were read before in this thread."""
+
+    @abstractmethod
+    async def writes(self, place: Place) -> list[RawWrite]:
+        """The pending writes of a checkpoint, in their order."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Release what was opened."""
+
+    async def checkpoints(self, thread_id: str) -> AsyncGenerator[RawCheckpoint, None]:
+        """The checkpoints of a thread, in order."""
+        channels: Channels = {}
+        for place in await self.places(thread_id):
+            found = await self.found(place, channels)
+            if found is None:
+                raise ConflictError(f"thread {thread_id!r} was changed while it was read; try again")
+            parent, checkpoint, metadata = found
+            if parent and checkpoint.get("v", 0) < 4:
+                before = await self.writes((thread_id, place[1], parent))
+                checkpoint = _with_sends(checkpoint, [write.value for write in before if write.channel == TASKS])
+            yield RawCheckpoint(place[1], place[2], parent, checkpoint, metadata, await self.writes(place))
 
 
 class LangGraphSource:
@@ -152,18 +192,14 @@ def _moment(raw: RawCheckpoint, thread_id: str) -> datetime:
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
 
 
-def with_sends(checkpoint: dict[str, Any], sends: Sequence[Any]) -> dict[str, Any]:
+def _with_sends(checkpoint: dict[str, Any], sends: Sequence[Any]) -> dict[str, Any]:
     """A checkpoint of a version before 4, which kept what was to be sent as writes of its parent."""
-    if checkpoint.get("v", 0) >= 4 or not sends:
+    if not sends:
         return checkpoint
     versions = checkpoint.get("channel_versions") or {}
-    newest = max(versions.values()) if versions else 1
     values = checkpoint.get("channel_values") or {}
     return {
         **checkpoint,
         "channel_values": {**values, TASKS: [*sends]},
-        "channel_versions": {**versions, TASKS: newest},
+        "channel_versions": {**versions, TASKS: max(versions.values()) if versions else 1},
     }
-
-
-TASKS = "__pregel_tasks"

@@ -1,4 +1,4 @@
-"""The tables of LangGraph's savers, and how they are read: one checkpoint after another, as they are large.
+"""The tables of LangGraph's savers, and how they are read.
 
 SQLite      checkpoints  thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata
             writes       thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value
@@ -9,19 +9,19 @@ PostgreSQL  checkpoints  the same, with the checkpoint as JSON, without most of 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from locus.errors import ConfigurationError, CorruptCheckpointError
 from locus.memory.backends.sql_server import SQLServerEngine
 from locus.memory.codec import decode
 from locus.memory.keys import Pattern
-from locus.moving.sources.langgraph import TASKS, RawCheckpoint, RawWrite, SavedGraphs, with_sends
+from locus.moving.sources.langgraph import Channels, Found, Place, RawWrite, SavedGraphs
 from locus.moving.sources.langgraph_values import EMPTY, Values
 from locus.moving.sources.sql_reading import columns_of, place_of
 from locus.moving.sources.sqlite_reading import SQLiteReading, sqlite_path
 
-_ORDER = "ORDER BY checkpoint_id, checkpoint_ns"
+_PLACE = "WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 
 
 class SQLiteGraphs(SavedGraphs):
@@ -42,40 +42,29 @@ class SQLiteGraphs(SavedGraphs):
         rows = await self._file.all("SELECT DISTINCT thread_id FROM checkpoints")
         return sorted(filter(pattern.matches, (str(name) for (name,) in rows)))
 
-    async def checkpoints(self, thread_id: str) -> AsyncGenerator[RawCheckpoint, None]:
+    async def places(self, thread_id: str) -> list[Place]:
         rows = await self._file.all(
-            f"SELECT checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = ? {_ORDER}", (thread_id,)
+            "SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = ?"
+            " ORDER BY checkpoint_id, checkpoint_ns",
+            (thread_id,),
         )
-        paths = "task_path" in await self._file.columns("writes")
-        for namespace, checkpoint_id in rows:
-            place = (thread_id, namespace, checkpoint_id)
-            found = await self._file.all(
-                "SELECT parent_checkpoint_id, type, checkpoint, metadata FROM checkpoints"
-                " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
-                place,
-            )
-            for parent, kind, data, metadata in found:
-                where = f"checkpoint {checkpoint_id!r} of thread {thread_id!r}"
-                checkpoint = as_dict(self._values.read(kind, data, where), where)
-                sends: list[Any] = []
-                if parent and checkpoint.get("v", 0) < 4:
-                    before = await self._writes((thread_id, namespace, parent), paths)
-                    sends = [write.value for write in before if write.channel == TASKS]
-                yield RawCheckpoint(
-                    namespace,
-                    checkpoint_id,
-                    parent or None,
-                    with_sends(checkpoint, sends),
-                    as_dict(decode(metadata) if metadata is not None else {}, f"the metadata of {where}"),
-                    await self._writes(place, paths),
-                )
+        return [(thread_id, namespace, checkpoint_id) for _, namespace, checkpoint_id in rows]
 
-    async def _writes(self, place: tuple[str, str, str], paths: bool) -> list[RawWrite]:
+    async def found(self, place: Place, channels: Channels) -> Found | None:
         rows = await self._file.all(
-            f"SELECT task_id, {'task_path' if paths else repr('')}, idx, channel, type, value FROM writes"
-            " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ? ORDER BY 2, 1, 3",
-            place,
+            f"SELECT parent_checkpoint_id, type, checkpoint, metadata FROM checkpoints {_PLACE}", place
         )
+        for parent, kind, data, metadata in rows:
+            checkpoint = as_dict(self._values.read(kind, data, named(place)), named(place))
+            about = {} if metadata is None else decode(metadata)
+            return Found(parent or None, checkpoint, as_dict(about, f"the metadata of {named(place)}"))
+        return None
+
+    async def writes(self, place: Place) -> list[RawWrite]:
+        """Files of older versions, which nobody has opened with a newer one, have no task paths."""
+        path = "task_path" if "task_path" in await self._file.columns("writes") else "''"
+        columns = f"task_id, {path}, idx, channel, type, value"
+        rows = await self._file.all(f"SELECT {columns} FROM writes {_PLACE} ORDER BY 2, 1, 3", place)
         return writes_of(rows, place, self._values)
 
     async def close(self) -> None:
@@ -96,16 +85,18 @@ class PostgreSQLGraphs(SavedGraphs):
         return f"{place_of(self._engine)}/{self._prefix}checkpoints"
 
     async def threads(self, pattern: Pattern) -> list[str]:
-        columns = await columns_of(self._engine, "checkpoint_blobs", self._schema)
-        if not {"thread_id", "checkpoint_ns", "channel", "version", "blob"} <= columns:
+        blobs = await columns_of(self._engine, "checkpoint_blobs", self._schema)
+        writes = await columns_of(self._engine, "checkpoint_writes", self._schema)
+        if not {"thread_id", "checkpoint_ns", "channel", "version", "blob"} <= blobs or "task_path" not in writes:
             raise ConfigurationError(
-                f"{place_of(self._engine)} has no table {self._prefix}checkpoint_blobs of LangGraph's PostgresSaver: "
-                "name its schema with ?schema_name=… in the URL, if it has one of its own"
+                f"{place_of(self._engine)} has no tables {self._prefix}checkpoint_blobs and checkpoint_writes of "
+                "LangGraph's PostgresSaver, or older ones: name their schema with ?schema_name=… in the URL, if they "
+                "have one of their own; and let a recent PostgresSaver run its setup() once, if they are old"
             )
         rows = await self._engine.ask((f"SELECT DISTINCT thread_id FROM {self._prefix}checkpoints", ()))
         return sorted(filter(pattern.matches, (str(name) for (name,) in rows)))
 
-    async def checkpoints(self, thread_id: str) -> AsyncGenerator[RawCheckpoint, None]:
+    async def places(self, thread_id: str) -> list[Place]:
         rows = await self._engine.ask(
             (
                 f"SELECT checkpoint_ns, checkpoint_id FROM {self._prefix}checkpoints WHERE thread_id = ? ORDER BY"
@@ -113,67 +104,42 @@ class PostgreSQLGraphs(SavedGraphs):
                 (thread_id,),
             )
         )
-        paths = "task_path" in await columns_of(self._engine, "checkpoint_writes", self._schema)
-        channels: dict[str, dict[str, tuple[str, Any]]] = {}
-        for namespace, checkpoint_id in rows:
-            place = (thread_id, namespace, checkpoint_id)
-            found = await self._engine.ask(
-                (
-                    f"SELECT parent_checkpoint_id, checkpoint::text, metadata::text FROM {self._prefix}checkpoints"
-                    " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
-                    place,
-                )
-            )
-            for parent, text, metadata in found:
-                where = f"checkpoint {checkpoint_id!r} of thread {thread_id!r}"
-                checkpoint = as_dict(decode(text), where)
-                known = channels.setdefault(namespace, {})
-                blobs = await self._blobs(thread_id, namespace, checkpoint.get("channel_versions") or {}, known)
-                inline = checkpoint.get("channel_values") or {}
-                sends: list[Any] = []
-                if parent and checkpoint.get("v", 0) < 4:
-                    before = await self._writes((thread_id, namespace, parent), paths)
-                    sends = [write.value for write in before if write.channel == TASKS]
-                yield RawCheckpoint(
-                    namespace,
-                    checkpoint_id,
-                    parent or None,
-                    with_sends({**checkpoint, "channel_values": {**inline, **blobs}}, sends),
-                    as_dict(decode(metadata), f"the metadata of {where}"),
-                    await self._writes(place, paths),
-                )
+        return [(thread_id, namespace, checkpoint_id) for namespace, checkpoint_id in rows]
 
-    async def _blobs(
-        self, thread_id: str, namespace: str, versions: dict[str, Any], known: dict[str, tuple[str, Any]]
-    ) -> dict[str, Any]:
-        """The values of channels; those whose version is the same as before are not read again."""
+    async def found(self, place: Place, channels: Channels) -> Found | None:
+        columns = "parent_checkpoint_id, checkpoint::text, metadata::text"
+        rows = await self._engine.ask((f"SELECT {columns} FROM {self._prefix}checkpoints {_PLACE}", place))
+        for parent, text, metadata in rows:
+            checkpoint = as_dict(decode(text), named(place))
+            known = channels.setdefault(place[1], {})
+            await self._read_on(place, checkpoint.get("channel_versions") or {}, known)
+            values = {channel: value for channel, (_, value) in known.items()}
+            whole = {**checkpoint, "channel_values": {**(checkpoint.get("channel_values") or {}), **values}}
+            return Found(parent or None, whole, as_dict(decode(metadata), f"the metadata of {named(place)}"))
+        return None
+
+    async def _read_on(self, place: Place, versions: dict[str, Any], known: dict[str, tuple[str, Any]]) -> None:
+        """Bring the values of channels to these versions; those that have not changed are not read again."""
         wanted = {channel: str(version) for channel, version in versions.items()}
-        missing = [channel for channel, version in wanted.items() if known.get(channel, ("",))[0] != version]
-        for channel in [*known]:
-            if channel not in wanted or channel in missing:
-                del known[channel]
-        for channel in missing:
+        for channel in [name for name, (version, _) in known.items() if wanted.get(name) != version]:
+            del known[channel]
+        for channel in wanted.keys() - known.keys():
             rows = await self._engine.ask(
                 (
                     f"SELECT type, blob FROM {self._prefix}checkpoint_blobs"
                     " WHERE thread_id = ? AND checkpoint_ns = ? AND channel = ? AND version = ?",
-                    (thread_id, namespace, channel, wanted[channel]),
+                    (*place[:2], channel, wanted[channel]),
                 )
             )
             for kind, data in rows:
                 if kind != EMPTY:
-                    where = f"channel {channel!r} of thread {thread_id!r}"
+                    where = f"channel {channel!r} of {named(place)}"
                     known[channel] = (wanted[channel], self._values.read(kind, data, where))
-        return {channel: value for channel, (_, value) in known.items()}
 
-    async def _writes(self, place: tuple[str, str, str], paths: bool) -> list[RawWrite]:
+    async def writes(self, place: Place) -> list[RawWrite]:
+        columns = "task_id, task_path, idx, channel, type, blob"
         rows = await self._engine.ask(
-            (
-                f"SELECT task_id, {'task_path' if paths else repr('')}, idx, channel, type, blob"
-                f" FROM {self._prefix}checkpoint_writes"
-                " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ? ORDER BY 2, 1, 3",
-                place,
-            )
+            (f"SELECT {columns} FROM {self._prefix}checkpoint_writes {_PLACE} ORDER BY 2, 1, 3", place)
         )
         return writes_of(rows, place, self._values)
 
@@ -181,11 +147,19 @@ class PostgreSQLGraphs(SavedGraphs):
         await self._engine.close()
 
 
-def writes_of(rows: Iterable[Any], place: tuple[str, str, str], values: Values) -> list[RawWrite]:
-    thread_id, _, checkpoint_id = place
-    where = f"what was written to channel {{!r}} after checkpoint {checkpoint_id!r} of thread {thread_id!r}"
+def named(place: Place) -> str:
+    return f"checkpoint {place[2]!r} of thread {place[0]!r}"
+
+
+def writes_of(rows: Iterable[Any], place: Place, values: Values) -> list[RawWrite]:
     return [
-        RawWrite(task_id, task_path, idx, channel, values.read(kind, data, where.format(channel)))
+        RawWrite(
+            task_id,
+            task_path,
+            idx,
+            channel,
+            values.read(kind, data, f"what was written to channel {channel!r} after {named(place)}"),
+        )
         for task_id, task_path, idx, channel, kind, data in rows
     ]
 
