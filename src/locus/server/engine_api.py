@@ -101,19 +101,18 @@ class EngineAPI:
         dest = check_id(fields.text(body, "dest_thread_id"), "dest_thread_id")
         self._access.grant(request).check(dest, writing=True)
         namespace = fields.optional_text(body, "namespace")
+        among = DEFAULT_NAMESPACE if namespace is None else namespace
+        wanted = fields.optional_text(body, "checkpoint_id")
+        check_ids(source, wanted, among)
         if body.get("checkpoint_ids") is not None:
-            copied = await self._copy_these(source, dest, namespace, fields.sequence(body, "checkpoint_ids"))
+            copied = await self._copy_these(source, dest, among, fields.sequence(body, "checkpoint_ids"))
         else:
-            wanted = fields.optional_text(body, "checkpoint_id")
-            among = DEFAULT_NAMESPACE if namespace is None else namespace
-            check_ids(source, wanted, among)
             copied = await self._threads.copy(source, dest, wanted, among)
         if not copied:
             raise Problem(404, NOT_FOUND, "there is nothing to copy")
         return await json_response(request, {"copied": int(copied)})
 
-    async def _copy_these(self, source: str, dest: str, namespace: str | None, ids: list[Any]) -> int:
-        among = check_id(DEFAULT_NAMESPACE if namespace is None else namespace, "namespace", empty=True)
+    async def _copy_these(self, source: str, dest: str, among: str, ids: list[Any]) -> int:
         wanted = {check_id(name, "checkpoint_id") for name in ids}
         async with self._threads.using() as engine:
             if not isinstance(engine, Copies):
