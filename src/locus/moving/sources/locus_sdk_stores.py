@@ -161,7 +161,7 @@ class OldKeys(OldStore):
         try:
             return {str(entry["checkpoint_id"]): moment(entry["timestamp"]) for entry in entries}
         except (KeyError, TypeError):
-            return {}
+            return {}  # the list only spares reading: what it does not name is found by its key
 
     async def _checkpoint(self, thread_id: str, key: str) -> OldCheckpoint | None:
         """The checkpoint under a key, if it is one of this thread: `a:b` may also be the thread of another key."""
