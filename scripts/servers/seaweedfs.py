@@ -1,5 +1,6 @@
 """SeaweedFS: an S3 endpoint with conditional writes, in one process."""
 
+import contextlib
 import json
 import signal
 import urllib.error
@@ -13,6 +14,8 @@ from scripts.servers.install import python_package
 from scripts.servers.ports import COMPANION, free_port
 
 REGION = "us-east-1"
+READY = ".ready"
+"""An object that every start but the first finds already there."""
 
 
 class SeaweedServer(Server):
@@ -69,7 +72,7 @@ class SeaweedServer(Server):
                     socket.unlink(missing_ok=True)
 
     def answers(self) -> bool:
-        return self._create_bucket() and self._takes_an_object()
+        return self._create_bucket() and self._returns_an_object()
 
     def _create_bucket(self) -> bool:
         """A bucket is a folder of the filer, which is asked without a signature."""
@@ -83,8 +86,9 @@ class SeaweedServer(Server):
         except OSError:
             return False
 
-    def _takes_an_object(self) -> bool:
-        from obstore.exceptions import BaseError
+    def _returns_an_object(self) -> bool:
+        """What was put before a restart can be read: its parts find each other up to two seconds after they start."""
+        from obstore.exceptions import BaseError, NotFoundError
         from obstore.store import S3Store
 
         store = S3Store(
@@ -96,9 +100,9 @@ class SeaweedServer(Server):
             client_options={"allow_http": True, "timeout": timedelta(seconds=5)},
             retry_config={"max_retries": 0},
         )
-        try:
-            store.put(".ready", b"")
-            store.delete(".ready")
-        except BaseError:
-            return False
-        return True
+        with contextlib.suppress(BaseError):
+            try:
+                return bytes(store.get(READY).bytes()) == READY.encode()
+            except (FileNotFoundError, NotFoundError):
+                store.put(READY, READY.encode())
+        return False
