@@ -66,7 +66,7 @@ class Reader:
 
     async def _of_thread(self, thread_id: str, entries: list[Entry]) -> list[Found]:
         low, high = min(entry.seq for entry in entries), max(entry.seq for entry in entries)
-        if isinstance(self.threads.engine, Exports) and high - low < 4 * len(entries):
+        if self.threads.engine.offers(Exports) and high - low < 4 * len(entries):
             return await self._exported(thread_id, low, high - low + 1)
         found: list[Found | None] = []
         for start in range(0, len(entries), AT_ONCE):

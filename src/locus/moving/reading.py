@@ -47,14 +47,16 @@ def _checkpoint(stored: Stored, shelf: Shelf, writes: Mapping[tuple[str, str], S
 
 
 async def _pages(threads: Threads, thread_id: str, shelf: Shelf) -> AsyncGenerator[Exported, None]:
-    if not isinstance(threads.engine, Exports):
+    async with threads.using() as engine:
+        """What a store can do may be known only when it was asked."""
+    if not isinstance(engine, Exports) or not engine.offers(Exports):
         async for page in _one_by_one(threads, thread_id):
             yield page
         return
     after = 0
     while True:
         async with threads.using():
-            page = await threads.engine.export(thread_id, after, PAGE, shelf.known)
+            page = await engine.export(thread_id, after, PAGE, shelf.known)
         if not page.checkpoints:
             return
         yield page

@@ -11,11 +11,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from locus.errors import CapabilityError, ConflictError
-from locus.memory.backends.http_format import entry_data, outcome_data, stored_text
+from locus.memory.backends.http_format import entry_data, exported_text, outcome_data, stored_text
 from locus.memory.backends.http_problems import NOT_FOUND, Problem
 from locus.memory.checkpointer import DEFAULT_NAMESPACE
 from locus.memory.checks import check_ids
-from locus.memory.engine import Copies, Expires
+from locus.memory.engine import Copies, Expires, Exports
 from locus.memory.keys import check_id
 from locus.memory.records import Commit, Verdict
 from locus.server import fields
@@ -24,6 +24,8 @@ from locus.server.bodies import json_response, text_response
 from locus.server.commits import commit_from
 
 _REFUSALS = (Verdict.CONFLICT, Verdict.NO_PARENT)
+LARGEST_EXPORT = 500
+"""How many checkpoints are given at once."""
 _COPYING = frozenset({"dest_thread_id", "namespace", "checkpoint_id", "checkpoint_ids"})
 
 
@@ -40,6 +42,7 @@ class EngineAPI:
             Route(f"{thread}/commits", self.commit, methods=["POST"]),
             Route(f"{thread}/stored", self.stored, methods=["GET"]),
             Route(f"{thread}/entry", self.entry, methods=["GET"]),
+            Route(f"{thread}/records", self.records, methods=["POST"]),
             Route(f"{thread}/deletions", self.delete_some, methods=["POST"]),
             Route(f"{thread}/copy", self.copy, methods=["POST"]),
         ]
@@ -80,6 +83,20 @@ class EngineAPI:
         if entry is None:
             raise Problem(404, NOT_FOUND, "there is no such checkpoint")
         return await json_response(request, entry_data(entry))
+
+    async def records(self, request: Request) -> Response:
+        """The checkpoints that follow a number, with what the client does not know of them."""
+        thread_id = self._access.thread(request)
+        body = await self._access.body(request)
+        fields.only(body, frozenset({"after_seq", "limit", "known"}))
+        after = fields.number(body.get("after_seq", 0), "after_seq")
+        limit = fields.number(body.get("limit", LARGEST_EXPORT), "limit", least=1)
+        known = {name: fields.number(value, "known") for name, value in fields.mapping(body, "known").items()}
+        async with self._threads.using() as engine:
+            if not isinstance(engine, Exports) or not engine.offers(Exports):
+                raise CapabilityError("the store of this server gives one checkpoint at a time")
+            exported = await engine.export(thread_id, after, min(limit, LARGEST_EXPORT), known)
+        return await text_response(request, exported_text(exported))
 
     async def delete_some(self, request: Request) -> Response:
         thread_id = self._access.thread(request, writing=True)

@@ -9,7 +9,7 @@ from locus.memory.checks import UNLIMITED
 from locus.memory.keys import MAX_ID_LENGTH
 from locus.server.bodies import Limits
 from locus.server.fields import MOST
-from locus.server.openapi_schemas import FLAG, SCHEMAS, array, nullable, obj, ref
+from locus.server.openapi_schemas import FLAG, NUMBER, SCHEMAS, array, nullable, obj, ref
 
 Schema = dict[str, Any]
 
@@ -230,6 +230,15 @@ def _engine() -> dict[str, Schema]:
         "dest_thread_id",
         closed=True,
     )
+    exporting = obj(
+        {
+            "after_seq": NUMBER,
+            "limit": {"type": "integer", "minimum": 1, "maximum": MOST},
+            "known": {"type": "object", "additionalProperties": NUMBER},
+        },
+        "known",
+        closed=True,
+    )
     thread = [_segment("thread_id")]
     return {
         f"{_THREAD}/commits": {
@@ -252,6 +261,15 @@ def _engine() -> dict[str, Schema]:
             "parameters": thread,
             "get": _operation(
                 "entry", "A checkpoint without its state", _answer(ref("Entry"), "The entry"), parameters=one
+            ),
+        },
+        f"{_THREAD}/records": {
+            "parameters": thread,
+            "post": _operation(
+                "records",
+                "Checkpoints as they are stored, in order, with the runs that the client does not know",
+                _answer(ref("Exported"), "Some of them; send the last number as `after_seq` to go on"),
+                body=exporting,
             ),
         },
         f"{_THREAD}/deletions": {

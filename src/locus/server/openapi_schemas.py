@@ -84,6 +84,7 @@ SCHEMAS: dict[str, Schema] = {
             "capabilities": {"type": "object", "additionalProperties": FLAG},
             "pending_writes": FLAG,
             "deltas": FLAG,
+            "exports": FLAG,
             "keeps_key_order": FLAG,
             "limits": obj({"body_bytes": NUMBER}),
             "encodings": array(TEXT),
@@ -103,6 +104,9 @@ SCHEMAS: dict[str, Schema] = {
             "runs": array(several(5)),
             "passed": FLAG,
         }
+    ),
+    "Exported": obj(
+        {"checkpoints": array(row(TEXT, TEXT, ref("Entry"))), "runs": array(several(5)), "writes": array(several(3))}
     ),
     "Outcome": obj(
         {

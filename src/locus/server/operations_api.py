@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from locus.memory.backends.http_format import PROTOCOL, SERVICE
 from locus.memory.backends.http_problems import Problem
+from locus.memory.engine import Exports
 from locus.server.access import Access
 from locus.server.bodies import json_response
 from locus.server.metrics import CONTENT_TYPE, Metrics
@@ -55,6 +56,7 @@ class OperationsAPI:
                 "capabilities": asdict(threads.capabilities),
                 "pending_writes": threads.keeps_writes,
                 "deltas": engine.keeps_runs,
+                "exports": engine.offers(Exports),
                 "keeps_key_order": engine.dialect.exact,
                 "limits": {"body_bytes": self._access.limits.body_bytes},
                 "encodings": ["gzip"],

@@ -13,7 +13,7 @@ import pytest
 
 from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError, ConfigurationError
-from locus.memory.backends import FileCheckpointer, MemoryCheckpointer, sqlite_checkpointer
+from locus.memory.backends import FileCheckpointer, MemoryCheckpointer, StorageBackendAdapter, sqlite_checkpointer
 from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.moving import Report, copy_store
 from locus.moving.moves import move
@@ -72,6 +72,48 @@ async def test_the_copy_of_a_copy_of_a_copy_can_be_gone_on_with(tmp_path: Path) 
             await third.save(state, "forks", f"more{number}")
         assert await third.load("forks") == state
         assert (await contents(third))["forks"][:-3] == (await contents(first))["forks"]
+
+
+class Plain:
+    """Somebody else's storage, with the five plain methods: whole states, one at a time, and no pending writes."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, dict[str, Any]] = {}
+
+    async def save(self, key: str, data: dict[str, Any]) -> None:
+        self.kept[key] = data
+
+    async def load(self, key: str) -> dict[str, Any] | None:
+        return self.kept.get(key)
+
+    async def delete(self, key: str) -> bool:
+        return self.kept.pop(key, None) is not None
+
+    async def exists(self, key: str) -> bool:
+        return key in self.kept
+
+    async def list_threads(self) -> list[str]:
+        return list(self.kept)
+
+
+async def test_stores_of_others_are_copied_from_and_to(tmp_path: Path) -> None:
+    stranger, another = StorageBackendAdapter(Plain()), StorageBackendAdapter(Plain())
+    async with stranger, another, KINDS["sqlite"](tmp_path) as target:
+        state = rich_state()
+        for number in range(4):
+            state = state.with_messages(conversation(2, number))
+            await stranger.save(state, "t", f"c{number}", {"n": number})
+        for source, into in ((stranger, target), (target, another)):
+            report = await moved(source, into)
+            assert report.ok, report.problems
+            assert (report.moved, report.verified) == (4, 4)
+        assert [await another.load("t", f"c{number}") for number in range(4)] == [
+            await stranger.load("t", f"c{number}") for number in range(4)
+        ]
+        assert await another.history("t") == await stranger.history("t")
+        await target.put_writes("t", "c3", "task", [("x", 1)])
+        (problem,) = (await moved(target, another)).problems
+        assert "thread 't' has pending writes, and the destination has no place for them" in problem.message
 
 
 async def test_only_threads_that_match_are_copied(tmp_path: Path) -> None:

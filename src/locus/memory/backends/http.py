@@ -18,16 +18,16 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from locus.errors import BackendUnavailableError, CheckpointError, UnsupportedFormatError
+from locus.errors import BackendUnavailableError, CapabilityError, CheckpointError, UnsupportedFormatError
 from locus.extras import require
 from locus.memory.backends.http_format import PROTOCOL, SERVICE
 from locus.memory.checkpointer import ANY, CheckpointerCapabilities, Unset
 from locus.memory.checks import check_vacuum, checked_seconds, days_before
 from locus.memory.codec import EXACT, Dialect
 from locus.memory.deltas import Payload
-from locus.memory.engine import Copies, Engine, Expires, FindsMetadata, KeepsWrites, Searches
+from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.keys import Pattern
-from locus.memory.records import Commit, Entry, Hit, Outcome, Stored, Write
+from locus.memory.records import Commit, Entry, Exported, Hit, Outcome, Stored, Write
 from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.memory.threads import Saved, Threads
 from locus.memory.traces import Trace
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["HTTPCheckpointer", "HTTPEngine"]
 
 
-class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies):
+class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):
     """Threads on a server. It has every capability until the server has said which it has not."""
 
     def __init__(self, link: Link) -> None:
@@ -68,6 +68,12 @@ class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies):
     @property
     def keeps_runs(self) -> bool:  # type: ignore[override]
         return self._server.keeps_runs if self._server else True
+
+    def offers(self, capability: type) -> bool:
+        """Whether threads are exported is known after the first request."""
+        if capability is Exports:
+            return self._server is not None and self._server.exports
+        return super().offers(capability)
 
     async def setup(self) -> None:
         await self._known()
@@ -143,6 +149,12 @@ class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies):
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         return await (await self._known()).get_writes(thread_id, namespace, checkpoint_id, task_id)
+
+    async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
+        server = await self._known()
+        if not isinstance(server, self._ours):
+            raise CapabilityError("this server gives one checkpoint at a time")
+        return await server.export(thread_id, after_seq, limit, known)
 
     async def vacuum(self, cutoff: datetime | None, keep_last: int | None, dry_run: bool) -> int:
         return await (await self._known()).vacuum(cutoff, keep_last, dry_run)

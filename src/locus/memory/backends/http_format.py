@@ -29,7 +29,7 @@ from urllib.parse import quote, unquote_to_bytes
 from locus.errors import InvalidIdError
 from locus.memory.checkpointer import ANY, Unset
 from locus.memory.codec import decode, encode, encode_trusted
-from locus.memory.records import Commit, Entry, Hit, Known, Outcome, Run, Stored, Verdict, Write
+from locus.memory.records import Commit, Entry, Exported, Hit, Known, Outcome, Run, Stored, Verdict, Write
 
 PROTOCOL = 1
 PROTOCOL_HEADER = "Locus-Protocol"
@@ -190,6 +190,23 @@ def stored_from(data: Any) -> Stored:
         run = Run(*row)
         runs.setdefault(run.branch, []).append(run)
     return Stored(entry_from(data["entry"]), data["head"], data["manifest"], runs, data["passed"])
+
+
+def exported_text(exported: Exported) -> str:
+    rows = [[stored.head, stored.manifest, entry_data(stored.entry)] for stored in exported.checkpoints]
+    writes = [[*place, list(map(list, some))] for place, some in exported.writes.items()]
+    return encode_trusted({"checkpoints": rows, "runs": exported.runs, "writes": writes})
+
+
+def exported_from(data: Any) -> Exported:
+    return Exported(
+        [Stored(entry_from(entry), head, manifest) for head, manifest, entry in data["checkpoints"]],
+        [Run(*row) for row in data["runs"]],
+        {
+            (namespace, checkpoint_id): [Write(*row) for row in some]
+            for namespace, checkpoint_id, some in data["writes"]
+        },
+    )
 
 
 def writes_text(task_id: str, task_path: str, writes: Sequence[Write], keep_numbered: bool = False) -> str:

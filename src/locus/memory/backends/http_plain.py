@@ -46,6 +46,7 @@ class PlainServer:
     capabilities = CheckpointerCapabilities(persistent_checkpoint_ids=True)
     keeps_writes = False
     keeps_runs = False
+    exports = False
     dialect: Dialect = EXACT
 
     def __init__(self, link: Link) -> None:

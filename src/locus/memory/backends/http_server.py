@@ -15,6 +15,7 @@ from locus.memory.backends.http_format import (
     commit_text,
     conditions,
     entry_from,
+    exported_from,
     hit_from,
     outcome_from,
     segment,
@@ -27,7 +28,7 @@ from locus.memory.backends.http_link import Link
 from locus.memory.checkpointer import DEFAULT_NAMESPACE, CheckpointerCapabilities
 from locus.memory.codec import EXACT, Dialect, encode_trusted
 from locus.memory.keys import Pattern
-from locus.memory.records import Commit, Entry, Hit, Outcome, Stored, Write
+from locus.memory.records import Commit, Entry, Exported, Hit, Outcome, Stored, Write
 
 T = TypeVar("T")
 
@@ -45,6 +46,7 @@ class LocusServer:
         self.capabilities = CheckpointerCapabilities(**about["capabilities"])
         self.keeps_writes: bool = about["pending_writes"]
         self.keeps_runs: bool = about["deltas"]
+        self.exports: bool = about.get("exports", False)
         self.dialect = EXACT if about["keeps_key_order"] else _CHANGES_KEYS
         self._compress = not link.local
 
@@ -144,6 +146,10 @@ class LocusServer:
         body = encode_trusted({"dest_thread_id": dest, "namespace": namespace, "checkpoint_ids": ids})
         answer = await self._ask("POST", f"/threads/{segment(source)}/copy", body=body, again=False)
         return 0 if answer is None else _read(lambda data: int(data["copied"]), answer)
+
+    async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
+        body = encode_trusted({"after_seq": after_seq, "limit": limit, "known": dict(known)})
+        return _read(exported_from, await self._ask("POST", f"/threads/{segment(thread_id)}/records", body=body))
 
     async def put_writes(
         self,
