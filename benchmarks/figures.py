@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 from typing import NamedTuple
 
 from benchmarks.results import Report
@@ -39,7 +40,7 @@ def _of_backend(report: Report, backend: str) -> Iterator[Figure]:
 
     def growth(value: str, workloads: list[str]) -> dict[str, float]:
         pairs = {name: (report.save(backend, name, short), report.save(backend, name, long)) for name in workloads}
-        return {name: getattr(last, value) / getattr(first, value) for name, (first, last) in pairs.items()}
+        return {name: _ratio(getattr(last, value), getattr(first, value)) for name, (first, last) in pairs.items()}
 
     yield _ratios(f"time of a save, {span}", backend, FLAT, growth("save_ms", timed))
     yield _ratios(f"bytes of a save as sent to the engine, {span}", backend, FLAT, growth("sent_bytes", every))
@@ -66,6 +67,11 @@ def _of_reads(report: Report, backend: str, short: int, long: int, span: str) ->
         ", ".join(f"{name} {after / before:.2f}" for name, (before, after) in reads.items()),
         all(after <= FLAT * before or after - before < TINY_MS for before, after in reads.values()),
     )
+
+
+def _ratio(last: float, first: float) -> float:
+    """A store grows by whole pages: a few saves may add nothing that can be seen."""
+    return last / first if first else inf if last else 1.0
 
 
 def _ratios(what: str, backend: str, limit: float, found: dict[str, float]) -> Figure:
