@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode
 from scripts.servers.base import Server
 from scripts.servers.oci_faults import Fault
 from scripts.servers.oci_keys import KEY_ID, private_key, public_pem, write_config
-from scripts.servers.oci_tls import write_certificate
+from scripts.servers.tls import write_certificate
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

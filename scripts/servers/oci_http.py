@@ -19,7 +19,7 @@ from typing import Any
 
 from scripts.servers.oci_api import ObjectStorage, Reply, Request, refused
 from scripts.servers.oci_faults import Fault
-from scripts.servers.oci_tls import server_context
+from scripts.servers.tls import server_context
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -13,15 +13,21 @@ from scripts.servers.postgresql import PostgreSQLServer
 
 
 class PgBouncerServer(Server):
-    """Every transaction may go to another of its few connections to the server."""
+    """Every transaction may go to another of its few connections to the server.
+
+    With a `certificate` (PEM, and its key) it takes encrypted connections only.
+    """
 
     name = "pgbouncer"
     refuses_root = True
 
-    def __init__(self, folder: Path, target: PostgreSQLServer, connections: int = 3) -> None:
+    def __init__(
+        self, folder: Path, target: PostgreSQLServer, connections: int = 3, certificate: str | None = None
+    ) -> None:
         super().__init__(folder)
         self.target = target
         self.connections = connections
+        self.certificate = certificate
 
     @classmethod
     def install(cls) -> Path:
@@ -41,12 +47,22 @@ class PgBouncerServer(Server):
             f"[databases]\n* = host=127.0.0.1 port={self.target.port}\n\n"
             f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {self.port}\nunix_socket_dir =\n"
             f"auth_type = scram-sha-256\nauth_file = {users}\nadmin_users = {user}\n"
-            f"pool_mode = transaction\ndefault_pool_size = {self.connections}\nmax_client_conn = 200\n",
+            f"pool_mode = transaction\ndefault_pool_size = {self.connections}\nmax_client_conn = 200\n"
+            + self._encryption(),
             encoding="ascii",
         )
         for file in (users, settings):
             file.chmod(0o600)
             self.own(file)
+
+    def _encryption(self) -> str:
+        if self.certificate is None:
+            return ""
+        kept = self.data / "certificate.pem"
+        kept.write_text(self.certificate, encoding="ascii")
+        kept.chmod(0o600)
+        self.own(kept)
+        return f"client_tls_sslmode = require\nclient_tls_key_file = {kept}\nclient_tls_cert_file = {kept}\n"
 
     def command(self) -> list[str | Path]:
         return [self.install() / "pgbouncer", self.data / "pgbouncer.ini"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -20,11 +21,15 @@ RESET = struct.pack("ii", 1, 0)
 
 
 class Proxy:
-    """Listens on `port` and forwards to `target_port`, in a thread of its own. Every method works at once."""
+    """Listens on `port` and forwards to `target_port`, in a thread of its own. Every method works at once.
 
-    def __init__(self, target_port: int, target_host: str = "127.0.0.1") -> None:
+    With `tls` it speaks TLS to its clients, and not to the server.
+    """
+
+    def __init__(self, target_port: int, target_host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> None:
         self.port = free_port()
         self.target = (target_host, target_port)
+        self._tls = tls
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._server: asyncio.Server | None = None
@@ -97,7 +102,7 @@ class Proxy:
 
     async def _listen(self) -> None:
         if self._server is None:
-            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._tls)
 
     async def _close(self) -> None:
         if self._server is not None:

@@ -105,7 +105,11 @@ class Link:
         raise AssertionError("the last try returns or raises")
 
     def _lost(self, error: Exception, question: Question) -> HTTPUnavailableError:
-        said = "it did not answer in time" if isinstance(error, httpx.TimeoutException) else type(error).__name__
+        said = type(error).__name__
+        if isinstance(error, httpx.TimeoutException):
+            said = "it did not answer in time"
+        elif "CERTIFICATE_VERIFY_FAILED" in str(error):
+            said = "its certificate was not accepted; SSL_CERT_FILE names the file of its authority"
         lost = HTTPUnavailableError(f"{self.address} could not be reached, or the connection was lost: {said}")
         lost.request = question.shown()
         return lost

@@ -126,6 +126,9 @@ class Client:
             answer = self._driver.transport.perform_request(method, f"/{path}", params=asked, body=body)
         except errors.ConnectionTimeout as error:
             raise Failure("TIMEOUT", "no answer", f"within {timeout:g} s") from error
+        except errors.SSLError as error:
+            said = "its certificate was not accepted, or it speaks no TLS; ca_certs names the file of its authority"
+            raise Failure("N/A", "no encrypted connection", said) from error
         except errors.ConnectionError as error:
             raise Failure("N/A", "no connection", type(error.info).__name__) from error
         except errors.TransportError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -82,6 +83,7 @@ class S3Backend(StorageBackend):
             timeout=timeout,
             max_retries=max_retries,
             max_connections=max_connections,
+            ca_bundle=_ca_bundle(session),
         )
         self._threads = ObjectThreads(ObjectEngine(S3ObjectStore(access, self.prefix)), ttl_seconds=ttl_seconds)
         super().__init__(self._threads)
@@ -103,6 +105,14 @@ def _session(profile_name: str | None) -> Any:
     if profile_name is not None and profile_name not in found.available_profiles:
         raise ConfigurationError(f"there is no profile {profile_name!r:.80} in the shared AWS files")
     return found
+
+
+def _ca_bundle(session: Any) -> str | None:
+    """The file of `AWS_CA_BUNDLE`, or of the profile's `ca_bundle`, which a server of one's own may need."""
+    found = session.get_config_variable("ca_bundle")
+    if found and not Path(found).is_file():
+        raise ConfigurationError(f"AWS_CA_BUNDLE, or ca_bundle of the profile, names {found!r:.80}, which is no file")
+    return found or None
 
 
 def _from_environment(*names: str) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import ssl
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
@@ -38,6 +39,8 @@ class Access:
     timeout: float
     max_retries: int
     max_connections: int
+    ca_bundle: str | None = None
+    """Whom to trust, as a file; else those that the system trusts."""
 
     @property
     def address(self) -> str:
@@ -133,7 +136,8 @@ class S3Client:
     def _session(self) -> Any:
         access = self._access
         timeout = self._aiohttp.ClientTimeout(total=access.timeout, sock_connect=min(10.0, access.timeout))
-        connector = self._aiohttp.TCPConnector(limit=access.max_connections, keepalive_timeout=20)
+        trusted = ssl.create_default_context(cafile=access.ca_bundle) if access.ca_bundle else True
+        connector = self._aiohttp.TCPConnector(limit=access.max_connections, keepalive_timeout=20, ssl=trusted)
         return self._aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False)
 
     async def ask(

@@ -1,4 +1,4 @@
-"""A throw-away certificate for 127.0.0.1: clients of Oracle's cloud speak HTTPS, and take another path for it."""
+"""A throw-away certificate for 127.0.0.1: over TLS clients take another path, and servers in production ask for it."""
 
 from __future__ import annotations
 
