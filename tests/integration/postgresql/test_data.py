@@ -13,7 +13,7 @@ import pytest_asyncio
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError, SerializationError
-from locus.memory.backends import PostgreSQLBackend, StorageBackendAdapter, postgresql_rows
+from locus.memory.backends import PostgreSQLBackend, StorageBackendAdapter, postgresql_rows, sql_rows
 from locus.memory.backends.postgresql_flavour import PostgreSQLFlavour, numbered
 from locus.memory.keys import words
 from tests.contract.postgresql import PostgreSQLStore
@@ -164,6 +164,26 @@ async def test_look_ups_use_their_indexes(backend: PostgreSQLBackend, store: Pos
             assert index in plan, plan
             assert "Seq Scan on locus_checkpoints" not in plan, plan
             assert "Seq Scan on locus_runs" not in plan, plan
+
+
+async def test_the_newest_checkpoints_are_read_without_sorting_all(
+    backend: PostgreSQLBackend, store: PostgreSQLStore
+) -> None:
+    """Also before there are statistics, when every plan seems cheap."""
+    for number in range(300):
+        await backend.save("t", {"turn": number})
+    sql = PostgreSQLFlavour(schema_name=store.schema)
+    for steps in (
+        sql_rows.history(sql, "t", "default", 10, None),
+        sql_rows.history(sql, "t", "default", 10, 200),
+        sql_rows.entry(sql, "t", "default", None),
+        postgresql_rows.read(sql, "t", "default", None),
+    ):
+        statement, given = next(steps)
+        steps.close()
+        plan = await asyncio.to_thread(_plan, store, statement, list(given))
+        assert "Index Scan Backward using locus_checkpoints_by_seq" in plan, plan
+        assert "Sort Key: c.seq" not in plan, plan
 
 
 def _plan(store: PostgreSQLStore, statement: str, values: list[Any]) -> str:

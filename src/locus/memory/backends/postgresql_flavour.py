@@ -63,6 +63,14 @@ class PostgreSQLFlavour(Flavour):
         """An index is in the schema of its table, whatever its name says."""
         return f'"{self.prefix}{name}"'
 
+    @property
+    def of_thread(self) -> str:
+        """The thread's number as one value: joined to `c`, it hides that an index has the checkpoints in order.
+
+        All of the thread's would be read and sorted, for the newest ten or one.
+        """
+        return f"c.thread = (SELECT id FROM {self.threads} WHERE thread_id = ?)"
+
     def in_order(self, column: str) -> str:
         """An expression of its own, so that no plan takes the index by number to look for an id.
 

@@ -28,7 +28,7 @@ def read(sql: PostgreSQLFlavour, thread_id: str, namespace: str, checkpoint_id: 
         f"""WITH found AS MATERIALIZED (
     SELECT t.thread_id, c.namespace, c.checkpoint_id, c.parent_id, c.seq, c.rev, c.created_at,
         c.metadata::text AS metadata, c.head::text AS head, c.manifest, c.thread, {sql.passed} AS passed
-    FROM {sql.joined} WHERE t.thread_id = ? AND {sql.alive} AND {which}
+    FROM {sql.joined} WHERE {sql.of_thread} AND {sql.alive} AND {which}
 ), cuts AS (
     SELECT thread, line -> 1 AS cut FROM found, json_array_elements(manifest) AS line
 ), extents AS (

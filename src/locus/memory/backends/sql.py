@@ -104,6 +104,11 @@ class Flavour:
         """A condition as a column."""
         return condition
 
+    @property
+    def of_thread(self) -> str:
+        """A condition on the checkpoints `c` of the thread `t` that has this id."""
+        return "t.thread_id = ?"
+
     def in_order(self, column: str) -> str:
         """A namespace in questions about the order of checkpoints: as the index of their numbers has it."""
         return column

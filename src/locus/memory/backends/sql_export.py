@@ -16,7 +16,7 @@ def export(sql: Flavour, thread_id: str, after_seq: int, limit: int, known: Mapp
     """A page of checkpoints, with the runs and the pending writes that belong to it."""
     rows = yield (
         f"SELECT {sql.entry}, {sql.json_column('c.head')}, {sql.json_column('c.manifest')}, c.thread FROM {sql.joined}"
-        f" WHERE t.thread_id = ? AND {sql.alive} AND c.seq > ? ORDER BY c.seq LIMIT ?",
+        f" WHERE {sql.of_thread} AND {sql.alive} AND c.seq > ? ORDER BY c.seq LIMIT ?",
         (sql.text(thread_id), now(sql), after_seq, limit),
     )
     if not rows:

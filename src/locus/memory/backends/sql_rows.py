@@ -47,7 +47,7 @@ def one(sql: Flavour, columns: str, thread_id: str, namespace: str, checkpoint_i
         condition = "c.namespace = ? AND c.checkpoint_id = ?"
         values.append(sql.text(checkpoint_id))
     rows = yield (
-        f"SELECT {columns} FROM {sql.joined} WHERE t.thread_id = ? AND {sql.alive} AND {condition}",
+        f"SELECT {columns} FROM {sql.joined} WHERE {sql.of_thread} AND {sql.alive} AND {condition}",
         values,
     )
     return rows[0] if rows else None
@@ -114,7 +114,7 @@ def entries(sql: Flavour, condition: str, values: Sequence[Any], limit: int | No
 def history(
     sql: Flavour, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
 ) -> Steps[list[Entry]]:
-    conditions, values = ["t.thread_id = ?"], [sql.text(thread_id)]
+    conditions, values = [sql.of_thread], [sql.text(thread_id)]
     if namespace is not None:
         conditions.append(f"{sql.in_order('c.namespace')} = ?")
         values.append(sql.text(namespace))
