@@ -22,12 +22,26 @@ def sql_engine(url: str) -> tuple[SQLServerEngine[Any], str | None, str | None]:
 
 async def columns_of(engine: SQLServerEngine[Any], table: str, schema: str | None) -> set[str]:
     """The names of the columns of a table, none if it is not there."""
+    if engine.identity.startswith("oracle"):
+        return await _columns_in_oracle(engine, table, schema)
     here = "current_schema()" if engine.identity.startswith("postgresql") else "database()"
     rows = await engine.ask(
         (
             "SELECT column_name FROM information_schema.columns WHERE table_name = ?"
             f" AND table_schema = {'?' if schema else here}",
             (table, schema) if schema else (table,),
+        )
+    )
+    return {str(column).lower() for (column,) in rows}
+
+
+async def _columns_in_oracle(engine: SQLServerEngine[Any], table: str, schema: str | None) -> set[str]:
+    """Names without quotes are in upper case there."""
+    owner = "?" if schema else "SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA')"
+    rows = await engine.ask(
+        (
+            f"SELECT column_name FROM all_tab_columns WHERE table_name = ? AND owner = {owner}",
+            (table.upper(), schema.upper()) if schema else (table.upper(),),
         )
     )
     return {str(column).lower() for (column,) in rows}
