@@ -1,8 +1,8 @@
 """What locus-sdk 3 has written, and what has to have become of it; see `samples`.
 
 All of them were written by locus-sdk 3.0.1 itself: `folder` by its `FileCheckpointer`, `keys.json` by its
-`StorageBackendAdapter`; and `s3.json`, `oci.json`, `opensearch.json` and `oracle.json` are what clients of those servers
-have found there after it.
+`StorageBackendAdapter`; and `s3.json`, `oci.json`, `opensearch.json` and `oracle.json` are what clients of those
+servers have found there after it.
 """
 
 from __future__ import annotations

@@ -22,19 +22,19 @@ from tests.oracle_server import OracleDatabase
 pytestmark = pytest.mark.oracle
 
 SAMPLE: dict[str, list[dict[str, Any]]] = json.loads((SAMPLES / "oracle.json").read_text())
+_TEXT = "VARCHAR2(255)"
+_JSON = "CLOB DEFAULT '{}' CHECK (metadata IS JSON)"
+_TIME = "TIMESTAMP WITH TIME ZONE DEFAULT SYSTIMESTAMP"
+_PLACE = f"thread_id {_TEXT} NOT NULL, checkpoint_ns {_TEXT} DEFAULT 'default' NOT NULL, checkpoint_id {_TEXT} NOT NULL"
 TABLES = {
-    "old": """thread_id VARCHAR2(255) PRIMARY KEY, checkpoint_id VARCHAR2(255), data CLOB CHECK (data IS JSON),
-        created_at TIMESTAMP WITH TIME ZONE DEFAULT SYSTIMESTAMP,
-        updated_at TIMESTAMP WITH TIME ZONE DEFAULT SYSTIMESTAMP, metadata CLOB DEFAULT '{}' CHECK (metadata IS JSON)""",
-    "old_versions_checkpoints": """thread_id VARCHAR2(255) NOT NULL, checkpoint_ns VARCHAR2(255) DEFAULT 'default' NOT NULL,
-        checkpoint_id VARCHAR2(255) NOT NULL, parent_checkpoint_id VARCHAR2(255),
-        checkpoint_data CLOB CHECK (checkpoint_data IS JSON), metadata CLOB DEFAULT '{}' CHECK (metadata IS JSON),
-        created_at TIMESTAMP WITH TIME ZONE DEFAULT SYSTIMESTAMP, PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id)""",
-    "old_versions_writes": """thread_id VARCHAR2(255) NOT NULL, checkpoint_ns VARCHAR2(255) DEFAULT 'default' NOT NULL,
-        checkpoint_id VARCHAR2(255) NOT NULL, task_id VARCHAR2(255) NOT NULL, idx NUMBER(10) NOT NULL,
-        channel VARCHAR2(255) NOT NULL, value CLOB,
-        PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)""",
-}  # fmt: skip
+    "old": f"thread_id {_TEXT} PRIMARY KEY, checkpoint_id {_TEXT}, data CLOB CHECK (data IS JSON),"
+    f" created_at {_TIME}, updated_at {_TIME}, metadata {_JSON}",
+    "old_versions_checkpoints": f"{_PLACE}, parent_checkpoint_id {_TEXT},"
+    f" checkpoint_data CLOB CHECK (checkpoint_data IS JSON), metadata {_JSON}, created_at {_TIME},"
+    " PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id)",
+    "old_versions_writes": f"{_PLACE}, task_id {_TEXT} NOT NULL, idx NUMBER(10) NOT NULL, channel {_TEXT} NOT NULL,"
+    " value CLOB, PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)",
+}
 """As version 3 creates them."""
 
 
@@ -113,7 +113,7 @@ async def test_the_tables_of_a_saver(oracle_database: OracleDatabase, tmp_path: 
             assert found["checkpoint"] == json.loads(row["checkpoint_data"])
             assert found["metadata"] == json.loads(row["metadata"])
             assert found["parent_checkpoint_id"] == row["parent_checkpoint_id"]
-            assert found["created_at"] == f"{row['created_at']}+00:00"
+            assert found["created_at"].isoformat() == f"{row['created_at']}+00:00"
             writes = [
                 (write["task_id"], write["idx"], write["channel"], write["value"])
                 for write in await saver.get_writes(**place)

@@ -15,7 +15,7 @@ def sql_engine(url: str) -> tuple[SQLServerEngine[Any], str | None, str | None]:
     backend = getattr(get_checkpointer(url), "backend", None)
     if not isinstance(backend, SQLBackend):
         raise ConfigurationError("this is not the URL of an SQL server")
-    config = cast(Any, backend).config
+    config: Any = getattr(backend, "config", backend)  # a backend for Oracle Database is its own
     table = config.table_name if "table_name" in config.model_fields_set else None
     return cast(SQLServerEngine[Any], backend.threads.engine), table, getattr(config, "schema_name", None)
 
