@@ -12,6 +12,7 @@ import oracledb
 import pytest
 
 from locus.errors import BackendUnavailableError, ConfigurationError
+from locus.memory.backends.oracle_connection import OracleConnection
 from locus.memory.saver import CheckpointSaver
 from locus.testing.laws.base import dicts
 from scripts.servers.ports import free_port
@@ -141,6 +142,19 @@ async def test_what_is_no_such_table_is_told(oracle_database: OracleDatabase, tm
         await moved(url_of(oracle_database, table_name=table, schema_name="nobody"), url)
     report = await moved(url_of(oracle_database, table_name=table, schema_name=oracle_database.user), url)
     assert report.ok, report.problems
+
+
+async def test_an_older_database_can_be_read(
+    oracle_database: OracleDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only our own tables need the type JSON."""
+    table = make(oracle_database, "old")
+    monkeypatch.setattr(OracleConnection, "version", "19.3.0.0.0")
+    source = url_of(oracle_database, table_name=table)
+    assert (await moved(source, f"sqlite:{tmp_path / 'agents.db'}")).ok
+    with pytest.raises(ConfigurationError, match="21c or later"):
+        async with opened(source) as handle:
+            await handle.list_threads()
 
 
 async def test_an_outage_is_told(oracle_database: OracleDatabase, tmp_path: Path) -> None:
