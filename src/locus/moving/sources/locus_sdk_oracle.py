@@ -23,7 +23,7 @@ from locus.moving.moves import Source
 from locus.moving.sources.locus_sdk import LocusSDKSource
 from locus.moving.sources.locus_sdk_servers import OldTable
 from locus.moving.sources.locus_sdk_stores import as_dict, moment
-from locus.moving.sources.sql_reading import columns_of, place_of, sql_engine
+from locus.moving.sources.sql_reading import columns_of, json_in, place_of, sql_engine
 
 TABLE = "locus_checkpoints"
 _OF_BACKEND = {"thread_id", "checkpoint_id", "data", "metadata", "updated_at"}
@@ -72,8 +72,8 @@ class OldVersions:
             checkpoint_id=checkpoint_id,
             parent_id=parent_id,
             created_at=moment(at),
-            metadata=encode(as_dict(decode(metadata or "{}"), checkpoint_id), ("metadata",)),
-            content=Whole(as_dict(decode(data or ""), checkpoint_id)),
+            metadata=encode(as_dict(json_in(self._engine, metadata or "{}"), checkpoint_id), ("metadata",)),
+            content=Whole(as_dict(json_in(self._engine, data or "null"), checkpoint_id)),
             writes=await self._pending(thread_id, namespace, checkpoint_id),
         )
 

@@ -14,7 +14,7 @@ from locus.memory.codec import decode
 from locus.memory.keys import Pattern
 from locus.moving.sources.locus_sdk import OldCheckpoint, OldStore
 from locus.moving.sources.locus_sdk_stores import OldKeys, as_dict, moment, plain
-from locus.moving.sources.sql_reading import columns_of, place_of, sql_engine
+from locus.moving.sources.sql_reading import columns_of, json_in, place_of, sql_engine
 
 TABLE, TENANT_TABLE = "checkpoints", "locus_checkpoints"
 PREFIXES = ("locus:state:", "locus:checkpoint:")
@@ -90,15 +90,15 @@ class OldTable(OldKeys):
 
     async def value(self, key: str) -> tuple[dict[str, Any], datetime | None] | None:
         found = await self._row(key)
-        return None if found is None else (as_dict(decode(found[0]), key), moment(found[1]))
+        return None if found is None else (as_dict(json_in(self._engine, found[0]), key), moment(found[1]))
 
     async def bare(self, key: str) -> OldCheckpoint | None:
         found = await self._row(key, "checkpoint_id", self._engine.sql.json_column("metadata"))
         if found is None:
             return None
         text, at, checkpoint_id, metadata = found
-        about = as_dict(decode(metadata or "{}"), key)
-        return plain(as_dict(decode(text), key), moment(at), about, checkpoint_id or "import")
+        about = as_dict(json_in(self._engine, metadata or "{}"), key)
+        return plain(as_dict(json_in(self._engine, text), key), moment(at), about, checkpoint_id or "import")
 
     async def _row(self, key: str, *more: str) -> Sequence[Any] | None:
         columns = ", ".join(("thread_id", self._engine.sql.json_column("data"), self._time, *more))

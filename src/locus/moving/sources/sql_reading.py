@@ -7,6 +7,7 @@ from typing import Any, cast
 from locus.errors import ConfigurationError
 from locus.memory.backends.sql_backend import SQLBackend
 from locus.memory.backends.sql_server import SQLServerEngine
+from locus.memory.codec import decode
 from locus.memory.registry import get_checkpointer
 
 
@@ -45,6 +46,11 @@ async def _columns_in_oracle(engine: SQLServerEngine[Any], table: str, schema: s
         )
     )
     return {str(column).lower() for (column,) in rows}
+
+
+def json_in(engine: SQLServerEngine[Any], value: Any) -> Any:
+    """What a column holds, where JSON is text; in Oracle Database somebody may have made a column of JSON of it."""
+    return decode(engine.sql.read_json(value) if isinstance(value, dict | list) else value)
 
 
 def place_of(engine: SQLServerEngine[Any]) -> str:
