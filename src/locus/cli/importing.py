@@ -13,10 +13,12 @@ Move threads of other libraries into a store of ours; theirs is only read.
   locus import langgraph postgresql://app@localhost/app sqlite:///agents.db
   locus import openai-agents sessions.db sqlite:///agents.db
   locus import locus-sdk file:./.locus_checkpoints sqlite:///agents.db
+  locus import locus-sdk s3://bucket/locus/checkpoints sqlite:///agents.db
 
 langgraph      SqliteSaver and PostgresSaver (schema_name=… in the URL); goes on with LocusSaver
 openai-agents  SQLiteSession and AdvancedSQLiteSession; goes on with LocusSession
-locus-sdk      version 3: FileCheckpointer, and its stores in Redis (prefix=…), PostgreSQL and MySQL (table_name=…)"""
+locus-sdk      version 3: FileCheckpointer, and its stores in Redis, S3 and OCI Object Storage (prefix=…), OpenSearch,
+               PostgreSQL, MySQL and Oracle Database (table_name=…)"""
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -29,7 +31,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     )
     add = command.add_argument
     add("kind", metavar="KIND", choices=["langgraph", "locus-sdk", "openai-agents"], help="whose threads they are")
-    add("source", metavar="SRC", help="where they are: a file, a folder, postgresql://…, redis://…")
+    add("source", metavar="SRC", help="where they are: a file, a folder, postgresql://…, redis://…, s3://…")
     add("destination", metavar="DST", help="where they are to be: sqlite:///agents.db, postgresql://…")
     moving.add_options(command)
     add(

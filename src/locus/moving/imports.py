@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from locus.errors import ConfigurationError
 from locus.moving.moves import Source, move
 from locus.moving.opening import existing, location, store
 from locus.moving.report import Progress, Report
 
+if TYPE_CHECKING:
+    from locus.moving.sources.locus_sdk import OldStore
+
 KINDS = ("langgraph", "locus-sdk", "openai-agents")
 _SQL = ("postgresql", "postgres", "mysql")
 _REDIS = ("redis", "rediss", "unix")
+_OPENSEARCH = ("opensearch", "opensearchs")
+_BUCKETS = ("s3", "oci")
 
 
 async def import_store(
@@ -67,19 +73,38 @@ def openai_agents(url: str, sessions_table: str, messages_table: str) -> Source:
 
 
 async def locus_sdk(url: str, tenant: str) -> Source:
+    """Each kind of store is imported when it is asked for: some need extras that others do not."""
+    from locus.moving.sources.locus_sdk import LocusSDKSource
+
+    scheme = _scheme(url)
+    if scheme == "oracle":
+        from locus.moving.sources.locus_sdk_oracle import old_oracle
+
+        return await old_oracle(url)
+    if scheme in _BUCKETS:
+        from locus.moving.sources.locus_sdk_objects import old_objects
+
+        found: OldStore = old_objects(url)
+    elif scheme in _OPENSEARCH:
+        from locus.moving.sources.locus_sdk_documents import OldDocuments
+
+        found = OldDocuments(url)
+    else:
+        found = await _server_or_folder(url, tenant)
+    return LocusSDKSource(found)
+
+
+async def _server_or_folder(url: str, tenant: str) -> OldStore:
     from locus.moving.sources import locus_sdk_servers
-    from locus.moving.sources.locus_sdk import LocusSDKSource, OldStore
     from locus.moving.sources.locus_sdk_stores import OldFolder
 
     scheme = _scheme(url)
     if scheme in _SQL:
-        found: OldStore = await locus_sdk_servers.old_table(url, tenant)
-    elif scheme in _REDIS:
-        found = locus_sdk_servers.OldRedis(url)
-    else:
-        _refuse_others(url, "file", *_SQL, *_REDIS)
-        found = OldFolder(_folder(url))
-    return LocusSDKSource(found)
+        return await locus_sdk_servers.old_table(url, tenant)
+    if scheme in _REDIS:
+        return locus_sdk_servers.OldRedis(url)
+    _refuse_others(url, "file", *_SQL, "oracle", *_REDIS, *_OPENSEARCH, *_BUCKETS)
+    return OldFolder(_folder(url))
 
 
 def langgraph(url: str, allowed_types: Sequence[str | type]) -> Source:

@@ -1,7 +1,6 @@
 """Threads of locus-sdk 3, moved in and gone on with.
 
-The samples were written by locus-sdk 3.0.1 itself: a folder of its `FileCheckpointer`, and the keys of its
-`StorageBackendAdapter`, whose list lacks a checkpoint, as concurrent saves leave it.
+In the samples of keys a list lacks a checkpoint, as concurrent saves leave it.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -19,65 +17,13 @@ import pytest
 from psycopg.types.json import Jsonb
 from redis import Redis
 
-from locus.core.messages import Message
 from locus.errors import ConfigurationError
-from locus.memory import get_checkpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
-from locus.moving import Report, import_store
-from locus.testing.laws.base import dicts, exact
+from locus.testing.laws.base import dicts
 from scripts.servers.mysql import MySQLServer
 from scripts.servers.postgresql import PostgreSQLServer
 from scripts.servers.redis import RedisServer
+from tests.integration.moving.locus_sdk_samples import KEYS, SAMPLES, by_key, check, moved, opened
 from tests.integration.mysql.stores import run_sql
-
-SAMPLES = Path(__file__).parent / "samples" / "locus_sdk_3"
-KEYS: dict[str, dict[str, Any]] = json.loads((SAMPLES / "keys.json").read_text())
-OURS = ("_checkpoint_id", "_checkpoint_timestamp", "_metadata")
-
-
-def opened(url: str) -> ThreadCheckpointer:
-    handle = get_checkpointer(url)
-    assert isinstance(handle, ThreadCheckpointer)
-    return handle
-
-
-async def moved(source: str, url: str, **options: Any) -> Report:
-    return await import_store("locus-sdk", source, url, **options)
-
-
-async def _check(url: str, old: dict[str, dict[str, Any]], thread_id: str = "t-1") -> None:
-    """What is there now is what was in the old store, by checkpoint id; and it can be gone on with."""
-    async with opened(url) as handle:
-        history = (await handle.history(thread_id, None))[::-1]
-        assert [entry.checkpoint_id for entry in history] == list(old)
-        assert [entry.parent_id for entry in history] == [None, *list(old)[:-1]]
-        for entry in history:
-            state = await handle.load(thread_id, entry.checkpoint_id)
-            assert state is not None
-            loaded, before = state.to_checkpoint(), old[entry.checkpoint_id]["state"]
-            assert loaded.keys() >= before.keys()
-            assert exact(type(state).from_checkpoint(before).to_checkpoint()) == exact(loaded)
-            assert loaded["reasoning_steps"] == before["reasoning_steps"]
-            assert entry.metadata == old[entry.checkpoint_id]["metadata"]
-            assert entry.created_at.isoformat() == old[entry.checkpoint_id]["created_at"]
-        state = await handle.load(thread_id)
-        assert state is not None
-        assert state.messages[0].text == "Where is my order? 😀"
-        await handle.save(state.with_message(Message.user("Thanks!")), thread_id)
-
-
-def _by_key(thread_id: str = "t-1") -> dict[str, dict[str, Any]]:
-    """The checkpoints under the keys of a thread, in the order of their times."""
-    found = {
-        data["_checkpoint_id"]: {
-            "state": {name: value for name, value in data.items() if name not in OURS},
-            "metadata": data["_metadata"],
-            "created_at": data["_checkpoint_timestamp"],
-        }
-        for key, data in KEYS.items()
-        if key.startswith(f"{thread_id}:") and "_checkpoint_id" in data
-    }
-    return dict(sorted(found.items(), key=lambda item: item[1]["created_at"]))
 
 
 async def test_a_folder(tmp_path: Path) -> None:
@@ -90,7 +36,7 @@ async def test_a_folder(tmp_path: Path) -> None:
     assert (report.threads, report.moved, report.verified) == (3, 5, 5)
     assert {path: path.read_bytes() for path in folder.rglob("*.json")} == before
     assert sorted(folder.rglob("*")) == sorted([*before, *(path for path in folder.iterdir())])
-    await _check(url, {one["checkpoint_id"]: one for one in sorted(files, key=lambda one: str(one["created_at"]))})
+    await check(url, {one["checkpoint_id"]: one for one in sorted(files, key=lambda one: str(one["created_at"]))})
     again = await moved(str(folder), url)
     assert (again.ok, again.moved, again.present) == (True, 0, 5)
     async with opened(url) as handle:
@@ -125,7 +71,7 @@ async def test_what_is_no_state_is_told(tmp_path: Path) -> None:
     assert "checkpoint 'c1' of thread 't-1' is not a state" in problem.message
 
 
-@pytest.mark.parametrize("source", ["none", "file:none", "s3://bucket/x", "opensearch://h/i"])
+@pytest.mark.parametrize("source", ["none", "file:none", "http://h/x", "sqlite:old.db"])
 async def test_what_is_no_such_store_is_told(tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigurationError, match=r"there is no folder|this is read from file"):
@@ -155,7 +101,7 @@ async def test_redis(old_keys: str, tmp_path: Path) -> None:
     report = await moved(old_keys, url)
     assert report.ok, report.problems
     assert (report.threads, report.moved) == (4, 6)
-    await _check(url, _by_key())
+    await check(url, by_key())
     async with opened(url) as handle:
         assert await handle.list_threads(None) == ["bare", "t-1", "tenant/a", "tenant_a"]
         assert await dicts(handle).load("bare") == {"plain": [1, 2]}
@@ -207,8 +153,12 @@ def old_schema(postgresql_server: PostgreSQLServer) -> Iterator[str]:
         )
         for key, data in KEYS.items():
             database.execute(f"INSERT INTO {schema}.checkpoints (thread_id, data) VALUES (%s, %s)", (key, Jsonb(data)))
+        database.execute(
+            f"INSERT INTO {schema}.checkpoints (thread_id, checkpoint_id, data, metadata) VALUES (%s, %s, %s, %s)",
+            ("bare", "b1", Jsonb({"plain": [1, 2]}), Jsonb({"by": "hand"})),
+        )
         for tenant in ("acme", "other"):
-            for name, one in _by_key().items():
+            for name, one in by_key().items():
                 database.execute(
                     f"INSERT INTO {schema}.locus_checkpoints (tenant, thread_id, checkpoint_id, data, metadata,"
                     " created_at) VALUES (%s, %s, %s, %s, %s, %s)",
@@ -227,15 +177,18 @@ async def test_postgresql(old_schema: str, tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path / 'agents.db'}"
     report = await moved(old_schema, url)
     assert report.ok, report.problems
-    assert (report.threads, report.moved) == (3, 5)
-    await _check(url, _by_key())
+    assert (report.threads, report.moved) == (4, 6)
+    await check(url, by_key())
+    async with opened(url) as handle:
+        assert await dicts(handle).load("bare", "b1") == {"plain": [1, 2]}
+        assert [entry.metadata for entry in await handle.history("bare")] == [{"by": "hand"}]
     tenants = f"{old_schema}&table_name=locus_checkpoints"
     with pytest.raises(ConfigurationError, match="there is no thread in"):
         await moved(tenants, url)
     tenants = tenants.replace(urlsplit(tenants).netloc.partition("@")[0], "tenant_reader:x")
     report = await moved(tenants, url, tenant="acme")
     assert (report.ok, report.threads, report.moved) == (True, 1, 3)
-    await _check(url, _by_key(), "acme-1")
+    await check(url, by_key(), "acme-1")
     with pytest.raises(ConfigurationError, match="there is no table nothing of locus-sdk 3"):
         await moved(f"{old_schema}&table_name=nothing", url)
 
@@ -253,6 +206,7 @@ def old_tables(mysql_server: MySQLServer) -> Iterator[str]:
     for key, data in KEYS.items():
         text = json.dumps(data).replace("\\", "\\\\").replace("'", "''")
         run_sql(mysql_server.url, f"INSERT INTO {name} (thread_id, data) VALUES ('{key}', '{text}')")
+    run_sql(mysql_server.url, f"INSERT INTO {name} (thread_id, data) VALUES ('bare', '{{\"plain\": [1, 2]}}')")
     separator = "&" if "?" in mysql_server.url else "?"
     yield f"{mysql_server.url}{separator}table_name={name}"
     run_sql(mysql_server.url, f"DROP TABLE {name}")
@@ -263,5 +217,7 @@ async def test_mysql(old_tables: str, tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path / 'agents.db'}"
     report = await moved(old_tables, url)
     assert report.ok, report.problems
-    assert (report.threads, report.moved) == (3, 5)
-    await _check(url, _by_key())
+    assert (report.threads, report.moved) == (4, 6)
+    await check(url, by_key())
+    async with opened(url) as handle:
+        assert await dicts(handle).load("bare", "import") == {"plain": [1, 2]}

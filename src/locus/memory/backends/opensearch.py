@@ -80,6 +80,13 @@ class OpenSearchEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Co
 
         return await self._pool.run(job)
 
+    async def ask(self, work: Callable[[Client], T]) -> T:
+        """Requests of one's own, to an index that need not be ours. Nothing is set up for it."""
+        try:
+            return await self._pool.run(work)
+        except Failure as failure:
+            raise translated(failure) from failure
+
     async def _with_log(self, thread_id: str, work: Callable[[Log], T]) -> T:
         return await self._run(lambda client: work(Log(client, self._memories, thread_id)))
 

@@ -16,10 +16,10 @@ from locus.memory.backends.opensearch_layout import FORMAT, MAPPING, settings
 
 def prepare(client: Client, shards: int, replicas: int | None) -> bool:
     """Make the index unless it is there, and check that it is one of ours; return whether its name is an alias."""
-    found = _mappings(client)
+    found = mappings(client)
     if found is None:
         _create(client, shards, replicas)
-        found = _mappings(client)
+        found = mappings(client)
     if found is None:
         raise ConfigurationError(
             f"index {client.index}-v1 is there, and nothing is called {client.index!r}: add that alias, or remove it"
@@ -34,7 +34,7 @@ def prepare(client: Client, shards: int, replicas: int | None) -> bool:
 
 def exists(client: Client) -> bool:
     """Whether there is anything of that name."""
-    return _mappings(client) is not None
+    return mappings(client) is not None
 
 
 def _wait_for_shards(client: Client) -> None:
@@ -50,7 +50,8 @@ def _wait_for_shards(client: Client) -> None:
             return
 
 
-def _mappings(client: Client) -> dict[str, Any] | None:
+def mappings(client: Client) -> dict[str, Any] | None:
+    """What is said of each index that the name stands for; `None` if there is none."""
     try:
         found: dict[str, Any] = client.send("GET", f"{client.index}/_mapping", expected=(404,))
     except Failure as failure:

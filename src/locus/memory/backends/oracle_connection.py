@@ -40,6 +40,11 @@ class OracleConnection(Connection):
         self._loop = asyncio.get_running_loop()
         self._transport = _transport_of(raw)
 
+    @property
+    def version(self) -> str:
+        """The server's."""
+        return str(self.raw.version)
+
     async def execute(self, statement: str, values: Sequence[Any] = (), *, commit: bool = False) -> list[Row]:
         """`commit`: in the same round trip, once the statement has succeeded."""
         rows = await self._call(self._execute(spoken(statement), values, commit))
@@ -139,9 +144,17 @@ class OracleConnection(Connection):
 async def _rows_of(cursor: Any, values: Sequence[Any], bound: Sequence[Any]) -> list[Row]:
     """What a statement gave: the rows that it found, or the value that it returned into a bind."""
     if cursor.description:
-        return list(await cursor.fetchall())
+        rows = list(await cursor.fetchall())
+        # Our own tables have no CLOBs.
+        if any(column[1] is oracledb.DB_TYPE_CLOB for column in cursor.description):
+            return [[await _whole(value) for value in row] for row in rows]
+        return rows
     places = [at for at, value in enumerate(reversed(values)) if isinstance(value, Returned)]
     return [(bound[-1 - at].getvalue()[0],) for at in places]
+
+
+async def _whole(value: Any) -> Any:
+    return await value.read() if isinstance(value, oracledb.AsyncLOB) else value
 
 
 def _transport_of(raw: Any) -> asyncio.Transport | None:
@@ -184,7 +197,6 @@ class Address:
         raw = await self._open()
         connection = OracleConnection(raw, self.command_timeout)
         try:
-            check_version(raw.version, str(self))
             await connection.execute(SESSION)
         except BaseException:
             connection.close()

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from locus.errors import ConfigurationError
 from locus.memory.backends import oracle_schema
-from locus.memory.backends.oracle_connection import Address, OracleConnection
+from locus.memory.backends.oracle_connection import Address, OracleConnection, check_version
 from locus.memory.backends.oracle_errors import DUPLICATE, MAY_NOT, NO_COLUMN, NO_TABLE, has_code, oracledb, told
 from locus.memory.backends.oracle_flavour import OracleFlavour
 from locus.memory.backends.sql_server import check_format
@@ -27,6 +27,7 @@ class Setup:
 
     async def run(self, connection: OracleConnection, *, making: bool = True) -> int:
         """Make what is missing, if that is wanted; return the version of the tables, 0 if there are none."""
+        check_version(connection.version, str(self._address))
         found = await self._version(connection)
         if found == oracle_schema.FORMAT or not (found or making):
             return found

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from locus.errors import BackendUnavailableError, ConfigurationError, CorruptCheckpointError
+from locus.errors import BackendUnavailableError, ConfigurationError
 from locus.extras import require
 from locus.memory.backends.sql_server import SQLServerEngine
 from locus.memory.codec import decode
 from locus.memory.keys import Pattern
 from locus.moving.sources.locus_sdk import OldCheckpoint, OldStore
-from locus.moving.sources.locus_sdk_stores import OldKeys, moment
-from locus.moving.sources.sql_reading import columns_of, place_of, sql_engine
+from locus.moving.sources.locus_sdk_stores import OldKeys, as_dict, moment, plain
+from locus.moving.sources.sql_reading import columns_of, json_in, place_of, sql_engine
 
 TABLE, TENANT_TABLE = "checkpoints", "locus_checkpoints"
 PREFIXES = ("locus:state:", "locus:checkpoint:")
@@ -74,11 +74,12 @@ class OldRedis(OldKeys):
 
 
 class OldTable(OldKeys):
-    """A row for every checkpoint, in PostgreSQL or MySQL."""
+    """A row for every checkpoint, in PostgreSQL, MySQL or Oracle Database. `time` is when it was written, in UTC."""
 
-    def __init__(self, engine: SQLServerEngine[Any], table: str) -> None:
+    def __init__(self, engine: SQLServerEngine[Any], table: str, *, time: str = "updated_at") -> None:
         self._engine = engine
         self._table = table
+        self._time = time
 
     @property
     def name(self) -> str:
@@ -88,15 +89,22 @@ class OldTable(OldKeys):
         return [str(key) for (key,) in await self._engine.ask((f"SELECT thread_id FROM {self._table}", ()))]
 
     async def value(self, key: str) -> tuple[dict[str, Any], datetime | None] | None:
-        data = self._engine.sql.json_column("data")
-        rows = await self._engine.ask(
-            (f"SELECT thread_id, {data}, updated_at FROM {self._table} WHERE thread_id = ?", (key,))
-        )
+        found = await self._row(key)
+        return None if found is None else (as_dict(json_in(self._engine, found[0]), key), moment(found[1]))
+
+    async def bare(self, key: str) -> OldCheckpoint | None:
+        found = await self._row(key, "checkpoint_id", self._engine.sql.json_column("metadata"))
+        if found is None:
+            return None
+        text, at, checkpoint_id, metadata = found
+        about = as_dict(json_in(self._engine, metadata or "{}"), key)
+        return plain(as_dict(json_in(self._engine, text), key), moment(at), about, checkpoint_id or "import")
+
+    async def _row(self, key: str, *more: str) -> Sequence[Any] | None:
+        columns = ", ".join(("thread_id", self._engine.sql.json_column("data"), self._time, *more))
+        rows = await self._engine.ask((f"SELECT {columns} FROM {self._table} WHERE thread_id = ?", (key,)))
         # A collation may take one key for another.
-        for found, text, at in rows:
-            if found == key:
-                return as_dict(decode(text), key), moment(at)
-        return None
+        return next((row[1:] for row in rows if row[0] == key), None)
 
     async def close(self) -> None:
         await self._engine.close()
@@ -132,12 +140,6 @@ class OldTenant(OldStore):
 
     async def close(self) -> None:
         await self._engine.close()
-
-
-def as_dict(value: Any, key: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise CorruptCheckpointError(f"what stands under {key!r:.80} is no checkpoint of locus-sdk 3")
-    return value
 
 
 async def old_table(url: str, tenant: str) -> OldStore:

@@ -3,11 +3,15 @@
     folder      <thread>/<checkpoint>.json          checkpoint_id, thread_id, created_at, state, metadata
     key-value   <thread>:<checkpoint>               the state, with _checkpoint_id, _checkpoint_timestamp, _metadata
                 <thread>:latest, :_checkpoints      a copy of the newest, and a list, which may lack some
+    bucket      <thread>/<checkpoint>.json          see `locus_sdk_objects`
     table of    tenant, thread_id, checkpoint_id, seq, data, metadata, created_at
     PgCheckpointer
+    tables of   see `locus_sdk_oracle`
+    OracleCheckpointSaver
 
-Key-value stores are Redis (a key each), PostgreSQL and MySQL (a row each). A key without those fields is what a program
-gave a bare backend: it becomes a thread with one checkpoint, of plain data.
+Key-value stores are Redis (a key each), PostgreSQL, MySQL and Oracle Database (a row each), and OpenSearch (a document
+each). A key without those fields is what a program gave a bare backend: it becomes a thread with one checkpoint, of
+plain data. Buckets are those of S3 and of OCI Object Storage.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import asyncio
 import re
 from abc import abstractmethod
 from bisect import bisect_left
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -135,10 +139,14 @@ class OldKeys(OldStore):
             old = await self._checkpoint(thread_id, key)
             if old is not None:
                 yield old
-        bare = None if found else await self.value(thread_id)
+        bare = None if found else await self.bare(thread_id)
         if bare is not None:
-            data, at = bare
-            yield OldCheckpoint("import", at or datetime.fromtimestamp(0, UTC), {}, data, is_state=False)
+            yield bare
+
+    async def bare(self, key: str) -> OldCheckpoint | None:
+        """What a program gave a bare backend under this key."""
+        found = await self.value(key)
+        return None if found is None else plain(*found)
 
     async def _times(self, thread_id: str) -> dict[str, tuple[datetime, str]]:
         """Every checkpoint with its time and key. The list there may lack some, and then they tell it themselves."""
@@ -182,6 +190,19 @@ def _heads(key: str) -> Iterator[str]:
     while at >= 0:
         yield key[:at]
         at = key.find(":", at + 1)
+
+
+def plain(
+    data: dict[str, Any], at: datetime | None, metadata: Mapping[str, Any] | None = None, checkpoint_id: str = "import"
+) -> OldCheckpoint:
+    """The only checkpoint of plain data."""
+    return OldCheckpoint(checkpoint_id, at or datetime.fromtimestamp(0, UTC), metadata or {}, data, is_state=False)
+
+
+def as_dict(value: Any, key: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise CorruptCheckpointError(f"what stands under {key!r:.80} is no checkpoint of locus-sdk 3")
+    return value
 
 
 def moment(value: Any) -> datetime:
