@@ -15,7 +15,7 @@ import pytest
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends import SQLiteBackend
-from locus.memory.backends.sql_packing import packed, unpacked
+from locus.memory.backends.sql_packing import LARGEST, packed, unpacked
 from locus.memory.backends.sqlite_file import MIGRATIONS
 
 LARGE = [{"role": "user", "content": "said over and over, ü, \0 " * 40}, 1e22, -0.0, None]
@@ -106,6 +106,6 @@ def test_what_was_packed_once_stays_readable() -> None:
     assert unpacked(data) == '{"said":"over and over and over and over"}'
 
 
-@pytest.mark.parametrize("text", ['"x"', f'"{"x" * 100}"', json.dumps(NOISE, ensure_ascii=False)])
-def test_what_is_small_or_hardly_shrinks_is_not_packed(text: str) -> None:
+@pytest.mark.parametrize("text", ['"x"', f'"{"x" * 100}"', f'"{"x" * LARGEST}"', json.dumps(NOISE, ensure_ascii=False)])
+def test_what_is_small_or_huge_or_hardly_shrinks_is_not_packed(text: str) -> None:
     assert packed(text) is None

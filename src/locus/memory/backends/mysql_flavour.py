@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -52,7 +53,8 @@ def literal(value: Any) -> str:
     if isinstance(value, int):
         return str(int(value))
     if isinstance(value, bytes):
-        return f"x'{value.hex()}'"
+        # In hexadecimal it could be longer than the JSON that was packed, and than the server takes.
+        return f"FROM_BASE64('{b64encode(value).decode()}')"
     if value is None:
         return "NULL"
     if isinstance(value, Expression):

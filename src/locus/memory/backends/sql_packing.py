@@ -1,7 +1,7 @@
 """Large values of pending writes are packed: what a task wrote stands in the next checkpoint once more.
 
 zlib is part of Python, so every installation can read it, and what it writes will be readable as long as there is
-Python. A value that is small, or that hardly shrinks, stays JSON that a person can read.
+Python. A value that is small, or huge, or that hardly shrinks, stays JSON that a person can read.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.sql import Flavour
 
-SMALLEST = 256
-"""In characters."""
+SMALLEST, LARGEST = 256, 262_144
+"""In characters. An event loop would have to wait for larger ones, which PostgreSQL packs by itself."""
 LEVEL = 6
 """A twentieth smaller than with level 1, for some hundredths of a millisecond a value."""
 
 
 def packed(text: str) -> bytes | None:
     """The text in less than three quarters of its bytes, or None."""
-    if len(text) < SMALLEST:
+    if not SMALLEST <= len(text) <= LARGEST:
         return None
     plain = text.encode()
     found = zlib.compress(plain, LEVEL)
