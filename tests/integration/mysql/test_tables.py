@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -107,13 +108,42 @@ async def test_a_newer_format_is_refused_and_left_alone(url: str, mysql_server: 
     assert run_sql(mysql_server.url, f"SELECT count(*) FROM {table_name}_threads") == [(0,)]
 
 
+@pytest.mark.parametrize("table", ["threads", "writes"])
 async def test_a_table_of_somebody_else_is_not_taken_for_ours(
-    url: str, mysql_server: MySQLServer, table_name: str
+    url: str, mysql_server: MySQLServer, table_name: str, table: str
 ) -> None:
-    run_sql(mysql_server.url, f"CREATE TABLE {table_name}_threads (colour varchar(20))")
+    run_sql(mysql_server.url, f"CREATE TABLE {table_name}_{table} (colour varchar(20))")
     async with mysql_checkpointer(dsn=url) as checkpointer:
         with pytest.raises(ConfigurationError, match="in the way"):
             await checkpointer.load("thread")
+
+
+async def test_older_tables_are_brought_to_the_newest_format(
+    url: str, mysql_server: MySQLServer, table_name: str
+) -> None:
+    large = ["said over and over"] * 50
+    for statement in mysql_schema.steps(MySQLFlavour(table_name), 0):
+        run_sql(mysql_server.url, statement)
+        if statement.endswith("(1, 1)"):
+            break
+    threads = f"INSERT INTO {table_name}_threads (id, thread_id, last_seq) VALUES (1, 'thread', 0)"
+    columns = "thread, namespace, checkpoint_id, task_id, idx, task_path, channel, value"
+    rows = f"(1, 'default', 'c', 'task', 0, '', 'old', '{json.dumps(large)}')"
+    run_sql(mysql_server.url, f"{threads}; INSERT INTO {table_name}_writes ({columns}) VALUES {rows}")
+    with pytest.raises(ConfigurationError, match=r"have format 1, not 2.*ddl\(from_format=1\)"):
+        await _assert_works(url, auto_create_table=False)
+    run_sql(mysql_server.url, MySQLBackend.ddl(table_name, from_format=1))
+    async with mysql_checkpointer(dsn=url, auto_create_table=False) as checkpointer:
+        await checkpointer.put_writes("thread", "c", "task", [("large", large), ("small", 1)], task_path="new")
+        await checkpointer.put_writes("thread", "c", "another", [("large", large)])
+        await checkpointer.save(AgentState(), "thread", checkpoint_id="c")
+        await checkpointer.copy_thread("thread", "copy")
+        for thread in ("thread", "copy"):
+            assert [write.value for write in await checkpointer.get_writes(thread, "c")] == [large, large, 1]
+    query = f"SELECT channel, value IS NULL, packed FROM {table_name}_writes ORDER BY channel"
+    found = run_sql(mysql_server.url, query)
+    assert [row[:2] for row in found] == [("large", 1)] * 4 + [("small", 0)] * 2
+    assert json.loads(zlib.decompress(found[0][2])) == large
 
 
 async def test_without_auto_create_the_tables_have_to_be_there(

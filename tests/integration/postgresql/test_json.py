@@ -41,8 +41,8 @@ def test_every_json_value_comes_back_as_it_was(store: PostgreSQLStore, value: An
     saved = backend.sync.save("t", data, metadata={"value": value})
     assert exact(backend.sync.load("t", saved)) == exact(data)
     assert exact(backend.sync.get_metadata("t", saved)) == exact({"value": value})
-    backend.sync.put_writes("t", saved, "task", [("channel", value)])
-    assert exact([write.value for write in backend.sync.get_writes("t", saved)]) == exact([value])
+    backend.sync.put_writes("t", saved, "task", [("channel", value), ("large", data["large"])])
+    assert exact([write.value for write in backend.sync.get_writes("t", saved)]) == exact([value, data["large"]])
     assert saved in [hit["checkpoint_id"] for hit in backend.sync.query_by_metadata("value", value)]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import zlib
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -11,6 +14,7 @@ from psycopg.conninfo import make_conninfo
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError, UnsupportedFormatError
 from locus.memory.backends import PostgreSQLBackend, postgresql_checkpointer
+from locus.memory.backends.postgresql_schema import FORMAT
 from locus.testing import jobs
 from locus.testing.processes import Crew
 from tests.contract.postgresql import PostgreSQLStore
@@ -18,6 +22,7 @@ from tests.integration.postgresql.roles import role
 
 pytestmark = pytest.mark.postgresql
 
+DATA = Path(__file__).parent / "data"
 GRANTS = "SELECT, INSERT, UPDATE, DELETE"
 
 
@@ -37,7 +42,7 @@ async def test_twenty_processes_may_make_the_tables_at_once(store: PostgreSQLSto
         assert {entry.checkpoint_id for entry in await handle.history("t", None)} == saved
     assert len(saved) == 20
     with store.connection() as connection:
-        assert connection.execute("SELECT version FROM locus_format").fetchall() == [(1,)]
+        assert connection.execute("SELECT version FROM locus_format").fetchall() == [(FORMAT,)]
 
 
 async def test_a_newer_format_is_refused_and_left_alone(store: PostgreSQLStore) -> None:
@@ -179,3 +184,30 @@ def test_the_statements_are_plain_sql(store: PostgreSQLStore) -> None:
         connection.execute(PostgreSQLBackend.ddl(schema_name=store.schema).encode())
         with pytest.raises(psycopg.errors.DuplicateTable):
             connection.execute(PostgreSQLBackend.ddl(schema_name=store.schema).encode())
+
+
+async def test_an_administrator_can_bring_older_tables_to_the_newest_format(store: PostgreSQLStore) -> None:
+    large = ["said over and over"] * 50
+    with store.connection() as connection:
+        connection.execute(f'CREATE SCHEMA "{store.schema}"')
+        script, _, _ = (DATA / "format-1.sql").read_text(encoding="utf-8").partition("INSERT INTO locus_threads")
+        connection.execute(script.encode())
+        async with backend_of(store, auto_create_table=False) as backend:
+            with pytest.raises(ConfigurationError, match=r"have format 1, not 2.*ddl\(from_format=1\)"):
+                await backend.list_threads()
+            connection.execute(PostgreSQLBackend.ddl(schema_name=store.schema, from_format=1).encode())
+            await backend.put_writes("t", "c", "task", [("small", 1), ("large", large)])
+            await backend.save("t", {}, "c")
+            await backend.copy_thread("t", "copy")
+            for thread in ("t", "copy"):
+                assert [write.value for write in await backend.get_writes(thread, "c")] == [1, large]
+        query = "SELECT channel, value IS NULL, packed FROM locus_writes ORDER BY 1"
+        found: list[Any] = connection.execute(query).fetchall()
+    assert [row[:2] for row in found] == [("large", True)] * 2 + [("small", False)] * 2
+    assert [json.loads(zlib.decompress(row[2])) for row in found[:2]] == [large] * 2
+
+
+def test_a_format_that_there_is_not_is_refused() -> None:
+    for wrong in (-1, 99, True, "1"):
+        with pytest.raises(ConfigurationError, match="from_format"):
+            PostgreSQLBackend.ddl(from_format=wrong)  # type: ignore[arg-type]

@@ -51,13 +51,14 @@ def test_values_are_escaped_where_the_marks_are_and_nowhere_else() -> None:
         ("back\\slash", "'back\\\\slash'"),
         ("\\'; DROP TABLE x; --", "'\\\\''; DROP TABLE x; --'"),
         ('"quoted"\0\n\x1a é 😀', "'\"quoted\"\0\n\x1a é 😀'"),
+        (b"\x00'\\", "FROM_BASE64('ACdc')"),
     ],
 )
 def test_literals(value: object, text: str) -> None:
     assert literal(value) == text
 
 
-@pytest.mark.parametrize("value", [1.5, b"x", AT, ["x"], object()])
+@pytest.mark.parametrize("value", [1.5, bytearray(b"x"), AT, ["x"], object()])
 def test_what_no_column_has_is_no_literal(value: object) -> None:
     with pytest.raises(TypeError):
         literal(value)

@@ -17,6 +17,7 @@ from locus.memory.backends.mysql_config import MySQLConfig, options_of
 from locus.memory.backends.mysql_flavour import MySQLFlavour
 from locus.memory.backends.sql_backend import SQLBackend
 from locus.memory.backends.sql_pool import PoolOptions
+from locus.memory.backends.sql_server import checked_format
 from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.memory.threads import Threads
 
@@ -85,9 +86,12 @@ class MySQLBackend(SQLBackend):
         super().__init__(Threads(engine, ttl_seconds=config.ttl_seconds))
 
     @staticmethod
-    def ddl(table_name: str = "locus") -> str:
-        """The statements that create the tables, for whoever may: then `auto_create_table=False` will do."""
-        return mysql_schema.ddl(MySQLFlavour(table_name))
+    def ddl(table_name: str = "locus", from_format: int = 0) -> str:
+        """The statements that create the tables, for whoever may: then `auto_create_table=False` will do.
+
+        `from_format` is the format of tables that are there, and have to be brought to the newest one.
+        """
+        return mysql_schema.ddl(MySQLFlavour(table_name), checked_format(from_format, mysql_schema.FORMAT))
 
     def __repr__(self) -> str:
         return f"MySQLBackend({self.threads.engine.identity!r})"

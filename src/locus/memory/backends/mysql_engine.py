@@ -26,7 +26,7 @@ from locus.memory.backends.mysql_threads import MySQLThreads
 from locus.memory.backends.sql import run_steps_async
 from locus.memory.backends.sql_chain import Chains, can_be_first
 from locus.memory.backends.sql_pool import PoolOptions
-from locus.memory.backends.sql_server import SQLServerEngine, Trouble, check_format
+from locus.memory.backends.sql_server import SQLServerEngine, Trouble, check_format, other_tables, script
 from locus.memory.backends.sql_threads import is_written
 from locus.memory.decisions import decide
 from locus.memory.records import Commit, Entry, Hit, Outcome, Stored, Verdict
@@ -84,11 +84,8 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
         if not found and self.reading_only:
             raise self.nothing_there()
         if not self._auto_create or self.reading_only:
-            state = f"have format {found}, not {mysql_schema.FORMAT}" if found else "are not there"
-            raise ConfigurationError(
-                f"the tables {self.sql.prefix}* at {self._address} {state}, and auto_create_table is off: "
-                "have somebody run what MySQLBackend.ddl() returns"
-            )
+            what = f"the tables {self.sql.prefix}* at {self._address}"
+            raise other_tables(what, found, mysql_schema.FORMAT, "MySQLBackend", reading=self.reading_only)
         try:
             await self._migrate(connection)
         except MySQLError as error:
@@ -96,7 +93,7 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
                 raise
             raise ConfigurationError(
                 f"this user may not create the tables at {self._address} ({error}): let it, or have somebody run "
-                "what MySQLBackend.ddl() returns, and set auto_create_table=False"
+                f"what {script('MySQLBackend', found)} returns, and set auto_create_table=False"
             ) from error
 
     async def _format(self, connection: MySQLConnection) -> int:
@@ -131,6 +128,8 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
         try:
             await connection.execute(statement)
         except MySQLError as error:
+            if error.code == NO_COLUMN:
+                raise self._in_the_way(error) from error
             if error.code not in mysql_schema.DONE_BEFORE:
                 raise
 
@@ -141,9 +140,12 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
             except MySQLError as error:
                 if error.code != NO_COLUMN:
                     raise
-                raise ConfigurationError(
-                    f"a table at {self._address} is in the way, and is not ours: choose another table_name ({error})"
-                ) from error
+                raise self._in_the_way(error) from error
+
+    def _in_the_way(self, error: MySQLError) -> ConfigurationError:
+        return ConfigurationError(
+            f"a table at {self._address} is in the way, and is not ours: choose another table_name ({error})"
+        )
 
     async def _commit(self, connection: MySQLConnection, commit: Commit) -> Outcome:
         """In one round trip, if nothing is in the way; in two, if something may be."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from locus.errors import ConfigurationError
-from locus.memory.backends.sql import Flavour
+from locus.memory.backends.sql_packing import PackingFlavour
 from locus.memory.codec import Dialect, has_digits
 
 NATIVE = Dialect(exact=False, integer_bits=64)
@@ -51,6 +52,9 @@ def literal(value: Any) -> str:
         return f"'{escaped}'"
     if isinstance(value, int):
         return str(int(value))
+    if isinstance(value, bytes):
+        # In hexadecimal it could be longer than the JSON that was packed, and than the server takes.
+        return f"FROM_BASE64('{b64encode(value).decode()}')"
     if value is None:
         return "NULL"
     if isinstance(value, Expression):
@@ -74,7 +78,7 @@ def _parts(statement: str) -> list[str]:
     return statement.split("?")
 
 
-class MySQLFlavour(Flavour):
+class MySQLFlavour(PackingFlavour):
     """JSON columns, and ids as text of which every byte counts.
 
     Times are UTC, without saying so: a DATETIME has no time zone.
@@ -105,8 +109,9 @@ class MySQLFlavour(Flavour):
 
     def put_write(self) -> str:
         return (
-            f"REPLACE INTO {self.writes} (thread, namespace, checkpoint_id, task_id, idx, task_path, channel, value)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+            f"REPLACE INTO {self.writes}"
+            " (thread, namespace, checkpoint_id, task_id, idx, task_path, channel, value, packed)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
         )
 
     def json(self, text: str) -> str:

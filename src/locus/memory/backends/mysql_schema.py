@@ -3,7 +3,7 @@
     locus_threads      one row a thread: its id, its counter of sequence numbers, when it ends
     locus_checkpoints  one row a checkpoint: who, when, metadata, head and manifest (JSON)
     locus_runs         one row a run: `items` is a JSON array (see `locus.memory.records`)
-    locus_writes       pending writes
+    locus_writes       pending writes: `value` is JSON, or NULL if zlib has packed it into `packed`
     locus_search       full text, brought up to date when it is asked: one row a run, or a checkpoint's own text
     locus_format       the version of these tables
 
@@ -99,7 +99,14 @@ def _first(sql: MySQLFlavour) -> list[str]:
     ]
 
 
-MIGRATIONS: tuple[Callable[[MySQLFlavour], list[str]], ...] = (_first,)
+def _second(sql: MySQLFlavour) -> list[str]:
+    return [
+        f"ALTER TABLE {sql.writes} MODIFY value json",
+        f"ALTER TABLE {sql.writes} ADD COLUMN packed longblob",
+    ]
+
+
+MIGRATIONS: tuple[Callable[[MySQLFlavour], list[str]], ...] = (_first, _second)
 FORMAT = len(MIGRATIONS)
 
 DONE_BEFORE = {1060, 1061, 1091}
@@ -114,9 +121,9 @@ def steps(sql: MySQLFlavour, found: int) -> list[str]:
     return made
 
 
-def ddl(sql: MySQLFlavour) -> str:
+def ddl(sql: MySQLFlavour, found: int = 0) -> str:
     """The same as a script for a database administrator."""
-    return "".join(f"{statement};\n" for statement in steps(sql, 0))
+    return "".join(f"{statement};\n" for statement in steps(sql, found))
 
 
 def probes(sql: MySQLFlavour) -> list[str]:
@@ -125,7 +132,7 @@ def probes(sql: MySQLFlavour) -> list[str]:
         sql.threads: "id, thread_id, last_seq, removals, expires_at, indexed_seq, unindexed",
         sql.checkpoints: "id, thread, namespace, checkpoint_id, parent_id, seq, rev, created_at, metadata_keys",
         sql.runs: "thread, branch, number, start, count, seq, items",
-        sql.writes: "thread, namespace, checkpoint_id, task_id, idx, task_path, channel, value",
+        sql.writes: "thread, namespace, checkpoint_id, task_id, idx, task_path, channel, value, packed",
         sql.search: "id, thread, checkpoint, branch, number, words",
     }
     return [f"SELECT {names} FROM {table} LIMIT 0" for table, names in columns.items()]

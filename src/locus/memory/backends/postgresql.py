@@ -16,7 +16,7 @@ from locus.memory.backends import postgresql_schema
 from locus.memory.backends.postgresql_flavour import PostgreSQLFlavour
 from locus.memory.backends.sql_backend import SQLBackend
 from locus.memory.backends.sql_pool import PoolOptions
-from locus.memory.backends.sql_server import check_pool_sizes, check_timeouts
+from locus.memory.backends.sql_server import check_pool_sizes, check_timeouts, checked_format
 from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.memory.threads import Threads
 
@@ -133,9 +133,13 @@ class PostgreSQLBackend(SQLBackend):
         super().__init__(Threads(engine, ttl_seconds=config.ttl_seconds))
 
     @staticmethod
-    def ddl(table_name: str = "locus", schema_name: str | None = None) -> str:
-        """The statements that create the tables, for whoever may: then `auto_create_table=False` will do."""
-        return postgresql_schema.ddl(PostgreSQLFlavour(table_name, schema_name))
+    def ddl(table_name: str = "locus", schema_name: str | None = None, from_format: int = 0) -> str:
+        """The statements that create the tables, for whoever may: then `auto_create_table=False` will do.
+
+        `from_format` is the format of tables that are there, and have to be brought to the newest one.
+        """
+        found = checked_format(from_format, postgresql_schema.FORMAT)
+        return postgresql_schema.ddl(PostgreSQLFlavour(table_name, schema_name), found)
 
     def __repr__(self) -> str:
         return f"PostgreSQLBackend({self.threads.engine.identity!r})"

@@ -25,7 +25,7 @@ from locus.memory.backends.postgresql_flavour import JSONB, PostgreSQLFlavour
 from locus.memory.backends.postgresql_threads import PostgreSQLThreads
 from locus.memory.backends.sql import Steps, run_steps_async
 from locus.memory.backends.sql_pool import PoolOptions
-from locus.memory.backends.sql_server import SQLServerEngine, Trouble, check_format
+from locus.memory.backends.sql_server import SQLServerEngine, Trouble, check_format, other_tables, script
 from locus.memory.checkpointer import ANY
 from locus.memory.records import Commit, Entry, Hit, Outcome, Stored, Verdict
 
@@ -99,11 +99,8 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
         if not found and self.reading_only:
             raise self.nothing_there()
         if not self.creates_tables or self.reading_only:
-            state = f"have format {found}, not {postgresql_schema.FORMAT}" if found else "are not there"
-            raise ConfigurationError(
-                f"the tables {self.sql.prefix}* at {self._address} {state}, and auto_create_table is off: "
-                "have somebody run what PostgreSQLBackend.ddl() returns"
-            )
+            what = f"the tables {self.sql.prefix}* at {self._address}"
+            raise other_tables(what, found, postgresql_schema.FORMAT, "PostgreSQLBackend", reading=self.reading_only)
         try:
             await self._transact(connection, self._migrate, writing=True)
         except psycopg.errors.DuplicateTable as error:
@@ -114,7 +111,7 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
         except psycopg.errors.InsufficientPrivilege as error:
             raise ConfigurationError(
                 f"this user may not create the tables at {self._address} ({first_line(error)}): let it, or have "
-                "somebody run what PostgreSQLBackend.ddl() returns, and set auto_create_table=False"
+                f"somebody run what {script('PostgreSQLBackend', found)} returns, and set auto_create_table=False"
             ) from error
 
     def _format(self) -> Steps[int]:

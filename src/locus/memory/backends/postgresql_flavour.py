@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any
 
 from locus.errors import ConfigurationError
-from locus.memory.backends.sql import Flavour
+from locus.memory.backends.sql_packing import PackingFlavour
 from locus.memory.codec import Dialect
 
 JSONB = Dialect(exact=False, nul=False, negative_zero=False, float_exponents=False)
@@ -35,7 +35,7 @@ def numbered(statement: str) -> str:
     return re.sub(r"'[^']*'|\?", lambda found: found[0] if found[0] != "?" else f"${next(numbers)}", statement)
 
 
-class PostgreSQLFlavour(Flavour):
+class PostgreSQLFlavour(PackingFlavour):
     """jsonb columns, and ids as text in the order of code points.
 
     A text column holds no NUL, so ids have `\\x01\\x01` in its place, and `\\x01\\x02` for the character 1.
@@ -94,8 +94,8 @@ class PostgreSQLFlavour(Flavour):
         columns = "thread, namespace, checkpoint_id, task_id, idx"
         return (
             f"WITH gone AS (DELETE FROM {self.writes} WHERE thread = $1 AND namespace = $2 AND checkpoint_id = $3"
-            f" AND task_id = $4 AND idx = $5) INSERT INTO {self.writes} ({columns}, task_path, channel, value)"
-            " VALUES ($1, $2, $3, $4, $5, $6, $7, $8::jsonb)"
+            f" AND task_id = $4 AND idx = $5) INSERT INTO {self.writes} ({columns}, task_path, channel, value, packed)"
+            " VALUES ($1, $2, $3, $4, $5, $6, $7, $8::jsonb, $9::bytea)"
         )
 
     def time(self, at: datetime) -> datetime:

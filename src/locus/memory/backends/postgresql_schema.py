@@ -3,7 +3,7 @@
     locus_threads      one row a thread: its id, its counter of sequence numbers, when it ends
     locus_checkpoints  one row a checkpoint: who, when, metadata (jsonb), head and manifest (json)
     locus_runs         one row a run: `items` is a jsonb array (see `locus.memory.records`)
-    locus_writes       pending writes
+    locus_writes       pending writes: `value` is jsonb, or NULL if zlib has packed the JSON into `packed` (bytea)
     locus_search       full text, brought up to date when it is asked: one row a run, or a checkpoint's own text
     locus_indexed      how far, in each thread, the full text has got
     locus_format       the version of these tables
@@ -86,7 +86,15 @@ def _first(sql: PostgreSQLFlavour) -> list[str]:
     ]
 
 
-MIGRATIONS: tuple[Callable[[PostgreSQLFlavour], list[str]], ...] = (_first,)
+def _second(sql: PostgreSQLFlavour) -> list[str]:
+    """Neither statement touches a row."""
+    return [
+        f"ALTER TABLE {sql.writes} ALTER COLUMN value DROP NOT NULL",
+        f"ALTER TABLE {sql.writes} ADD COLUMN packed bytea",
+    ]
+
+
+MIGRATIONS: tuple[Callable[[PostgreSQLFlavour], list[str]], ...] = (_first, _second)
 FORMAT = len(MIGRATIONS)
 
 
@@ -99,10 +107,10 @@ def statements(sql: PostgreSQLFlavour, found: int = 0) -> list[str]:
     return [*steps, f"UPDATE {sql.format} SET version = {FORMAT}"]
 
 
-def ddl(sql: PostgreSQLFlavour) -> str:
+def ddl(sql: PostgreSQLFlavour, found: int = 0) -> str:
     """The same as a script for a database administrator."""
-    schema = [f"CREATE SCHEMA IF NOT EXISTS {sql.schema}"] if sql.schema else []
-    return "".join(f"{statement};\n" for statement in ["BEGIN", *schema, *statements(sql), "COMMIT"])
+    schema = [f"CREATE SCHEMA IF NOT EXISTS {sql.schema}"] if sql.schema and not found else []
+    return "".join(f"{statement};\n" for statement in ["BEGIN", *schema, *statements(sql, found), "COMMIT"])
 
 
 def lock_number(sql: PostgreSQLFlavour) -> int:

@@ -145,6 +145,18 @@ class Flavour:
             " SET task_path = excluded.task_path, channel = excluded.channel, value = excluded.value"
         )
 
+    def write_columns(self, of: str = "") -> str:
+        """The columns with the value of a pending write, which `put_write` takes last; `of` is a table's alias."""
+        return self.json_column(f"{of}value")
+
+    def write_values(self, text: str) -> tuple[Any, ...]:
+        """JSON as those columns hold it."""
+        return (self.json(text),)
+
+    def read_write(self, columns: Sequence[Any]) -> str:
+        """The JSON that those columns hold."""
+        return self.read_json(columns[0])
+
     def time(self, at: datetime) -> Any:
         """A time as the driver takes it."""
         return at

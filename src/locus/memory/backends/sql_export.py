@@ -53,12 +53,12 @@ def _writes(sql: Flavour, thread: int, checkpoints: Sequence[Stored]) -> Steps[d
     for some in portions(checkpoints if any_writes else []):
         names = [sql.text(name) for row in some for name in (row.entry.namespace, row.entry.checkpoint_id)]
         rows = yield (
-            f"SELECT namespace, checkpoint_id, task_id, task_path, idx, channel, {sql.json_column('value')}"
+            f"SELECT namespace, checkpoint_id, task_id, task_path, idx, channel, {sql.write_columns()}"
             f" FROM {sql.writes} WHERE thread = ? AND (namespace, checkpoint_id) IN {sql.pairs(len(some))}",
             (thread, *names),
         )
         for row in rows:
             namespace, checkpoint_id, task_id, task_path = map(sql.read_text, row[:4])
-            write = Write(task_id, task_path, row[4], sql.read_text(row[5]), sql.read_json(row[6]))
+            write = Write(task_id, task_path, row[4], sql.read_text(row[5]), sql.read_write(row[6:]))
             found[namespace, checkpoint_id].append(write)
     return {place: sorted(writes, key=writes_order) for place, writes in found.items()}

@@ -167,12 +167,12 @@ def get_writes(
 ) -> Steps[list[Write]]:
     condition, values = ("", []) if task_id is None else (" AND w.task_id = ?", [sql.text(task_id)])
     rows = yield (
-        f"SELECT w.task_id, w.task_path, w.idx, w.channel, {sql.json_column('w.value')} FROM {sql.writes} w"
+        f"SELECT w.task_id, w.task_path, w.idx, w.channel, {sql.write_columns('w.')} FROM {sql.writes} w"
         f" JOIN {sql.threads} t ON t.id = w.thread WHERE t.thread_id = ? AND {sql.alive} AND w.namespace = ?"
         f" AND w.checkpoint_id = ?{condition} ORDER BY w.task_path, w.task_id, w.idx",
         (sql.text(thread_id), now(sql), sql.text(namespace), sql.text(checkpoint_id), *values),
     )
     return [
-        Write(sql.read_text(row[0]), sql.read_text(row[1]), row[2], sql.read_text(row[3]), sql.read_json(row[4]))
+        Write(sql.read_text(row[0]), sql.read_text(row[1]), row[2], sql.read_text(row[3]), sql.read_write(row[4:]))
         for row in rows
     ]

@@ -233,6 +233,25 @@ def check_format(found: int, known: int, where: str) -> None:
         )
 
 
+def other_tables(what: str, found: int, wanted: int, backend: str, *, reading: bool) -> ConfigurationError:
+    """Tables of an older format, or of none, that may not be changed: what to do."""
+    state = f"have format {found}, not {wanted}" if found else "are not there"
+    reason = "they are only read here" if reading else "auto_create_table is off"
+    return ConfigurationError(f"{what} {state}, and {reason}: have somebody run what {script(backend, found)} returns")
+
+
+def script(backend: str, found: int) -> str:
+    """The call that prints what brings tables of this format to the newest one."""
+    return f"{backend}.ddl({f'from_format={found}' if found else ''})"
+
+
+def checked_format(found: object, known: int) -> int:
+    """The format that tables are to be brought from."""
+    if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= known:
+        raise ConfigurationError(f"from_format is a number from 0 (no tables) to {known}, got {found!r:.40}")
+    return found
+
+
 def check_pool_sizes(least: int, most: int) -> None:
     for value, what in ((least, "min_pool_size"), (most, "max_pool_size")):
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:

@@ -205,7 +205,7 @@ class SQLThread:
             yield from dest.insert(entry, sql.read_json(head), manifest)
             place = (sql.text(entry.namespace), sql.text(entry.checkpoint_id))
             rows = yield (
-                f"SELECT task_id, idx, task_path, channel, {sql.json_column('value')} FROM {sql.writes}"
+                f"SELECT task_id, idx, task_path, channel, {sql.write_columns()} FROM {sql.writes}"
                 " WHERE thread = ? AND namespace = ? AND checkpoint_id = ?",
                 (self.key, *place),
             )
@@ -342,8 +342,8 @@ class SQLThreads:
                 place,
             )
         for write in writes:
-            values = (write.idx, sql.text(write.task_path), sql.text(write.channel), sql.json(write.value))
-            yield sql.put_write(), (*place, *values)
+            names = (write.idx, sql.text(write.task_path), sql.text(write.channel))
+            yield sql.put_write(), (*place, *names, *sql.write_values(write.value))
 
 
 def is_written(outcome: Outcome) -> bool:

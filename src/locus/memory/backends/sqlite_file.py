@@ -3,7 +3,7 @@
     locus_threads      one row a thread: its id, its counter of sequence numbers, when it ends
     locus_checkpoints  one row a checkpoint: who, when, metadata, head and manifest
     locus_runs         one row a run: `items` is a JSON array (see `locus.memory.records`)
-    locus_writes       pending writes
+    locus_writes       pending writes: `value` is JSON, or a BLOB of the same packed by zlib
     locus_metadata     every metadata key and value, for look-ups: the value as canonical JSON, or its digest
     locus_search       full text (FTS5, without a copy of the text), brought up to date when it is asked
 
@@ -45,6 +45,19 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             PRIMARY KEY (key, value, checkpoint)) WITHOUT ROWID""",
         """CREATE TABLE locus_indexed (what TEXT PRIMARY KEY, up_to INTEGER NOT NULL) WITHOUT ROWID""",
         "INSERT INTO locus_indexed VALUES ('runs', 0), ('checkpoints', 0)",
+    ),
+    (
+        # A table WITHOUT ROWID has a page of its own for every row of more than a quarter of one.
+        """CREATE TABLE locus_writes_2 (
+            thread INTEGER NOT NULL, namespace TEXT NOT NULL, checkpoint_id TEXT NOT NULL, task_id TEXT NOT NULL,
+            idx INTEGER NOT NULL, task_path TEXT NOT NULL, channel TEXT NOT NULL, value NOT NULL)""",
+        "INSERT INTO locus_writes_2 SELECT * FROM locus_writes",
+        "DROP TABLE locus_writes",
+        # Else a view of the application's that shows the table is in the way.
+        "PRAGMA legacy_alter_table=ON",
+        "ALTER TABLE locus_writes_2 RENAME TO locus_writes",
+        "PRAGMA legacy_alter_table=OFF",
+        "CREATE UNIQUE INDEX locus_writes_by_task ON locus_writes (thread, namespace, checkpoint_id, task_id, idx)",
     ),
 )
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from locus.memory.backends.sql import Flavour, Steps, run_steps
+from locus.memory.backends.sql_packing import packed, unpacked
 
 T = TypeVar("T")
 Connection = sqlite3.Connection
@@ -19,6 +20,14 @@ class SQLiteFlavour(Flavour):
 
     def pairs(self, count: int) -> str:
         return f"(VALUES {', '.join(['(?, ?)'] * count)})"
+
+    def write_values(self, text: str) -> tuple[str | bytes]:
+        """A column takes whatever it is given: text, or a BLOB if it is packed."""
+        return (packed(text) or text,)
+
+    def read_write(self, columns: Sequence[Any]) -> str:
+        (value,) = columns
+        return unpacked(value) if isinstance(value, bytes) else self.read_json(value)
 
     def time(self, at: datetime) -> str:
         """As text that sorts."""
