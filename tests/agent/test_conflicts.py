@@ -337,7 +337,7 @@ async def test_a_worker_that_does_nothing_for_long_is_taken_for_dead(
     await killed_before_its_calls(Agent(model=PAYING, tools=[effects.pay()], checkpointer=memory))
     model = Following("next")
     agent = Agent(model=model, tools=[effects.pay()], checkpointer=memory, on_conflict="wait", wait_seconds=0.05)
-    result = await asyncio.wait_for(agent.invoke("Hello?", "t"), 5)
+    result = await asyncio.wait_for(agent.invoke("Hello?", "t"), 30)
     assert result.message == "next"
     assert effects.done == ["pay 1"]
     assert is_sound(result.state.messages)
@@ -352,7 +352,7 @@ async def test_a_thread_that_rests_is_not_waited_for(
     await Agent(model=PAYING, tools=tools, checkpointer=memory, middleware=gate).invoke("Pay", "t")
     assert (await memory.get_metadata("t") or {})["status"] == ("interrupted" if interrupted else "done")
     agent = Agent(model=Following("ok"), tools=tools, checkpointer=memory, on_conflict="wait", wait_seconds=60)
-    assert (await asyncio.wait_for(agent.invoke("next", "t"), 5)).message == "ok"
+    assert (await asyncio.wait_for(agent.invoke("next", "t"), 30)).message == "ok"
 
 
 async def test_an_error_while_waiting_is_raised(memory: MemoryCheckpointer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,7 +115,7 @@ async def test_sub_agents_run_side_by_side_and_may_use_the_same_id_again(memory:
     twice = [a_call("task", f"c{n}", agent="clerk", prompt=str(n)) for n in (1, 2)]
     other = [a_call("task", f"c{n}", agent="clerk", prompt=f"again {n}") for n in (1, 2)]
     agent = deep(memory, asks(*twice), asks(*other), results_told, subagents={"clerk": clerk})
-    result = await asyncio.wait_for(agent.invoke("go", "t"), 5)
+    result = await asyncio.wait_for(agent.invoke("go", "t"), 30)
     assert result.message == "task=done: 1; task=done: 2; task=done: again 1; task=done: again 2"
     assert len(memory.get_thread_ids()) == 5
 

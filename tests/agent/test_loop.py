@@ -86,7 +86,7 @@ async def test_calls_run_side_by_side_and_results_keep_their_order() -> None:
         return name
 
     model = Following(asks(*(a_call("wait", name, name=name) for name in "abc")), results_told)
-    result = await asyncio.wait_for(Agent(model=model, tools=[wait]).invoke("go"), 5)
+    result = await asyncio.wait_for(Agent(model=model, tools=[wait]).invoke("go"), 30)
     assert finished == ["c", "b", "a"]
     assert result.message == "wait=a; wait=b; wait=c"
     assert [execution.tool_call_id for execution in result.state.tool_executions] == ["a", "b", "c"]
@@ -214,7 +214,7 @@ async def test_a_tool_that_hangs_is_given_up() -> None:
     model = Following(asks(a_call("sleep"), a_call("block"), a_call("patient")), results_told)
     agent = Agent(model=model, tools=[sleep, block, patient], tool_timeout=0.02, checkpointer=MemoryCheckpointer())
     try:
-        result = await asyncio.wait_for(agent.invoke("go", "t"), 5)
+        result = await asyncio.wait_for(agent.invoke("go", "t"), 30)
     finally:
         release.set()
     assert "sleep did not finish within 0.02 seconds" in result.message

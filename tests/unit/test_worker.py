@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from locus.memory.worker import Worker
+from tests.unit.held import Held
 from tests.unit.samples import run_script
 
 
@@ -91,7 +92,7 @@ def test_loops_at_the_same_time_share_the_resource(worker: Worker[Resource], ope
     answers: list[int] = []
 
     async def use() -> None:
-        together.wait(5)
+        together.wait(30)
         answers.extend([await worker.run(Resource.use) for _ in range(50)])
 
     threads = [threading.Thread(target=lambda: asyncio.run(use())) for _ in range(3)]
@@ -145,7 +146,7 @@ async def test_it_opens_anew_after_it_was_closed(worker: Worker[Resource], opene
 
 async def test_closing_waits_for_the_work_before_it(worker: Worker[Resource], opened: Opened) -> None:
     go = threading.Event()
-    running = asyncio.create_task(worker.run(lambda resource: (go.wait(5), resource.closed.is_set())))
+    running = asyncio.create_task(worker.run(lambda resource: (go.wait(30), resource.closed.is_set())))
     await asyncio.sleep(0)
     closing = asyncio.create_task(worker.close())
     await asyncio.sleep(0.01)
@@ -165,9 +166,9 @@ async def test_a_resource_that_cannot_be_closed_does_not_hold_up_its_user(monkey
     worker: Worker[Resource] = Worker("unit-test-worker", Stubborn)
     (thread,) = await worker.run(lambda resource: resource.threads)
     closing = asyncio.ensure_future(worker.close())
-    done, _ = await asyncio.wait([closing], timeout=1)
+    done, _ = await asyncio.wait([closing], timeout=20)
     closing.cancel()
-    thread.join(5)
+    thread.join(30)
     assert done, "close() waits for ever"
     assert closing.exception() is None or isinstance(closing.exception(), WentWrong)
 
@@ -179,8 +180,8 @@ def test_when_it_is_garbage_the_resource_is_closed_and_the_thread_ends(opened: O
     assert thread.is_alive()
     del worker
     gc.collect()
-    assert opened[0].closed.wait(5)
-    thread.join(5)
+    assert opened[0].closed.wait(30)
+    thread.join(30)
     assert not thread.is_alive()
 
 
@@ -203,13 +204,14 @@ async def test_a_caller_that_is_cancelled_does_not_wait_and_does_no_harm(
 ) -> None:
     complaints: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
-    go = threading.Event()
-    waiting = asyncio.create_task(worker.run(lambda resource: (go.wait(5), resource.use())))
-    await asyncio.sleep(0.01)
+    held = Held()
+    waiting = asyncio.create_task(worker.run(lambda resource: (held(resource), resource.use())))
+    await asyncio.sleep(0)
+    assert await asyncio.to_thread(held.begun.wait, 30)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    go.set()
+    held.go.set()
     assert await worker.run(Resource.use) == 2, "what was begun is done"
     await worker.close()
     assert complaints == []
@@ -217,14 +219,15 @@ async def test_a_caller_that_is_cancelled_does_not_wait_and_does_no_harm(
 
 
 def test_a_loop_that_is_gone_does_no_harm(worker: Worker[Resource], opened: Opened) -> None:
-    go = threading.Event()
+    held = Held()
     loop = asyncio.new_event_loop()
-    task = loop.create_task(worker.run(lambda _resource: go.wait(5)))
+    task = loop.create_task(worker.run(held))
     loop.run_until_complete(asyncio.sleep(0))
+    assert held.begun.wait(30)
     task.cancel()
     loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
     loop.close()
-    go.set()
+    held.go.set()
     assert asyncio.run(worker.run(Resource.use)) == 1
     asyncio.run(worker.close())
     assert len(opened) == 1
@@ -232,10 +235,11 @@ def test_a_loop_that_is_gone_does_no_harm(worker: Worker[Resource], opened: Open
 
 def test_a_loop_that_closes_while_it_is_being_told_does_no_harm(worker: Worker[Resource], opened: Opened) -> None:
     """The answer is ready in the instant in which the loop is closed."""
-    go, told = threading.Event(), threading.Event()
+    held, told = Held(), threading.Event()
     loop = asyncio.new_event_loop()
-    task = loop.create_task(worker.run(lambda _resource: go.wait(5)))
+    task = loop.create_task(worker.run(held))
     loop.run_until_complete(asyncio.sleep(0))
+    assert held.begun.wait(30)  # what is cancelled before it has begun is never done, and tells nobody
     task.cancel()
     loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
     really = loop.call_soon_threadsafe
@@ -246,8 +250,8 @@ def test_a_loop_that_closes_while_it_is_being_told_does_no_harm(worker: Worker[R
         return really(*arguments)
 
     vars(loop)["call_soon_threadsafe"] = too_late
-    go.set()
-    assert told.wait(5)
+    held.go.set()
+    assert told.wait(30)
     assert asyncio.run(worker.run(Resource.use)) == 1
     asyncio.run(worker.close())
     assert len(opened) == 1

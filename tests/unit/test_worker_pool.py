@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from locus.memory.worker_pool import WorkerPool
+from tests.unit.held import Held
 from tests.unit.samples import run_script
 
 
@@ -65,7 +66,7 @@ async def test_jobs_one_after_another_need_one_thread(pool: WorkerPool[Resource]
 
 async def test_jobs_at_once_are_done_at_once_up_to_the_size(pool: WorkerPool[Resource], opened: Opened) -> None:
     together = threading.Barrier(3)
-    most = await asyncio.gather(*(pool.run(lambda _resource: together.wait(5)) for _ in range(12)))
+    most = await asyncio.gather(*(pool.run(lambda _resource: together.wait(30)) for _ in range(12)))
     assert sorted(most) == [number for number in range(3) for _ in range(4)]
     await pool.close()
     assert len(opened) == 3
@@ -75,9 +76,9 @@ async def test_jobs_at_once_are_done_at_once_up_to_the_size(pool: WorkerPool[Res
 
 async def test_a_job_waits_for_whoever_is_free_first(pool: WorkerPool[Resource]) -> None:
     stuck = threading.Event()
-    hanging = [asyncio.ensure_future(pool.run(lambda _resource: stuck.wait(5))) for _ in range(2)]
+    hanging = [asyncio.ensure_future(pool.run(lambda _resource: stuck.wait(30))) for _ in range(2)]
     for _ in range(10):
-        await asyncio.wait_for(pool.run(Resource.use), 2)
+        await asyncio.wait_for(pool.run(Resource.use), 20)
     stuck.set()
     assert await asyncio.gather(*hanging) == [True, True]
     await pool.close()
@@ -111,7 +112,7 @@ async def test_closing_waits_for_the_work_before_it_and_use_opens_anew(
 ) -> None:
     go = threading.Event()
     running = [
-        asyncio.ensure_future(pool.run(lambda resource: (go.wait(5), resource.closed.is_set()))) for _ in range(5)
+        asyncio.ensure_future(pool.run(lambda resource: (go.wait(30), resource.closed.is_set()))) for _ in range(5)
     ]
     await asyncio.sleep(0.01)
     closing = asyncio.ensure_future(pool.close())
@@ -136,26 +137,26 @@ async def test_a_resource_that_cannot_be_closed_does_not_hold_up_its_user(monkey
     monkeypatch.setattr(threading, "excepthook", complaints.append)
     pool: WorkerPool[Resource] = WorkerPool("unit-test-pool", Stubborn, 2)
     ((thread,),) = [(await pool.run(Resource.use)).threads]
-    await asyncio.wait_for(pool.close(), 2)
-    thread.join(5)
+    await asyncio.wait_for(pool.close(), 30)
+    thread.join(30)
     assert [complaint.exc_type for complaint in complaints] == [WentWrong]
 
 
 async def test_work_whose_caller_gave_up_is_not_begun(opened: Opened) -> None:
     pool = WorkerPool("unit-test-pool", opened, 1)
-    go, done = threading.Event(), list[str]()
+    held, done = Held(), list[str]()
 
-    def slow(_resource: Resource) -> None:
-        go.wait(5)
+    def slow(resource: Resource) -> None:
+        held(resource)
         done.append("first")
 
     first = asyncio.ensure_future(pool.run(slow))
     second = asyncio.ensure_future(pool.run(lambda _resource: done.append("second")))
-    await asyncio.sleep(0.01)
+    assert await asyncio.to_thread(held.begun.wait, 30)
     for waiting in (first, second):
         waiting.cancel()
     await asyncio.wait([first, second])
-    go.set()
+    held.go.set()
     await pool.run(lambda _resource: done.append("third"))
     assert done == ["first", "third"]
     await pool.close()
@@ -165,7 +166,7 @@ def test_loops_at_the_same_time_share_the_threads(pool: WorkerPool[Resource], op
     together = threading.Barrier(3)
 
     async def use() -> None:
-        together.wait(5)
+        together.wait(30)
         for _ in range(50):
             await pool.run(Resource.use)
 
@@ -173,21 +174,22 @@ def test_loops_at_the_same_time_share_the_threads(pool: WorkerPool[Resource], op
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(5)
+        thread.join(30)
     asyncio.run(pool.close())
     assert 1 <= len(opened) <= 3
     assert all(resource.closed.is_set() for resource in opened)
 
 
 def test_a_loop_that_is_gone_does_no_harm(pool: WorkerPool[Resource]) -> None:
-    go = threading.Event()
+    held = Held()
     loop = asyncio.new_event_loop()
-    task = loop.create_task(pool.run(lambda _resource: go.wait(5)))
+    task = loop.create_task(pool.run(held))
     loop.run_until_complete(asyncio.sleep(0))
+    assert held.begun.wait(30)
     task.cancel()
     loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
     loop.close()
-    go.set()
+    held.go.set()
     asyncio.run(pool.run(Resource.use))
     asyncio.run(pool.close())
 
@@ -198,8 +200,8 @@ def test_when_it_is_garbage_the_resources_are_closed_and_the_threads_end(opened:
     (thread,) = opened[0].threads
     del pool
     gc.collect()
-    assert opened[0].closed.wait(5)
-    thread.join(5)
+    assert opened[0].closed.wait(30)
+    thread.join(30)
     assert not thread.is_alive()
 
 
