@@ -1,8 +1,16 @@
-"""What a run of the tests says at its end, besides what pytest says."""
+"""What holds for all tests, and what a run of them says at its end, besides what pytest says."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+from locus.testing.data import SOAK
+
+# The same examples in every run, however slow the machine is; with `LOCUS_SOAK=1` new ones are looked for.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+if not SOAK:
+    settings.load_profile("repeatable")
 
 pytest_plugins = ["tests.servers", "tests.oci_server", "tests.oracle_server"]
 

@@ -79,10 +79,10 @@ async def test_tokens_are_limited_and_counted(memory: MemoryCheckpointer) -> Non
 async def test_time_is_limited_between_steps(memory: MemoryCheckpointer) -> None:
     @tool
     async def nap() -> str:
-        await asyncio.sleep(0.06)
+        await asyncio.sleep(1.1)
         return "slept"
 
-    agent = Agent(model=Following(asks(a_call("nap"))), tools=[nap], max_seconds=0.05, checkpointer=memory)
+    agent = Agent(model=Following(asks(a_call("nap"))), tools=[nap], max_seconds=1.0, checkpointer=memory)
     result = await agent.invoke("go", "t")
     assert (result.stop_reason, result.metrics.tool_calls) == ("time_limit", 1)
     assert is_sound(result.state.messages)

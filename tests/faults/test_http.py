@@ -197,7 +197,7 @@ async def test_an_outage_is_an_error_and_ends(proxy: Proxy) -> None:
 
 
 async def test_a_server_that_does_not_answer_is_given_up(proxy: Proxy) -> None:
-    async with _client(proxy.port, timeout=0.5) as checkpointer:
+    async with _client(proxy.port, timeout=2.0) as checkpointer:
         await checkpointer.save(AgentState(), "t")
         proxy.stall()
         started = time.monotonic()

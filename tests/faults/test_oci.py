@@ -106,7 +106,7 @@ async def test_a_connection_that_breaks_in_the_middle(oci_server: OCIServer, oci
 async def test_a_server_that_hangs_is_given_up(oci_server: OCIServer, oci_prefix: str) -> None:
     state = AgentState().with_messages(conversation(3))
     with Proxy(oci_server.port) as proxy:
-        async with opened(oci_server, oci_prefix, proxy.port, timeout=0.5) as checkpointer:
+        async with opened(oci_server, oci_prefix, proxy.port, timeout=2.0) as checkpointer:
             await checkpointer.save(state, "t", "c0")
             proxy.stall()
             with pytest.raises(BackendUnavailableError, match=r"[Tt]ime"):

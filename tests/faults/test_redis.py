@@ -134,7 +134,7 @@ async def test_too_few_replicas_refuse_a_save_and_nothing_is_written(server: Red
 
 
 async def test_a_paused_server_is_a_time_out_and_the_save_is_there_once_afterwards(server: RedisServer) -> None:
-    async with redis_checkpointer(server.url, timeout=0.3, retries=1) as handle:
+    async with redis_checkpointer(server.url, timeout=1.0, retries=1) as handle:
         state = AgentState().with_messages(conversation(3))
         later = state.with_message(message(8))
         await handle.save(state, "t", "a")
@@ -186,7 +186,7 @@ async def test_a_slow_network_is_only_slow(server: RedisServer) -> None:
 
 async def test_a_stalled_network_is_a_time_out(server: RedisServer) -> None:
     with Proxy(server.port) as proxy:
-        async with redis_checkpointer(f"redis://127.0.0.1:{proxy.port}", timeout=0.2, retries=0) as handle:
+        async with redis_checkpointer(f"redis://127.0.0.1:{proxy.port}", timeout=1.0, retries=0) as handle:
             state = AgentState().with_messages(conversation(2))
             await handle.save(state, "t")
             proxy.stall()

@@ -187,11 +187,11 @@ async def test_a_save_that_raised_can_be_repeated(faulty: FaultyS3, opened: Open
 
 
 async def test_a_save_that_took_too_long_happens_once(faulty: FaultyS3, opened: Open) -> None:
-    checkpointer = opened(timeout=0.5, max_retries=2)
+    checkpointer = opened(timeout=1.5, max_retries=2)
     await checkpointer.save(AgentState(), "t", "first")
-    faulty.faults = [slow(0.8)]
+    faulty.faults = [slow(2.0)]
     await checkpointer.save(AgentState(iteration=1), "t", "second")
-    await asyncio.sleep(0.6)
+    await asyncio.sleep(1.0)
     assert await opened().list_checkpoints("t") == ["second", "first"]
 
 

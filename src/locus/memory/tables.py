@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
+from operator import attrgetter
 
 from locus.memory.decisions import Removal, decide, plan_removal, unneeded_runs
 from locus.memory.payloads import newest_runs, wanted
@@ -27,6 +28,8 @@ from locus.memory.records import (
     Write,
     writes_order,
 )
+
+_number = attrgetter("number")
 
 Writes = dict[tuple[str, int], Write]
 """The pending writes of one checkpoint, by task id and index."""
@@ -104,8 +107,10 @@ class ThreadTable:
     def add_runs(self, runs: Iterable[Run]) -> None:
         for run in runs:
             kept = self.runs.setdefault(run.branch, [])
-            if not kept or kept[-1].number < run.number:
-                kept.append(run)
+            at = bisect_left(kept, run.number, key=_number)
+            # Not always the last: a commit may be sent again after what followed it was written, and it removed.
+            if at == len(kept) or kept[at].number != run.number:
+                kept.insert(at, run)
 
     def stored(self, row: Row) -> Stored:
         branches = {extent.branch for extent in wanted(row.manifest)}

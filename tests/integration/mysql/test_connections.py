@@ -177,7 +177,7 @@ async def test_a_server_that_is_not_there_is_an_outage(table_name: str) -> None:
 
 
 async def test_a_server_that_does_not_answer_is_an_outage(url: str, proxy: Proxy) -> None:
-    slow = f"{with_port(url, proxy.port)}&command_timeout=0.5&connect_timeout=0.5&retry_seconds=0"
+    slow = f"{with_port(url, proxy.port)}&command_timeout=2&connect_timeout=2&retry_seconds=0"
     async with mysql_checkpointer(dsn=url) as checkpointer:
         await checkpointer.save(AgentState(), "t")
     async with mysql_checkpointer(dsn=slow) as checkpointer:

@@ -109,7 +109,7 @@ async def test_what_could_not_be_deleted_at_once_is_deleted_one_by_one(
 
 async def test_an_event_loop_never_waits_for_a_request(store: OCIObjectStore, oci_faulty: OCIServer) -> None:
     await store.put("a", b"1", if_absent=True)
-    oci_faulty.fail(Fault("hang", seconds=0.5))
+    oci_faulty.fail(Fault("hang", seconds=2.0))
     waiting = asyncio.create_task(store.get("a"))
     longest, last = 0.0, time.perf_counter()
     while not waiting.done():
@@ -117,7 +117,7 @@ async def test_an_event_loop_never_waits_for_a_request(store: OCIObjectStore, oc
         now = time.perf_counter()
         longest, last = max(longest, now - last), now
     assert await waiting == b"1"
-    assert longest < 0.25
+    assert longest < 1.0
 
 
 async def test_requests_are_made_on_a_bounded_number_of_threads(open_store: OpenStore, oci_faulty: OCIServer) -> None:

@@ -135,9 +135,9 @@ async def test_a_server_that_is_gone_and_comes_back(tmp_path: Path) -> None:
 async def test_a_request_that_was_cancelled_leaves_the_store_usable(
     store: OCIObjectStore, oci_faulty: OCIServer
 ) -> None:
-    oci_faulty.fail(Fault("hang", seconds=0.3))
+    oci_faulty.fail(Fault("hang", seconds=2.0))
     waiting = asyncio.ensure_future(store.put("a", b"1", if_absent=True))
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.5)
     waiting.cancel()
     await asyncio.wait([waiting])
     assert waiting.cancelled()

@@ -186,7 +186,7 @@ async def test_something_else_is_no_pool(watched: Watched) -> None:
 
 async def test_a_statement_that_takes_too_long_is_given_up(watched: Watched) -> None:
     """Somebody holds the lock of the thread, and does not let go."""
-    async with watched.open(command_timeout=0.5) as backend:
+    async with watched.open(command_timeout=2.0) as backend:
         await backend.save("t", {"n": 1})
         async with await psycopg.AsyncConnection.connect(watched.store.server_url) as other:
             await other.execute(f'SELECT 1 FROM "{watched.store.schema}".locus_threads FOR UPDATE'.encode())

@@ -359,15 +359,16 @@ async def test_cancellation_is_raised_and_a_cancellation_from_within_is_not() ->
 
 
 async def test_a_cancelled_sync_tool_goes_on_unheard() -> None:
-    release, finished = threading.Event(), threading.Event()
+    begun, release, finished = threading.Event(), threading.Event(), threading.Event()
 
     @tool
     def slow() -> None:
+        begun.set()
         release.wait(10)
         finished.set()
 
     task = asyncio.create_task(slow.run({}))
-    await asyncio.sleep(0.05)
+    assert await asyncio.to_thread(begun.wait, 10)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
