@@ -9,10 +9,11 @@ import asyncio
 import os
 import sqlite3
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 
 class Floor(ABC):
@@ -21,6 +22,10 @@ class Floor(ABC):
     @abstractmethod
     async def append(self, thread_id: str, body: str) -> None:
         """Write one text, as durably as the backend beside it."""
+
+    async def read(self, thread_id: str) -> Sequence[Any] | None:
+        """All texts of a thread, by the raw driver; `None` where reading is not compared."""
+        return None
 
     def warm_up(self) -> None:
         """Come into the state that a long-running program finds."""

@@ -28,7 +28,8 @@ HOW = """\
 - *Stored*: file: all files; SQLite: the file after the WAL was checkpointed, without the pages of the full-text
   index, which are given apart; memory: the stored texts.
 - *Load* returns the latest `AgentState`; *validate* is `AgentState.model_validate_json` of the same state, in the same
-  run. Here the other threads' states, which a program would not hold, are frozen out of the garbage collector.
+  run; *raw read* is the floor's, of all texts of the thread, where that is compared. Here the other threads' states,
+  which a program would not hold, are frozen out of the garbage collector.
 - *First search* includes indexing everything that was saved, where the index is made on demand.
 - *Peers* save the same turns in processes of their own, one after another: compare orders of magnitude. Saves are
   medians of the last {window} before a length. Stored: all files, after a checkpoint of the WAL; in memory: what the
@@ -112,15 +113,15 @@ def _reads(report: Report) -> str:
         [
             cost.backend,
             f"{cost.length:,}",
-            *map(_ms, (cost.load_ms, cost.cold_load_ms, cost.validate_ms, cost.list_ms, cost.history_ms)),
-            _ms(cost.first_search_ms),
+            *map(_ms, (cost.load_ms, cost.cold_load_ms, cost.validate_ms, cost.read_ms)),
+            *map(_ms, (cost.list_ms, cost.history_ms, cost.first_search_ms)),
             *map(_mb, (cost.content_bytes, cost.stored_bytes, cost.floor_bytes, cost.search_bytes)),
         ]
         for cost in report.reads
     ]
     head = [
-        *("backend", "turns", "load ms", "new handle ms", "validate ms", "list 10 ms", "history 10 ms"),
-        *("first search ms", "content MB", "stored MB", "floor MB", "search index MB"),
+        *("backend", "turns", "load ms", "new handle ms", "validate ms", "raw read ms"),
+        *("list 10 ms", "history 10 ms", "first search ms", "content MB", "stored MB", "floor MB", "search index MB"),
     ]
     return table(head, rows)
 

@@ -50,7 +50,7 @@ async def measure_reads(lanes: Sequence[Lane], settings: Settings) -> list[ReadC
     """The states of all lanes, which a program would not have, are kept away from the garbage collector."""
     gc.collect()
     gc.freeze()
-    loads = await _in_turn([_loads(lane) for lane in lanes], settings.loads)
+    loads = await _in_turn([await _loads(lane) for lane in lanes], settings.loads)
     listings = await _in_turn([_listings(lane) for lane in lanes], settings.listings)
     gc.unfreeze()
     return [
@@ -82,7 +82,7 @@ async def timed(call: Callable[[], Awaitable[object]]) -> float:
     return (perf_counter() - started) * 1e3
 
 
-def _loads(lane: Lane) -> Calls:
+async def _loads(lane: Lane) -> Calls:
     talk = lane.talks[-1]
     text = talk.state.model_dump_json()
 
@@ -94,11 +94,14 @@ def _loads(lane: Lane) -> Calls:
     async def validate() -> AgentState:
         return AgentState.model_validate_json(text)
 
-    return {
+    loads: Calls = {
         "load_ms": lambda: lane.handle.load(talk.thread_id),
         "cold_load_ms": cold_load,
         "validate_ms": validate,
     }
+    if await lane.floor.read(talk.thread_id) is not None:
+        loads["read_ms"] = lambda: lane.floor.read(talk.thread_id)
+    return loads
 
 
 def _listings(lane: Lane) -> Calls:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -43,6 +43,9 @@ class RedisFloor(Floor):
             pipe.hset(f"{self._prefix}{thread_id}:latest", "number", str(number))
             await pipe.execute()
 
+    async def read(self, thread_id: str) -> Sequence[Any]:
+        return await self._client.lrange(f"{self._prefix}{thread_id}", 0, -1)
+
     def stored_bytes(self) -> int:
         return memory_of(self._server, self._prefix)
 
@@ -55,6 +58,7 @@ class RedisSubject(Subject):
 
     name = "redis always"
     save_limit = 2.0
+    load_limit = 1.5
     durable: ClassVar[bool] = True
 
     def __init__(self, folder: Path) -> None:

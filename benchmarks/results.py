@@ -37,6 +37,8 @@ class ReadCost:
     stored_bytes: int
     floor_bytes: int
     content_bytes: int
+    read_ms: float | None = None
+    """What the floor takes to read the same texts, where that is compared."""
     first_search_ms: float | None = None
     search_bytes: int = 0
 

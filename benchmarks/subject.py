@@ -23,6 +23,8 @@ class Subject(ABC):
     name: ClassVar[str]
     save_limit: ClassVar[float | None]
     """How many times the floor's time a save may take; `None` if nothing is promised."""
+    load_limit: ClassVar[float] = 2.0
+    """How many times what parsing takes a load may take; where the floor can read, parsing and reading."""
     stored_limit: ClassVar[float] = 1.5
     """How many times the floor's bytes may be stored."""
 

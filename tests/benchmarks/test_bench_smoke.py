@@ -98,6 +98,10 @@ def test_a_save_that_costs_too_much_is_marked(report: Report, workload: str, cha
     [
         ({"stored_bytes": 1_600_000}, "stored bytes ÷ the floor's, at 1,000 turns"),
         ({"load_ms": 17.0}, "load ÷ `model_validate_json`, at 1,000 turns"),
+        (
+            {"load_ms": 23.0, "read_ms": 3.0},
+            "load ÷ the raw driver's read and `model_validate_json`, at 1,000 turns",
+        ),
         ({"history_ms": 0.5}, "`list_checkpoints` and `history`, at 1,000 ÷ at 10 turns"),
     ],
 )
