@@ -22,6 +22,9 @@ KILLS_PER_THREAD = 10
 SHORTEST_WINDOW = 0.03
 """Seconds within which a process is killed at random; more, where a save takes longer."""
 
+MOST_TRIES = 20
+"""How many times as many kills until some have fallen on both sides of a commit: behind it there may be little room."""
+
 AT_ONCE = 3
 """Processes that are on their way to a line, while what the last one left is examined."""
 
@@ -61,7 +64,7 @@ async def kill_at_random(crew: Crew, open_handle: Open, *, seed: int, kills: int
     """
     rng, tally, end = random.Random(seed), Tally(), time.monotonic() + seconds
     window = SHORTEST_WINDOW
-    while tally.kills < (kills if tally.both_sides else 5 * kills) and time.monotonic() < end:
+    while tally.kills < (kills if tally.both_sides else MOST_TRIES * kills) and time.monotonic() < end:
         if tally.kills % KILLS_PER_THREAD == 0:
             tally.ledgers.append(Ledger(f"thread {len(tally.ledgers)}"))
         ledger = tally.ledgers[-1]
