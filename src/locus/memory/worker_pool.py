@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import encodings.idna  # noqa: F401 - see `WorkerPool`
 import os
 import threading
 import weakref
@@ -23,6 +24,9 @@ class WorkerPool(Generic[R]):
     its resource before a fork, and waits for that. These do not, because a request may take long: the parent
     goes on undisturbed, and the child, which has none of the threads, opens resources of its own. So it is for
     resources that two processes may have open, as connections are that only one of them uses.
+
+    What a thread was importing when its process forked can never be imported in the child. So whoever makes a pool
+    imports what its work will need; what the first connection of every driver needs is imported here.
     """
 
     def __init__(self, name: str, open_resource: Callable[[], R], size: int) -> None:

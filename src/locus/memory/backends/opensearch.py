@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pydantic import SecretStr
 
 from locus.errors import CheckpointError
+from locus.extras import require
 from locus.memory.backends import opensearch_queries as queries
 from locus.memory.backends.opensearch_client import Client, Failure, Settings, give_way, translated
 from locus.memory.backends.opensearch_commit import commit_in, load, whole_or_corrupt
@@ -58,6 +59,8 @@ class OpenSearchEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Co
         shards: int = 1,
         replicas: int | None = None,
     ) -> None:
+        # Here, and not with the first request: a fork in the middle of an import would leave half a module.
+        require("opensearchpy", "opensearch")
         self._settings = settings
         self._shape = (shards, replicas)
         self._memories = Memories()
