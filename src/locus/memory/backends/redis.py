@@ -5,6 +5,7 @@ The keys are shown in `redis_records`, and what a save is in `redis_engine`.
 
 from __future__ import annotations
 
+import email.parser  # noqa: F401 - the driver needs it for its first connection, when the process may be forking
 from typing import Any
 
 from pydantic import SecretStr

@@ -7,6 +7,7 @@ compares what is there with what it sent. So whatever may pass is tried again.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures.thread  # noqa: F401 - asyncio needs it for the first request, when the process may be forking
 import os
 import random
 import ssl
