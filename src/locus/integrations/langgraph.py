@@ -104,8 +104,8 @@ class LocusSaver(BlockingSaver):
         place = (thread_id, kept_namespace(namespace))
         parent = _checkpoint_id(config)
         async with self.threads.using() as engine:
-            """What a database does to the order of keys may be known only when it was asked."""
-        sort_keys = not engine.dialect.exact
+            # What a database does to the order of keys may be known only when it was asked.
+            sort_keys = not engine.dialect.exact
         known = self._memory.get(place).at(parent, sort_keys)
         encoder = ListEncoder(self._codec, sort_keys=sort_keys)
         encoding = Encoding(self._codec, encoder, known.lists, self._memory.touched(place, parent))

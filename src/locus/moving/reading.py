@@ -48,8 +48,9 @@ def _checkpoint(stored: Stored, shelf: Shelf, writes: Mapping[tuple[str, str], S
 
 async def _pages(threads: Threads, thread_id: str, shelf: Shelf) -> AsyncGenerator[Exported, None]:
     async with threads.using() as engine:
-        """What a store can do may be known only when it was asked."""
-    if not isinstance(engine, Exports) or not engine.offers(Exports):
+        # What a store can do may be known only when it was asked.
+        exports = engine.offers(Exports)
+    if not isinstance(engine, Exports) or not exports:
         async for page in _one_by_one(threads, thread_id):
             yield page
         return
