@@ -13,9 +13,10 @@ import pytest_asyncio
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError, SerializationError
-from locus.memory.backends import PostgreSQLBackend, StorageBackendAdapter, postgresql_rows, sql_rows
+from locus.memory.backends import PostgreSQLBackend, StorageBackendAdapter, postgresql_rows, postgresql_save, sql_rows
 from locus.memory.backends.postgresql_flavour import PostgreSQLFlavour, numbered
 from locus.memory.keys import words
+from locus.memory.records import Base, Commit, Run
 from tests.contract.postgresql import PostgreSQLStore
 
 pytestmark = pytest.mark.postgresql
@@ -184,6 +185,36 @@ async def test_the_newest_checkpoints_are_read_without_sorting_all(
         plan = await asyncio.to_thread(_plan, store, statement, list(given))
         assert "Index Scan Backward using locus_checkpoints_by_seq" in plan, plan
         assert "Sort Key: c.seq" not in plan, plan
+
+
+async def test_a_save_scans_no_checkpoints_whatever_plan_the_server_keeps(
+    backend: PostgreSQLBackend, store: PostgreSQLStore
+) -> None:
+    """Plans are made, and kept, while the tables are small and a scan of them is cheap."""
+    for number in range(6):
+        await backend.save("t", {"list": [number]}, f"c{number}")
+    base = await backend.threads.entry("t", "c5", "default")
+    assert base is not None
+    commit = Commit(
+        thread_id="t",
+        namespace="default",
+        checkpoint_id="c6",
+        rev="rev",
+        created_at=base.created_at,
+        metadata="{}",
+        head="{}",
+        manifest="[]",
+        runs=(Run("branch", 1, 1, 1, "[6]"),),
+        base=Base("c5", base.rev),
+        parent_id="c5",
+        parent_as_named=True,
+    )
+    statement = postgresql_save.in_thread(PostgreSQLFlavour(schema_name=store.schema), commit)
+    with store.connection() as connection:
+        rows = connection.execute(f"EXPLAIN (GENERIC_PLAN) {statement.text}".encode()).fetchall()
+    plan = "\n".join(str(row[0]) for row in rows)
+    assert "locus_checkpoints_by_id" in plan, plan
+    assert "Seq Scan" not in plan, plan
 
 
 def _plan(store: PostgreSQLStore, statement: str, values: list[Any]) -> str:
