@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 import pytest
 from hypothesis import settings
 
 from locus.testing.data import SOAK
+from tests.baseline import kills
 
 # The same examples in every run, however slow the machine is; with `LOCUS_SOAK=1` new ones are looked for.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -13,6 +16,16 @@ if not SOAK:
     settings.load_profile("repeatable")
 
 pytest_plugins = ["tests.servers", "tests.oci_server", "tests.oracle_server"]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """A test that kills at lines fails if there are fewer of them than in the baseline."""
+    result = yield
+    told = dict(pyfuncitem.user_properties)
+    if "killed at" in told and not SOAK:
+        kills.check(pyfuncitem.cls.__name__, pyfuncitem.callspec.params["step"], told["killed at"])
+    return result
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

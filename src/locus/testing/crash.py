@@ -39,6 +39,8 @@ class Tally:
     completed: int = 0
     """Those of them that found the step already done."""
     ledgers: list[Ledger] = field(default_factory=list)
+    positions: list[Position] = field(default_factory=list)
+    """The lines at which kills were planned, if they were."""
 
     @property
     def both_sides(self) -> bool:
@@ -93,7 +95,8 @@ async def kill_at_lines(crew: Crew, open_handle: Open, *, step: str, evenly: int
     """Kill a process at the lines of a step (see `lines.chosen`), each time on a thread of its own."""
     (counted,) = await _prepared(open_handle, step, [f"{step} counted"])
     targets = _targets(crew, crew.url, counted, step, evenly, every)
-    tally = Tally(ledgers=await _prepared(open_handle, step, [f"{step} {at}" for at in range(len(targets))]))
+    ledgers = await _prepared(open_handle, step, [f"{step} {at}" for at in range(len(targets))])
+    tally = Tally(ledgers=ledgers, positions=targets)
     workers: deque[Worker] = deque()
     waiting = deque(zip(tally.ledgers, targets, strict=True))
     for number, ledger in enumerate(tally.ledgers):

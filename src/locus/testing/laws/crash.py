@@ -51,6 +51,7 @@ class CrashLaws(WorkerLaws):
             every=self.line_step,
         )
         record_property("crash", str(tally))
+        record_property("killed at", tally.positions)
         assert tally.inside >= len(tally.ledgers) * 3 // 4, f"too few kills fell inside the {step}: {tally}"
         assert tally.completed < tally.inside, f"every kill came after the commit: {tally}"
         async with store.open() as checkpointer:

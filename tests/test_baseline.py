@@ -1,0 +1,48 @@
+"""Nothing gets lost on the way: tests, places of kills, and names that users import."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections import Counter
+
+import pytest
+
+from locus.testing.lines import Position
+from tests.baseline import kills
+from tests.baseline.collected import collected
+from tests.baseline.recorded import TESTS, read_imports, read_kills, read_tests
+
+GONE: dict[str, str] = {}
+"""Tests that there are fewer of on purpose, each with its reason."""
+
+
+def test_no_test_is_lost() -> None:
+    before, now = read_tests(TESTS.read_text(encoding="utf-8")), collected()
+    lost = {
+        f"{backend}: {name}": f"{count} before, {now.get(backend, Counter())[name]} now"
+        for backend, tests in before.items()
+        for name, count in tests.items()
+        if now.get(backend, Counter())[name] < count and name not in GONE
+    }
+    assert lost == {}
+
+
+@pytest.mark.parametrize(("module", "names"), read_imports().items())
+def test_what_users_import_can_be_imported(module: str, names: list[str]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        found = importlib.import_module(module)
+        missing = [name for name in names if not hasattr(found, name)]
+    assert missing == []
+
+
+def test_fewer_kills_are_noticed() -> None:
+    test_class, steps = next(iter(read_kills().items()))
+    step, numbers = next(iter(steps.items()))
+    engine: Position = (f"{kills.ENGINES[0]}engine.py", 1, 1)
+    kills.check(test_class, step, [engine] * numbers["all"])
+    with pytest.raises(AssertionError, match="lines killed at"):
+        kills.check(test_class, step, [engine] * (numbers["all"] // 2))
+    with pytest.raises(AssertionError, match="engine"):
+        kills.check(test_class, step, [("/model.py", 1, 1)] * numbers["all"])
