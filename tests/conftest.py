@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -22,9 +23,9 @@ pytest_plugins = ["tests.servers", "tests.oci_server", "tests.oracle_server"]
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     """A test that kills at lines fails if there are fewer of them than in the baseline."""
     result = yield
-    told = dict(pyfuncitem.user_properties)
+    told: dict[str, Any] = dict(pyfuncitem.user_properties)
     if "killed at" in told and not SOAK:
-        kills.check(pyfuncitem.cls.__name__, pyfuncitem.callspec.params["step"], told["killed at"])
+        kills.check(pyfuncitem.cls.__name__, str(pyfuncitem.callspec.params["step"]), told["killed at"])
     return result
 
 

@@ -38,7 +38,7 @@ def _backend(item: pytest.Item) -> str:
     if marked:
         return marked[0]
     words = {*re.split(r"[^a-z0-9]+", item.nodeid.partition("::")[0].lower())}
-    if item.cls is not None:
+    if isinstance(item, pytest.Function) and item.cls is not None:
         words |= {item.cls.__name__.lower().removeprefix("test")}
     return next((name for name in BACKENDS if name in words), "none")
 
