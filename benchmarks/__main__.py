@@ -12,15 +12,15 @@ import time
 from pathlib import Path
 
 from benchmarks.agent_loop import measure_loop
+from benchmarks.costs import Report
 from benchmarks.machine import describe, load
-from benchmarks.markdown import markdown
-from benchmarks.measuring import measure_throughput, measure_workload
-from benchmarks.peering import measure_peers
+from benchmarks.measure import measure_throughput, measure_workload
+from benchmarks.peers.environments import measure_peers
 from benchmarks.plot import draw
-from benchmarks.results import Report
+from benchmarks.report import markdown
 from benchmarks.settings import FULL, QUICK, Settings
-from benchmarks.subject import Subject
-from benchmarks.subjects import SUBJECTS
+from benchmarks.subjects.base import Subject
+from benchmarks.subjects.embedded import SUBJECTS
 from benchmarks.workloads import WORKLOADS
 
 RESULTS = Path(__file__).parent / "results"

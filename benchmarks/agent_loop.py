@@ -15,8 +15,8 @@ from statistics import median, quantiles
 from typing import Any
 
 from benchmarks.content import turn_messages
+from benchmarks.costs import LoopCost
 from benchmarks.figures import Figure
-from benchmarks.results import LoopCost
 from locus.agent import Agent
 from locus.core.messages import Message, ToolCall
 from locus.core.state import AgentState

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from math import inf
 from typing import NamedTuple
 
-from benchmarks.results import Report
-from benchmarks.subjects import SUBJECTS
+from benchmarks.costs import Report
+from benchmarks.subjects.embedded import SUBJECTS
 from benchmarks.workloads import WORKLOADS
 
 FLAT = 1.5

@@ -22,10 +22,11 @@ import psutil
 
 from benchmarks.content import encoded, turn_messages
 from benchmarks.figures import Figure
-from benchmarks.http_subject import ServerProcess, serve
-from benchmarks.postgresql_subject import shared_server
+from benchmarks.subjects.http import ServerProcess, serve
+from benchmarks.subjects.postgresql import shared_server
 from locus.core.state import AgentState
-from locus.memory.backends import HTTPCheckpointer, http_lanes, postgresql_checkpointer, sqlite_checkpointer
+from locus.memory.backends import HTTPCheckpointer, postgresql_checkpointer, sqlite_checkpointer
+from locus.memory.backends.http import http_lanes
 from locus.memory.thread_checkpointer import ThreadCheckpointer
 
 CLIENTS = 32

@@ -27,9 +27,9 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 
 from benchmarks.figures import Figure
-from benchmarks.postgresql_subject import PostgreSQLFloor, run_sql, shared_server
+from benchmarks.subjects.postgresql import PostgreSQLFloor, run_sql, shared_server
 from benchmarks.turns import turn
-from locus.integrations.langgraph import LocusSaver
+from locus.integrations.langgraph.saver import LocusSaver
 
 LENGTHS = (10, 1_000)
 ROUNDS = 20

@@ -23,7 +23,7 @@ from agents import SQLiteSession
 from agents.extensions.memory import RedisSession
 
 from benchmarks.figures import Figure
-from benchmarks.redis_subject import shared_server
+from benchmarks.subjects.redis import shared_server
 from benchmarks.turns import turn
 from locus.integrations.openai_agents import LocusSession
 from locus.memory.backends import redis_checkpointer, sqlite_checkpointer

@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from benchmarks.results import Report
+from benchmarks.costs import Report
 
 SHOW_FLOOR_FROM_MS = 0.02
 """A list append in memory would only stretch the axis."""

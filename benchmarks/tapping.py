@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locus.memory.records import Commit, Outcome
+from locus.memory.model.records import Commit, Outcome
 from locus.memory.thread_checkpointer import ThreadCheckpointer
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 from benchmarks.content import edited, turn_messages, without_lineage
-from benchmarks.subject import Subject
+from benchmarks.subjects.base import Subject
 from benchmarks.tapping import Tap
 from locus.core.messages import Message
 from locus.core.state import AgentState

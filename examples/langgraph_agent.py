@@ -17,7 +17,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
-from locus.integrations.langgraph import LocusSaver
+from locus.integrations.langgraph.saver import LocusSaver
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 if not SOAK:
     settings.load_profile("repeatable")
 
-pytest_plugins = ["tests.servers", "tests.oci_server", "tests.oracle_server"]
+pytest_plugins = ["tests.servers.fixtures", "tests.servers.oci.fixtures", "tests.servers.oracle.fixtures"]
 
 
 @pytest.hookimpl(wrapper=True)

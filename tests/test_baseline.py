@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from locus.testing.lines import Position
+from locus.testing.processes.lines import Position
 from tests.baseline import kills
 from tests.baseline.collected import collected
 from tests.baseline.recorded import TESTS, read_imports, read_kills, read_tests

@@ -13,7 +13,7 @@ from locus.memory.adapting import as_checkpointer
 from locus.memory.backends import MemoryCheckpointer, SQLiteBackend, StorageBackendAdapter, sqlite_checkpointer
 from locus.models import MockModel
 from tests.agent.support import Effects, Following
-from tests.unit.backends.strangers import SyncStore
+from tests.backends.strangers import SyncStore
 
 
 def test_settings_come_by_keyword_or_as_a_config_or_both(memory: MemoryCheckpointer) -> None:

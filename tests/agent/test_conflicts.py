@@ -18,7 +18,18 @@ from locus.errors import ConflictError
 from locus.memory.backends import MemoryCheckpointer
 from locus.memory.checkpointer import HistoryEntry
 from locus.memory.thread_checkpointer import ThreadCheckpointer
-from tests.agent.support import Effects, Following, Step, a_call, asks, is_sound, loaded, results_told, spoken, steps_of
+from tests.agent.support import (
+    Effects,
+    Following,
+    Step,
+    a_call,
+    asks,
+    is_sound,
+    loaded,
+    results_told,
+    spoken,
+    steps_of,
+)
 
 Hook = Callable[[], Awaitable[None]]
 

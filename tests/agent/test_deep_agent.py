@@ -17,7 +17,17 @@ from locus.memory.backends import MemoryCheckpointer
 from locus.memory.storage import StorageBackend
 from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.tools import tool
-from tests.agent.support import Effects, Following, Step, a_call, asks, is_sound, loaded, results_told, spoken
+from tests.agent.support import (
+    Effects,
+    Following,
+    Step,
+    a_call,
+    asks,
+    is_sound,
+    loaded,
+    results_told,
+    spoken,
+)
 
 TODOS = [{"content": "look", "status": "completed"}, {"content": "write"}]
 

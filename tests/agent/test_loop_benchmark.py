@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchmarks.agent_loop import loop_figures, loop_table, measure_loop
-from benchmarks.results import LoopCost
+from benchmarks.costs import LoopCost
 
 
 async def test_it_measures_both_lengths() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import locus
-from locus.testing.lines import Position
+from locus.testing.processes.lines import Position
 from tests.baseline.recorded import read_kills
 
 NOTES = "LOCUS_BASELINE_KILLS"

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from benchmarks.costs import PeerCost, ReadCost, Report, SaveCost, Throughput
 from benchmarks.figures import figures
-from benchmarks.markdown import markdown
-from benchmarks.peering import Environment, PeerError, peer_costs, run_peer
+from benchmarks.peers.environments import Environment, PeerError, peer_costs, run_peer
 from benchmarks.peers.running import Peer, run
-from benchmarks.results import PeerCost, ReadCost, Report, SaveCost, Throughput
+from benchmarks.report import markdown
 from benchmarks.settings import QUICK
 from benchmarks.turns import Turn, turn
 from benchmarks.workloads import WORKLOADS
@@ -160,7 +160,7 @@ def test_peers_are_in_the_report(report: Report) -> None:
 
 
 def test_a_runner_that_fails_is_an_error_that_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.peering.installed", lambda *_: Path(sys.executable))
+    monkeypatch.setattr("benchmarks.peers.environments.installed", lambda *_: Path(sys.executable))
     broken = Environment("broken", (), "benchmarks.peers.no_such_runner", ("Any",))
     with pytest.raises(PeerError, match="no_such_runner"):
         run_peer(broken, "Any", QUICK, tmp_path, lambda _: None)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from scripts.servers.base import Server
-from scripts.servers.oci import OCIServer
-from scripts.servers.oracle.server import ADMIN, OracleServer
-from scripts.servers.seaweedfs import SeaweedServer
-from tests.servers import FIXTURES
+from tests.servers.base import Server
+from tests.servers.fixtures import FIXTURES
+from tests.servers.oci.server import OCIServer
+from tests.servers.oracle.server import ADMIN, OracleServer
+from tests.servers.seaweedfs import SeaweedServer
 
 
 def url_as(name: str) -> Callable[[Server], dict[str, str]]:

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from scripts.servers.mysql import MySQLServer
-from scripts.servers.oracle.server import OracleServer
-from scripts.servers.postgresql import PostgreSQLServer
 from tests.docs.blocks import BlockError, run_document
 from tests.docs.pages import environment_of, oracle_settings, with_needs
 from tests.docs.shell import ROOT
+from tests.servers.mysql import MySQLServer
+from tests.servers.oracle.server import OracleServer
+from tests.servers.postgresql import PostgreSQLServer
 
 PAGES = sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md"))
 

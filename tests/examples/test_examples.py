@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from locus.memory.backends import sqlite_checkpointer
-from tests.integration.oracle.stores import run_sql
-from tests.oracle_server import OracleDatabase
+from tests.backends.oracle.stores import run_sql
+from tests.servers.oracle.fixtures import OracleDatabase
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 RUN_HERE = {

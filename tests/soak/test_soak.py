@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from locus.testing.crash import Tally, kill_at_lines, kill_at_random
-from locus.testing.crash_jobs import save_until_killed
-from locus.testing.jobs import remove_while_others_save, save_many
-from locus.testing.ledger import Ledger, content_of
-from locus.testing.processes import Crew, Worker
+from locus.testing.processes.crash import Tally, kill_at_lines, kill_at_random
+from locus.testing.processes.crash_jobs import save_until_killed
+from locus.testing.processes.jobs import remove_while_others_save, save_many
+from locus.testing.processes.ledger import Ledger, content_of
+from locus.testing.processes.workers import Crew, Worker
 from locus.testing.stores import DurableTestStore
-from tests.contract.embedded import FileStore, SQLiteStore
+from tests.backends.embedded import FileStore, SQLiteStore
 
 STORES: dict[str, Callable[[Path], DurableTestStore]] = {"sqlite": SQLiteStore, "file": FileStore}
 CAMPAIGNS = 4

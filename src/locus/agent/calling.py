@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 
-from locus.agent import decisions
+from locus.agent import approvals
 from locus.agent.calls import Started, is_repeatable, make_calls
 from locus.agent.config import AgentConfig
 from locus.agent.progress import Emit, Progress
@@ -123,7 +123,7 @@ class Calling(Progress):
 
     def _gated(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
         """The calls that a person has not decided on yet, and has to."""
-        decided = decisions.decided_ids(self.state)
+        decided = approvals.decided_ids(self.state)
         return [
             call
             for call in calls
@@ -156,7 +156,7 @@ class Calling(Progress):
             ordered = in_order(self.state.messages)
             if ordered is not self.state.messages:
                 self.state = self.state.with_messages_replaced(ordered)
-            self.state = decisions.cleared(self.state)
+            self.state = approvals.cleared(self.state)
 
 
 def _execution(call: ToolCall, result: ToolResult) -> ToolExecution:

@@ -10,7 +10,7 @@ from locus.agent.agent import Agent
 from locus.agent.calls import current_call
 from locus.agent.results import AgentResult
 from locus.agent.workspace import Workspace
-from locus.memory.keys import MAX_ID_LENGTH, digest
+from locus.memory.model.ids import MAX_ID_LENGTH, digest
 from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.tools import Tool, tool
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from locus.agent import decisions
+from locus.agent import approvals
 from locus.agent.config import AgentConfig
 from locus.agent.results import AgentMetrics, AgentResult, StopReason
 from locus.agent.sessions import Session
@@ -52,7 +52,7 @@ class Progress:
 
     async def _interrupt(self, interrupt: Interrupt) -> None:
         """Stop for a person's decision; what is asked is kept."""
-        self.state = decisions.interrupted(self.state, interrupt)
+        self.state = approvals.interrupted(self.state, interrupt)
         await self._save("interrupt", "interrupted")
         await self._wait_for(interrupt)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from locus.core.state import AgentState, ToolExecution
-from locus.memory.codec import canonical
+from locus.memory.model.codec import canonical
 
 SUCCESS, FAILURE = 0.2, 0.15
 LOOP = 3

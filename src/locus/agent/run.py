@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from locus.agent import decisions
+from locus.agent import approvals
 from locus.agent.asking import ask, is_empty, usage_of, with_unique_ids
 from locus.agent.calling import Calling
 from locus.agent.config import AgentConfig
@@ -79,9 +79,9 @@ class Run(Calling):
             await self._wait_for(waiting)
             return
         if waiting is not None and new_input:
-            self.state = decisions.decide(self.state, {"action": "reject", "reason": "the conversation went on"})
+            self.state = approvals.decide(self.state, {"action": "reject", "reason": "the conversation went on"})
         elif decision is not None:
-            self.state = decisions.decide(self.state, decision)  # raises if there is nothing to decide
+            self.state = approvals.decide(self.state, decision)  # raises if there is nothing to decide
             await self._save("decision")
         self._tidy()
         owed = pending_calls(self.state.messages)
@@ -91,12 +91,12 @@ class Run(Calling):
 
     def _waiting(self, decision: Any) -> Interrupt | None:
         """What this thread waits for. A place that keeps messages only has lost that, and it is found anew."""
-        waiting = decisions.interrupt_of(self.state)
+        waiting = approvals.interrupt_of(self.state)
         if waiting is None and decision is not None:
             gated = self._gated(pending_calls(self.state.messages))
             if gated:
                 waiting = Interrupt("approval", tuple(gated))
-                self.state = decisions.interrupted(self.state, waiting)
+                self.state = approvals.interrupted(self.state, waiting)
         return waiting
 
     async def _loop(self) -> None:

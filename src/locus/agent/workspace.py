@@ -16,7 +16,7 @@ from locus.agent.calls import CallContext, current_call
 from locus.agent.sessions import Session
 from locus.errors import ConflictError
 from locus.memory.storage import StorageBackend
-from locus.memory.threads import Threads
+from locus.memory.store import Threads
 from locus.tools import Tool, tool
 
 NAMESPACE = "workspace"

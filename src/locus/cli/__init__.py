@@ -7,12 +7,12 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from locus.cli import copying, importing, serve
+from locus.cli import copy, import_, serve
 from locus.errors import LocusError
 
 __all__ = ["main"]
 
-_COMMANDS = (serve, copying, importing)
+_COMMANDS = (serve, copy, import_)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

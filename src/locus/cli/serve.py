@@ -10,7 +10,7 @@ from locus.errors import ConfigurationError
 from locus.extras import require
 
 if TYPE_CHECKING:
-    from locus.server.options import ServeOptions
+    from locus.server.config import ServeOptions
 
 _DESCRIPTION = """\
 Serve the threads of a store over HTTP.
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _options(given: argparse.Namespace) -> ServeOptions:
-    from locus.server.options import ServeOptions
+    from locus.server.config import ServeOptions
 
     store = given.store or os.environ.get("LOCUS_SERVER_STORE")
     if not store:
@@ -81,7 +81,7 @@ def _options(given: argparse.Namespace) -> ServeOptions:
 def _tokens(given: argparse.Namespace) -> str:
     from pathlib import Path
 
-    from locus.memory.checks import possible_path
+    from locus.memory.model.arguments import possible_path
 
     lines = [*given.token, os.environ.get("LOCUS_SERVER_TOKENS", "")]
     if given.token_file:

@@ -10,7 +10,15 @@ from uuid import uuid4
 
 from pydantic import AfterValidator, BaseModel, Field, PlainSerializer, PrivateAttr
 
-from locus.core.frozen import EMPTY, Frozen, FrozenMapping, Items, as_items, freeze, trust
+from locus.core.frozen import (
+    EMPTY,
+    Frozen,
+    FrozenMapping,
+    Items,
+    as_items,
+    freeze,
+    trust,
+)
 from locus.core.lineage import Lineage, Place
 from locus.core.messages import Message, ToolCall, ToolResult
 

@@ -1,6 +1,6 @@
 """Sessions of the OpenAI Agents SDK on every backend, with their whole history.
 
-    from locus.integrations.openai_agents import LocusSession
+    pass
 
     session = LocusSession("alice", checkpointer)        # or a storage backend, or "sqlite:agents.db"
     await Runner.run(agent, "Hello", session=session)
@@ -21,7 +21,7 @@ from locus.errors import CheckpointNotFoundError
 from locus.extras import require
 from locus.memory.item_log import ItemLog
 from locus.memory.item_tips import noted
-from locus.memory.records import Entry
+from locus.memory.model.records import Entry
 from locus.memory.saver import threads_of
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import Any
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.memory.lists import align
-from locus.memory.payloads import state_payload
-from locus.memory.traces import item_text
+from locus.memory.model.manifest import align
+from locus.memory.model.payloads import state_payload
+from locus.memory.model.traces import item_text
 
 
 @dataclass(frozen=True)

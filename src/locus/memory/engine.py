@@ -12,9 +12,17 @@ from datetime import datetime
 from typing import ClassVar
 
 from locus.errors import CheckpointError, ConfigurationError
-from locus.memory.codec import EXACT, Dialect
-from locus.memory.keys import Pattern
-from locus.memory.records import Commit, Entry, Exported, Hit, Outcome, Stored, Write
+from locus.memory.model.codec import EXACT, Dialect
+from locus.memory.model.ids import Pattern
+from locus.memory.model.records import (
+    Commit,
+    Entry,
+    Exported,
+    Hit,
+    Outcome,
+    Stored,
+    Write,
+)
 
 
 class NothingThereError(ConfigurationError):

@@ -6,15 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.checkpointer import (
-    DEFAULT_NAMESPACE,
-    CheckpointerCapabilities,
-    HistoryEntry,
-    PendingWrite,
-)
-from locus.memory.codec import decode
-from locus.memory.records import Entry
-from locus.memory.threads import Threads
+from locus.memory.checkpointer import DEFAULT_NAMESPACE, CheckpointerCapabilities, HistoryEntry, PendingWrite
+from locus.memory.model.codec import decode
+from locus.memory.model.records import Entry
+from locus.memory.store import Threads
 
 
 class _Days(int):

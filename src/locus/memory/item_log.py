@@ -24,13 +24,29 @@ from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
 from locus.core.tasks import finished
 from locus.errors import CheckpointError, CheckpointNotFoundError, ConflictError
-from locus.memory.checks import check_ids
-from locus.memory.codec import decode, encode, encode_trusted
-from locus.memory.deltas import MAX_EXTENTS, run_of
-from locus.memory.item_tips import Edit, Tip, first_extents, items_of, noted, noted_tip, tip_of
-from locus.memory.keys import new_id
-from locus.memory.records import Base, Commit, Extent, Outcome, Run, Stored, Verdict
-from locus.memory.threads import Threads
+from locus.memory.item_tips import (
+    Edit,
+    Tip,
+    first_extents,
+    items_of,
+    noted,
+    noted_tip,
+    tip_of,
+)
+from locus.memory.model.arguments import check_ids
+from locus.memory.model.codec import decode, encode, encode_trusted
+from locus.memory.model.ids import new_id
+from locus.memory.model.plan import MAX_EXTENTS, run_of
+from locus.memory.model.records import (
+    Base,
+    Commit,
+    Extent,
+    Outcome,
+    Run,
+    Stored,
+    Verdict,
+)
+from locus.memory.store import Threads
 
 __all__ = ["ItemLog", "noted"]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.codec import decode
-from locus.memory.lists import items_text, part
-from locus.memory.payloads import decode_manifest, dict_from
-from locus.memory.records import Base, Entry, Extent, Stored
+from locus.memory.model.codec import decode
+from locus.memory.model.manifest import items_text, part
+from locus.memory.model.payloads import decode_manifest, dict_from
+from locus.memory.model.records import Base, Entry, Extent, Stored
 
 _PATH = ("items",)
 

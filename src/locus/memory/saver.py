@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from locus.errors import ConfigurationError
 from locus.memory.checkpointer import ANY, DEFAULT_NAMESPACE, CheckpointerCapabilities, Unset
-from locus.memory.checks import check_ids
-from locus.memory.codec import decode
 from locus.memory.faces import ThreadsFace, metadata_of
-from locus.memory.payloads import dict_from, dict_payload
-from locus.memory.records import Entry, Stored
+from locus.memory.model.arguments import check_ids
+from locus.memory.model.codec import decode
+from locus.memory.model.payloads import dict_from, dict_payload
+from locus.memory.model.records import Entry, Stored
 from locus.memory.storage import StorageBackend
-from locus.memory.threads import SPECIAL_CHANNELS, Threads
+from locus.memory.store import SPECIAL_CHANNELS, Threads
 
 if TYPE_CHECKING:
     from locus.memory.sync_saver import SyncCheckpointSaver
@@ -264,7 +264,7 @@ def threads_of(store: Any) -> Threads:
     """The threads that a checkpointer, a storage backend, a name or a URL keeps."""
     if isinstance(store, ThreadsFace | CheckpointSaver):
         return store.threads
-    from locus.memory.adapting import as_checkpointer  # brings the databases along
+    from locus.memory.adapting import as_checkpointer
 
     found = as_checkpointer(store)
     if isinstance(found, ThreadsFace):

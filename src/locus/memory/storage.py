@@ -7,9 +7,9 @@ from typing import Any, Self
 
 from locus.memory.checkpointer import ANY, DEFAULT_NAMESPACE, Unset
 from locus.memory.faces import ThreadsFace
-from locus.memory.payloads import dict_from, dict_payload
+from locus.memory.model.payloads import dict_from, dict_payload
+from locus.memory.store import Threads
 from locus.memory.sync import SyncBackend
-from locus.memory.threads import Threads
 
 
 class StorageBackend(ThreadsFace):

@@ -9,13 +9,13 @@ from locus.core.lineage import Place
 from locus.core.state import AgentState
 from locus.errors import CheckpointNotFoundError
 from locus.memory.checkpointer import ANY, DEFAULT_NAMESPACE, BaseCheckpointer, Unset
-from locus.memory.checks import check_ids
 from locus.memory.diffs import StateDiff, diff
 from locus.memory.faces import ThreadsFace
-from locus.memory.payloads import anchor, state_from, state_payload, state_trace
+from locus.memory.model.arguments import check_ids
+from locus.memory.model.payloads import anchor, state_from, state_payload, state_trace
+from locus.memory.model.traces import Trace
+from locus.memory.store import Threads
 from locus.memory.sync import SyncCheckpointer
-from locus.memory.threads import Threads
-from locus.memory.traces import Trace
 
 
 class ThreadCheckpointer(ThreadsFace, BaseCheckpointer):

@@ -16,7 +16,14 @@ from typing import Any
 
 from locus.core.messages import Message, Role, ToolCall
 from locus.errors import ConfigurationError
-from locus.models.base import STOP, TOOL_CALLS, ModelChunk, ModelResponse, ToolSpec, usage_of
+from locus.models.base import (
+    STOP,
+    TOOL_CALLS,
+    ModelChunk,
+    ModelResponse,
+    ToolSpec,
+    usage_of,
+)
 from locus.models.errors import ModelError
 from locus.models.mock_facts import acknowledgement, answer_about, facts_in, facts_told, is_question
 from locus.models.mock_tools import plan

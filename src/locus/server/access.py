@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
-from locus.memory.backends.http_format import from_segment
-from locus.memory.checks import UNLIMITED
-from locus.memory.keys import Pattern, check_id
-from locus.memory.threads import Threads
+from locus.memory.model.arguments import UNLIMITED
+from locus.memory.model.ids import Pattern, check_id
+from locus.memory.store import Threads
 from locus.server.auth import Grant
 from locus.server.bodies import Limits, read_json
+from locus.wire.format import from_segment
 
 GRANT = "locus.grant"
 T = TypeVar("T")

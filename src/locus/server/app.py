@@ -14,9 +14,9 @@ from locus.memory.faces import ThreadsFace
 from locus.server.access import Access
 from locus.server.auth import Guard, Token
 from locus.server.bodies import Limits
-from locus.server.edge import Edge
 from locus.server.engine_api import EngineAPI
 from locus.server.metrics import Metrics
+from locus.server.middleware import Edge
 from locus.server.operations_api import OperationsAPI
 from locus.server.queries_api import QueriesAPI
 from locus.server.threads_api import ThreadsAPI

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Literal
 
 from locus.errors import ConfigurationError
-from locus.memory.backends.http_problems import FORBIDDEN, UNAUTHENTICATED, Problem
-from locus.memory.checks import possible_path
-from locus.memory.keys import check_text
+from locus.memory.model.arguments import possible_path
+from locus.memory.model.ids import check_text
+from locus.wire.problems import FORBIDDEN, UNAUTHENTICATED, Problem
 
 Access = Literal["read", "write"]
 

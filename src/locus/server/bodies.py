@@ -13,8 +13,8 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from locus.memory.backends.http_problems import Problem
-from locus.memory.codec import encode_trusted
+from locus.memory.model.codec import encode_trusted
+from locus.wire.problems import Problem
 
 COMPRESS_FROM = 8_192
 _GZIP = 31

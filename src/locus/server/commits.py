@@ -11,12 +11,12 @@ import re
 from typing import Any
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.http_problems import Problem
 from locus.memory.checkpointer import ANY, Unset
-from locus.memory.codec import decode, encode, encode_trusted
-from locus.memory.keys import check_id, digest
-from locus.memory.records import Base, Commit, Run
+from locus.memory.model.codec import decode, encode, encode_trusted
+from locus.memory.model.ids import check_id, digest
+from locus.memory.model.records import Base, Commit, Run
 from locus.server import fields
+from locus.wire.problems import Problem
 
 MOST_CUTS = 100_000
 MOST_EXTENTS = 64

@@ -11,17 +11,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from locus.errors import CapabilityError, ConflictError
-from locus.memory.backends.http_format import entry_data, exported_text, outcome_data, stored_text
-from locus.memory.backends.http_problems import NOT_FOUND, Problem
 from locus.memory.checkpointer import DEFAULT_NAMESPACE
-from locus.memory.checks import check_ids
 from locus.memory.engine import Copies, Expires, Exports
-from locus.memory.keys import check_id
-from locus.memory.records import Commit, Verdict
+from locus.memory.model.arguments import check_ids
+from locus.memory.model.ids import check_id
+from locus.memory.model.records import Commit, Verdict
 from locus.server import fields
 from locus.server.access import Access
 from locus.server.bodies import json_response, text_response
 from locus.server.commits import commit_from
+from locus.wire.format import entry_data, exported_text, outcome_data, stored_text
+from locus.wire.problems import NOT_FOUND, Problem
 
 _REFUSALS = (Verdict.CONFLICT, Verdict.NO_PARENT)
 LARGEST_EXPORT = 500

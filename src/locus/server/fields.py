@@ -8,11 +8,11 @@ from typing import Any
 
 from starlette.requests import Request
 
-from locus.memory.backends.http_format import from_etag
-from locus.memory.backends.http_problems import Problem
 from locus.memory.checkpointer import ANY, DEFAULT_NAMESPACE, Unset
-from locus.memory.checks import UNLIMITED
-from locus.memory.keys import check_id
+from locus.memory.model.arguments import UNLIMITED
+from locus.memory.model.ids import check_id
+from locus.wire.format import from_etag
+from locus.wire.problems import Problem
 
 MOST = 2**53 - 1
 """The largest number that every JSON reader keeps."""

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from locus.memory.backends.http_problems import MEDIA_TYPE
-from locus.memory.checks import UNLIMITED
-from locus.memory.keys import MAX_ID_LENGTH
+from locus.memory.model.arguments import UNLIMITED
+from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.server.bodies import Limits
 from locus.server.fields import MOST
-from locus.server.openapi_schemas import FLAG, NUMBER, SCHEMAS, array, nullable, obj, ref
+from locus.server.openapi_schemas import (
+    FLAG,
+    NUMBER,
+    SCHEMAS,
+    array,
+    nullable,
+    obj,
+    ref,
+)
+from locus.wire.problems import MEDIA_TYPE
 
 Schema = dict[str, Any]
 

@@ -10,13 +10,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from locus.memory.backends.http_format import PROTOCOL, SERVICE
-from locus.memory.backends.http_problems import Problem
 from locus.memory.engine import Exports
 from locus.server.access import Access
 from locus.server.bodies import json_response
 from locus.server.metrics import CONTENT_TYPE, Metrics
 from locus.server.openapi import document
+from locus.wire.format import PROTOCOL, SERVICE
+from locus.wire.problems import Problem
 
 READY_SECONDS = 5.0
 

@@ -11,16 +11,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from locus.errors import CapabilityError
-from locus.memory.backends.http_format import entry_data, hit_data
-from locus.memory.checks import UNLIMITED, check_vacuum, days_before
-from locus.memory.codec import encode
-from locus.memory.decisions import outlived
 from locus.memory.engine import Expires, Searches
-from locus.memory.keys import Pattern, words
-from locus.memory.records import Entry, Hit
+from locus.memory.model.arguments import UNLIMITED, check_vacuum, days_before
+from locus.memory.model.codec import encode
+from locus.memory.model.commit_rules import outlived
+from locus.memory.model.ids import Pattern, words
+from locus.memory.model.records import Entry, Hit
 from locus.server import fields
 from locus.server.access import Access
 from locus.server.bodies import json_response
+from locus.wire.format import entry_data, hit_data
 
 PORTION_SECONDS = 5.0
 """How long one request to vacuum works before it says where to go on."""

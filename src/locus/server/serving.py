@@ -13,9 +13,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from locus.memory.registry import get_checkpointer
 from locus.server.app import create_app
 from locus.server.bodies import Limits
-from locus.server.edge import Edge
+from locus.server.config import ServeOptions
 from locus.server.logs import set_up
-from locus.server.options import ServeOptions
+from locus.server.middleware import Edge
 
 KEEP_ALIVE_SECONDS = 75
 """Longer than our client keeps an idle connection, so that it is always the client who ends one."""

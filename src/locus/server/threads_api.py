@@ -11,17 +11,17 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from locus.errors import InvalidIdError
-from locus.memory.backends.http_format import entry_data, etag, segment, write_data
-from locus.memory.backends.http_problems import NOT_FOUND, Problem
 from locus.memory.checkpointer import ANY
-from locus.memory.codec import encode_trusted
-from locus.memory.keys import check_id, check_pattern
-from locus.memory.lists import visible
-from locus.memory.payloads import dict_payload, payload_text, wanted
-from locus.memory.records import Entry, Stored
+from locus.memory.model.codec import encode_trusted
+from locus.memory.model.ids import check_id, check_pattern
+from locus.memory.model.manifest import visible
+from locus.memory.model.payloads import dict_payload, payload_text, wanted
+from locus.memory.model.records import Entry, Stored
 from locus.server import fields
 from locus.server.access import Access
 from locus.server.bodies import accepts_gzip, json_response, text_response
+from locus.wire.format import entry_data, etag, segment, write_data
+from locus.wire.problems import NOT_FOUND, Problem
 
 PAGE = 1_000
 MOST_LISTED = 10_000

@@ -65,10 +65,10 @@ if "pytest" in sys.modules:
 
     pytest.register_assert_rewrite(
         "locus.testing.contract",
-        "locus.testing.crash",
+        "locus.testing.processes.crash",
         "locus.testing.durable",
         "locus.testing.laws",
-        "locus.testing.ledger",
+        "locus.testing.processes.ledger",
         "locus.testing.stateful",
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from locus.core.messages import ToolCall
 from locus.errors import SerializationError
-from locus.memory.codec import encode
+from locus.memory.model.codec import encode
 
 RAW = "raw_arguments"
 

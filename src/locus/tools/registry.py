@@ -8,7 +8,7 @@ from typing import Any
 
 from locus.core.messages import ToolCall, ToolResult
 from locus.errors import ConfigurationError
-from locus.memory.codec import encode
+from locus.memory.model.codec import encode
 from locus.tools.calls import raw_arguments
 from locus.tools.definition import Tool
 from locus.tools.results import ToolOutcome, failure

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from locus.core.messages import ToolCall, ToolResult
 from locus.errors import SerializationError
-from locus.memory.codec import MAX_DEPTH, encode, path_text
+from locus.memory.model.codec import MAX_DEPTH, encode, path_text
 
 
 @dataclasses.dataclass(frozen=True)

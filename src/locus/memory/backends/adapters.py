@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 from pydantic import SecretStr
 
-from locus.memory.backends.plain_store import PlainStoreEngine
-from locus.memory.backends.sqlite import SQLiteBackend
+from locus.memory.backends.plain import PlainStoreEngine
+from locus.memory.backends.sqlite.engine import SQLiteBackend
 from locus.memory.checkpointer import BaseCheckpointer, CheckpointerCapabilities
 from locus.memory.faces import THIRTY_DAYS, ThreadsFace
+from locus.memory.store import Threads
 from locus.memory.thread_checkpointer import ThreadCheckpointer
-from locus.memory.threads import Threads
 
 
 class StorageBackendAdapter(ThreadCheckpointer):
@@ -105,7 +105,7 @@ def mysql_checkpointer(
     **options: Any,
 ) -> StorageBackendAdapter:
     """A checkpointer in MySQL; the options are those of `MySQLBackend` (`table_name`, `ttl_seconds`, …)."""
-    from locus.memory.backends.mysql import MySQLBackend
+    from locus.memory.backends.mysql.backend import MySQLBackend
 
     return StorageBackendAdapter(MySQLBackend(host, port, database, user, password, dsn, **options))
 
@@ -114,7 +114,7 @@ def oci_bucket_checkpointer(
     bucket_name: str, namespace: str, prefix: str = "locus/checkpoints/", **kwargs: Any
 ) -> BaseCheckpointer:
     """A checkpointer in OCI Object Storage: an `OCIBucketBackend`, whose options it takes."""
-    from locus.memory.backends.oci_bucket import OCIBucketBackend
+    from locus.memory.backends.oci_bucket.backend import OCIBucketBackend
 
     return OCIBucketBackend(bucket_name, namespace, prefix, **kwargs)
 
@@ -123,7 +123,7 @@ def opensearch_checkpointer(
     hosts: Sequence[str] | None = None, index_name: str = "locus-checkpoints", **options: Any
 ) -> StorageBackendAdapter:
     """A checkpointer in OpenSearch; the options are those of `OpenSearchBackend` (`username`, `use_ssl`, …)."""
-    from locus.memory.backends.opensearch import OpenSearchBackend
+    from locus.memory.backends.opensearch.engine import OpenSearchBackend
 
     return StorageBackendAdapter(OpenSearchBackend(hosts, index_name, **options))
 
@@ -132,7 +132,7 @@ def oracle_checkpointer(
     dsn: str | None = None, user: str = "admin", password: str | SecretStr = "", **kwargs: Any
 ) -> StorageBackendAdapter:
     """A checkpointer in Oracle Database; the options are those of `OracleBackend` (`wallet_location`, …)."""
-    from locus.memory.backends.oracle import OracleBackend
+    from locus.memory.backends.oracle.backend import OracleBackend
 
     return StorageBackendAdapter(OracleBackend(dsn, user, password, **kwargs))
 
@@ -147,7 +147,7 @@ def postgresql_checkpointer(
     **options: Any,
 ) -> StorageBackendAdapter:
     """A checkpointer in PostgreSQL; the options are those of `PostgreSQLBackend` (`table_name`, `ttl_seconds`, …)."""
-    from locus.memory.backends.postgresql import PostgreSQLBackend
+    from locus.memory.backends.postgresql.backend import PostgreSQLBackend
 
     return StorageBackendAdapter(PostgreSQLBackend(host, port, database, user, password, dsn, **options))
 
@@ -156,14 +156,14 @@ def redis_checkpointer(
     url: str = "redis://localhost:6379", prefix: str = "locus:state:", **options: Any
 ) -> StorageBackendAdapter:
     """A checkpointer in Redis or Valkey; the options are those of `RedisBackend` (`ttl_seconds`, `db`, …)."""
-    from locus.memory.backends.redis import RedisBackend
+    from locus.memory.backends.redis.backend import RedisBackend
 
     return StorageBackendAdapter(RedisBackend(url, prefix, **options))
 
 
 def s3_checkpointer(bucket: str, prefix: str = "locus/checkpoints/", **options: Any) -> StorageBackendAdapter:
     """A checkpointer in an S3 bucket; the options are those of `S3Backend` (`endpoint_url`, `region_name`, …)."""
-    from locus.memory.backends.s3 import S3Backend
+    from locus.memory.backends.s3.backend import S3Backend
 
     return StorageBackendAdapter(S3Backend(bucket, prefix, **options))
 

@@ -12,13 +12,30 @@ from typing import Any
 from uuid import uuid4
 
 from locus.errors import BackendUnavailableError, CheckpointError, ConfigurationError
-from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
-from locus.memory.keys import Pattern
-from locus.memory.matching import best_hits, has_value, newest, table_hits
-from locus.memory.records import Commit, Entry, Exported, Hit, Outcome, Stored, Verdict, Write
-from locus.memory.tables import ThreadTable
+from locus.memory.engine import (
+    Copies,
+    Engine,
+    Expires,
+    Exports,
+    FindsMetadata,
+    KeepsWrites,
+    Searches,
+)
+from locus.memory.model.ids import Pattern
+from locus.memory.model.matching import best_hits, has_value, newest, table_hits
+from locus.memory.model.records import (
+    Commit,
+    Entry,
+    Exported,
+    Hit,
+    Outcome,
+    Stored,
+    Verdict,
+    Write,
+)
+from locus.memory.model.table import ThreadTable
+from locus.memory.store import Threads
 from locus.memory.thread_checkpointer import ThreadCheckpointer
-from locus.memory.threads import Threads
 
 
 class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):

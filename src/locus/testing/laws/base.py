@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from locus.core.state import AgentState
-from locus.memory import threads as threads_module
+from locus.memory import store as threads_module
 from locus.memory.checkpointer import CheckpointerCapabilities, HistoryEntry
 from locus.memory.storage import StorageBackend
 from locus.memory.thread_checkpointer import ThreadCheckpointer

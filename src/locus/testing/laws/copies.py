@@ -13,7 +13,16 @@ from locus.memory.checkpointer import HistoryEntry
 from locus.memory.saver import CheckpointSaver
 from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.testing.data import BAD_IDS, HOSTILE_IDS, conversation, message
-from locus.testing.laws.base import Clock, Laws, OpenHandle, assert_all_load, assert_same_state, dicts, ids, snapshot
+from locus.testing.laws.base import (
+    Clock,
+    Laws,
+    OpenHandle,
+    assert_all_load,
+    assert_same_state,
+    dicts,
+    ids,
+    snapshot,
+)
 
 
 async def _forked_thread(handle: ThreadCheckpointer) -> dict[str, AgentState]:

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import pytest
 
-from locus.testing.crash import kill_at_lines, kill_at_random
 from locus.testing.data import SOAK
 from locus.testing.laws.workers import WorkerLaws
-from locus.testing.processes import Crew
+from locus.testing.processes.crash import kill_at_lines, kill_at_random
+from locus.testing.processes.workers import Crew
 from locus.testing.stores import DurableTestStore
 
 Report = Callable[[str, object], None]

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from locus.memory.checkpointer import ANY
-from locus.memory.payloads import dict_from
+from locus.memory.model.payloads import dict_from
 from locus.memory.storage import StorageBackend
 from locus.memory.thread_checkpointer import ThreadCheckpointer
-from locus.moving import reading
-from locus.moving.fingerprints import value_digest, writes_digest
 from locus.testing.laws.base import Laws, OpenHandle, dicts
+from locus.transfer import read as transfer_read
+from locus.transfer.digests import value_digest, writes_digest
 
 
 def _payload(items: list[Any], **fields: Any) -> dict[str, Any]:
@@ -42,10 +42,10 @@ class ExportLaws(Laws):
     async def test_a_thread_read_whole_is_what_it_is_one_by_one(
         self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(reading, "PAGE", 3)
+        monkeypatch.setattr(transfer_read, "PAGE", 3)
         await _story(dicts(checkpointer))
         threads = open_handle().threads
-        found = [checkpoint async for checkpoint in reading.checkpoints(threads, "t")]
+        found = [checkpoint async for checkpoint in transfer_read.checkpoints(threads, "t")]
         entries = (await threads.history("t", None, None, None))[::-1]
         assert [(one.namespace, one.checkpoint_id, one.parent_id, one.created_at) for one in found] == [
             (entry.namespace, entry.checkpoint_id, entry.parent_id, entry.created_at) for entry in entries
@@ -61,4 +61,4 @@ class ExportLaws(Laws):
 
     async def test_a_thread_that_is_not_there_has_nothing_to_read(self, checkpointer: ThreadCheckpointer) -> None:
         await dicts(checkpointer).save("t", {"n": 1}, parent=ANY)
-        assert [one async for one in reading.checkpoints(checkpointer.threads, "u")] == []
+        assert [one async for one in transfer_read.checkpoints(checkpointer.threads, "u")] == []

@@ -9,7 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from locus.core.state import AgentState
 from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.testing.data import conversation, message
-from locus.testing.laws.base import Laws, OpenHandle, assert_same, assert_same_state, dicts, ids
+from locus.testing.laws.base import (
+    Laws,
+    OpenHandle,
+    assert_same,
+    assert_same_state,
+    dicts,
+    ids,
+)
 from locus.testing.stores import TestStore
 
 

@@ -12,7 +12,15 @@ from locus.errors import InvalidIdError
 from locus.memory.checkpointer import ANY
 from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.testing.data import BAD_IDS, HOSTILE_IDS
-from locus.testing.laws.base import Laws, OpenHandle, assert_same, assert_same_state, dicts, ids, snapshot
+from locus.testing.laws.base import (
+    Laws,
+    OpenHandle,
+    assert_same,
+    assert_same_state,
+    dicts,
+    ids,
+    snapshot,
+)
 
 
 def _state(name: str) -> AgentState:

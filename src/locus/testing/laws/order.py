@@ -10,7 +10,14 @@ from locus.core.state import AgentState
 from locus.errors import CheckpointNotFoundError
 from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.testing.data import at, message
-from locus.testing.laws.base import Clock, Laws, OpenHandle, assert_same, dicts, ids
+from locus.testing.laws.base import (
+    Clock,
+    Laws,
+    OpenHandle,
+    assert_same,
+    dicts,
+    ids,
+)
 
 
 async def _save_some(handle: ThreadCheckpointer, count: int, thread_id: str = "t") -> list[str]:

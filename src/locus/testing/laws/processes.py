@@ -12,12 +12,12 @@ import pytest
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.memory.saver import CheckpointSaver
-from locus.testing import crash_jobs, fork_jobs, jobs
 from locus.testing.data import SOAK
-from locus.testing.jobs import Acknowledged, known_digest
 from locus.testing.laws.workers import WorkerLaws
-from locus.testing.ledger import Ledger, content_of
-from locus.testing.processes import Crew
+from locus.testing.processes import crash_jobs, fork_jobs, jobs
+from locus.testing.processes.jobs import Acknowledged, known_digest
+from locus.testing.processes.ledger import Ledger, content_of
+from locus.testing.processes.workers import Crew
 from locus.testing.stores import DurableTestStore
 
 

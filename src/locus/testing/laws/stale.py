@@ -11,7 +11,16 @@ import pytest
 from locus.core.state import AgentState
 from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.testing.data import conversation, message
-from locus.testing.laws.base import Clock, Laws, OpenHandle, assert_all_load, assert_same, assert_same_state, dicts, ids
+from locus.testing.laws.base import (
+    Clock,
+    Laws,
+    OpenHandle,
+    assert_all_load,
+    assert_same,
+    assert_same_state,
+    dicts,
+    ids,
+)
 
 _LARGE = "large " * 400
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 from locus.testing.laws.base import Laws
-from locus.testing.processes import Crew
+from locus.testing.processes.workers import Crew
 from locus.testing.stores import DurableTestStore
 
 

@@ -1,0 +1,150 @@
+"""Measures other libraries: each in a virtual environment of its own, outside this tree.
+
+One of them is imported under our own name, so they can't be installed beside us. A peer that grows too slow or
+too large is cut off, and marked; one that cannot be installed or fails is marked, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.costs import PeerCost
+from benchmarks.settings import Settings
+
+ROOT = Path(__file__).parent.parent
+CACHE = Path(os.environ.get("LOCUS_PEERS_DIR", "~/.cache/locus/peers")).expanduser()
+
+Progress = Callable[[str], None]
+
+
+class Environment(NamedTuple):
+    """A library, the runner for it, and which of its stores are measured."""
+
+    name: str
+    requirements: tuple[str, ...]
+    runner: str
+    kinds: tuple[str, ...]
+
+
+ENVIRONMENTS = (
+    Environment(
+        "locus-sdk 3.0.1",
+        ("locus-sdk==3.0.1",),
+        "benchmarks.peers.locus_sdk",
+        ("MemoryCheckpointer", "FileCheckpointer"),
+    ),
+    Environment(
+        "LangGraph 1.2.20",
+        ("langgraph==1.2.20", "langgraph-checkpoint==4.3.1", "langgraph-checkpoint-sqlite==3.1.2"),
+        "benchmarks.peers.langgraph_savers",
+        ("InMemorySaver", "SqliteSaver", "AsyncSqliteSaver"),
+    ),
+    Environment(
+        "openai-agents 0.24.0",
+        ("openai-agents==0.24.0",),
+        "benchmarks.peers.openai_sessions",
+        ("SQLiteSession",),
+    ),
+)
+
+
+class PeerError(Exception):
+    """A peer could not be installed, or its runner failed."""
+
+
+def measure_peers(settings: Settings, folder: Path, progress: Progress) -> list[PeerCost]:
+    costs: list[PeerCost] = []
+    for environment in ENVIRONMENTS:
+        for kind in environment.kinds:
+            name = f"{environment.name} `{kind}`"
+            place = folder / "peer"
+            place.mkdir()
+            try:
+                lines = run_peer(environment, kind, settings, place, progress)
+                costs += peer_costs(name, lines)
+            except PeerError as error:
+                costs.append(PeerCost(name, 0, None, None, None, None, str(error)))
+            shutil.rmtree(place)
+            progress(f"{name}: done")
+    return costs
+
+
+def run_peer(
+    environment: Environment, kind: str, settings: Settings, folder: Path, progress: Progress
+) -> list[dict[str, Any]]:
+    """The lines that the runner printed; the last one may say that it was cut off."""
+    python = installed(environment, progress)
+    order = {
+        "kind": kind,
+        "lengths": settings.lengths,
+        "folder": str(folder),
+        "seconds": settings.peer_seconds,
+        "megabytes": settings.peer_megabytes,
+    }
+    command = [str(python), "-m", environment.runner, json.dumps(order)]
+    try:
+        # The runner keeps the time itself; this is for one that hangs inside a single call.
+        done = subprocess.run(
+            command, cwd=ROOT, env=_bare(), capture_output=True, text=True, timeout=settings.peer_seconds * 3 + 60
+        )
+    except subprocess.TimeoutExpired as error:
+        raise PeerError(f"did not come to an end within {error.timeout:.0f} s") from error
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        raise PeerError(f"its runner failed: {last[:160]}")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def installed(environment: Environment, progress: Progress) -> Path:
+    """The Python of the peer's environment, made if it is not there."""
+    wanted = "\n".join((*environment.requirements, sys.version.split()[0]))
+    place = CACHE / f"{environment.name.replace(' ', '-')}-{hashlib.sha256(wanted.encode()).hexdigest()[:8]}"
+    python, stamp = place / "bin" / "python", place / "complete"
+    if stamp.exists():
+        return python
+    progress(f"installing {', '.join(environment.requirements)} into {place}")
+    shutil.rmtree(place, ignore_errors=True)
+    # Our own pip installs into it, so that the environment needs none.
+    _run([sys.executable, "-m", "venv", "--without-pip", str(place)])
+    _run([sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", *environment.requirements])
+    stamp.write_text(wanted, encoding="utf-8")
+    return python
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        raise PeerError(f"could not be installed: {last[:160]}")
+
+
+def _bare() -> dict[str, str]:
+    """Our environment without what would bring our own packages in."""
+    return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+
+
+def peer_costs(name: str, lines: list[dict[str, Any]]) -> list[PeerCost]:
+    """A cost for each length that was reached, and one for the turn at which the peer was cut off."""
+    costs = []
+    for line in lines:
+        cut = "cut_off" in line
+        costs.append(
+            PeerCost(
+                peer=name,
+                length=line["cut_off" if cut else "turn"],
+                save_ms=line["save_ms"],
+                load_ms=line.get("load_ms"),
+                list_ms=line.get("list_ms"),
+                stored_bytes=line["bytes"],
+                note=f"cut off at turn {line['cut_off']:,}: {line['why']}" if cut else "",
+            )
+        )
+    return costs

@@ -1,0 +1,51 @@
+"""What a backend under measurement has to tell of itself."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+from benchmarks.subjects.floors import Floor
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+
+
+class Occupied(NamedTuple):
+    """Bytes that a store occupies, its search index counted apart."""
+
+    content: int
+    search: int = 0
+
+
+class Subject(ABC):
+    """One empty store of a backend, in a scratch folder of its own, with its floor beside it."""
+
+    name: ClassVar[str]
+    save_limit: ClassVar[float | None]
+    """How many times the floor's time a save may take; `None` if nothing is promised."""
+    load_limit: ClassVar[float] = 2.0
+    """How many times what parsing takes a load may take; where the floor can read, parsing and reading."""
+    stored_limit: ClassVar[float] = 1.5
+    """How many times the floor's bytes may be stored."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        self.folder = folder
+
+    @abstractmethod
+    def open(self) -> ThreadCheckpointer:
+        """A new handle on the same data, that knows nothing yet."""
+
+    @abstractmethod
+    def floor(self) -> Floor:
+        """The raw driver, at the same durability."""
+
+    def warm_up(self) -> None:
+        """Come into the state that a long-running program finds; a handle has been opened."""
+
+    @abstractmethod
+    def occupied(self) -> Occupied:
+        """What is stored now. Handles may be open, but idle."""
+
+    async def remove(self) -> None:
+        """Clean up what is not in the folder."""

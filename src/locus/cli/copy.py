@@ -1,0 +1,44 @@
+"""`locus copy`: threads from one store to another."""
+
+from __future__ import annotations
+
+import argparse
+
+from locus.cli import transfer
+
+_DESCRIPTION = """\
+Copy threads from one store to another: with their history, forks, namespaces, metadata, times and pending writes.
+
+  locus copy sqlite:///agents.db postgresql://locus@localhost/agents
+
+The source is only read. Threads that the destination has already are verified, and go on where they were."""
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = commands.add_parser(
+        "copy",
+        help="copy threads from one store to another",
+        description=_DESCRIPTION,
+        epilog=transfer.EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("source", metavar="SRC", help="where the threads are: sqlite:///agents.db, redis://…")
+    command.add_argument("destination", metavar="DST", help="where they are to be: postgresql://…, file:./threads")
+    transfer.add_options(command)
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    from locus.transfer.copies import copy_store
+
+    return transfer.run(
+        options,
+        lambda progress: copy_store(
+            options.source,
+            options.destination,
+            pattern=options.threads,
+            dry_run=options.dry_run,
+            jobs=options.jobs,
+            progress=progress,
+        ),
+    )

@@ -1,0 +1,68 @@
+"""`locus import`: threads of other libraries into a store of ours."""
+
+from __future__ import annotations
+
+import argparse
+
+from locus.cli import transfer
+
+_DESCRIPTION = """\
+Move threads of other libraries into a store of ours; theirs is only read.
+
+  locus import langgraph checkpoints.sqlite sqlite:///agents.db
+  locus import langgraph postgresql://app@localhost/app sqlite:///agents.db
+  locus import openai-agents sessions.db sqlite:///agents.db
+  locus import locus-sdk file:./.locus_checkpoints sqlite:///agents.db
+  locus import locus-sdk s3://bucket/locus/checkpoints sqlite:///agents.db
+
+langgraph      SqliteSaver and PostgresSaver (schema_name=… in the URL); goes on with LocusSaver
+openai-agents  SQLiteSession and AdvancedSQLiteSession; goes on with LocusSession
+locus-sdk      version 3: FileCheckpointer, and its stores in Redis, S3 and OCI Object Storage (prefix=…), OpenSearch,
+               PostgreSQL, MySQL and Oracle Database (table_name=…)"""
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = commands.add_parser(
+        "import",
+        help="move threads of other libraries into a store",
+        description=_DESCRIPTION,
+        epilog=transfer.EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = command.add_argument
+    add("kind", metavar="KIND", choices=["langgraph", "locus-sdk", "openai-agents"], help="whose threads they are")
+    add("source", metavar="SRC", help="where they are: a file, a folder, postgresql://…, redis://…, s3://…")
+    add("destination", metavar="DST", help="where they are to be: sqlite:///agents.db, postgresql://…")
+    transfer.add_options(command)
+    add(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="MODULE:CLASS",
+        help="langgraph: a class of yours that states hold; may be repeated",
+    )
+    add("--tenant", default="default", help="locus-sdk: the tenant of PgCheckpointer (default)")
+    add("--sessions-table", default="agent_sessions", metavar="NAME", help="openai-agents: (agent_sessions)")
+    add("--messages-table", default="agent_messages", metavar="NAME", help="openai-agents: (agent_messages)")
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    from locus.transfer.imports import import_store
+
+    return transfer.run(
+        options,
+        lambda progress: import_store(
+            options.kind,
+            options.source,
+            options.destination,
+            pattern=options.threads,
+            dry_run=options.dry_run,
+            jobs=options.jobs,
+            progress=progress,
+            allowed_types=options.allow,
+            tenant=options.tenant,
+            sessions_table=options.sessions_table,
+            messages_table=options.messages_table,
+        ),
+    )

@@ -1,0 +1,229 @@
+"""Python values as plain JSON with explicit tags, and back.
+
+What JSON has is written as it is, so that a database can look into it. Anything else is an object with a `$type`:
+
+    {"$type": "datetime", "value": "2026-07-01T12:00:00+00:00"}
+    {"$type": "HumanMessage", "content": "Hello", "id": "7f…"}
+    {"$type": "my_app.models.Ticket", "number": 7}
+
+A dict of the user's that has such a key, or keys that are no text, is written as pairs, so nothing is ever taken for
+what it is not. A tag is looked up in a table, which has the types below and those that the user allowed. What is not in
+it is refused, when it is saved and when it is loaded: nothing is imported, and nothing else is called.
+"""
+
+from __future__ import annotations
+
+import math
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from locus.errors import ConfigurationError, CorruptCheckpointError, SerializationError
+from locus.memory.model.codec import canonical, path_text
+
+TAG = "$type"
+
+Write = Callable[[Any], dict[str, Any]]
+"""Gives the object that stands for a value, without its tag."""
+Read = Callable[[Mapping[str, Any]], Any]
+"""Gives the value that an object stands for."""
+
+_PLAIN = frozenset({str, int, bool, type(None)})
+_ALWAYS = _PLAIN | {float, list, dict}
+
+
+class RefusedError(Exception):
+    """A value cannot be kept, or not be read. The path is put together on the way out."""
+
+    def __init__(self, reason: str, kind: type[Exception] = SerializationError) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.kind = kind
+        self.path: list[str | int] = []
+
+    def inside(self, step: str | int) -> RefusedError:
+        self.path.append(step)
+        return self
+
+    def error(self, path: tuple[str | int, ...]) -> Exception:
+        where = path_text((*path, *reversed(self.path)))
+        text = f"{where or 'the value'} {self.reason}"
+        return SerializationError(text, where) if self.kind is SerializationError else self.kind(text)
+
+
+class ReadList(list[Any]):
+    """Items that have been read already."""
+
+
+class TypedCodec:
+    """Writes values as JSON and reads them back: what JSON has, and the types that were added."""
+
+    def __init__(self) -> None:
+        self._writers: dict[type, tuple[str, Write]] = {}
+        self._readers: dict[str, Read] = {"dict": self._read_pairs, "float": lambda stored: float(stored["value"])}
+        self._strangers: list[tuple[Callable[[Any], str | None], Write]] = []
+
+    def add(self, name: str, types: Iterable[type], write: Write, read: Read) -> None:
+        """Write values of exactly these types with this tag, and read what has it."""
+        if name in self._readers:
+            raise ConfigurationError(f"two of the allowed types have the name {name!r}: rename one of them")
+        self._readers[name] = read
+        for kind in types:
+            self._writers[kind] = (name, write)
+
+    def add_found(self, name: Callable[[Any], str | None], write: Write) -> None:
+        """Write values of other types, too, if `name` gives them a tag."""
+        self._strangers.append((name, write))
+
+    def knows(self, kind: type) -> bool:
+        return kind in self._writers or kind in _ALWAYS
+
+    def encode(self, value: Any, path: tuple[str | int, ...] = ()) -> Any:
+        """The value as JSON has it; `path` is where it stands, for the error."""
+        try:
+            return self.write(value)
+        except RefusedError as refused:
+            raise refused.error(path) from None
+        except RecursionError as error:
+            raise SerializationError(f"{path_text(path)} is nested too deep, or holds itself") from error
+
+    def decode(self, value: Any, path: tuple[str | int, ...] = ()) -> Any:
+        """The value that `encode` was given."""
+        try:
+            return self.read(value)
+        except RefusedError as refused:
+            raise refused.error(path) from refused.__cause__
+        except RecursionError as error:
+            raise CorruptCheckpointError(f"{path_text(path)} is nested too deep to be read") from error
+
+    def write(self, value: Any) -> Any:
+        kind = type(value)
+        if kind in _PLAIN:
+            return value
+        if kind is list:
+            return self.write_all(value)
+        if kind is dict:
+            return self._write_dict(value)
+        if kind is float:
+            return value if math.isfinite(value) else {TAG: "float", "value": repr(value)}
+        found = self._writers.get(kind)
+        if found is None:
+            return self._write_stranger(value)
+        name, write = found
+        return {TAG: name, **write(value)}
+
+    def write_all(self, values: Iterable[Any]) -> list[Any]:
+        written: list[Any] = []
+        try:
+            for value in values:
+                written.append(self.write(value))
+        except RefusedError as refused:
+            raise refused.inside(len(written)) from refused.__cause__
+        return written
+
+    def write_fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        written: dict[str, Any] = {}
+        name = ""
+        try:
+            for name, value in fields.items():
+                written[name] = value if type(value) is str else self.write(value)
+        except RefusedError as refused:
+            raise refused.inside(name) from refused.__cause__
+        return written
+
+    def _write_dict(self, value: dict[Any, Any]) -> dict[str, Any]:
+        if TAG not in value and all(type(key) is str for key in value):
+            return self.write_fields(value)
+        return {TAG: "dict", **self.write_pairs(value)}
+
+    def write_pairs(self, value: Mapping[Any, Any]) -> dict[str, Any]:
+        """A dict with keys of any type: in pairs."""
+        return {"items": [[self.write(key), self.write(item)] for key, item in value.items()]}
+
+    def _write_stranger(self, value: Any) -> Any:
+        if isinstance(value, BaseException):
+            # As LangGraph does it: what failed is told as text, and never made anew.
+            return repr(value)
+        for naming, write in self._strangers:
+            name = naming(value)
+            if name is not None:
+                return {TAG: name, **write(value)}
+        kind = type(value)
+        raise RefusedError(
+            f"is of type {class_name(kind)}, which is not allowed in a checkpoint, so nothing was written. Allow it "
+            f"with LocusSaver(…, allowed_types=[{kind.__name__}]), or convert it to one that is"
+        )
+
+    def read(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            if TAG in value:
+                return self._read_tagged(value)
+            return self.read_fields(value)
+        if isinstance(value, list):
+            return self.read_all(value)
+        return value
+
+    def read_all(self, values: Iterable[Any]) -> list[Any]:
+        if type(values) is ReadList:
+            return list(values)
+        found: list[Any] = []
+        try:
+            for value in values:
+                found.append(self.read(value) if isinstance(value, dict | list) else value)
+        except RefusedError as refused:
+            raise refused.inside(len(found)) from refused.__cause__
+        return found
+
+    def read_fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        name = ""
+        try:
+            for name, value in fields.items():
+                found[name] = self.read(value) if isinstance(value, dict | list) else value
+        except RefusedError as refused:
+            raise refused.inside(name) from refused.__cause__
+        return found
+
+    def _read_tagged(self, value: Mapping[str, Any]) -> Any:
+        name = value[TAG]
+        read = self._readers.get(name) if isinstance(name, str) else None
+        if read is None:
+            raise RefusedError(
+                f"is of type {name!s:.200}, which is not allowed here, so it was not loaded. If it is a class of yours "
+                "and the store is to be trusted, allow it with LocusSaver(…, allowed_types=[…])"
+            )
+        try:
+            return read(value)
+        except (RefusedError, RecursionError):
+            raise
+        except Exception as error:  # whatever the type finds wrong with it
+            raise RefusedError(
+                f"is damaged: it cannot be read as {name}: {type(error).__name__}: {error!s:.200}",
+                CorruptCheckpointError,
+            ) from error
+
+    def read_pairs(self, value: Mapping[str, Any]) -> list[tuple[Any, Any]]:
+        return [(self.read(key), self.read(item)) for key, item in value["items"]]
+
+    def _read_pairs(self, value: Mapping[str, Any]) -> dict[Any, Any]:
+        return dict(self.read_pairs(value))
+
+    def ordered(self, values: Iterable[Any]) -> list[Any]:
+        """What a set holds, in an order that is the same in every process."""
+        return sorted(self.write_all(values), key=canonical)
+
+
+def class_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def missing_field(kind: type, names: str) -> RefusedError:
+    return RefusedError(f"is a {class_name(kind)} that was kept without {names}: give the new field a default")
+
+
+def bytes_text(value: bytes | bytearray | memoryview) -> str:
+    return b64encode(value).decode()
+
+
+def text_bytes(text: str) -> bytes:
+    return b64decode(text, validate=True)

@@ -1,0 +1,149 @@
+"""LangGraph's checkpoints as payloads, and back.
+
+    {"langgraph": 1, "v": 4, "ts": "2026-…", "channel_versions": {…}, "versions_seen": {…},
+     "channel_values": {"messages": [{"$type": "HumanMessage", "content": "Hello", …}], …}}
+
+Lists in the state, wherever dicts lead to them, are stored item by item, each once (see `locus.memory.model.records`); the
+values in them, and beside them, are written as `langgraph_types` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from locus.errors import CorruptCheckpointError, SerializationError, UnsupportedFormatError
+from locus.integrations.langgraph.codec import TAG, TypedCodec
+from locus.integrations.langgraph.items import KnownList, ListEncoder, Path
+from locus.integrations.langgraph.langgraph_shared import SharedItems
+from locus.memory.model.codec import check, decode, path_text
+from locus.memory.model.ids import MAX_ID_LENGTH, digest
+from locus.memory.model.payloads import decode_manifest
+from locus.memory.model.plan import SMALL_LIST, Payload
+from locus.memory.model.records import Stored
+
+FORMAT = 1
+MARK = "langgraph"
+NAMESPACE = "namespace"
+VALUES = "channel_values"
+DEEPEST = 60
+"""How many dicts may stand in each other around a list; what is in the list may be as deep again."""
+
+_LONG = "|"
+"""What no name of a namespace of LangGraph's begins with: there it separates a graph from its subgraph."""
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
+
+@dataclass
+class Encoding:
+    """One checkpoint on its way into a payload: `known` are its lists as they were, `lists` as they are now."""
+
+    codec: TypedCodec
+    encoder: ListEncoder
+    known: Mapping[Path, KnownList]
+    touched: Collection[int] = ()
+    lists: dict[Path, KnownList] = field(default_factory=dict)
+
+    def payload(self, checkpoint: Mapping[str, Any], namespace: str) -> Payload:
+        plain: dict[str, Any] = {MARK: FORMAT}
+        if kept_namespace(namespace) != namespace:
+            plain[NAMESPACE] = namespace
+        for name, value in checkpoint.items():
+            if name not in (VALUES, "id"):
+                plain[name] = self.codec.encode(value, (name,))
+        values = self._tree(checkpoint.get(VALUES, {}), (VALUES,))
+        return Payload(plain, {VALUES: values}, frozen=False, checked=True)
+
+    def _tree(self, value: Any, path: Path) -> Any:
+        kind = type(value)
+        if kind is list and not _is_small(value):
+            encoded, self.lists[path] = self.encoder.encoded(value, path, self.known.get(path), self.touched)
+            return encoded
+        if kind is dict and TAG not in value and all(type(key) is str for key in value):
+            if len(path) > DEEPEST:
+                where = path_text(path)
+                raise SerializationError(f"{where} is nested more than {DEEPEST} levels deep", where)
+            return {key: self._tree(item, (*path, key)) for key, item in value.items()}
+        written = self.codec.encode(value, path)
+        check(written, path)
+        return written
+
+
+def _is_small(items: list[Any]) -> bool:
+    """Whether a list may stay in the head; the planner looks closer."""
+    return len(items) <= SMALL_LIST and _PLAIN.issuperset(map(type, items))
+
+
+def is_ours(stored: Stored) -> bool:
+    head = decode(stored.head)
+    return isinstance(head, dict) and MARK in head
+
+
+def checkpoint_of(
+    stored: Stored, codec: TypedCodec, shared: SharedItems, channels: Collection[str] | None = None
+) -> Any:
+    """The checkpoint; `channels` are those whose values are asked for (None: all)."""
+    data = _payload(stored, shared, channels)
+    found = data.pop(MARK, None)
+    name = f"checkpoint {stored.entry.checkpoint_id!r} of thread {stored.entry.thread_id!r}"
+    if found is None:
+        raise CorruptCheckpointError(f"{name} is not one of LangGraph's: use another thread_id for the graph")
+    if not isinstance(found, int) or found > FORMAT:
+        raise UnsupportedFormatError(
+            f"{name} has format {found!r:.40}, and this version knows {FORMAT}: upgrade locus-sdk"
+        )
+    data.pop(NAMESPACE, None)
+    values = data.pop(VALUES, {})
+    if channels is not None and TAG not in values:
+        values = {name: value for name, value in values.items() if name in channels}
+    read: dict[str, Any] = codec.decode(data)
+    return {**read, "id": stored.entry.checkpoint_id, VALUES: codec.decode(values, (VALUES,))}
+
+
+def kept_namespace(namespace: str) -> str:
+    """The name that a namespace is kept under. That of a subgraph deep down is too long to be one of ours."""
+    if len(namespace) <= MAX_ID_LENGTH and not namespace.startswith(_LONG):
+        return namespace
+    return f"{_LONG}{digest(namespace)}"
+
+
+def namespace_of(stored: Stored) -> str:
+    """LangGraph's name of a checkpoint's namespace."""
+    if not stored.entry.namespace.startswith(_LONG):
+        return stored.entry.namespace
+    return str(decode(stored.head).get(NAMESPACE, stored.entry.namespace))
+
+
+def loaded_lists(stored: Stored, checkpoint: Mapping[str, Any]) -> dict[Path, list[Any]]:
+    """The lists of a checkpoint that was loaded which are stored item by item."""
+    found: dict[Path, list[Any]] = {}
+    for path, cut in decode_manifest(stored.manifest).items():
+        value: Any = checkpoint
+        for step in path:
+            value = value.get(step) if type(value) is dict else None
+        if type(value) is list and not isinstance(cut, str):
+            found[path] = value.copy()
+    return found
+
+
+def _payload(stored: Stored, shared: SharedItems, channels: Collection[str] | None) -> dict[str, Any]:
+    """JSON, but for the lists that were cut out of it: these have been read."""
+    data = decode(stored.head)
+    # A large value may have lists in it that were cut out before it was.
+    cuts = sorted(decode_manifest(stored.manifest).items(), key=lambda line: len(line[0]))
+    try:
+        for path, cut in cuts:
+            if channels is not None and path[0] == VALUES and len(path) > 1 and path[1] not in channels:
+                continue
+            node = data
+            for step in path[:-1]:
+                node = node[step]
+            node[path[-1]] = (
+                shared.large(cut, stored.runs) if isinstance(cut, str) else shared.list(cut, stored.runs, path)
+            )
+    except (KeyError, TypeError, IndexError) as error:
+        raise CorruptCheckpointError(f"stored head and manifest do not fit together: {error!r}") from error
+    if not isinstance(data, dict):
+        raise CorruptCheckpointError(f"checkpoint {stored.entry.checkpoint_id!r} is not an object")
+    return data

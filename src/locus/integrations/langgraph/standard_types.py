@@ -1,0 +1,199 @@
+"""How values of the standard library's types are written in a checkpoint."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import re
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+from locus.integrations.langgraph.codec import (
+    Read,
+    RefusedError,
+    TypedCodec,
+    Write,
+    bytes_text,
+    text_bytes,
+)
+
+Kind = tuple[str, Iterable[type], Write, Read]
+
+_FACTORIES: Mapping[str, type] = {kind.__name__: kind for kind in (bool, dict, float, int, list, set, str, tuple)}
+_ADDRESSES = (
+    ipaddress.IPv4Address,
+    ipaddress.IPv4Interface,
+    ipaddress.IPv4Network,
+    ipaddress.IPv6Address,
+    ipaddress.IPv6Interface,
+    ipaddress.IPv6Network,
+)
+
+
+def standard_kinds(codec: TypedCodec) -> Iterator[Kind]:
+    yield from _numbers()
+    yield from _texts()
+    yield from _times(codec)
+    yield from _containers(codec)
+
+
+def _by_text(kind: type, make: Callable[[str], Any] | None = None, text: Callable[[Any], str] = str) -> Kind:
+    made = make or kind
+    return kind.__name__, (kind,), lambda value: {"value": text(value)}, lambda stored: made(_text(stored["value"]))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"text was expected, not {type(value).__name__}")
+    return value
+
+
+def _numbers() -> Iterator[Kind]:
+    yield (
+        "complex",
+        (complex,),
+        lambda value: {"value": [repr(value.real), repr(value.imag)]},
+        lambda stored: complex(*map(float, stored["value"])),
+    )
+    yield _by_text(Decimal)
+    yield _by_text(Fraction)
+    yield (
+        "range",
+        (range,),
+        lambda value: {"value": [value.start, value.stop, value.step]},
+        lambda stored: range(*stored["value"]),
+    )
+
+
+def _texts() -> Iterator[Kind]:
+    yield "bytes", (bytes,), lambda value: {"value": bytes_text(value)}, lambda stored: text_bytes(stored["value"])
+    yield (
+        "bytearray",
+        (bytearray,),
+        lambda value: {"value": bytes_text(value)},
+        lambda stored: bytearray(text_bytes(stored["value"])),
+    )
+    yield _by_text(UUID)
+    yield "Path", (type(Path()),), lambda value: {"value": str(value)}, lambda stored: Path(_text(stored["value"]))
+    # `PurePath()` is one of the two others, whichever the system has.
+    yield from map(_by_text, (PurePosixPath, PureWindowsPath))
+    yield from map(_by_text, _ADDRESSES)
+    yield _by_text(ZoneInfo, text=_zone_key)
+    yield "Pattern", (re.Pattern,), _write_pattern, _read_pattern
+
+
+def _zone_key(zone: ZoneInfo) -> str:
+    if zone.key is None:
+        raise RefusedError("is a ZoneInfo that was read from a file, and has no name to be kept by")
+    return zone.key
+
+
+def _write_pattern(value: re.Pattern[Any]) -> dict[str, Any]:
+    if isinstance(value.pattern, bytes):
+        return {"bytes": bytes_text(value.pattern), "flags": value.flags}
+    return {"value": value.pattern, "flags": value.flags}
+
+
+def _read_pattern(stored: Mapping[str, Any]) -> re.Pattern[Any]:
+    if "bytes" in stored:
+        return re.compile(text_bytes(stored["bytes"]), int(stored["flags"]))
+    return re.compile(_text(stored["value"]), int(stored["flags"]))
+
+
+def _times(codec: TypedCodec) -> Iterator[Kind]:
+    def write(value: datetime.datetime | datetime.time) -> dict[str, Any]:
+        zone = value.tzinfo
+        # An offset is part of the text; a zone that has a name is not.
+        named = zone is not None and (type(zone) is not datetime.timezone or _own_name(zone) is not None)
+        written: dict[str, Any] = {"value": (value.replace(tzinfo=None) if named else value).isoformat()}
+        if named:
+            written["zone"] = codec.write(zone)
+        if value.fold:
+            written["fold"] = 1
+        return written
+
+    def reading(kind: type[datetime.datetime] | type[datetime.time]) -> Read:
+        def read(stored: Mapping[str, Any]) -> datetime.datetime | datetime.time:
+            value = kind.fromisoformat(stored["value"]).replace(fold=stored.get("fold", 0))
+            return value.replace(tzinfo=codec.read(stored["zone"])) if "zone" in stored else value
+
+        return read
+
+    yield "datetime", (datetime.datetime,), write, reading(datetime.datetime)
+    yield "time", (datetime.time,), write, reading(datetime.time)
+    yield _by_text(datetime.date, datetime.date.fromisoformat)
+    yield (
+        "timedelta",
+        (datetime.timedelta,),
+        lambda value: {"value": [value.days, value.seconds, value.microseconds]},
+        lambda stored: datetime.timedelta(*stored["value"]),
+    )
+    yield "timezone", (datetime.timezone,), _write_timezone, _read_timezone
+
+
+def _own_name(zone: datetime.timezone) -> str | None:
+    """The name that a fixed offset was given, if it was given one."""
+    name = zone.tzname(None)
+    return None if name == datetime.timezone(zone.utcoffset(None)).tzname(None) else name
+
+
+def _write_timezone(value: datetime.timezone) -> dict[str, Any]:
+    offset = value.utcoffset(None)
+    written: dict[str, Any] = {"value": [offset.days, offset.seconds, offset.microseconds]}
+    name = _own_name(value)
+    return written if name is None else written | {"name": name}
+
+
+def _read_timezone(stored: Mapping[str, Any]) -> datetime.timezone:
+    offset = datetime.timedelta(*stored["value"])
+    if "name" in stored:
+        return datetime.timezone(offset, stored["name"])
+    return datetime.UTC if not offset else datetime.timezone(offset)
+
+
+def _containers(codec: TypedCodec) -> Iterator[Kind]:
+    yield "tuple", (tuple,), lambda v: {"value": codec.write_all(v)}, lambda s: tuple(codec.read_all(s["value"]))
+    yield "set", (set,), lambda v: {"value": codec.ordered(v)}, lambda s: set(codec.read_all(s["value"]))
+    yield (
+        "frozenset",
+        (frozenset,),
+        lambda v: {"value": codec.ordered(v)},
+        lambda s: frozenset(codec.read_all(s["value"])),
+    )
+    yield (
+        "deque",
+        (deque,),
+        lambda v: {"value": codec.write_all(v)} | ({} if v.maxlen is None else {"maxlen": v.maxlen}),
+        lambda s: deque(codec.read_all(s["value"]), s.get("maxlen")),
+    )
+    for kind in (OrderedDict, Counter):
+        yield kind.__name__, (kind,), codec.write_pairs, _pairs_reader(codec, kind)
+    yield (
+        "defaultdict",
+        (defaultdict,),
+        lambda v: {"factory": _factory_name(v), **codec.write_pairs(v)},
+        lambda s: defaultdict(_FACTORIES[s["factory"]] if s["factory"] else None, codec.read_pairs(s)),
+    )
+
+
+def _pairs_reader(codec: TypedCodec, kind: Callable[[Any], Any]) -> Read:
+    return lambda stored: kind(dict(codec.read_pairs(stored)))
+
+
+def _factory_name(value: defaultdict[Any, Any]) -> str | None:
+    factory = value.default_factory
+    if factory is None:
+        return None
+    name = getattr(factory, "__name__", "")
+    if _FACTORIES.get(name) is not factory:
+        raise RefusedError(
+            f"is a defaultdict whose default_factory cannot be kept ({factory!r:.80}): make it a dict, or use one of "
+            + ", ".join(_FACTORIES)
+        )
+    return name

@@ -1,0 +1,258 @@
+"""LangGraph's long-term memory on SQLite and PostgreSQL: `graph.compile(store=LocusStore("sqlite:///agents.db"))`.
+
+Items lie in a table of their own (see `langgraph_store_tables`), in the database of a checkpointer or a storage
+backend, and use its connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Self, TypeVar
+
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    Item,
+    ListNamespacesOp,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+    TTLConfig,
+)
+
+from locus.errors import CapabilityError, ConfigurationError, SerializationError
+from locus.integrations.langgraph_store.items import (
+    Namespace,
+    check_filter,
+    checked_key,
+    fixed_start,
+    is_meant,
+    namespace_of,
+    passes,
+    path_of,
+    plain_equals,
+    score,
+)
+from locus.integrations.langgraph_store.tables import PORTION, Kept, Put, StoreTable
+from locus.memory.backends.postgresql import schema as postgresql_schema
+from locus.memory.backends.postgresql.postgresql_flavour import PostgreSQLFlavour
+from locus.memory.backends.sql.engine import SQLServerEngine
+from locus.memory.backends.sql.flavour import Steps
+from locus.memory.backends.sqlite.engine import SQLiteEngine
+from locus.memory.model.arguments import checked_limit, checked_seconds
+from locus.memory.model.codec import decode, encode
+from locus.memory.model.ids import words
+from locus.memory.registry import get_checkpointer
+from locus.memory.saver import threads_of
+from locus.memory.sync import PORTAL
+
+T = TypeVar("T")
+
+
+class LocusStore(BaseStore):
+    """A store of LangGraph's, for sync and async graphs, from any thread.
+
+    `store` is a checkpointer or storage backend on SQLite or PostgreSQL, or a name or URL, with its `options`. What a
+    name opens belongs to this store, and `close` closes it; an open one is left open. `ttl` is LangGraph's `TTLConfig`.
+
+    An item whose time is over is not seen any more; `sweep_ttl` removes it from the disk. There are no vectors: the
+    `query` of a search ranks items by the words that they share with it.
+    """
+
+    supports_ttl = True
+
+    def __init__(self, store: Any, *, ttl: TTLConfig | None = None, index: None = None, **options: Any) -> None:
+        if index is not None:
+            raise ConfigurationError("LocusStore has no vectors: leave out `index`; a `query` ranks items by words")
+        if options and not isinstance(store, str):
+            raise ConfigurationError(
+                f"options ({', '.join(options)}) belong to a name or URL; this store is open already"
+            )
+        self._owns = isinstance(store, str)
+        self._threads = threads_of(get_checkpointer(store, **options) if isinstance(store, str) else store)
+        engine = self._threads.engine
+        if not isinstance(engine, SQLiteEngine) and not (
+            isinstance(engine, SQLServerEngine) and isinstance(engine.sql, PostgreSQLFlavour)
+        ):
+            raise CapabilityError(f"LocusStore needs SQLite or PostgreSQL, and not {type(engine).__name__}")
+        self.ttl_config = ttl
+        self._engine = engine
+        self._table = StoreTable(engine.sql)
+        self._ready = False
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Carry out operations: those that read first, as of one instant, and then those that write, in one step."""
+        asked = list(ops)
+        puts = _puts(asked)
+        now = _now()
+        read: list[Kept] = []
+        results: list[Result] = [None] * len(asked)
+        if any(not isinstance(op, PutOp) for op in asked):
+            alone = len(asked) == 1 and isinstance(asked[0], GetOp)
+            results, read = await self._carry_out(lambda: self._answers(asked, now), writing=False, alone=alone)
+        ending = [item for item in read if item.ttl_minutes is not None]
+        if puts or ending:
+            alone = len(puts) + len(ending) == 1
+            await self._carry_out(lambda: self._changes(ending, puts, now), writing=True, alone=alone)
+        return results
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        return PORTAL.run(self.abatch(ops))
+
+    async def asweep_ttl(self) -> int:
+        """Remove items whose time is over, and return how many."""
+        return await self._carry_out(lambda: self._table.sweep(_now()), writing=True)
+
+    def sweep_ttl(self) -> int:
+        return PORTAL.run(self.asweep_ttl())
+
+    async def _carry_out(self, operation: Callable[[], Steps[T]], *, writing: bool, alone: bool = False) -> T:
+        async with self._threads.using():
+            if not self._ready:
+                await self._set_up()
+            return await self._engine.carry_out(operation, writing=writing, alone=alone)
+
+    async def _set_up(self) -> None:
+        """Make the table. Whether it is there is asked first: to look at it, no more rights are needed."""
+        if not await self._engine.carry_out(self._table.found_format, writing=False):
+            if isinstance(self._engine, SQLServerEngine) and not self._engine.creates_tables:
+                raise ConfigurationError(
+                    f"the table {self._table.name} is not there, and auto_create_table is off: "
+                    "have somebody run what LocusStore.ddl() returns"
+                )
+            sql = self._engine.sql
+            lock = postgresql_schema.lock_number(sql) if isinstance(sql, PostgreSQLFlavour) else 0
+            await self._engine.carry_out(lambda: self._table.create(lock), writing=True)
+        self._ready = True
+
+    def ddl(self) -> str:
+        """The statements that make the table, for a database administrator."""
+        return "".join(f"{statement};\n" for statement in ["BEGIN", *self._table.statements(), "COMMIT"])
+
+    def _answers(self, ops: Sequence[Op], now: datetime) -> Steps[tuple[list[Result], list[Kept]]]:
+        """The results, and the items of those operations that let them live longer."""
+        results: list[Result] = []
+        refreshed: list[Kept] = []
+        for op in ops:
+            if isinstance(op, GetOp):
+                found = yield from self._table.get(path_of(op.namespace), checked_key(op.key), now)
+                results.append(self._item(found[0]) if found else None)
+            elif isinstance(op, SearchOp):
+                ranked = yield from self._search(op, now)
+                found = [kept for kept, _ in ranked]
+                results.append([self._search_item(kept, points) for kept, points in ranked])
+            elif isinstance(op, ListNamespacesOp):
+                found = []
+                results.append((yield from self._namespaces(op, now)))
+            else:
+                found = []
+                results.append(None)
+            if getattr(op, "refresh_ttl", False):
+                refreshed += found
+        return results, refreshed
+
+    def _changes(self, read: Sequence[Kept], puts: Sequence[Put], now: datetime) -> Steps[None]:
+        yield from self._table.refresh(read, now)
+        yield from self._table.put(puts, now)
+
+    def _search(self, op: SearchOp, now: datetime) -> Steps[list[tuple[Kept, float | None]]]:
+        path = path_of(op.namespace_prefix)
+        limit, offset = checked_limit(op.limit, None) or 0, checked_limit(op.offset, None) or 0
+        terms = set(words(op.query)) if op.query else set()
+        if not terms and not op.filter:
+            page = yield from self._table.page(path, now, limit, offset)
+            return [(kept, None) for kept in page]
+        check_filter(op.filter or {})
+        found: list[tuple[Kept, float | None]] = []
+        after: Kept | None = None
+        # Words are ranked among all items; without them the first that pass will do.
+        while terms or len(found) < limit + offset:
+            portion = yield from self._table.portion(path, now, plain_equals(op.filter or {}), after)
+            for kept in portion:
+                value = decode(kept.value)
+                if passes(value, op.filter or {}):
+                    found.append((kept, score(terms, value) if terms else None))
+            if len(portion) < PORTION:
+                break
+            after = portion[-1]
+        found.sort(key=lambda one: -(one[1] or 0.0))
+        return found[offset : offset + limit]
+
+    def _namespaces(self, op: ListNamespacesOp, now: datetime) -> Steps[list[tuple[str, ...]]]:
+        conditions = op.match_conditions or ()
+        limit, offset = checked_limit(op.limit, None) or 0, checked_limit(op.offset, None) or 0
+        paths = yield from self._table.paths(path_of(fixed_start(conditions)), now)
+        meant = {namespace for namespace in map(namespace_of, paths) if is_meant(conditions, namespace)}
+        return sorted({namespace[: op.max_depth] for namespace in meant})[offset : offset + limit]
+
+    def _facts(self, kept: Kept) -> dict[str, Any]:
+        read_time = self._engine.sql.read_time
+        namespace: Namespace = namespace_of(kept.path)
+        return {
+            "namespace": namespace,
+            "key": kept.key,
+            "value": decode(kept.value),
+            "created_at": read_time(kept.created_at),
+            "updated_at": read_time(kept.updated_at),
+        }
+
+    def _item(self, kept: Kept) -> Item:
+        return Item(**self._facts(kept))
+
+    def _search_item(self, kept: Kept, points: float | None) -> SearchItem:
+        return SearchItem(**self._facts(kept), score=points)
+
+    async def aclose(self) -> None:
+        """Close the database, if it was opened here."""
+        if self._owns:
+            await self._threads.close()
+
+    def close(self) -> None:
+        PORTAL.run(self.aclose())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"LocusStore({type(self._engine).__name__})"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _puts(ops: Iterable[Op]) -> list[Put]:
+    """What is to be written, checked; of several writes to one key the last."""
+    puts: dict[tuple[str, str], Put] = {}
+    for op in ops:
+        if not isinstance(op, GetOp | SearchOp | ListNamespacesOp | PutOp):
+            raise ConfigurationError(f"a store gets, puts, searches and lists namespaces; got {op!r:.80}")
+        if isinstance(op, PutOp):
+            path, key = path_of(op.namespace), checked_key(op.key)
+            if not path:
+                raise ConfigurationError("an item needs a namespace of one label at least")
+            if op.ttl is not None:
+                checked_seconds(op.ttl * 60, "ttl")
+            puts.pop((path, key), None)
+            puts[path, key] = Put(path, key, None if op.value is None else _text(op.value), op.ttl)
+    return list(puts.values())
+
+
+def _text(value: Any) -> str:
+    try:
+        plain = dict(value)
+    except (TypeError, ValueError) as error:
+        raise SerializationError(f"an item's value is a dict, got {type(value).__name__}: {value!r:.60}") from error
+    return encode(plain, ("value",))

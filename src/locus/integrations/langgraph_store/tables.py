@@ -1,0 +1,193 @@
+"""The table of a store of LangGraph's, on SQLite and on PostgreSQL, and the steps on it.
+
+    locus_store         namespace (a path, see `langgraph_store_items`), key, value (JSON), created_at, updated_at,
+                        ttl_minutes and expires_at of items that end
+    locus_store_format  the version of the table
+
+What has ended is not seen by anyone, and stays in the table until it is swept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from locus.errors import UnsupportedFormatError
+from locus.integrations.langgraph_store.items import end_of
+from locus.memory.backends.postgresql.postgresql_flavour import PostgreSQLFlavour
+from locus.memory.backends.sql.flavour import Flavour, Steps
+from locus.memory.model.codec import encode
+
+FORMAT = 1
+PORTION = 500
+"""How many items are looked at with one statement, where the database cannot tell which are meant."""
+
+_ITEM = ("namespace", "key", "value", "created_at", "updated_at", "ttl_minutes")
+
+
+class Kept(NamedTuple):
+    """A row: the value is JSON text, everything else as the driver gave it."""
+
+    path: str
+    key: str
+    value: str
+    created_at: Any
+    updated_at: Any
+    ttl_minutes: float | None
+
+
+class Put(NamedTuple):
+    """An item to be kept, or, without a value, to be deleted."""
+
+    path: str
+    key: str
+    value: str | None
+    ttl_minutes: float | None
+
+
+class StoreTable:
+    """The statements for one database."""
+
+    def __init__(self, sql: Flavour) -> None:
+        self.sql = sql
+        self.name = sql.table("store")
+        self.format = sql.table("store_format")
+        value = sql.json_column("value")
+        self._columns = ", ".join(value if column == "value" else column for column in _ITEM)
+        self._alive = "(expires_at IS NULL OR expires_at > ?)"
+
+    def statements(self) -> list[str]:
+        """What makes the table."""
+        postgresql = isinstance(self.sql, PostgreSQLFlavour)
+        text, json, time, real = (
+            ('text COLLATE "C"', "jsonb", "timestamptz", "double precision")
+            if postgresql
+            else ("TEXT", "TEXT", "TEXT", "REAL")
+        )
+        index = self.sql.index("store_by_end") if isinstance(self.sql, PostgreSQLFlavour) else "locus_store_by_end"
+        return [
+            f"CREATE TABLE {self.format} (version integer NOT NULL)",
+            f"INSERT INTO {self.format} VALUES ({FORMAT})",
+            f"""CREATE TABLE {self.name} (
+    namespace {text} NOT NULL, key {text} NOT NULL, value {json} NOT NULL,
+    created_at {time} NOT NULL, updated_at {time} NOT NULL, ttl_minutes {real}, expires_at {time},
+    PRIMARY KEY (namespace, key)
+)""",
+            f"CREATE INDEX {index} ON {self.name} (expires_at) WHERE expires_at IS NOT NULL",
+        ]
+
+    def found_format(self) -> Steps[int]:
+        """The version of the table that is there; 0 if there is none."""
+        if isinstance(self.sql, PostgreSQLFlavour):
+            # From a table: `to_regclass` alone may not know yet what others have made while this one waited.
+            there = yield "SELECT 1 FROM pg_class WHERE oid = to_regclass(?)", (self.format,)
+        else:
+            there = yield "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (self.format,)
+        if not there:
+            return 0
+        ((version,),) = yield f"SELECT max(version) FROM {self.format}", ()
+        if version > FORMAT:
+            raise UnsupportedFormatError(
+                f"the table {self.name} has format {version}, and this version of Locus knows up to {FORMAT}: "
+                "upgrade locus-sdk"
+            )
+        return int(version)
+
+    def create(self, lock: int) -> Steps[None]:
+        """Make the table, unless somebody else has done so meanwhile."""
+        if isinstance(self.sql, PostgreSQLFlavour):
+            yield "SELECT pg_advisory_xact_lock(?)", (lock,)
+        found = yield from self.found_format()
+        for statement in self.statements() if not found else ():
+            yield statement, ()
+
+    def get(self, path: str, key: str, now: datetime) -> Steps[list[Kept]]:
+        sql = self.sql
+        rows = yield (
+            f"SELECT {self._columns} FROM {self.name} WHERE namespace = ? AND key = ? AND {self._alive}",
+            (sql.text(path), sql.text(key), sql.time(now)),
+        )
+        return [self._kept(row) for row in rows]
+
+    def put(self, items: Iterable[Put], now: datetime) -> Steps[None]:
+        sql = self.sql
+        at = sql.time(now)
+        for path, key, value, ttl_minutes in items:
+            place = (sql.text(path), sql.text(key))
+            if value is None:
+                yield f"DELETE FROM {self.name} WHERE namespace = ? AND key = ?", place
+                continue
+            ends = None if ttl_minutes is None else sql.time(now + timedelta(minutes=ttl_minutes))
+            yield (
+                f"INSERT INTO {self.name} AS kept"
+                " (namespace, key, value, created_at, updated_at, ttl_minutes, expires_at)"
+                f" VALUES (?, ?, {sql.json_mark}, ?, ?, ?, ?) ON CONFLICT (namespace, key) DO UPDATE"
+                " SET value = excluded.value, updated_at = excluded.updated_at, ttl_minutes = excluded.ttl_minutes,"
+                " expires_at = excluded.expires_at, created_at = CASE WHEN kept.expires_at <= excluded.updated_at"
+                " THEN excluded.created_at ELSE kept.created_at END",
+                (*place, sql.json(value), at, at, ttl_minutes, ends),
+            )
+
+    def refresh(self, items: Iterable[Kept], now: datetime) -> Steps[None]:
+        """Let items that were read begin their time anew, unless it is over, or they were given another."""
+        sql = self.sql
+        for item in items:
+            assert item.ttl_minutes is not None
+            ends = sql.time(now + timedelta(minutes=item.ttl_minutes))
+            yield (
+                f"UPDATE {self.name} SET expires_at = ?"
+                " WHERE namespace = ? AND key = ? AND ttl_minutes = ? AND expires_at > ?",
+                (ends, sql.text(item.path), sql.text(item.key), item.ttl_minutes, sql.time(now)),
+            )
+
+    def page(self, path: str, now: datetime, limit: int, offset: int) -> Steps[list[Kept]]:
+        """Items below a path, the last updated first."""
+        where, values = self._below(path, now)
+        rows = yield f"{self._select(where)} LIMIT ? OFFSET ?", (*values, limit, offset)
+        return [self._kept(row) for row in rows]
+
+    def portion(self, path: str, now: datetime, equals: dict[str, Any], after: Kept | None) -> Steps[list[Kept]]:
+        """The next items below a path, those with other values under these keys left out where that is possible."""
+        where, values = self._below(path, now)
+        sql = self.sql
+        text = encode(equals)
+        if equals and isinstance(sql, PostgreSQLFlavour) and sql.json(text) == text:
+            where, values = f"{where} AND value @> ?::jsonb", [*values, text]
+        if after is not None:
+            where = f"{where} AND (updated_at, namespace, key) < (?, ?, ?)"
+            values = [*values, after.updated_at, sql.text(after.path), sql.text(after.key)]
+        rows = yield f"{self._select(where)} LIMIT {PORTION}", values
+        return [self._kept(row) for row in rows]
+
+    def paths(self, path: str, now: datetime) -> Steps[list[str]]:
+        """Every namespace below a path that has an item."""
+        where, values = self._below(path, now)
+        rows = yield f"SELECT DISTINCT namespace FROM {self.name} WHERE {where}", values
+        return [self.sql.read_text(found) for (found,) in rows]
+
+    def sweep(self, now: datetime) -> Steps[int]:
+        at = self.sql.time(now)
+        ((count,),) = yield f"SELECT count(*) FROM {self.name} WHERE expires_at <= ?", (at,)
+        yield f"DELETE FROM {self.name} WHERE expires_at <= ?", (at,)
+        return int(count)
+
+    def _select(self, where: str) -> str:
+        order = "ORDER BY updated_at DESC, namespace DESC, key DESC"
+        return f"SELECT {self._columns} FROM {self.name} WHERE {where} {order}"
+
+    def _below(self, path: str, now: datetime) -> tuple[str, list[Any]]:
+        """A range of texts: no pattern, so no character of a label can mean anything."""
+        at = self.sql.time(now)
+        if not path:
+            return self._alive, [at]
+        return f"namespace >= ? AND namespace < ? AND {self._alive}", [
+            self.sql.text(path),
+            self.sql.text(end_of(path)),
+            at,
+        ]
+
+    def _kept(self, row: Sequence[Any]) -> Kept:
+        path, key, value, created_at, updated_at, ttl_minutes = row
+        read = self.sql.read_text
+        return Kept(read(path), read(key), self.sql.read_json(value), created_at, updated_at, ttl_minutes)

@@ -1,0 +1,148 @@
+"""llmfy's checkpointer contract on every backend.
+
+A session is the namespace `llmfy` of the thread with its id. A checkpoint's state is the payload, so its lists are
+stored once; the facts about it (run, node, step, …) are its metadata, so it can be found by them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+from dataclasses import fields
+from datetime import datetime
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Self
+
+from locus.errors import CorruptCheckpointError, SerializationError
+from locus.integrations.llmfy.in_memory import AnyCheckpoint
+from locus.memory.faces import metadata_of
+from locus.memory.model.arguments import checked_limit
+from locus.memory.model.payloads import dict_from, dict_payload
+from locus.memory.model.records import Entry, Stored
+from locus.memory.saver import threads_of
+
+if TYPE_CHECKING:
+    from llmfy.flow_engine.checkpointer.base_checkpointer import BaseCheckpointer, Checkpoint, CheckpointMetadata
+elif find_spec("llmfy") is None:
+    from locus.integrations.llmfy.in_memory import Checkpoint, CheckpointMetadata
+
+    BaseCheckpointer = object
+else:
+    from llmfy.flow_engine.checkpointer.base_checkpointer import BaseCheckpointer, Checkpoint, CheckpointMetadata
+
+NAMESPACE = "llmfy"
+"""Where the sessions of a store are kept, unless it has no namespaces: then say `namespace="default"`."""
+
+_AT_ONCE = 4
+"""How many states a list reads at the same time."""
+
+
+class LlmfyCheckpointer(BaseCheckpointer):
+    """Checkpoints of `FlowEngine` in a store: a checkpointer, a storage backend, or a name or URL.
+
+    What a name opens belongs to this object, and `close` closes it; an open store is left open. Where llmfy is
+    installed this is one of its checkpointers, and gives back its `Checkpoint`; else it gives back ours.
+
+    Order is the order of saves, whatever the clocks say. An id belongs to its session. Saving the same checkpoint again
+    changes nothing; a different one under an id that is there replaces it, and is the newest.
+    """
+
+    requires_serialization = True
+    """llmfy turns its own objects, and those of types that it was told of, into JSON before it saves."""
+
+    def __init__(self, store: Any, *, namespace: str = NAMESPACE) -> None:
+        self._opened = isinstance(store, str)
+        self._threads = threads_of(store)
+        self._namespace = namespace
+
+    async def save(self, checkpoint: AnyCheckpoint) -> None:
+        """Keep a checkpoint as the newest of its session."""
+        state, about = checkpoint.state, checkpoint.metadata
+        if not isinstance(about.created_at, datetime):
+            raise SerializationError(f"metadata.created_at is no datetime: {about.created_at!r:.80}", "created_at")
+        facts = {name: getattr(about, name) for name in _FACTS}
+        await self._threads.save(
+            about.session_id,
+            dict_payload(state),
+            namespace=self._namespace,
+            checkpoint_id=about.checkpoint_id,
+            metadata={**facts, "created_at": about.created_at.isoformat()},
+        )
+
+    async def load(self, session_id: str, checkpoint_id: str | None = None) -> Checkpoint | None:
+        """That checkpoint, or the newest; `None` if there is none."""
+        stored = await self._threads.read(session_id, checkpoint_id, self._namespace)
+        return None if stored is None else _checkpoint(stored)
+
+    async def list(self, session_id: str, limit: int = 10) -> builtins.list[Checkpoint]:
+        """A session's checkpoints with their states, newest first. `history` lists without states."""
+        entries = await self._threads.history(session_id, limit, None, self._namespace)
+        return await self._loaded(entries)
+
+    async def list_by_run(self, session_id: str, run_id: str, limit: int = 100) -> builtins.list[Checkpoint]:
+        """The checkpoints of one `invoke` or `stream`, newest first."""
+        entries = await self._threads.history(session_id, None, None, self._namespace)
+        found = [entry for entry in entries if metadata_of(entry).get("run_id") == run_id]
+        return await self._loaded(found[: checked_limit(limit, None)])
+
+    async def history(self, session_id: str, limit: int | None = 10) -> builtins.list[CheckpointMetadata]:
+        """What is known of a session's checkpoints without their states, newest first."""
+        return [_metadata(entry) for entry in await self._threads.history(session_id, limit, None, self._namespace)]
+
+    async def delete(self, session_id: str, checkpoint_id: str | None = None) -> None:
+        """Delete one checkpoint, or all of the session."""
+        await self._threads.delete(session_id, checkpoint_id, self._namespace)
+
+    async def clear_all(self) -> None:
+        """Delete the checkpoints of all flows. What else is in the store stays."""
+        for session_id in await self._threads.list_threads(None, "*"):
+            await self._threads.delete(session_id, None, self._namespace)
+
+    async def close(self) -> None:
+        """Close the store, if it was opened here."""
+        if self._opened:
+            await self._threads.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"LlmfyCheckpointer({type(self._threads.engine).__name__})"
+
+    async def _loaded(self, entries: builtins.list[Entry]) -> builtins.list[Checkpoint]:
+        """The checkpoints of entries; those that were deleted meanwhile are left out."""
+        turn = asyncio.Semaphore(_AT_ONCE)
+
+        async def read(entry: Entry) -> Stored | None:
+            async with turn:
+                return await self._threads.read(entry.thread_id, entry.checkpoint_id, self._namespace)
+
+        found = await asyncio.gather(*map(read, entries))
+        return [_checkpoint(stored) for stored in found if stored is not None]
+
+
+_FACTS = tuple(
+    field.name
+    for field in fields(CheckpointMetadata)
+    if field.name not in ("checkpoint_id", "session_id", "created_at")
+)
+
+
+def _checkpoint(stored: Stored) -> Checkpoint:
+    return Checkpoint(metadata=_metadata(stored.entry), state=dict_from(stored))
+
+
+def _metadata(entry: Entry) -> CheckpointMetadata:
+    noted = metadata_of(entry)
+    try:
+        facts = {name: noted[name] for name in _FACTS}
+        created_at = datetime.fromisoformat(noted["created_at"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptCheckpointError(
+            f"checkpoint {entry.checkpoint_id!r} of thread {entry.thread_id!r}, namespace {entry.namespace!r}, was not "
+            f"saved by a flow: its metadata lacks {error}"
+        ) from error
+    return CheckpointMetadata(entry.checkpoint_id, entry.thread_id, created_at=created_at, **facts)

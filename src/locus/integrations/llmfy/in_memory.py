@@ -1,0 +1,164 @@
+"""Checkpointers for llmfy's `FlowEngine`.
+
+    from llmfy import FlowEngine
+    from locus.integrations.llmfy import LlmfyCheckpointer
+
+    flow = FlowEngine(State, checkpointer=LlmfyCheckpointer("sqlite:flows.db"))
+
+`InMemoryCheckpointer` and `Checkpoint` need no llmfy: they are for programs that want the same contract without it.
+`LlmfyCheckpointer` (see `llmfy_checkpointer`) is imported when it is first named: importing llmfy takes seconds.
+"""
+
+from __future__ import annotations
+
+import builtins
+import threading
+from copy import deepcopy
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+from locus.errors import ConfigurationError
+from locus.memory.model.arguments import checked_limit, checked_seconds
+
+__all__ = ["Checkpoint", "CheckpointMetadata", "InMemoryCheckpointer"]
+
+
+@dataclass
+class CheckpointMetadata:
+    """Where a checkpoint comes from: the session, the run of it, and the node that had just been run.
+
+    `step` counts inside the run; `updated_fields` are the keys of the state that the node changed; `attempt` is the try
+    that succeeded, and `dispatch_id` the fan-out, if the checkpoint is one of a fan-out as a whole.
+    """
+
+    checkpoint_id: str
+    session_id: str
+    run_id: str
+    created_at: datetime
+    node: str
+    prev_node: str
+    step: int
+    updated_fields: list[str]
+    attempt: int | None
+    dispatch_id: str | None
+
+
+@dataclass
+class Checkpoint:
+    """A state of a flow, and where it comes from."""
+
+    metadata: CheckpointMetadata
+    state: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As one flat dict; the time as text."""
+        return {**vars(self.metadata), "created_at": self.metadata.created_at.isoformat(), "state": self.state}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Checkpoint:
+        """What `to_dict` gave."""
+        facts = {name: data[name] for name in CheckpointMetadata.__dataclass_fields__}
+        facts["created_at"] = datetime.fromisoformat(facts["created_at"])
+        return cls(CheckpointMetadata(**facts), data["state"])
+
+
+class AnyCheckpoint(Protocol):
+    """A checkpoint: llmfy's, or ours."""
+
+    @property
+    def metadata(self) -> Any: ...
+    @property
+    def state(self) -> dict[str, Any]: ...
+
+
+class InMemoryCheckpointer:
+    """Checkpoints in the memory of this process, as live objects: whatever a state holds, a copy of it is kept.
+
+    The newest is the one that was saved last, whatever the clocks say. An id belongs to its session. Saving one again
+    is harmless (the same metadata: it stays where it is), and a different checkpoint under an id that is there replaces
+    it, and is the newest.
+
+    `max_checkpoints_per_session` keeps only so many of the newest, `ttl_seconds` only those younger than that; both are
+    looked at with every save.
+    """
+
+    requires_serialization = False
+    """Tells llmfy that objects may stay what they are."""
+
+    def __init__(self, max_checkpoints_per_session: int | None = None, ttl_seconds: float | None = None) -> None:
+        if max_checkpoints_per_session is not None and max_checkpoints_per_session < 1:
+            raise ConfigurationError("max_checkpoints_per_session must be a number from 1 on, or None")
+        if ttl_seconds is not None:
+            checked_seconds(ttl_seconds, "ttl_seconds")
+        self.max_checkpoints_per_session = max_checkpoints_per_session
+        self.ttl_seconds = ttl_seconds
+        self._lock = threading.Lock()
+        self._sessions: dict[str, dict[str, Any]] = {}
+        """By session, then by checkpoint id, the oldest first."""
+
+    async def save(self, checkpoint: AnyCheckpoint) -> None:
+        """Keep a copy of a checkpoint."""
+        kept, metadata = deepcopy(checkpoint), checkpoint.metadata
+        with self._lock:
+            session = self._sessions.setdefault(metadata.session_id, {})
+            there = session.get(metadata.checkpoint_id)
+            if there is not None and there.metadata != metadata:
+                del session[metadata.checkpoint_id]
+            session[metadata.checkpoint_id] = kept
+            self._drop_old(metadata.session_id, session)
+
+    def _drop_old(self, session_id: str, session: dict[str, Any]) -> None:
+        doomed: set[str] = set()
+        if self.ttl_seconds is not None:
+            cutoff = datetime.now(UTC) - timedelta(seconds=self.ttl_seconds)
+            doomed |= {name for name, kept in session.items() if _aware(kept.metadata.created_at) < cutoff}
+        if self.max_checkpoints_per_session is not None:
+            doomed |= set(builtins.list(session)[: -self.max_checkpoints_per_session])
+        for name in doomed:
+            del session[name]
+        if not session:
+            del self._sessions[session_id]
+
+    async def load(self, session_id: str, checkpoint_id: str | None = None) -> Any | None:
+        """A copy of that checkpoint, or of the newest; `None` if there is none."""
+        with self._lock:
+            session = self._sessions.get(session_id, {})
+            name = next(reversed(session), None) if checkpoint_id is None else checkpoint_id
+            found = None if name is None else session.get(name)
+        return deepcopy(found)
+
+    async def list(self, session_id: str, limit: int = 10) -> builtins.list[Any]:
+        """Copies of a session's checkpoints, newest first."""
+        count = checked_limit(limit, None)
+        with self._lock:
+            found = builtins.list(reversed(self._sessions.get(session_id, {}).values()))[:count]
+        return deepcopy(found)
+
+    async def delete(self, session_id: str, checkpoint_id: str | None = None) -> None:
+        """Delete one checkpoint, or the whole session."""
+        with self._lock:
+            session = self._sessions.get(session_id, {})
+            if checkpoint_id is not None:
+                session.pop(checkpoint_id, None)
+            if checkpoint_id is None or not session:
+                self._sessions.pop(session_id, None)
+
+    async def clear_all(self) -> None:
+        """Delete everything."""
+        with self._lock:
+            self._sessions.clear()
+
+    def get_stats(self) -> dict[str, Any]:
+        """How many sessions and checkpoints there are, and how many of each session."""
+        with self._lock:
+            counts = {name: len(session) for name, session in self._sessions.items()}
+        return {
+            "total_sessions": len(counts),
+            "total_checkpoints": sum(counts.values()),
+            "checkpoints_per_session": counts,
+        }
+
+
+def _aware(at: datetime) -> datetime:
+    return at if at.tzinfo else at.replace(tzinfo=UTC)

@@ -1,0 +1,329 @@
+"""Files: one human-readable log a thread, in a folder. Several processes may use it at once.
+
+    .locus_checkpoints/
+      support-42.jsonl                 the log of thread "support-42" (see `file_log`)
+      alice~3bc51062973c458d….jsonl    the log of thread "Alice": its name would not fit everywhere
+      .locks/                          what processes exclude each other with
+
+A save is one write at the end of a log, and waits until it is on the disk. Deleting writes the log anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+from zlib import crc32
+
+from locus.errors import BackendUnavailableError, CheckpointError, ConfigurationError
+from locus.memory.backends.file.client import (
+    Folder,
+    LogView,
+    checkpoint_record,
+    expired,
+    expiry,
+    last_seq,
+    put_logged_writes,
+    writes_place,
+    writes_record,
+)
+from locus.memory.backends.file.file_names import SUFFIX, file_name
+from locus.memory.backends.file.log import LogFile
+from locus.memory.engine import (
+    Copies,
+    Engine,
+    Expires,
+    Exports,
+    FindsMetadata,
+    KeepsWrites,
+    Searches,
+)
+from locus.memory.model.arguments import possible_path
+from locus.memory.model.codec import encode
+from locus.memory.model.commit_rules import decide
+from locus.memory.model.ids import Pattern, check_id
+from locus.memory.model.matching import best_hits, has_value, newest, table_hits
+from locus.memory.model.payloads import wanted
+from locus.memory.model.records import (
+    Commit,
+    Entry,
+    Exported,
+    Hit,
+    Outcome,
+    Stored,
+    Verdict,
+    Write,
+)
+from locus.memory.model.table import Row, ThreadTable, entry_of
+from locus.memory.registry import path_of
+from locus.memory.runtime.worker import Worker
+from locus.memory.store import Threads
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+
+T = TypeVar("T")
+WORKERS = 4
+
+
+class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):
+    """Threads in files."""
+
+    driver_errors = (OSError,)
+
+    def __init__(self, base: Path, pretty: bool) -> None:
+        self._base = base
+        # Each thread has its worker, so that the saves of different threads wait for the disk together.
+        self._workers = [Worker(f"locus-file-{n}", lambda: Folder(base, pretty)) for n in range(WORKERS)]
+
+    @property
+    def identity(self) -> str:
+        return f"file:{self._base}"
+
+    async def _on(self, thread_id: str, work: Callable[[Folder], T]) -> T:
+        return await self._workers[crc32(thread_id.encode()) % WORKERS].run(work)
+
+    async def _with_log(self, thread_id: str, work: Callable[[LogFile], T], otherwise: T) -> T:
+        def job(folder: Folder) -> T:
+            with folder.log(thread_id) as log:
+                return otherwise if log is None else work(log)
+
+        return await self._on(thread_id, job)
+
+    async def setup(self) -> None:
+        if not self.reading_only:
+            await self._workers[0].run(Folder.make)
+        elif not self._base.is_dir() or not any(self._base.glob(f"*{SUFFIX}")):
+            raise self.nothing_there()
+
+    async def commit(self, commit: Commit) -> Outcome:
+        def work(folder: Folder) -> Outcome:
+            with folder.exclusive(commit.thread_id), folder.log(commit.thread_id) as log:
+                outcome = decide(commit, LogView(log) if log else ThreadTable(commit.thread_id))
+                if outcome.verdict is Verdict.COMMITTED and not outcome.repeated:
+                    self._add(folder, log, commit, outcome)
+                return outcome
+
+        return await self._on(commit.thread_id, work)
+
+    @staticmethod
+    def _add(folder: Folder, log: LogFile | None, commit: Commit, outcome: Outcome) -> None:
+        if log is None or outcome.replaced is not None:
+            table = folder.table(log) if log else ThreadTable(commit.thread_id)
+            table.add(commit, outcome)
+            folder.write(table)
+            return
+        row = Row(entry_of(commit, outcome), commit.head, commit.manifest)
+        runs = [*commit.runs, *(run for run in commit.values if not log.has_run(run.branch, 0))]
+        log.append(checkpoint_record(row, runs, outcome.seq, commit.expires_at), folder.pretty)
+
+    async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
+        def work(log: LogFile) -> Stored | None:
+            seal = log.find(namespace, checkpoint_id)
+            return None if seal is None else log.stored(seal, wanted(encode(seal.facts["manifest"])))
+
+        return await self._with_log(thread_id, work, None)
+
+    async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
+        def work(log: LogFile) -> Entry | None:
+            seal = log.find(namespace, checkpoint_id)
+            return None if seal is None else seal.entry(thread_id)
+
+        return await self._with_log(thread_id, work, None)
+
+    async def history(
+        self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
+    ) -> list[Entry]:
+        def work(log: LogFile) -> list[Entry]:
+            seals = (
+                seal for seal in log.checkpoints(namespace) if before_seq is None or seal.facts["seq"] < before_seq
+            )
+            return [seal.entry(thread_id) for seal in islice(seals, limit)]
+
+        return await self._with_log(thread_id, work, [])
+
+    async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
+        found: list[str] = []
+        ids = await self._workers[0].run(lambda folder: sorted(filter(pattern.matches, folder.thread_ids())))
+        for thread_id in ids:
+            if limit is not None and len(found) >= limit:
+                break
+            if await self._with_log(thread_id, lambda log: last_seq(log) > 0, False):
+                found.append(thread_id)
+        return found
+
+    async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
+        def work(folder: Folder) -> int:
+            if namespace is None and seqs is None:
+                return folder.remove_thread(thread_id)
+            with folder.exclusive(thread_id), folder.log(thread_id) as log:
+                if log is None:
+                    return 0
+                table = folder.table(log)
+                doomed = table.seqs(namespace, seqs)
+                if len(doomed) == len(table.rows):
+                    folder.remove(thread_id)
+                elif doomed:
+                    table.remove(doomed)
+                    folder.write(table)
+                return len(doomed)
+
+        return await self._on(thread_id, work)
+
+    async def _each(self, work: Callable[[LogFile], list[T]]) -> list[T]:
+        """Ask every thread there is."""
+        found: list[T] = []
+        for thread_id in await self.threads(Pattern(), None):
+            found += await self._with_log(thread_id, work, [])
+        return found
+
+    async def recent(self, limit: int) -> list[Entry]:
+        entries = await self._each(lambda log: [s.entry(log.thread_id) for s in islice(log.checkpoints(), limit)])
+        return newest(entries, limit)
+
+    async def find(self, key: str, value: str, limit: int) -> list[Entry]:
+        def work(log: LogFile) -> list[Entry]:
+            entries = (seal.entry(log.thread_id) for seal in log.checkpoints())
+            return [entry for entry in entries if has_value(entry.metadata, key, value)][:limit]
+
+        return newest(await self._each(work), limit)
+
+    async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
+        def work(folder: Folder, thread_id: str) -> list[Hit]:
+            with folder.log(thread_id) as log:
+                return [] if log is None else list(table_hits(folder.table(log), terms))
+
+        hits: list[Hit] = []
+        for thread_id in await self.threads(Pattern(), None):
+            hits += await self._on(thread_id, partial(work, thread_id=thread_id))
+        return best_hits(hits, limit)
+
+    async def put_writes(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[Write],
+        *,
+        keep_numbered: bool = False,
+    ) -> None:
+        def work(folder: Folder) -> None:
+            with folder.exclusive(thread_id), folder.log(thread_id) as log:
+                place = (namespace, checkpoint_id, task_id)
+                if log is None:
+                    table = ThreadTable(thread_id)
+                    table.put_writes(place, writes, keep_numbered)
+                    folder.write(table)
+                    return
+                record = writes_record(place, writes, last_seq(log), expiry(log), keep_numbered)
+                log.append(record, folder.pretty)
+
+        await self._on(thread_id, work)
+
+    async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
+        def work(log: LogFile) -> list[Write]:
+            table = ThreadTable(thread_id)
+            for seal in reversed(list(log.newest_first())):
+                facts = seal.facts
+                if facts["seal"] == "writes" and writes_place(facts)[:2] == (namespace, checkpoint_id):
+                    put_logged_writes(table, log, seal)
+            return table.get_writes(namespace, checkpoint_id, task_id)
+
+        return await self._with_log(thread_id, work, [])
+
+    async def expire(self, now: datetime) -> int:
+        def work(folder: Folder, thread_id: str) -> int:
+            with folder.exclusive(thread_id):
+                log = LogFile(folder.path(thread_id), thread_id)
+                try:
+                    if not log.refresh() or not expired(log):
+                        return 0
+                    folder.remove(thread_id)
+                    return sum(1 for _ in log.checkpoints())
+                finally:
+                    log.release()
+
+        await self._workers[0].run(Folder.sweep)
+        ids = await self._workers[0].run(lambda folder: list(folder.thread_ids()))
+        return sum([await self._on(thread_id, partial(work, thread_id=thread_id)) for thread_id in ids])
+
+    async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
+        def reading(folder: Folder) -> ThreadTable | None:
+            with folder.log(source) as log:
+                return None if log is None else folder.table(log)
+
+        table = await self._on(source, reading)
+        if table is None or not table.rows:
+            return 0
+
+        def writing(folder: Folder) -> int:
+            with folder.exclusive(dest):
+                with folder.log(dest) as log:
+                    existing = ThreadTable(dest) if log is None else folder.table(log)
+                if existing.rows:
+                    return -1
+                copy = table.copied(existing, namespace, checkpoint_ids)
+                folder.write(copy)
+                return len(copy.rows)
+
+        return await self._on(dest, writing)
+
+    async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
+        def work(folder: Folder) -> Exported:
+            with folder.log(thread_id) as log:
+                table = ThreadTable(thread_id) if log is None else folder.table(log)
+            return table.exported(after_seq, None, known)
+
+        return await self._on(thread_id, work)
+
+    def translate(self, error: BaseException) -> CheckpointError:
+        return BackendUnavailableError(f"the folder {str(self._base)!r} cannot be used now: {error}")
+
+    async def close(self) -> None:
+        for worker in self._workers:
+            await worker.close()
+
+
+class FileCheckpointer(ThreadCheckpointer):
+    """Keeps every thread in a file of its own, as JSON that a person can read.
+
+    `pretty=False` writes a record on one line, which is smaller, and harder to read.
+    """
+
+    def __init__(
+        self,
+        base_dir: str | Path = ".locus_checkpoints",
+        pretty: bool = True,
+        *,
+        ttl_seconds: float | None = None,
+    ) -> None:
+        if not isinstance(base_dir, str | Path) or not str(base_dir) or "\0" in str(base_dir):
+            raise ConfigurationError(f"base_dir must be the path of a folder, got {base_dir!r:.80}")
+        with possible_path(base_dir):
+            self._base = Path(base_dir).expanduser().absolute()
+            is_file = self._base.exists() and not self._base.is_dir()
+        if is_file:
+            raise ConfigurationError(f"{str(base_dir)!r} is a file; name a folder")
+        super().__init__(Threads(FileEngine(self._base, pretty), ttl_seconds=ttl_seconds))
+
+    def get_storage_path(self) -> Path:
+        """The folder that everything is in."""
+        return self._base
+
+    async def get_disk_usage(self, thread_id: str | None = None) -> int:
+        """How many bytes one thread, or all of them, take on the disk."""
+        paths = (
+            [self._base / file_name(check_id(thread_id))] if thread_id is not None else self._base.glob(f"*{SUFFIX}")
+        )
+        return sum(path.stat().st_size for path in paths if path.exists())
+
+    def __repr__(self) -> str:
+        return f"FileCheckpointer({str(self._base)!r})"
+
+
+def from_location(location: str = "", **options: Any) -> FileCheckpointer:
+    """`"file:./dir"`, `"file:///srv/dir"`: unlike those of databases, the path in a file URL is absolute."""
+    path = f"/{path_of(location)}" if location.startswith("///") else path_of(location)
+    return FileCheckpointer(path, **options) if path else FileCheckpointer(**options)

@@ -1,0 +1,229 @@
+"""The dialect of `locus.server`: every primitive is one request, and a save sends what is new.
+
+The server's own store keeps the laws; this side only translates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from locus.errors import CapabilityError
+from locus.memory.backends.http.client import Link
+from locus.memory.backends.http.http_errors import HTTPUnavailableError, not_there, refuse
+from locus.memory.backends.http.http_lanes import Answer
+from locus.memory.checkpointer import DEFAULT_NAMESPACE, CheckpointerCapabilities
+from locus.memory.model.codec import EXACT, Dialect, encode_trusted
+from locus.memory.model.ids import Pattern
+from locus.memory.model.records import (
+    Commit,
+    Entry,
+    Exported,
+    Hit,
+    Outcome,
+    Stored,
+    Write,
+)
+from locus.wire.format import (
+    commit_text,
+    conditions,
+    entry_from,
+    exported_from,
+    hit_from,
+    outcome_from,
+    segment,
+    stored_from,
+    write_from,
+    writes_text,
+)
+
+T = TypeVar("T")
+
+PAGE = 1_000
+"""How many entries of a long history come at once."""
+
+_CHANGES_KEYS = Dialect(exact=False)
+
+
+class LocusServer:
+    """A server of ours, as its discovery document describes it."""
+
+    def __init__(self, link: Link, about: Mapping[str, Any]) -> None:
+        self._link = link
+        self.capabilities = CheckpointerCapabilities(**about["capabilities"])
+        self.keeps_writes: bool = about["pending_writes"]
+        self.keeps_runs: bool = about["deltas"]
+        self.exports: bool = about.get("exports", False)
+        self.dialect = EXACT if about["keeps_key_order"] else _CHANGES_KEYS
+        self._compress = not link.local
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str | int] | None = None,
+        body: str | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        again: bool = True,
+    ) -> Any:
+        """The answer's data; `None` if what was asked for is not there."""
+        response = await self._link.ask(
+            method,
+            path,
+            query,
+            None if body is None else body.encode(),
+            headers=headers,
+            again=again,
+            compress=self._compress,
+        )
+        if not_there(response):
+            return None
+        if not response.is_success:
+            refuse(response)
+        return _data(response) if response.content else {}
+
+    async def commit(self, commit: Commit) -> Outcome:
+        if commit.expires_at is not None:
+            self._needs(self.capabilities.ttl, "ttl_seconds")
+        answer = await self._ask(
+            "POST",
+            f"/threads/{segment(commit.thread_id)}/commits",
+            _in(commit.namespace),
+            commit_text(commit),
+            headers=conditions(commit.if_latest),
+        )
+        return _read(outcome_from, answer)
+
+    async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
+        answer = await self._ask("GET", f"/threads/{segment(thread_id)}/stored", _one(namespace, checkpoint_id))
+        return None if answer is None else _read(stored_from, answer)
+
+    async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
+        answer = await self._ask("GET", f"/threads/{segment(thread_id)}/entry", _one(namespace, checkpoint_id))
+        return None if answer is None else _read(entry_from, answer)
+
+    async def history(
+        self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
+    ) -> list[Entry]:
+        found: list[Entry] = []
+        query: dict[str, str | int] = {"every_namespace": "true"} if namespace is None else _in(namespace)
+        while limit is None or len(found) < limit:
+            size = query["limit"] = PAGE if limit is None else min(PAGE, limit - len(found))
+            if before_seq is not None:
+                query["before_seq"] = before_seq
+            answer = await self._ask("GET", f"/threads/{segment(thread_id)}/checkpoints", query)
+            page = _read(lambda data: [entry_from(entry) for entry in data["checkpoints"]], answer)
+            found += page
+            if len(page) < size:
+                break
+            before_seq = page[-1].seq
+        return found
+
+    async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
+        answer = await self._ask(
+            "GET", "/threads", {"pattern": pattern.text, "limit": "all" if limit is None else limit}
+        )
+        return _read(lambda data: [str(thread_id) for thread_id in data["threads"]], answer)
+
+    async def delete(self, thread_id: str, namespace: str | None, seqs: Mapping[int, str] | None) -> int:
+        body = {"namespace": namespace, "seqs": None if seqs is None else [*seqs.items()]}
+        answer = await self._ask(
+            "POST", f"/threads/{segment(thread_id)}/deletions", body=encode_trusted(body), again=False
+        )
+        return _read(lambda data: int(data["deleted"]), answer)
+
+    async def recent(self, limit: int) -> list[Entry]:
+        return _read(_entries, await self._ask("GET", "/recent", {"limit": limit}))
+
+    async def find(self, key: str, value: str, limit: int) -> list[Entry]:
+        self._needs(self.capabilities.metadata_query, "metadata_query")
+        body = f'{{"key":{encode_trusted(key)},"value":{value},"limit":{limit}}}'
+        return _read(_entries, await self._ask("POST", "/find", body=body))
+
+    async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
+        self._needs(self.capabilities.search, "search")
+        body = encode_trusted({"terms": terms, "limit": limit})
+        answer = await self._ask("POST", "/search", body=body)
+        return _read(lambda data: [hit_from(hit) for hit in data["hits"]], answer)
+
+    async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
+        self._needs(self.capabilities.branching, "branching")
+        ids = None if checkpoint_ids is None else [*checkpoint_ids]
+        body = encode_trusted({"dest_thread_id": dest, "namespace": namespace, "checkpoint_ids": ids})
+        answer = await self._ask("POST", f"/threads/{segment(source)}/copy", body=body, again=False)
+        return 0 if answer is None else _read(lambda data: int(data["copied"]), answer)
+
+    async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
+        body = encode_trusted({"after_seq": after_seq, "limit": limit, "known": dict(known)})
+        return _read(exported_from, await self._ask("POST", f"/threads/{segment(thread_id)}/records", body=body))
+
+    async def put_writes(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[Write],
+        *,
+        keep_numbered: bool = False,
+    ) -> None:
+        self._needs(self.keeps_writes, "pending writes")
+        task_path = writes[0].task_path if writes else ""
+        path = f"/threads/{segment(thread_id)}/checkpoints/{segment(checkpoint_id)}/writes"
+        await self._ask("PUT", path, _in(namespace), writes_text(task_id, task_path, writes, keep_numbered))
+
+    async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
+        self._needs(self.keeps_writes, "pending writes")
+        path = f"/threads/{segment(thread_id)}/checkpoints/{segment(checkpoint_id)}/writes"
+        query = _in(namespace) | ({} if task_id is None else {"task_id": task_id})
+        answer = await self._ask("GET", path, query)
+        return _read(lambda data: [write_from(write) for write in data["writes"]], answer)
+
+    async def vacuum(self, cutoff: datetime | None, keep_last: int | None, dry_run: bool) -> int:
+        """The server works in portions, so that no answer is long in coming."""
+        before = None if cutoff is None else cutoff.isoformat()
+        body: dict[str, Any] = {"before": before, "keep_last": keep_last, "dry_run": dry_run}
+        removed = 0
+        while True:
+            answer = await self._ask("POST", "/vacuum", body=encode_trusted(body), again=False)
+            removed += _read(lambda data: int(data["removed"]), answer)
+            if answer.get("next") is None:
+                return removed
+            body["after"] = answer["next"]
+
+    async def expire(self) -> int:
+        body = encode_trusted({"only_expired": True})
+        return _read(lambda data: int(data["removed"]), await self._ask("POST", "/vacuum", body=body, again=False))
+
+    @staticmethod
+    def _needs(able: bool, what: str) -> None:
+        if not able:
+            raise CapabilityError(f"the store of this server does not support {what}; ask `.capabilities` first")
+
+
+def _entries(data: Any) -> list[Entry]:
+    return [entry_from(entry) for entry in data["checkpoints"]]
+
+
+def _in(namespace: str) -> dict[str, str | int]:
+    return {} if namespace == DEFAULT_NAMESPACE else {"namespace": namespace}
+
+
+def _one(namespace: str, checkpoint_id: str | None) -> dict[str, str | int]:
+    return _in(namespace) | ({} if checkpoint_id is None else {"checkpoint_id": checkpoint_id})
+
+
+def _data(response: Answer) -> Any:
+    try:
+        return response.json()
+    except ValueError as error:
+        raise HTTPUnavailableError("the server's answer is no JSON: it was cut off, or somebody else's") from error
+
+
+def _read(read: Callable[[Any], T], data: Any) -> T:
+    try:
+        return read(data)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise HTTPUnavailableError(f"the server's answer lacks something: {type(error).__name__}") from error

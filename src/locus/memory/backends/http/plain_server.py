@@ -1,0 +1,279 @@
+"""The dialect that any server of checkpoints can speak: four requests, and whole states.
+
+    POST   /threads/{thread_id}/checkpoints                    checkpoint_id, thread_id, created_at, state, metadata
+    GET    /threads/{thread_id}/checkpoints/{checkpoint_id}    the state, bare or under "state"
+    GET    /threads/{thread_id}/checkpoints?limit=10           newest first: ids or objects, bare, or under
+                                                               "checkpoints" or "data"
+    DELETE /threads/{thread_id}/checkpoints/{checkpoint_id}
+
+What such a server cannot be asked for: namespaces, lineage, pending writes, lists of threads, search. A
+condition (`if_latest`) is checked before the save and not in one step with it. A checkpoint has no number here;
+where one is needed, it is counted from the oldest that is listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NoReturn
+from urllib.parse import quote
+
+from locus.errors import CapabilityError, CorruptCheckpointError
+from locus.memory.backends.http.client import Link
+from locus.memory.backends.http.http_errors import HTTPUnavailableError, is_ours, refuse
+from locus.memory.backends.http.http_lanes import Answer
+from locus.memory.checkpointer import ANY, DEFAULT_NAMESPACE, CheckpointerCapabilities, Unset
+from locus.memory.model.codec import (
+    EXACT,
+    Dialect,
+    canonical,
+    decode,
+    encode,
+    encode_trusted,
+)
+from locus.memory.model.ids import Pattern
+from locus.memory.model.payloads import payload_text
+from locus.memory.model.records import (
+    Commit,
+    Entry,
+    Hit,
+    Outcome,
+    Stored,
+    Verdict,
+    Write,
+)
+from locus.memory.model.table import entry_of
+
+EVERYTHING: Final = 1_000_000
+_NO_TIME: Final = datetime.fromtimestamp(0, UTC)
+_AROUND_A_STATE = frozenset({"checkpoint_id", "thread_id", "created_at", "metadata", "id", "data"})
+_LISTS = ("checkpoints", "data", "items")
+
+
+def plain_segment(value: str) -> str:
+    """An id as a segment of a path: everything escaped that could be taken for something else."""
+    return quote(value, safe="") if value.strip(".") else value.replace(".", "%2E")
+
+
+class PlainServer:
+    """A server that is not ours."""
+
+    capabilities = CheckpointerCapabilities(persistent_checkpoint_ids=True)
+    keeps_writes = False
+    keeps_runs = False
+    exports = False
+    dialect: Dialect = EXACT
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self.became_ours = False
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str | int] | None = None,
+        body: str | None = None,
+        *,
+        again: bool = True,
+    ) -> Answer | None:
+        """The answer; `None` for 404."""
+        sent = None if body is None else body.encode()
+        response = await self._link.ask(method, path, query, sent, again=again)
+        self.became_ours = self.became_ours or is_ours(response)
+        if response.status_code == 404:
+            return None
+        if not response.is_success and response.status_code != 409:
+            refuse(response)
+        return response
+
+    async def commit(self, commit: Commit) -> Outcome:
+        self._check(commit)
+        if not isinstance(commit.if_latest, Unset):
+            latest = await self._latest_id(commit.thread_id)
+            if latest != commit.if_latest:
+                return Outcome(Verdict.CONFLICT, latest=latest)
+        entry = entry_of(commit, Outcome(Verdict.COMMITTED))
+        runs = {run.branch: [run] for run in (*commit.runs, *commit.values)}
+        state = payload_text(Stored(entry, commit.head, commit.manifest, runs))
+        names = {"checkpoint_id": commit.checkpoint_id, "thread_id": commit.thread_id}
+        body = (
+            f'{encode_trusted(names)[:-1]},"created_at":"{commit.created_at.isoformat()}",'
+            f'"state":{state},"metadata":{commit.metadata}}}'
+        )
+        path = f"/threads/{plain_segment(commit.thread_id)}/checkpoints"
+        response = await self._ask("POST", path, body=body)
+        if response is None:
+            raise HTTPUnavailableError(f"{self._link.address} has no place for checkpoints: it answered 404 to a save")
+        if response.status_code == 409 and not await self._is_kept(commit, state):
+            refuse(response)
+        return Outcome(Verdict.COMMITTED)
+
+    @staticmethod
+    def _check(commit: Commit) -> None:
+        if commit.namespace != DEFAULT_NAMESPACE:
+            raise CapabilityError(f"this server has no namespaces, and cannot keep {commit.namespace!r}")
+        if commit.parent_required and commit.parent_id is not ANY and commit.parent_id is not None:
+            raise CapabilityError("this server keeps no lineage: leave out `parent`")
+        if commit.expires_at is not None:
+            raise CapabilityError("this server lets no thread expire: leave out ttl_seconds")
+
+    async def _is_kept(self, commit: Commit, state: str) -> bool:
+        """Whether a save that was refused as a duplicate is there already: then it was sent twice."""
+        there = await self.read(commit.thread_id, commit.namespace, commit.checkpoint_id)
+        return there is not None and canonical(decode(there.head)) == canonical(decode(state))
+
+    async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
+        if namespace != DEFAULT_NAMESPACE:
+            return None
+        wanted = checkpoint_id if checkpoint_id is not None else await self._latest_id(thread_id)
+        if wanted is None:
+            return None
+        path = f"/threads/{plain_segment(thread_id)}/checkpoints/{plain_segment(wanted)}"
+        response = await self._ask("GET", path)
+        if response is None:
+            return None
+        data = _json(response)
+        if not isinstance(data, dict):
+            raise CorruptCheckpointError(f"the server's checkpoint {wanted!r} is no object")
+        wrapped = isinstance(data.get("state"), dict) and (len(data) == 1 or not _AROUND_A_STATE.isdisjoint(data))
+        about = data if wrapped else {}
+        return Stored(_entry(thread_id, about, wanted), encode(data["state"] if wrapped else data), "[]")
+
+    async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
+        """With its number, which only a look at the whole list tells."""
+        if namespace != DEFAULT_NAMESPACE:
+            return None
+        listed = await self._listed(thread_id, EVERYTHING)
+        for index, entry in enumerate(listed):
+            if checkpoint_id in (None, entry.checkpoint_id):
+                stored = await self.read(thread_id, namespace, entry.checkpoint_id)
+                metadata = stored.entry.metadata if stored and entry.metadata == "{}" else entry.metadata
+                return _numbered(entry, len(listed) - index, metadata)
+        stored = await self.read(thread_id, namespace, checkpoint_id) if checkpoint_id is not None else None
+        return stored.entry if stored else None
+
+    async def history(
+        self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
+    ) -> list[Entry]:
+        if namespace not in (None, DEFAULT_NAMESPACE):
+            return []
+        if before_seq is None:
+            return (await self._listed(thread_id, EVERYTHING if limit is None else limit))[:limit]
+        listed = await self._listed(thread_id, EVERYTHING)
+        numbered = [_numbered(entry, len(listed) - index) for index, entry in enumerate(listed)]
+        return [entry for entry in numbered if entry.seq < before_seq][:limit]
+
+    async def _latest_id(self, thread_id: str) -> str | None:
+        return next((entry.checkpoint_id for entry in await self._listed(thread_id, 1)), None)
+
+    async def _listed(self, thread_id: str, limit: int) -> list[Entry]:
+        if limit == 0:
+            return []
+        response = await self._ask("GET", f"/threads/{plain_segment(thread_id)}/checkpoints", {"limit": limit})
+        data = _json(response) if response is not None else []
+        if isinstance(data, dict):
+            data = next((data[name] for name in _LISTS if name in data), None)
+        if not isinstance(data, list):
+            raise HTTPUnavailableError("the server's list of checkpoints cannot be read: it is no list")
+        return [_entry(thread_id, item if isinstance(item, dict) else {"checkpoint_id": item}) for item in data]
+
+    async def delete(self, thread_id: str, namespace: str | None, seqs: Mapping[int, str] | None) -> int:
+        """The oldest first, so that what is left when it breaks off is the newest."""
+        if namespace not in (None, DEFAULT_NAMESPACE):
+            return 0
+        if seqs is not None:
+            doomed = list(seqs.values())
+        else:
+            doomed = [entry.checkpoint_id for entry in reversed(await self._listed(thread_id, EVERYTHING))]
+        deleted = 0
+        for checkpoint_id in doomed:
+            path = f"/threads/{plain_segment(thread_id)}/checkpoints/{plain_segment(checkpoint_id)}"
+            deleted += await self._ask("DELETE", path, again=False) is not None
+        return deleted
+
+    async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
+        self._cannot("list_threads")
+
+    async def recent(self, limit: int) -> list[Entry]:
+        self._cannot("list_with_metadata")
+
+    async def find(self, key: str, value: str, limit: int) -> list[Entry]:
+        self._cannot("metadata_query")
+
+    async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
+        self._cannot("search")
+
+    async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
+        self._cannot("branching")
+
+    async def put_writes(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[Write],
+        *,
+        keep_numbered: bool = False,
+    ) -> None:
+        self._cannot("pending writes")
+
+    async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
+        self._cannot("pending writes")
+
+    async def vacuum(self, cutoff: datetime | None, keep_last: int | None, dry_run: bool) -> int:
+        self._cannot("vacuum")
+
+    async def expire(self) -> int:
+        self._cannot("ttl")
+
+    @staticmethod
+    def _cannot(what: str) -> NoReturn:
+        raise CapabilityError(f"this server does not support {what}: it is no `locus serve`; ask `.capabilities` first")
+
+
+def _json(response: Answer) -> Any:
+    try:
+        return response.json()
+    except ValueError as error:
+        raise HTTPUnavailableError("the server's answer is no JSON: it was cut off, or somebody else's") from error
+
+
+def _entry(thread_id: str, data: Mapping[str, Any], checkpoint_id: str | None = None) -> Entry:
+    name = checkpoint_id if checkpoint_id is not None else data.get("checkpoint_id", data.get("id"))
+    if not isinstance(name, str | int) or isinstance(name, bool):
+        raise HTTPUnavailableError("the server's list of checkpoints cannot be read: one has no id")
+    metadata = data.get("metadata")
+    # `rev` is what a deletion tells checkpoints apart by; here that is the id.
+    return Entry(
+        thread_id,
+        DEFAULT_NAMESPACE,
+        str(name),
+        None,
+        0,
+        str(name),
+        _time(data.get("created_at")),
+        encode(metadata) if isinstance(metadata, dict) else "{}",
+    )
+
+
+def _time(value: object) -> datetime:
+    try:
+        found = datetime.fromisoformat(value) if isinstance(value, str) else _NO_TIME
+    except ValueError:
+        return _NO_TIME
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _numbered(entry: Entry, number: int, metadata: str | None = None) -> Entry:
+    return Entry(
+        entry.thread_id,
+        entry.namespace,
+        entry.checkpoint_id,
+        None,
+        number,
+        entry.rev,
+        entry.created_at,
+        entry.metadata if metadata is None else metadata,
+    )

@@ -1,0 +1,126 @@
+"""A save in one round trip, or in two.
+
+A save that continues what this handle saved last needs no questions (see `sql_chain`). Then all of it goes to the
+server at once: the UPDATE locks the thread's row and raises its counter on that condition, and the
+first INSERT asks whether it did. If not, it inserts NULL where there must be none; the server stops there, and
+nothing is written. A new thread is made the same way: if another was faster, its row is a duplicate.
+
+    BEGIN;
+    UPDATE locus_threads SET last_seq = 8, … WHERE id = 5 AND last_seq = 7 AND removals = 0 AND …;
+    INSERT INTO locus_runs … VALUES (IF(ROW_COUNT() = 1, 5, NULL), …);
+    INSERT INTO locus_checkpoints … VALUES (5, …);
+    COMMIT
+
+In all other cases the thread is locked and everything is asked in one round trip, and the answer is written, or
+not, in a second one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from locus.memory.backends.mysql.mysql_flavour import Expression, MySQLFlavour
+from locus.memory.backends.mysql.mysql_threads import MySQLThread
+from locus.memory.backends.sql.commit import Looked
+from locus.memory.backends.sql.flavour import Row, Steps, marks
+from locus.memory.backends.sql.read import now
+from locus.memory.backends.sql.sql_chain import Chain
+from locus.memory.model.records import Commit, Known, Outcome, Verdict
+
+Statement = tuple[str, Sequence[Any]]
+BEGIN: Statement = ("BEGIN", ())
+COMMIT: Statement = ("COMMIT", ())
+
+
+def in_new_thread(sql: MySQLFlavour, commit: Commit) -> list[Statement]:
+    """Its row is the second statement's. Fails with a duplicate if the thread is there."""
+    thread = MySQLThread(sql, Expression("LAST_INSERT_ID()"), commit.thread_id, 0)  # type: ignore[arg-type]
+    begun = (
+        f"INSERT INTO {sql.threads} (thread_id, last_seq, expires_at) VALUES (?, 1, ?)",
+        (commit.thread_id, _expiry(sql, commit)),
+    )
+    return [BEGIN, begun, *written(thread.add(commit, Outcome(Verdict.COMMITTED, 1)))[:-1], COMMIT]
+
+
+def in_chain(sql: MySQLFlavour, commit: Commit, chain: Chain) -> list[Statement]:
+    """Fails with a NULL if anything has happened to the thread."""
+    thread = MySQLThread(sql, chain.key, commit.thread_id, chain.seq)
+    outcome = Outcome(Verdict.COMMITTED, chain.seq + 1, chain.base.checkpoint_id)
+    (statement, values), *others = written(thread.add(commit, outcome))[:-1]
+    moved = (
+        f"UPDATE {sql.threads} SET last_seq = ?, expires_at = ?"
+        " WHERE id = ? AND last_seq = ? AND removals = ? AND (expires_at IS NULL OR expires_at > ?)",
+        (outcome.seq, _expiry(sql, commit), chain.key, chain.seq, chain.removals, now(sql)),
+    )
+    key = Expression(f"IF(ROW_COUNT() = 1, {chain.key}, NULL)")
+    return [BEGIN, moved, (statement, (key, *values[1:])), *others, COMMIT]
+
+
+def lock(sql: MySQLFlavour, thread_id: str) -> list[Statement]:
+    """Begin with the thread's row: its key, its counter, and whether it has not ended."""
+    return [
+        BEGIN,
+        (
+            f"SELECT t.id, t.last_seq, {sql.alive} FROM {sql.threads} t WHERE t.thread_id = ? FOR UPDATE",
+            (now(sql), thread_id),
+        ),
+    ]
+
+
+def questions(sql: MySQLFlavour, commit: Commit) -> list[Statement]:
+    """Lock the thread, and ask for everything that `decide` may want to know about this commit."""
+    ids = {commit.checkpoint_id, *([commit.base.checkpoint_id] if commit.base else [])}
+    if isinstance(commit.parent_id, str):
+        ids.add(commit.parent_id)
+    place = (commit.thread_id, commit.namespace)
+    known = (
+        f"SELECT c.checkpoint_id, c.seq, c.rev, c.parent_id FROM {sql.joined} WHERE t.thread_id = ? AND c.namespace = ?"
+    )
+    return [
+        BEGIN,
+        (
+            f"SELECT t.id, t.last_seq, t.removals FROM {sql.threads} t"
+            f" WHERE t.thread_id = ? AND {sql.alive} FOR UPDATE",
+            (commit.thread_id, now(sql)),
+        ),
+        (f"{known} AND c.checkpoint_id IN {marks(len(ids))}", (*place, *ids)),
+        (f"{known} ORDER BY c.seq DESC LIMIT 1", place),
+        *(
+            (
+                f"SELECT r.branch, ? FROM {sql.runs} r JOIN {sql.threads} t ON t.id = r.thread"
+                " WHERE t.thread_id = ? AND r.branch = ? AND r.number >= ? LIMIT 1",
+                (run.number, commit.thread_id, run.branch, run.number),
+            )
+            for run in commit.runs
+            if run.number > 0
+        ),
+    ]
+
+
+def looked(last_seq: int, known: Sequence[Row], latest: Sequence[Row], taken: Sequence[Sequence[Row]]) -> Looked:
+    """The answers, for `decide`."""
+    found = [Known(*row) for row in known]
+    newest = [Known(*row) for row in latest]
+    return Looked(
+        last_seq,
+        {one.checkpoint_id: one for one in found},
+        newest[0] if newest else None,
+        {(branch, number) for rows in taken for branch, number in rows},
+    )
+
+
+def written(steps: Steps[None]) -> list[Statement]:
+    """The statements of steps that only write, and do not look at any answer."""
+    statements: list[Statement] = []
+    try:
+        statement = next(steps)
+        while True:
+            statements.append(statement)
+            statement = steps.send([])
+    except StopIteration:
+        return statements
+
+
+def _expiry(sql: MySQLFlavour, commit: Commit) -> str | None:
+    return sql.time(commit.expires_at) if commit.expires_at else None

@@ -1,0 +1,107 @@
+"""The options of `MySQLBackend`, and URLs that name a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from ssl import SSLContext, create_default_context
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
+
+from locus.errors import ConfigurationError
+from locus.memory.backends.sql.engine import check_pool_sizes, check_timeouts
+
+_EXAMPLE = "mysql://user:password@host:3306/database"
+_PLACE = ("host", "port", "database", "user", "password")
+
+
+class MySQLConfig(BaseModel):
+    """Where the server is, and how to use it: the options of `MySQLBackend`. Its text hides the password."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True)
+
+    host: str = "localhost"
+    port: int = 3306
+    database: str = "locus"
+    user: str = "root"
+    password: SecretStr = SecretStr("")
+    unix_socket: str | None = None
+    """The path of the server's socket, instead of host and port."""
+    table_name: str = "locus"
+    """What the names of all tables begin with."""
+    ssl: bool | SSLContext = False
+    """True: encrypted, and the server's certificate must be right. A context of one's own says more."""
+    ssl_ca: Path | None = None
+    """The certificate of the authority to trust, instead of the system's."""
+    ssl_check_hostname: bool = True
+    min_pool_size: int = 1
+    max_pool_size: int = 10
+    connect_timeout: float = 10.0
+    """Seconds to wait for a connection."""
+    command_timeout: float = 60.0
+    """Seconds to wait for the answer to a statement."""
+    retry_seconds: float = 10.0
+    """How long a connection that was lost is tried to replace, where repeating can do no harm."""
+    ttl_seconds: float | None = None
+    auto_create_table: bool = True
+
+    @classmethod
+    def checked(cls, **options: Any) -> MySQLConfig:
+        """From options that a user gave; what is wrong is told without their values: one of them is a password."""
+        try:
+            config = cls(**options)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            name = ".".join(map(str, first["loc"][:1]))
+            known = ", ".join(cls.model_fields)
+            raise ConfigurationError(
+                f"option {name!r} of MySQLBackend: {first['msg']}; the options are {known}"
+            ) from None
+        check_pool_sizes(config.min_pool_size, config.max_pool_size)
+        check_timeouts(
+            connect_timeout=config.connect_timeout,
+            command_timeout=config.command_timeout,
+            retry_seconds=config.retry_seconds,
+        )
+        return config
+
+    def tls(self) -> SSLContext | None:
+        if isinstance(self.ssl, SSLContext):
+            return self.ssl
+        if not self.ssl and self.ssl_ca is None:
+            return None
+        try:
+            context = create_default_context(cafile=None if self.ssl_ca is None else str(self.ssl_ca))
+        except OSError as error:
+            raise ConfigurationError(f"ssl_ca, {str(self.ssl_ca)!r:.80}, cannot be read: {error}") from error
+        context.check_hostname = self.ssl_check_hostname
+        return context
+
+
+def options_of(url: str) -> dict[str, Any]:
+    """The options in `mysql://user:password@host:3306/database?ssl=true`. An error does not repeat the URL."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise ConfigurationError(f"this is no URL of a MySQL server; one looks like {_EXAMPLE}") from None
+    if parts.scheme != "mysql" or not url.startswith("mysql://") or parts.fragment or "/" in parts.path[1:]:
+        raise ConfigurationError(
+            f"a MySQL server is named by a URL like {_EXAMPLE}, with everything special percent-encoded"
+        )
+    found: dict[str, Any] = {
+        "host": parts.hostname,
+        "port": port,
+        "database": unquote(parts.path[1:]),
+        "user": unquote(parts.username or ""),
+        "password": unquote(parts.password or ""),
+    }
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    for name in options:
+        if name not in MySQLConfig.model_fields or name in _PLACE:
+            raise ConfigurationError(
+                f"the URL of a MySQL server has no option {name!r:.40}; there are: "
+                f"{', '.join(field for field in MySQLConfig.model_fields if field not in _PLACE)}"
+            )
+    return {name: value for name, value in found.items() if value} | options

@@ -1,0 +1,283 @@
+"""The MySQL engine: one round trip a save, one a load. Needs aiomysql; see `mysql` for the public names."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from locus.errors import CheckpointError, ConfigurationError
+from locus.memory.backends.mysql import commit as mysql_commit
+from locus.memory.backends.mysql import read as mysql_read
+from locus.memory.backends.mysql import schema as mysql_schema
+from locus.memory.backends.mysql import search as mysql_search
+from locus.memory.backends.mysql.client import Address, MySQLConnection, prepare
+from locus.memory.backends.mysql.mysql_errors import (
+    DRIVER_ERRORS,
+    DUPLICATE,
+    NO_COLUMN,
+    NO_TABLE,
+    NOT_NULL,
+    MySQLError,
+    translated,
+    trouble_of,
+)
+from locus.memory.backends.mysql.mysql_flavour import NATIVE, MySQLFlavour
+from locus.memory.backends.mysql.mysql_threads import MySQLThreads
+from locus.memory.backends.sql.commit import is_written
+from locus.memory.backends.sql.engine import SQLServerEngine, Trouble, check_format, other_tables, script
+from locus.memory.backends.sql.flavour import run_steps_async
+from locus.memory.backends.sql.sql_chain import Chains, can_be_first
+from locus.memory.backends.sql.sql_pool import PoolOptions
+from locus.memory.model.commit_rules import decide
+from locus.memory.model.records import (
+    Commit,
+    Entry,
+    Hit,
+    Outcome,
+    Stored,
+    Verdict,
+)
+
+ATTEMPTS = 3
+"""How often a thread that others begin and delete is looked for, before it is made step by step."""
+_MAY_NOT = {1044, 1142, 1143, 1227}
+_SESSION = "@@autocommit, @@sql_mode, @@time_zone, @@transaction_isolation, @@innodb_lock_wait_timeout"
+
+
+class MySQLEngine(SQLServerEngine[MySQLConnection]):
+    """Threads in MySQL."""
+
+    dialect = NATIVE
+    driver_errors = DRIVER_ERRORS
+    sql: MySQLFlavour
+
+    def __init__(
+        self,
+        address: Address,
+        sql: MySQLFlavour,
+        pool: PoolOptions,
+        *,
+        auto_create_table: bool,
+        retry_seconds: float,
+    ) -> None:
+        self._threads = MySQLThreads(sql)
+        super().__init__(sql, self._threads, pool, retry_seconds=retry_seconds)
+        self._address = address
+        self._identity = f"mysql:{address}/{sql.prefix}"
+        self._auto_create = auto_create_table
+        self._chains = Chains()
+        self._parser_checked = False
+
+    @property
+    def identity(self) -> str:
+        return self._identity
+
+    async def _connect(self) -> MySQLConnection:
+        return await self._address.connect()
+
+    def trouble(self, error: BaseException) -> Trouble:
+        return trouble_of(error)
+
+    def translate(self, error: BaseException) -> CheckpointError:
+        return translated(error, str(self._address))
+
+    async def setup(self) -> None:
+        await self._insist(self._set_up, repeatable=True)
+
+    async def _set_up(self, connection: MySQLConnection) -> None:
+        found = await self._format(connection)
+        if found == mysql_schema.FORMAT:
+            return
+        if not found and self.reading_only:
+            raise self.nothing_there()
+        if not self._auto_create or self.reading_only:
+            what = f"the tables {self.sql.prefix}* at {self._address}"
+            raise other_tables(what, found, mysql_schema.FORMAT, "MySQLBackend", reading=self.reading_only)
+        try:
+            await self._migrate(connection)
+        except MySQLError as error:
+            if error.code not in _MAY_NOT:
+                raise
+            raise ConfigurationError(
+                f"this user may not create the tables at {self._address} ({error}): let it, or have somebody run "
+                f"what {script('MySQLBackend', found)} returns, and set auto_create_table=False"
+            ) from error
+
+    async def _format(self, connection: MySQLConnection) -> int:
+        """The version of the tables; 0 if there are none, or not all of them yet."""
+        try:
+            rows = await connection.execute(f"SELECT max(version) FROM {self.sql.format}")
+        except MySQLError as error:
+            if error.code != NO_TABLE:
+                raise
+            return 0
+        found = int(rows[0][0] or 0)
+        check_format(found, mysql_schema.FORMAT, str(self._address))
+        return found
+
+    async def _migrate(self, connection: MySQLConnection) -> None:
+        name = mysql_schema.lock_name(self.sql, self._address.database)
+        seconds = max(1, int(self._address.command_timeout * 0.9))
+        ((locked,),) = await connection.execute("SELECT GET_LOCK(?, ?)", (name, seconds))
+        if locked != 1:
+            raise TimeoutError(f"another process has been creating or migrating the tables for {seconds} s")
+        try:
+            found = await self._format(connection)
+            if found < mysql_schema.FORMAT:
+                for statement in mysql_schema.steps(self.sql, found):
+                    await self._change(connection, statement)
+                await self._probe(connection)
+        finally:
+            if connection.is_usable():
+                await connection.execute("DO RELEASE_LOCK(?)", (name,))
+
+    async def _change(self, connection: MySQLConnection, statement: str) -> None:
+        try:
+            await connection.execute(statement)
+        except MySQLError as error:
+            if error.code == NO_COLUMN:
+                raise self._in_the_way(error) from error
+            if error.code not in mysql_schema.DONE_BEFORE:
+                raise
+
+    async def _probe(self, connection: MySQLConnection) -> None:
+        for statement in mysql_schema.probes(self.sql):
+            try:
+                await connection.execute(statement)
+            except MySQLError as error:
+                if error.code != NO_COLUMN:
+                    raise
+                raise self._in_the_way(error) from error
+
+    def _in_the_way(self, error: MySQLError) -> ConfigurationError:
+        return ConfigurationError(
+            f"a table at {self._address} is in the way, and is not ours: choose another table_name ({error})"
+        )
+
+    async def _commit(self, connection: MySQLConnection, commit: Commit) -> Outcome:
+        """In one round trip, if nothing is in the way; in two, if something may be."""
+        connection.committing = True
+        chain = self._chains.get(commit.thread_id)
+        if chain is not None and chain.continued_by(commit):  # noqa: SIM102 - the second question is a deed
+            if await self._sent(connection, mysql_commit.in_chain(self.sql, commit, chain)):
+                self._chains.note(commit, chain.key, chain.seq + 1, chain.removals, chain)
+                return Outcome(Verdict.COMMITTED, chain.seq + 1, chain.base.checkpoint_id)
+        self._chains.forget(commit.thread_id)
+        is_new = chain is None
+        for _ in range(ATTEMPTS):
+            if is_new and can_be_first(commit):
+                results = await self._sent(connection, mysql_commit.in_new_thread(self.sql, commit))
+                if results:
+                    self._chains.note(commit, results[1].new_id, 1, 0)
+                    return Outcome(Verdict.COMMITTED, 1)
+            outcome = await self._commit_to_thread(connection, commit)
+            if outcome is not None:
+                return outcome
+            is_new = True
+        return await super()._commit(connection, commit)
+
+    async def _sent(self, connection: MySQLConnection, statements: Sequence[mysql_commit.Statement]) -> list[Any]:
+        """The results, or none if the server found something in the way, and nothing was written."""
+        try:
+            return await connection.send(statements)
+        except MySQLError as error:
+            if error.code not in (NOT_NULL, DUPLICATE):
+                raise
+            connection.undo()
+            return []
+
+    async def _commit_to_thread(self, connection: MySQLConnection, commit: Commit) -> Outcome | None:
+        """None if the thread is not there, or has ended, and this commit can begin it."""
+        _, found, known, latest, *taken = await connection.send(mysql_commit.questions(self.sql, commit))
+        if not found.rows:
+            outcome = decide(commit, mysql_commit.looked(0, [], [], []))
+            if is_written(outcome):
+                connection.undo()
+                return None
+            await connection.rollback()
+            return outcome
+        key, last_seq, removals = found.rows[0]
+        looked = mysql_commit.looked(last_seq, known.rows, latest.rows, [result.rows for result in taken])
+        outcome = decide(commit, looked)
+        if not is_written(outcome):
+            await connection.rollback()
+            return outcome
+        steps = self._threads.thread(key, commit.thread_id, last_seq).add(commit, outcome)
+        if outcome.replaced is None:
+            await connection.send([*mysql_commit.written(steps), mysql_commit.COMMIT])
+            self._chains.note(commit, key, outcome.seq, removals)
+        else:
+            await run_steps_async(steps, connection.execute)
+            await connection.commit()
+        return outcome
+
+    async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
+        if namespace is not None or seqs is not None:
+            return await super().delete(thread_id, namespace, seqs)
+        return await self._insist(partial(self._delete_thread, thread_id), repeatable=False)
+
+    async def _delete_thread(self, thread_id: str, connection: MySQLConnection) -> int:
+        """In two round trips, because others may be waiting for the thread meanwhile."""
+        _, found = await connection.send(mysql_commit.lock(self.sql, thread_id))
+        if not found.rows:
+            await connection.rollback()
+            return 0
+        key, last_seq, alive = found.rows[0]
+        connection.committing = True
+        deletions = self._threads.thread(key, thread_id, last_seq).deletions()
+        results = await connection.send([*deletions, mysql_commit.COMMIT])
+        return results[0].changed if alive else 0
+
+    async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
+        return await self._read(lambda: mysql_read.read(self.sql, thread_id, namespace, checkpoint_id))
+
+    async def find(self, key: str, value: str, limit: int) -> list[Entry]:
+        return await self._read(lambda: mysql_read.find(self.sql, key, value, limit))
+
+    async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
+        if not self._parser_checked:
+            await self._read(lambda: mysql_search.check_parser(self.sql))
+            self._parser_checked = True
+        # Those who save meanwhile do not keep it going.
+        while await self._index_more():
+            pass
+        return await self._read(lambda: mysql_search.search(self.sql, terms, limit), at_once=True)
+
+    async def _index_more(self) -> bool:
+        """Index a portion; whether there may be more."""
+        portion = await self._read(lambda: mysql_search.next_portion(self.sql))
+        if portion.threads:
+            texts = await asyncio.to_thread(mysql_search.texts_of, self.sql, portion)
+            await self._write(partial(mysql_search.add, self.sql, portion, texts), repeatable=True)
+        return portion.is_full
+
+
+class GivenPoolEngine(MySQLEngine):
+    """Uses a pool of aiomysql's that somebody else opened, and will close."""
+
+    def __init__(self, pool: Any, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._given = pool
+
+    @asynccontextmanager
+    async def _borrowed(self) -> AsyncIterator[MySQLConnection]:
+        """The pool gets its connections back as they were."""
+        if self._given._loop is not asyncio.get_running_loop():
+            raise ConfigurationError(
+                "the pool that this backend was given belongs to another event loop (the blocking face has one of "
+                "its own): give a dsn instead, and the backend opens a pool for each loop"
+            )
+        async with self._given.acquire() as raw:
+            connection = MySQLConnection(raw, self._address.command_timeout, 1 << 24)
+            before = (await connection.execute(f"SELECT {_SESSION}"))[0]
+            await prepare(connection, str(self._address))
+            try:
+                yield connection
+            finally:
+                if connection.is_usable():
+                    names = _SESSION.replace("@@", "").split(", ")
+                    settings = ", ".join(f"{name} = ?" for name in names)
+                    await connection.execute(f"SET SESSION {settings}", before)

@@ -1,0 +1,92 @@
+"""Reading from MySQL where it can do better than the shared steps."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from locus.memory.backends.mysql.mysql_flavour import MySQLFlavour
+from locus.memory.backends.mysql.mysql_threads import TOO_MANY
+from locus.memory.backends.sql.flavour import Steps
+from locus.memory.backends.sql.read import entry_of, now
+from locus.memory.backends.sql.sql_words import metadata_key
+from locus.memory.model.codec import decode, encode_trusted
+from locus.memory.model.matching import has_value
+from locus.memory.model.records import Entry, Run, Stored
+
+PAGE = 200
+_NAME = "varchar(64) CHARACTER SET ascii COLLATE ascii_bin"
+
+
+def read(sql: MySQLFlavour, thread_id: str, namespace: str, checkpoint_id: str | None) -> Steps[Stored | None]:
+    """A checkpoint with its runs in one statement, so that all of it is as of one instant.
+
+    The manifest says which runs; each extent needs those from the newest that begins at its start, or before, on.
+    The driver takes its time for every column of every row, so the runs share theirs with the checkpoint, and what
+    they have no place for is in one.
+    """
+    values = [thread_id, now(sql), namespace]
+    which = "ORDER BY c.seq DESC LIMIT 1"
+    if checkpoint_id is not None:
+        which = "AND c.checkpoint_id = ?"
+        values.append(checkpoint_id)
+    rows = yield (
+        f"""WITH found AS (
+    SELECT c.checkpoint_id, c.parent_id, c.seq, c.rev, c.created_at,
+        c.metadata, c.head, c.manifest, c.thread, {sql.passed} AS passed
+    FROM {sql.joined} WHERE t.thread_id = ? AND {sql.alive} AND c.namespace = ? {which}
+), named AS (
+    SELECT DISTINCT f.thread, COALESCE(e.branch, e.large) AS branch,
+        COALESCE(e.run, 0) AS run, COALESCE(e.skip, 0) AS skip
+    FROM found f, JSON_TABLE(f.manifest, '$[*]' COLUMNS (
+        large {_NAME} PATH '$[1]',
+        NESTED PATH '$[1][*]' COLUMNS (branch {_NAME} PATH '$[0]', run bigint PATH '$[1]', skip bigint PATH '$[2]')
+    )) e
+), extents AS (
+    SELECT n.thread, n.branch, n.run, (
+        SELECT o.number FROM {sql.runs} o WHERE o.thread = n.thread AND o.branch = n.branch AND o.number <= n.run
+        AND o.start <= n.skip ORDER BY o.number DESC LIMIT 1) AS oldest
+    FROM named n
+)
+SELECT parent_id, seq, passed, NULL, head, JSON_ARRAY(checkpoint_id, rev, created_at, metadata, manifest) FROM found
+UNION ALL
+SELECT r.branch, r.number, r.start, r.count, r.items, NULL
+FROM extents e JOIN {sql.runs} r
+    ON r.thread = e.thread AND r.branch = e.branch AND r.number BETWEEN e.oldest AND e.run""",
+        values,
+    )
+    runs: dict[str, dict[int, Run]] = {}
+    for branch, number, start, count, items, about in rows:
+        if about is None:
+            runs.setdefault(branch, {})[number] = Run(branch, number, start, count, sql.read_json(items))
+    for parent_id, seq, passed, _, head, about in rows:
+        if about is not None:
+            name, rev, created_at, metadata, manifest = decode(about)
+            row = (thread_id, namespace, name, parent_id, seq, rev, _time(created_at), encode_trusted(metadata))
+            ordered = {branch: list(members.values()) for branch, members in runs.items()}
+            stored_manifest = sql.read_json(encode_trusted(manifest))
+            return Stored(entry_of(sql, row), sql.read_json(head), stored_manifest, ordered, bool(passed))
+    return None
+
+
+def _time(text: object) -> datetime | None:
+    """A time from inside JSON."""
+    return datetime.fromisoformat(text) if isinstance(text, str) else None
+
+
+def find(sql: MySQLFlavour, key: str, value: str, limit: int) -> Steps[list[Entry]]:
+    """By the index of pairs; `value` is canonical JSON. What has too many pairs for the index is looked at itself."""
+    wanted = encode_trusted([metadata_key(key, value), TOO_MANY])
+    found: list[Entry] = []
+    page, place = "", list[int]()
+    while len(found) < limit:
+        rows = yield (
+            f"SELECT {sql.entry}, c.id FROM {sql.joined} WHERE {sql.alive}"
+            f" AND JSON_OVERLAPS(c.metadata_keys, CAST(? AS JSON)){page} ORDER BY c.id DESC LIMIT {PAGE}",
+            (now(sql), wanted, *place),
+        )
+        entries = (entry_of(sql, row) for row in rows)
+        found += [entry for entry in entries if has_value(entry.metadata, key, value)]
+        if len(rows) < PAGE:
+            break
+        page, place = " AND c.id < ?", [rows[-1][8]]
+    return found[:limit]

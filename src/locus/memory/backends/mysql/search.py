@@ -1,0 +1,167 @@
+"""Full-text search in MySQL.
+
+A save does not pay for it: what was saved since the last search is indexed when the next one comes, in portions.
+Sequence numbers of one thread are given out in the order of commits, because each save holds the thread's lock;
+so one number a thread says how far its index has got. (Of all threads together no such number exists: what got
+the lower one may be committed later.)
+
+What a word is, is said in `keys.words`, for all backends alike. MySQL gets the words as `sql_words` spells them: its
+own parser passes over short words, long words and a list of common ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from locus.errors import CapabilityError
+from locus.memory.backends.mysql.mysql_flavour import MySQLFlavour
+from locus.memory.backends.sql.flavour import Row, Steps, marks, portions
+from locus.memory.backends.sql.sql_search import checkpoint_hit, run_hit
+from locus.memory.backends.sql.sql_words import LONGEST_PLAIN, indexed, spelt
+from locus.memory.model.matching import best_hits
+from locus.memory.model.records import Hit
+
+PORTION = 500
+THREADS_AT_ONCE = 100
+AT_ONCE_BYTES = 4_000_000
+"""About how much text one INSERT has; a single row may have more."""
+
+
+class Thread(NamedTuple):
+    """A thread with something to index: what came after one sequence number, up to another."""
+
+    key: int
+    after: int
+    up_to: int
+
+
+class Portion(NamedTuple):
+    """What is to be indexed next. A row: thread, checkpoint, branch, number, JSON text."""
+
+    threads: list[Thread]
+    rows: list[Row]
+    is_full: bool
+
+
+def check_parser(sql: MySQLFlavour) -> Steps[None]:
+    """Refuse a server whose settings would leave words out."""
+    ((least, most),) = yield "SELECT @@innodb_ft_min_token_size, @@innodb_ft_max_token_size", ()
+    if int(least) > 3 or int(most) < LONGEST_PLAIN + 2:
+        raise CapabilityError(
+            f"this server's full-text index takes words of {least} to {most} characters, and search needs 3 to "
+            f"{LONGEST_PLAIN + 2}: set innodb_ft_min_token_size=3 and innodb_ft_max_token_size=84"
+        )
+
+
+def next_portion(sql: MySQLFlavour) -> Steps[Portion]:
+    rows = yield (
+        f"SELECT id, indexed_seq, last_seq FROM {sql.threads} WHERE unindexed = 1 ORDER BY id LIMIT {THREADS_AT_ONCE}",
+        (),
+    )
+    threads, left = [], PORTION
+    for key, after, last in rows:
+        if left > 0:
+            threads.append(Thread(key, after, min(last, after + left)))
+            left -= last - after
+    if not threads:
+        return Portion([], [], False)
+    ranges = " OR ".join(["(thread = ? AND seq > ? AND seq <= ?)"] * len(threads))
+    places = [value for thread in threads for value in thread]
+    found = yield f"SELECT thread, NULL, branch, number, items FROM {sql.runs} WHERE {ranges}", places
+    found = list(found)
+    found += yield (
+        f"SELECT thread, id, NULL, NULL, JSON_ARRAY(head, metadata) FROM {sql.checkpoints} WHERE {ranges}",
+        places,
+    )
+    return Portion(threads, found, left <= 0 or len(rows) == THREADS_AT_ONCE)
+
+
+def texts_of(sql: MySQLFlavour, portion: Portion) -> list[str]:
+    return [indexed(sql.read_json(row[4])) for row in portion.rows]
+
+
+def add(sql: MySQLFlavour, portion: Portion, texts: Sequence[str]) -> Steps[None]:
+    """Write a portion, except for threads that somebody else was faster with.
+
+    The threads are locked meanwhile, so that nothing is added of what is being deleted.
+    """
+    keys = [thread.key for thread in portion.threads]
+    locked = yield (
+        f"SELECT id, indexed_seq FROM {sql.threads} WHERE id IN {marks(len(keys))} ORDER BY id FOR UPDATE",
+        keys,
+    )
+    at = dict(locked)
+    ours = [thread for thread in portion.threads if at.get(thread.key) == thread.after]
+    if not ours:
+        return
+    chosen = {thread.key for thread in ours}
+    there = yield from _there(sql, [row for row in portion.rows if row[0] in chosen])
+    rows = [(*row[:4], text) for row, text in zip(portion.rows, texts, strict=True) if text and tuple(row[:4]) in there]
+    for some in _in_size(rows):
+        yield (
+            f"INSERT INTO {sql.search} (thread, checkpoint, branch, number, words)"
+            f" VALUES {', '.join([marks(5)] * len(some))}",
+            [value for row in some for value in row],
+        )
+    cases = " ".join(["WHEN ? THEN ?"] * len(ours))
+    yield (
+        f"UPDATE {sql.threads} SET indexed_seq = CASE id {cases} ELSE indexed_seq END WHERE id IN {marks(len(ours))}",
+        [*(value for thread in ours for value in (thread.key, thread.up_to)), *chosen],
+    )
+
+
+def _there(sql: MySQLFlavour, rows: Sequence[Row]) -> Steps[set[tuple[Any, ...]]]:
+    """Those that have not been deleted meanwhile."""
+    found: set[tuple[Any, ...]] = set()
+    for some in portions([row for row in rows if row[1] is None]):
+        names = [value for row in some for value in (row[0], row[2], row[3])]
+        places = ", ".join([marks(3)] * len(some))
+        left = yield (
+            f"SELECT thread, branch, number FROM {sql.runs} WHERE (thread, branch, number) IN ({places})",
+            names,
+        )
+        found |= {(thread, None, branch, number) for thread, branch, number in left}
+    for some in portions([row for row in rows if row[1] is not None]):
+        ids = [row[1] for row in some]
+        left = yield f"SELECT thread, id FROM {sql.checkpoints} WHERE id IN {marks(len(ids))}", ids
+        found |= {(thread, key, None, None) for thread, key in left}
+    return found
+
+
+def _in_size(rows: Sequence[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:
+    """The rows in lists that one statement can have."""
+    lists: list[list[tuple[Any, ...]]] = []
+    size = AT_ONCE_BYTES
+    for row in rows:
+        if size + len(row[4]) > AT_ONCE_BYTES:
+            lists.append([])
+            size = 0
+        lists[-1].append(row)
+        size += len(row[4])
+    return lists
+
+
+def search(sql: MySQLFlavour, terms: Sequence[str], limit: int) -> Steps[list[Hit]]:
+    """Checkpoints with a row that has all terms, best first."""
+    query = " ".join(f"+{spelt(term)}" for term in dict.fromkeys(terms))
+    matching = "MATCH (words) AGAINST (? IN BOOLEAN MODE)"
+    hits: list[Hit] = []
+    skip, size = 0, limit * 2 + 10
+    while True:
+        rows = yield (
+            f"SELECT thread, checkpoint, branch, number, {matching} AS points FROM {sql.search}"
+            f" WHERE {matching} ORDER BY points DESC, id LIMIT ? OFFSET ?",
+            (query, query, size, skip),
+        )
+        for thread, checkpoint, branch, number, points in rows:
+            if checkpoint is None:
+                hit = yield from run_hit(sql, thread, branch, number, float(points), terms)
+            else:
+                hit = yield from checkpoint_hit(sql, checkpoint, float(points), terms)
+            hits += [hit] if hit is not None else []
+        # Several rows may speak of one checkpoint, so a full page may not be enough.
+        found = best_hits(hits, limit)
+        if len(found) >= limit or len(rows) < size:
+            return found
+        skip += len(rows)

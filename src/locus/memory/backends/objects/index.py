@@ -1,0 +1,285 @@
+"""A thread as its events have made it, without any payload: what is decided on, and where texts are.
+
+All handles apply the same events in the same order, so all of them come to the same index, whether they read
+the events one by one, merged, or as a sweep has left them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from locus.errors import CorruptCheckpointError
+from locus.memory.backends.objects.schema import (
+    Parent,
+    Place,
+    Record,
+    Row,
+    row_facts,
+    row_from,
+)
+from locus.memory.model.commit_rules import unneeded_runs
+from locus.memory.model.manifest import walk
+from locus.memory.model.payloads import wanted
+from locus.memory.model.records import Entry, Known, RunInfo
+
+
+class PutWrite(NamedTuple):
+    """A pending write without its value."""
+
+    task_path: str
+    channel: str
+    place: Place
+
+
+@dataclass
+class ThreadIndex:
+    """One thread. `next` is the number of the event that comes next."""
+
+    thread_id: str
+    next: int = 1
+    rows: dict[int, Row] = field(default_factory=dict)
+    ids: dict[tuple[str, str], int] = field(default_factory=dict)
+    newest: dict[str, list[int]] = field(default_factory=dict)
+    gone: dict[int, Parent] = field(default_factory=dict)
+    """Rows that were removed, and the parent of each."""
+    awaited: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    """Checkpoints that are not there, and the rows whose parent they are."""
+    runs: dict[str, list[RunInfo]] = field(default_factory=dict)
+    tops: dict[str, int] = field(default_factory=dict)
+    """The highest number that a run of each branch ever had: it is not given out again."""
+    places: dict[tuple[str, int], Place] = field(default_factory=dict)
+    writes: dict[tuple[str, str], dict[tuple[str, int], PutWrite]] = field(default_factory=dict)
+    removal: int = 0
+    """The last event that removed anything."""
+    born: int = 0
+    """The last event that made a thread with checkpoints out of one without."""
+
+    @property
+    def last_seq(self) -> int:
+        return self.next - 1
+
+    def find(self, namespace: str, checkpoint_id: str) -> Known | None:
+        seq = self.ids.get((namespace, checkpoint_id))
+        return None if seq is None else self._known(self.rows[seq])
+
+    def latest(self, namespace: str) -> Known | None:
+        seqs = self.newest.get(namespace)
+        return self._known(self.rows[seqs[-1]]) if seqs else None
+
+    def has_run(self, branch: str, number: int) -> bool:
+        return self.tops.get(branch, -1) >= number
+
+    def row(self, namespace: str, checkpoint_id: str | None) -> Row | None:
+        known = self.latest(namespace) if checkpoint_id is None else self.find(namespace, checkpoint_id)
+        return None if known is None else self.rows[known.seq]
+
+    def _known(self, row: Row) -> Known:
+        return Known(row.checkpoint_id, row.seq, row.rev, self._parent_id(row))
+
+    def parent(self, row: Row) -> Parent:
+        """The nearest ancestor that is still there, or that never was."""
+        parent, passed = row.parent, {row.seq}
+        while isinstance(parent, int) and parent in self.gone and parent not in passed:
+            passed.add(parent)
+            parent = self.gone[parent]
+        # Parents that were named before they were there may lead in a circle.
+        return None if parent in passed else parent
+
+    def _parent_id(self, row: Row) -> str | None:
+        parent = self.parent(row)
+        return self.rows[parent].checkpoint_id if isinstance(parent, int) else parent
+
+    def entry(self, row: Row) -> Entry:
+        return Entry(
+            thread_id=self.thread_id,
+            namespace=row.namespace,
+            checkpoint_id=row.checkpoint_id,
+            parent_id=self._parent_id(row),
+            seq=row.seq,
+            rev=row.rev,
+            created_at=row.created_at,
+            metadata=row.metadata,
+        )
+
+    def newest_first(self, namespace: str | None, before_seq: int | None) -> Iterator[Row]:
+        seqs = list(self.rows) if namespace is None else self.newest.get(namespace, [])
+        end = len(seqs) if before_seq is None else bisect_left(seqs, before_seq)
+        for index in range(end - 1, -1, -1):
+            yield self.rows[seqs[index]]
+
+    def chosen(self, namespace: str | None, seqs: Mapping[int, str] | None) -> list[int]:
+        """Those of the chosen checkpoints (number and rev) that are there, in that namespace."""
+        found = self.rows if namespace is None else self.newest.get(namespace, [])
+        return [seq for seq in found if seqs is None or seqs.get(seq) == self.rows[seq].rev]
+
+    def passed(self, row: Row) -> bool:
+        return self.newest[row.namespace][-1] != row.seq
+
+    def shown(self, rows: Iterable[Row]) -> dict[RunInfo, Place]:
+        """The runs that checkpoints show, and where their items are."""
+        found: dict[RunInfo, Place] = {}
+        done: dict[str, dict[int, int]] = {}
+        for row in rows:
+            for extent in wanted(row.manifest):
+                runs = self.runs.get(extent.branch, [])
+                for index, _, _ in walk(extent, runs, done.setdefault(extent.branch, {})):
+                    found[runs[index]] = self.places[extent.branch, runs[index].number]
+        return found
+
+    def needed_from(self) -> int:
+        """The first event that loading the latest checkpoint, of any namespace, needs."""
+        rows = [self.rows[seqs[-1]] for seqs in self.newest.values()]
+        events = [row.head.event for row in rows]
+        return min([*events, *(place.event for place in self.shown(rows).values())], default=self.next)
+
+    def apply(self, record: Record) -> None:
+        """Take the next event into account."""
+        try:
+            self._apply(record)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise CorruptCheckpointError(f"event {record.get('n')} of the thread is damaged: {error!r}") from error
+
+    def _apply(self, record: Record) -> None:
+        number = record["n"]
+        alive = bool(self.rows)
+        match record["kind"]:
+            case "commit":
+                self._commit(record)
+            case "delete":
+                self._remove(record["seqs"], number)
+            case "writes":
+                self._put_writes(record)
+            case "copy" | "base":
+                self._take(record)
+            case "reset":
+                self._forget_all(number)
+            case "none":
+                pass
+            case other:
+                raise CorruptCheckpointError(f"event {number} is of an unknown kind: {other!r:.40}")
+        self.next = record.get("to", number) + 1
+        if self.rows and not alive:
+            self.born = record.get("born", number)
+
+    def _commit(self, record: Record) -> None:
+        number = record["n"]
+        namespace, checkpoint_id, parent, rev, created, metadata, manifest = record["row"]
+        for line, (branch, run, start, length) in enumerate(record["runs"], start=1):
+            self._add_run(RunInfo(branch, run, start, length), Place(number, line))
+        if record["replaces"] is not None:
+            self._drop([record["replaces"]], keep_writes=True)
+            self.removal = number
+        moment = datetime.fromisoformat(created)
+        head = Place(number, 0)
+        self._add(Row(number, namespace, checkpoint_id, parent, rev, moment, metadata, manifest, head))
+
+    def _add(self, row: Row) -> None:
+        self.rows[row.seq] = row
+        self.ids[row.namespace, row.checkpoint_id] = row.seq
+        self.newest.setdefault(row.namespace, []).append(row.seq)
+        if isinstance(row.parent, str):
+            self.awaited.setdefault((row.namespace, row.parent), []).append(row.seq)
+        for seq in self.awaited.pop((row.namespace, row.checkpoint_id), ()):
+            if seq in self.gone:
+                self.gone[seq] = row.seq
+            else:
+                self.rows[seq] = replace(self.rows[seq], parent=row.seq)
+
+    def _add_run(self, run: RunInfo, place: Place) -> None:
+        top = self.tops.get(run.branch, -1)
+        if run.number > top:
+            self.runs.setdefault(run.branch, []).append(run)
+            self.tops[run.branch] = run.number
+            self.places[run.branch, run.number] = place
+        elif run.branch.startswith("#"):
+            # A large value again: the old text may be gone, if nothing showed it in between.
+            self.places[run.branch, run.number] = place
+
+    def _remove(self, seqs: Collection[int], number: int) -> None:
+        self._drop(seqs, keep_writes=False)
+        self.removal = number
+        if not self.rows:
+            self._forget_all(number)
+
+    def _drop(self, seqs: Iterable[int], *, keep_writes: bool) -> None:
+        touched: set[str] = set()
+        for seq in seqs:
+            row = self.rows.pop(seq)
+            self.gone[seq] = row.parent
+            del self.ids[row.namespace, row.checkpoint_id]
+            touched.add(row.namespace)
+            if not keep_writes:
+                self.writes.pop((row.namespace, row.checkpoint_id), None)
+        for namespace in touched:
+            left = [seq for seq in self.newest[namespace] if seq in self.rows]
+            if left:
+                self.newest[namespace] = left
+            else:
+                del self.newest[namespace]
+
+    def _forget_all(self, number: int) -> None:
+        for known in (self.rows, self.ids, self.newest, self.gone, self.awaited, self.runs, self.tops, self.places):
+            known.clear()
+        self.writes.clear()
+        self.removal = number
+
+    def _put_writes(self, record: Record) -> None:
+        namespace, checkpoint_id, task_id = record["of"]
+        kept = self.writes.setdefault((namespace, checkpoint_id), {})
+        number = record["n"]
+        if not record.get("keep_numbered"):
+            for key in [key for key in kept if key[0] == task_id and key[1] >= 0]:
+                del kept[key]
+                self.removal = number
+        for line, (task_path, idx, channel) in enumerate(record["writes"]):
+            self.removal = number if (task_id, idx) in kept else self.removal
+            kept[task_id, idx] = PutWrite(task_path, channel, Place(number, line))
+
+    def _take(self, record: Record) -> None:
+        for facts in record["rows"]:
+            self._add(row_from(facts))
+        for branch, run, start, length, event, line in record["runs"]:
+            self._add_run(RunInfo(branch, run, start, length), Place(event, line))
+        self.tops |= record.get("tops", {})
+        for namespace, checkpoint_id, task_id, idx, task_path, channel, event, line in record["writes"]:
+            kept = self.writes.setdefault((namespace, checkpoint_id), {})
+            kept[task_id, idx] = PutWrite(task_path, channel, Place(event, line))
+        self.removal = record.get("removal", self.removal)
+
+    def needed(self) -> tuple[dict[RunInfo, Place], set[Place]]:
+        """The runs that anything needs, and every text that is needed: heads, runs and writes."""
+        extents = [extent for row in self.rows.values() for extent in wanted(row.manifest)]
+        infos = [run for runs in self.runs.values() for run in runs]
+        unneeded = set(unneeded_runs(extents, infos))
+        runs = {run: self.places[run.branch, run.number] for run in infos if run not in unneeded}
+        writes = {write.place for kept in self.writes.values() for write in kept.values()}
+        return runs, {*runs.values(), *writes, *(row.head for row in self.rows.values())}
+
+    def base_record(self) -> dict[str, Any]:
+        """A record that stands for all events so far."""
+        runs, _ = self.needed()
+        rows = []
+        for row in self.rows.values():
+            facts = row_facts(row)
+            facts[3] = self.parent(row)
+            rows.append(facts)
+        return {
+            "to": self.last_seq,
+            "rows": rows,
+            "runs": [[*run, *place] for run, place in runs.items()],
+            "tops": {run.branch: self.tops[run.branch] for run in runs},
+            "writes": self.write_facts(),
+            "removal": self.removal,
+            "born": self.born,
+        }
+
+    def write_facts(self) -> list[list[Any]]:
+        return [
+            [*of, task_id, idx, write.task_path, write.channel, *write.place]
+            for of, kept in self.writes.items()
+            for (task_id, idx), write in kept.items()
+        ]

@@ -1,0 +1,256 @@
+"""The blocking side of OCI Object Storage: Oracle's SDK, on the threads of a pool, one client for each thread.
+
+Oracle does not promise that a client may be shared by threads, and one that meets an object which exists already
+(412) closes all of its connections. A client of its own costs a thread 0.4 ms; the signer, whose key takes 60 ms
+to load, is shared.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from locus.errors import BackendUnavailableError, ConfigurationError
+from locus.extras import require
+from locus.memory.backends.objects.client import PAGE
+from locus.oci_auth import Signer, make_signer
+
+EXTRA: Final = "oci"
+ATTEMPTS: Final = 6
+"""How often a request is sent at most: two or three seconds from the first time to the last."""
+PATIENCE_SECONDS: Final = 60
+"""How long after the first attempt another one may still begin."""
+LARGE: Final = 1_048_576
+"""From here on it pays to ask whether an object is wanted before its body is sent."""
+
+T = TypeVar("T")
+Page = tuple[list[dict[str, Any]], str | None]
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where the service is, and who asks."""
+
+    auth_type: str
+    profile_name: str
+    config_file: str | Path | None
+    region: str | None
+    service_endpoint: str | None
+    timeout: tuple[float, float]
+
+
+class Connector:
+    """Opens connections that share a signer. It must not know the pool that calls it, or neither would ever end."""
+
+    def __init__(self, access: Access, namespace: str, bucket: str, retry_strategy: Any = None) -> None:
+        self._oci = require("oci", EXTRA)
+        require("oci.object_storage", EXTRA)
+        self._access = access
+        self._target = (namespace, bucket)
+        self._retry_strategy = default_retries() if retry_strategy is None else retry_strategy
+        self._signed: tuple[Signer, dict[str, Any]] | None = None
+        if access.auth_type in ("api_key", "security_token"):
+            self._signed = self._sign()
+            if not (access.service_endpoint or self.region):
+                raise ConfigurationError("which OCI region? Pass region=…, or write it into the profile")
+
+    @property
+    def region(self) -> str | None:
+        """As far as it is known before a principal says it."""
+        return self._access.region or (self._signed[1].get("region") if self._signed else None)
+
+    def __call__(self) -> Connection:
+        if self._signed is None:
+            try:
+                self._signed = self._sign()
+            except Exception as error:  # the SDK raises whatever its many ways to a token raise
+                kind = self._access.auth_type.replace("_", " ")
+                raise BackendUnavailableError(
+                    f"no {kind} is to be had here ({type(error).__name__}); is this program running inside OCI, "
+                    "and is what it runs on in a dynamic group? Elsewhere, use auth_type='api_key'"
+                ) from error
+        return Connection(self._oci, self, self._target, self._retry_strategy)
+
+    def client(self) -> Any:
+        assert self._signed is not None
+        signer, config = self._signed
+        if self._access.region:
+            config = {**config, "region": self._access.region}
+        client = self._oci.object_storage.ObjectStorageClient(
+            config,
+            signer=signer,
+            service_endpoint=self._access.service_endpoint,
+            timeout=self._access.timeout,
+            retry_strategy=self._oci.retry.NoneRetryStrategy(),
+            # It would answer for the service for half a minute after an outage.
+            circuit_breaker_strategy=self._oci.circuit_breaker.NoCircuitBreakerStrategy(),
+            # JSON is all that is wanted; to make objects of it takes four times as long.
+            skip_deserialization=True,
+        )
+        _ask_environment_once(client.base_client)
+        _send_small_objects_unasked(client.base_client.session)
+        return client
+
+    def renewed(self, used: Any) -> bool:
+        """Whether there is a newer security token than the one of this signer: they end after an hour."""
+        if self._access.auth_type != "security_token" or self._signed is None:
+            return False
+        known: Any = self._signed[0]
+        if known.api_key == used.api_key:
+            self._signed = self._sign()
+            known = self._signed[0]
+        return bool(known.api_key != used.api_key)
+
+    def _sign(self) -> tuple[Signer, dict[str, Any]]:
+        access = self._access
+        return make_signer(access.auth_type, access.profile_name, extra=EXTRA, file=access.config_file)
+
+
+class Connection:
+    """The five requests, for one thread. What they raise is the SDK's; see `oci_bucket_errors`."""
+
+    def __init__(self, oci: Any, connector: Connector, target: tuple[str, str], retries: Any) -> None:
+        self._oci = oci
+        self._connector = connector
+        self._target = target
+        self._retries = retries
+        self._client = connector.client()
+
+    def close(self) -> None:
+        self._client.base_client.session.close()
+
+    def put(self, name: str, body: bytes, *, if_absent: bool) -> bool:
+        """False if the object is there, and `if_absent` asked for that."""
+        options = {"if_none_match": "*"} if if_absent else {}
+
+        def send(client: Any) -> None:
+            client.put_object(
+                *self._target,
+                name,
+                body,
+                content_md5=md5_base64(body),
+                content_type="application/octet-stream",
+                **options,
+            )
+
+        try:
+            self._patiently(send)
+        except self._oci.exceptions.ServiceError as error:
+            if error.status == 412:
+                return False
+            raise
+        return True
+
+    def get(self, name: str) -> bytes | None:
+        try:
+            return self._patiently(lambda client: whole_body(client.get_object(*self._target, name)))
+        except self._oci.exceptions.ServiceError as error:
+            if error.status == 404 and error.code == "ObjectNotFound":
+                return None
+            raise
+
+    def list(self, **query: Any) -> Page:
+        """One page: the objects, and where the next one starts."""
+        response = self._patiently(
+            lambda client: client.list_objects(*self._target, fields="name,size,timeModified", **query)
+        )
+        return response.data["objects"], response.data.get("nextStartWith")
+
+    def delete(self, name: str) -> None:
+        try:
+            self._patiently(lambda client: client.delete_object(*self._target, name))
+        except self._oci.exceptions.ServiceError as error:
+            if error.status != 404 or error.code != "ObjectNotFound":
+                raise
+
+    def delete_many(self, names: Sequence[str]) -> None:
+        """In one request, if the SDK is new enough to know it."""
+        if len(names) > 1 and getattr(self._client, "batch_delete_objects", None) is not None:
+            assert len(names) <= PAGE
+            names = self._delete_batch(names)
+        for name in names:
+            self.delete(name)
+
+    def _delete_batch(self, names: Sequence[str]) -> Sequence[str]:
+        """Returns those that were not deleted, for whatever reason."""
+        models = self._oci.object_storage.models
+        details = models.BatchDeleteObjectsDetails(
+            objects=[models.BatchDeleteObjectIdentifier(object_name=name) for name in names],
+            is_skip_deleted_result=True,
+        )
+        response = self._patiently(lambda client: client.batch_delete_objects(*self._target, details))
+        failed = response.data.get("failed") or []
+        return [item["objectName"] for item in failed if item.get("statusCode") != 404]
+
+    def _patiently(self, request: Callable[[Any], T]) -> T:
+        """Send a request, and again as the retry strategy says; the body of the answer is part of it."""
+
+        answer: T = self._retries.make_retrying_call(self._attempt, request)
+        return answer
+
+    def _attempt(self, request: Callable[[Any], T]) -> T:
+        errors = self._oci.exceptions
+        try:
+            return request(self._client)
+        except errors.ServiceError as error:
+            if error.status != 401 or not self._connector.renewed(self._client.base_client.signer):
+                raise
+        except OSError as error:
+            # What breaks while an answer is read comes from `requests` as it is, and no retry strategy knows it.
+            if isinstance(error, errors.RequestException | errors.ConnectTimeout | ConnectionError):
+                raise
+            raise ConnectionError(error) from error
+        self.close()
+        self._client = self._connector.client()
+        return request(self._client)
+
+
+def default_retries() -> Any:
+    """Throttling, failures of the service and of the network, and 409: the object is being written by another."""
+    retry = require("oci.retry", EXTRA)
+    return retry.RetryStrategyBuilder(
+        max_attempts=ATTEMPTS,
+        total_elapsed_time_seconds=PATIENCE_SECONDS,
+        service_error_retry_config={-1: [], 409: [], 429: []},
+        retry_base_sleep_time_seconds=0.05,
+        retry_max_wait_between_calls_seconds=5,
+        backoff_type=retry.BACKOFF_EQUAL_JITTER_VALUE,
+    ).get_retry_strategy()
+
+
+def whole_body(response: Any) -> bytes:
+    """The body of an object, which is streamed: checked, as the SDK does not, and read inside of the retries."""
+    body: bytes = response.data.content
+    length, digest = response.headers.get("content-length"), response.headers.get("content-md5")
+    if (length is not None and int(length) != len(body)) or (digest is not None and digest != md5_base64(body)):
+        raise ConnectionError("the answer is not whole, or was changed on its way")
+    return body
+
+
+def md5_base64(body: bytes) -> str:
+    return base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
+
+
+def _ask_environment_once(base: Any) -> None:
+    """For proxies and certificates: to look for them with every request is a seventh of its cost."""
+    session = base.session
+    found = session.merge_environment_settings(base.endpoint, {}, None, None, None)
+    session.proxies, session.verify, session.trust_env = found["proxies"], found["verify"], False
+
+
+def _send_small_objects_unasked(session: Any) -> None:
+    """`Expect: 100-continue`, the SDK's default, costs a round trip before the body is sent."""
+    for scheme in ("https://", "http://"):
+        adapter: Any = type(session.get_adapter(scheme))
+
+        class Unasked(adapter):  # type: ignore[misc]
+            def send(self, request: Any, *args: Any, **options: Any) -> Any:
+                if int(request.headers.get("content-length") or 0) < LARGE:
+                    request.headers.pop("expect", None)
+                return super().send(request, *args, **options)
+
+        session.mount(scheme, Unasked())

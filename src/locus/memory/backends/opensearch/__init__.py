@@ -1,0 +1,10 @@
+"""OpenSearch: threads as documents of one index, on a server that others search in, too."""
+
+from locus.memory.backends.opensearch.engine import (
+    OpenSearchBackend,
+    OpenSearchEngine,
+    from_location,
+    from_secure_location,
+)
+
+__all__ = ["OpenSearchBackend", "OpenSearchEngine", "from_location", "from_secure_location"]

@@ -1,0 +1,89 @@
+"""The index: made by whoever comes first, and looked at by everybody before it is used.
+
+Its name is an alias. Every write says that it must be one, so an index that was deleted is never made anew by a
+write, with whatever mapping OpenSearch would guess: it is an error. Who may not create indices has one made by
+somebody else, under the name itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from locus.errors import ConfigurationError, UnsupportedFormatError
+from locus.memory.backends.opensearch.client import Client, Failure, pause
+from locus.memory.backends.opensearch.opensearch_layout import FORMAT, MAPPING, settings
+
+
+def prepare(client: Client, shards: int, replicas: int | None) -> bool:
+    """Make the index unless it is there, and check that it is one of ours; return whether its name is an alias."""
+    found = mappings(client)
+    if found is None:
+        _create(client, shards, replicas)
+        found = mappings(client)
+    if found is None:
+        raise ConfigurationError(
+            f"index {client.index}-v1 is there, and nothing is called {client.index!r}: add that alias, or remove it"
+        )
+    if len(found) != 1:
+        raise ConfigurationError(f"{client.index!r} stands for several indices: {', '.join(sorted(found))}")
+    ((name, about),) = found.items()
+    _check(client.index, about.get("mappings", {}))
+    _wait_for_shards(client)
+    return bool(name != client.index)
+
+
+def exists(client: Client) -> bool:
+    """Whether there is anything of that name."""
+    return mappings(client) is not None
+
+
+def _wait_for_shards(client: Client) -> None:
+    """Another process may have made the index a moment ago: its shards take a little longer than its name."""
+    for attempt in range(9):
+        try:
+            client.search({"size": 0})
+        except Failure as failure:
+            if failure.status != 503 or attempt == 8:
+                raise
+            pause(min(attempt, 6))
+        else:
+            return
+
+
+def mappings(client: Client) -> dict[str, Any] | None:
+    """What is said of each index that the name stands for; `None` if there is none."""
+    try:
+        found: dict[str, Any] = client.send("GET", f"{client.index}/_mapping", expected=(404,))
+    except Failure as failure:
+        if failure.status == 404:
+            return None
+        raise
+    return found
+
+
+def _create(client: Client, shards: int, replicas: int | None) -> None:
+    asked = settings(shards, replicas)
+    body = {"settings": {**asked, "replication.type": "DOCUMENT"}, "mappings": MAPPING, "aliases": {client.index: {}}}
+    try:
+        _put(client, body)
+    except Failure as failure:
+        # Before 2.7 there was no other way of replicating, and no setting for it.
+        if "replication.type" not in failure.reason:
+            raise
+        _put(client, {**body, "settings": asked})
+
+
+def _put(client: Client, body: dict[str, Any]) -> None:
+    try:
+        client.send("PUT", f"{client.index}-v1", body, expected=(400,))
+    except Failure as failure:
+        if failure.kind != "resource_already_exists_exception":
+            raise
+
+
+def _check(index: str, mapping: dict[str, Any]) -> None:
+    version = mapping.get("_meta", {}).get("locus_format")
+    if version is None:
+        raise ConfigurationError(f"the index {index!r} was not made by Locus: choose another index_name")
+    if version != FORMAT:
+        raise UnsupportedFormatError(f"the index {index!r} has format {version}: upgrade locus-sdk")

@@ -1,0 +1,62 @@
+"""Pending writes, found: one document for each task of a checkpoint, and one more if it came with a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from locus.memory.backends.opensearch.client import Doc, Json
+from locus.memory.backends.opensearch.log import Log
+from locus.memory.backends.opensearch.opensearch_layout import WRITE
+from locus.memory.backends.opensearch.schema import Removed, now
+
+_IN_ORDER = [{"checkpoint_id": "asc"}, {"namespace": "asc"}, {"task_id": "asc"}, {"position": "asc"}]
+
+
+def place_of(doc: Doc) -> tuple[str, str]:
+    """The namespace and id of the checkpoint that pending writes belong to."""
+    return doc.source["namespace"], doc.source["checkpoint_id"]
+
+
+def writes_of(log: Log, *clauses: Mapping[str, object]) -> list[Doc]:
+    """The pending writes of a thread that anybody may see."""
+    log.client.refresh()
+    body: Json = {
+        "query": {"bool": {"filter": [{"term": {"thread": log.thread}}, {"term": {"kind": WRITE}}, *clauses]}},
+        "sort": _IN_ORDER,
+    }
+    hits = [hit for page in log.client.pages(body, log.thread) for hit in page]
+    return chosen_writes(log, hits)
+
+
+def chosen_writes(log: Log, docs: list[Doc]) -> list[Doc]:
+    """Those that may be seen. What a task wrote since a copy takes the place of what came with it."""
+    found: dict[tuple[str, str, str], Doc] = {}
+    for doc in docs:
+        key = (*place_of(doc), doc.source["task_id"])
+        if writes_visible(log, doc) and (key not in found or "batch" not in doc.source):
+            found[key] = doc
+    return list(found.values())
+
+
+def writes_visible(log: Log, doc: Doc) -> bool:
+    """Whether pending writes belong to the epoch, and not to a checkpoint that is being removed."""
+    if doc.source["epoch"] != log.state.epoch or doc.source.get("batch", "") not in ("", log.state.batch):
+        return False
+    if log.state.expired(now()):
+        return False
+    return log.removed is None or place_of(doc) not in log.removed.names or doc.source["position"] >= log.state.removing
+
+
+def dead_writes(log: Log, removed: Removed, position: int) -> list[Doc]:
+    """Pending writes of the removed checkpoints; what was put after the removal is for others of these names."""
+    names = set(removed.names)
+    if not names:
+        return []
+    earlier = {"range": {"position": {"lt": position}}}
+    body: Json = {
+        "query": {"bool": {"filter": [{"term": {"thread": log.thread}}, {"term": {"kind": WRITE}}, earlier]}},
+        "sort": _IN_ORDER,
+        "_source": ["namespace", "checkpoint_id"],
+    }
+    hits = [hit for page in log.client.pages(body, log.thread) for hit in page]
+    return [hit for hit in hits if place_of(hit) in names]

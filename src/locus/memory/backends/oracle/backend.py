@@ -1,0 +1,136 @@
+"""Oracle Database: threads in the JSON columns of a server that many processes share. 21c and later, 26ai included.
+
+The tables are shown in `oracle_schema`, a save in `oracle_save`. python-oracledb is needed when a backend is made;
+it works in thin mode, so that no Oracle client has to be installed.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, overload
+
+from pydantic import PrivateAttr, SecretStr
+
+from locus.core.state import AgentState
+from locus.memory.backends.oracle import schema as oracle_schema
+from locus.memory.backends.oracle.config import OracleOptions, options_of
+from locus.memory.backends.oracle.oracle_flavour import OracleFlavour, checked_name
+from locus.memory.backends.sql.backend import SQLBackend, SyncSQLBackend
+from locus.memory.checkpointer import ANY, DEFAULT_NAMESPACE, Unset
+from locus.memory.store import Threads
+from locus.memory.sync import PORTAL
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+
+__all__ = ["OracleBackend", "from_location"]
+
+
+class OracleBackend(OracleOptions, SQLBackend):
+    """Threads in Oracle Database. `load` gives plain dicts; `oracle_checkpointer(...)` gives `AgentState`.
+
+    Where it is, is said by a `dsn` (a TNS alias, `host:port/service_name`) or by `host`, `port` and `service_name`;
+    an Autonomous Database by the alias and the folder of its wallet. See `OracleOptions` for all options. Every event
+    loop gets a pool of its own.
+    """
+
+    _threads: Threads = PrivateAttr()
+
+    def __init__(
+        self,
+        dsn: str | None = None,
+        user: str = "admin",
+        password: str | SecretStr = "",
+        wallet_location: str | None = None,
+        wallet_password: str | SecretStr | None = None,
+        host: str | None = None,
+        port: int = 1521,
+        service_name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            dsn=dsn,
+            user=user,
+            password=password,
+            wallet_location=wallet_location,
+            wallet_password=wallet_password,
+            host=host,
+            port=port,
+            service_name=service_name,
+            **kwargs,
+        )
+        self._threads = self.open_threads()
+
+    @property
+    def threads(self) -> Threads:  # type: ignore[override]  # nobody sets it
+        return self._threads
+
+    @overload
+    async def save(
+        self,
+        state: AgentState,
+        thread_id: str,
+        checkpoint_id: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        parent: str | None | Unset = ANY,
+        if_latest: str | None | Unset = ANY,
+    ) -> str: ...
+
+    @overload
+    async def save(
+        self,
+        thread_id: str,
+        data: dict[str, Any],
+        checkpoint_id: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        parent: str | None | Unset = ANY,
+        if_latest: str | None | Unset = ANY,
+    ) -> str: ...
+
+    async def save(self, *args: Any, **kwargs: Any) -> str:
+        """Keep a state, `save(state, thread_id)`, or a dict, `save(thread_id, data)`, and return the checkpoint's id.
+
+        Which of the two is meant is told by the type of the state. See `BaseCheckpointer.save` for the laws.
+        """
+        if "state" in kwargs or (args and isinstance(args[0], AgentState)):
+            return await ThreadCheckpointer(self.threads).save(*args, **kwargs)
+        return await super().save(*args, **kwargs)
+
+    @cached_property
+    def sync(self) -> SyncOracleBackend:
+        return SyncOracleBackend(self)
+
+    @staticmethod
+    def ddl(table_name: str = "locus", schema_name: str | None = None, grantee: str | None = None) -> str:
+        """The statements that create the tables, for whoever may: then `auto_create_table=False` will do.
+
+        `grantee` is a user who shall work with the tables, and does not own them.
+        """
+        name = None if grantee is None else checked_name(grantee, "grantee")
+        return oracle_schema.ddl(OracleFlavour(table_name, schema_name), name)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.threads.engine.identity!r})"
+
+    __str__ = __repr__
+
+
+class SyncOracleBackend(SyncSQLBackend):
+    """An `OracleBackend`, blocking."""
+
+    def __init__(self, backend: OracleBackend) -> None:
+        super().__init__(backend)
+        self._oracle = backend
+
+    def save(self, *args: Any, **kwargs: Any) -> str:
+        """Of a state, `save(state, thread_id)`, or of a dict, `save(thread_id, data)`."""
+        return PORTAL.run(self._oracle.save(*args, **kwargs))
+
+
+def from_location(location: str = "", **options: Any) -> ThreadCheckpointer:
+    """`"oracle://user:password@host:1521/service_name?table_name=agents"`."""
+    from locus.memory.backends.adapters import oracle_checkpointer
+
+    return oracle_checkpointer(**(options_of(f"oracle:{location}") | options if location else options))

@@ -1,0 +1,114 @@
+"""Reading from Oracle Database where the shared steps need other words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from locus.errors import CorruptCheckpointError
+from locus.memory.backends.oracle.oracle_flavour import OracleFlavour
+from locus.memory.backends.sql.flavour import Row, Steps, marks, portions
+from locus.memory.backends.sql.read import entry_of, now, one
+from locus.memory.backends.sql.sql_words import metadata_key
+from locus.memory.model.manifest import visible
+from locus.memory.model.matching import has_value
+from locus.memory.model.payloads import wanted
+from locus.memory.model.records import Entry, Extent, Run, Stored
+
+PAGE = 200
+AT_ONCE = 50
+"""How many extents are read by one statement; a checkpoint of many small lists has more."""
+
+
+def read(sql: OracleFlavour, thread_id: str, namespace: str, checkpoint_id: str | None) -> Steps[Stored | None]:
+    """A checkpoint with its runs, in two statements.
+
+    Runs never change, and their names are never used again: so what the second statement finds is as of the first,
+    unless the checkpoint was deleted in between, and some are missing. Then it is looked for again.
+    """
+    columns = f"{sql.entry}, c.head, c.manifest, c.thread, {sql.truth(sql.passed)}"
+    while True:
+        row = yield from one(sql, columns, thread_id, namespace, checkpoint_id)
+        if row is None:
+            return None
+        stored = yield from _with_runs(sql, row)
+        if _is_whole(stored) or (yield from _is_there(sql, row)):
+            return stored
+
+
+def _with_runs(sql: OracleFlavour, row: Row) -> Steps[Stored]:
+    head, manifest = sql.read_json(row[8]), sql.read_json(row[9])
+    runs: dict[str, dict[int, Run]] = {}
+    for found in (yield from _runs(sql, row[10], wanted(manifest))):
+        branch, number, start, length, items = found
+        runs.setdefault(branch, {})[number] = Run(branch, number, start, length, sql.read_json(items))
+    named = {branch: list(members.values()) for branch, members in runs.items()}
+    return Stored(entry_of(sql, row), head, manifest, named, bool(row[11]))
+
+
+def _runs(sql: OracleFlavour, thread: int, extents: Sequence[Extent]) -> Steps[list[Row]]:
+    """The runs that extents show: of each, from the newest that begins at its start, or before it, on."""
+    if not all(isinstance(number, int) for extent in extents for number in extent[1:]):
+        raise CorruptCheckpointError("stored manifest cannot be read: it has no numbers where they should be")
+    conditions: list[tuple[str, Sequence[Any]]] = []
+    for branches in portions([extent.branch for extent in extents if extent.run == 0]):
+        conditions.append((f"r.number = 0 AND r.branch IN {marks(len(branches))}", branches))
+    for extent in extents:
+        if extent.run > 0:
+            oldest = (
+                f"SELECT MAX(o.number) FROM {sql.runs} o"
+                " WHERE o.thread = ? AND o.branch = ? AND o.number <= ? AND o.start <= ?"
+            )
+            place = (extent.branch, extent.run)
+            conditions.append(
+                (
+                    f"r.branch = ? AND r.number <= ? AND r.number >= ({oldest})",
+                    (*place, thread, *place, extent.skip),
+                )
+            )
+    found: list[Row] = []
+    for together in portions(conditions, AT_ONCE):
+        found += yield (
+            f"SELECT r.branch, r.number, r.start, r.count, r.items FROM {sql.runs} r WHERE r.thread = ?"
+            f" AND ({' OR '.join(f'({condition})' for condition, _ in together)})",
+            [thread, *(value for _, values in together for value in values)],
+        )
+    return found
+
+
+def _is_whole(stored: Stored) -> bool:
+    try:
+        for extent in wanted(stored.manifest):
+            visible(extent, stored.runs.get(extent.branch, ()))
+    except CorruptCheckpointError:
+        return False
+    return True
+
+
+def _is_there(sql: OracleFlavour, row: Row) -> Steps[bool]:
+    """Whether the checkpoint still is what it was: then something else is wrong with it."""
+    rows = yield (
+        f"SELECT rev FROM {sql.checkpoints} WHERE thread = ? AND namespace = ? AND seq = ?",
+        (row[10], row[1], row[4]),
+    )
+    return any(rev == row[5] for (rev,) in rows)
+
+
+def find(sql: OracleFlavour, key: str, value: str, limit: int) -> Steps[list[Entry]]:
+    """By the digests of pairs; `value` is canonical JSON."""
+    found: list[Entry] = []
+    page, place = "", list[int]()
+    while len(found) < limit:
+        rows = yield (
+            f"SELECT {sql.entry}, c.id FROM {sql.metadata_pairs} p"
+            f" JOIN {sql.checkpoints} c ON c.thread = p.thread AND c.namespace = p.namespace AND c.seq = p.seq"
+            f" JOIN {sql.threads} t ON t.id = c.thread"
+            f" WHERE p.pair = ? AND {sql.alive}{page} ORDER BY c.id DESC LIMIT {PAGE}",
+            (metadata_key(key, value), now(sql), *place),
+        )
+        entries = (entry_of(sql, row) for row in rows)
+        found += [entry for entry in entries if has_value(entry.metadata, key, value)]
+        if len(rows) < PAGE:
+            break
+        page, place = " AND c.id < ?", [rows[-1][8]]
+    return found[:limit]

@@ -1,0 +1,175 @@
+"""Full-text search in Oracle Database, by JSON_TEXTCONTAINS over a JSON search index.
+
+A save does not pay for it: what was saved since the last search is indexed when the next one comes, in portions.
+Sequence numbers of one thread are given out in the order of commits, because each save holds the thread's lock;
+so one number a thread says how far its index has got.
+
+What a word is, is said in `keys.words`, for all backends alike. Oracle Text gets the words as `sql_words` spells
+them: ASCII letters and digits, so that its lexer neither splits them nor leaves them out. The text that is looked
+for has to be a constant of the statement (ORA-40483); of such words nothing but a constant can be made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from locus.memory.backends.oracle.oracle_binds import Rows
+from locus.memory.backends.oracle.oracle_flavour import OracleFlavour
+from locus.memory.backends.oracle.schema import unindexed
+from locus.memory.backends.sql.flavour import Row, Steps, marks, portions
+from locus.memory.backends.sql.sql_search import checkpoint_hit, run_hit
+from locus.memory.backends.sql.sql_words import indexed, spelt
+from locus.memory.model.codec import encode_trusted
+from locus.memory.model.matching import best_hits
+from locus.memory.model.records import Hit
+
+PORTION = 500
+THREADS_AT_ONCE = 100
+MOST_TERMS = 32
+"""A query of more words is looked up by its longest ones; all of them are checked in what is found."""
+MOST_ROWS = 2_000
+"""Of more rows that have all words, the newest are looked at."""
+PAGE = 200
+_SAFE = re.compile(r"x[xu][0-9a-z]+")
+
+
+class Thread(NamedTuple):
+    """A thread with something to index: what came after one sequence number, up to another."""
+
+    key: int
+    after: int
+    up_to: int
+
+
+class Portion(NamedTuple):
+    """What is to be indexed next. A row: thread, seq (of a checkpoint), branch, number (of a run), JSON values."""
+
+    threads: list[Thread]
+    rows: list[Row]
+    is_full: bool
+
+
+def next_portion(sql: OracleFlavour) -> Steps[Portion]:
+    rows = yield (
+        f"SELECT t.id, t.indexed_seq, t.last_seq FROM {sql.threads} t WHERE {unindexed()} > 0"
+        f" ORDER BY {unindexed()} LIMIT {THREADS_AT_ONCE}",
+        (),
+    )
+    threads, left = [], PORTION
+    for key, after, last in rows:
+        if left > 0:
+            threads.append(Thread(key, after, min(last, after + left)))
+            left -= last - after
+    if not threads:
+        return Portion([], [], False)
+    ranges, places = _ranges(threads)
+    runs = yield f"SELECT thread, branch, number, items FROM {sql.runs} WHERE {ranges}", places
+    found: list[Row] = [(thread, None, branch, number, (items,)) for thread, branch, number, items in runs]
+    heads = yield f"SELECT thread, seq, head, metadata FROM {sql.checkpoints} WHERE {ranges}", places
+    found += [(thread, seq, None, None, (head, metadata)) for thread, seq, head, metadata in heads]
+    return Portion(threads, found, left <= 0 or len(rows) == THREADS_AT_ONCE)
+
+
+def texts_of(sql: OracleFlavour, portion: Portion) -> list[str]:
+    return [indexed(f"[{','.join(map(sql.read_json, row[4]))}]") for row in portion.rows]
+
+
+def add(sql: OracleFlavour, portion: Portion, texts: Sequence[str]) -> Steps[None]:
+    """Write a portion, except for threads that somebody else was faster with.
+
+    The threads are locked meanwhile, so that nothing is added of what is being deleted.
+    """
+    keys = [thread.key for thread in portion.threads]
+    locked = yield (
+        f"SELECT id, indexed_seq FROM {sql.threads} WHERE id IN {marks(len(keys))} ORDER BY id FOR UPDATE",
+        keys,
+    )
+    at = dict(locked)
+    ours = [thread for thread in portion.threads if at.get(thread.key) == thread.after]
+    if not ours:
+        return
+    there = yield from _there(sql, ours)
+    rows = Rows(
+        (*row[:4], sql.json(encode_trusted({"words": text})))
+        for row, text in zip(portion.rows, texts, strict=True)
+        if text and tuple(row[:4]) in there
+    )
+    for some in portions(rows):
+        yield f"INSERT INTO {sql.search} (thread, seq, branch, number, words) VALUES {marks(5)}", Rows(some)
+    yield (
+        f"UPDATE {sql.threads} SET indexed_seq = ? WHERE id = ?",
+        Rows((thread.up_to, thread.key) for thread in ours),
+    )
+
+
+def _there(sql: OracleFlavour, threads: Sequence[Thread]) -> Steps[set[tuple[Any, ...]]]:
+    """What has not been deleted meanwhile."""
+    ranges, places = _ranges(threads)
+    runs = yield f"SELECT thread, branch, number FROM {sql.runs} WHERE {ranges}", places
+    found: set[tuple[Any, ...]] = {(thread, None, branch, number) for thread, branch, number in runs}
+    heads = yield f"SELECT thread, seq FROM {sql.checkpoints} WHERE {ranges}", places
+    return found | {(thread, seq, None, None) for thread, seq in heads}
+
+
+def _ranges(threads: Sequence[Thread]) -> tuple[str, list[int]]:
+    """A condition for everything of these threads that is to be indexed, with its values."""
+    condition = " OR ".join(["(thread = ? AND seq > ? AND seq <= ?)"] * len(threads))
+    return condition, [value for thread in threads for value in thread]
+
+
+def search(sql: OracleFlavour, terms: Sequence[str], limit: int) -> Steps[list[Hit]]:
+    """Checkpoints with a row that has all terms, best first."""
+    wanted = [spelt(term) for term in dict.fromkeys(terms)]
+    ranked: list[tuple[float, Row]] = []
+    page, place = "", list[int]()
+    while len(ranked) < MOST_ROWS:
+        rows = yield (
+            f"SELECT s.id, s.thread, s.seq, s.branch, s.number, s.words FROM {sql.search} s"
+            f" WHERE JSON_TEXTCONTAINS(s.words, '$.words', '{query(wanted)}'){page} ORDER BY s.id DESC LIMIT {PAGE}",
+            place,
+        )
+        ranked += [(points, row) for row in rows if (points := _points(row[5], wanted))]
+        if len(rows) < PAGE:
+            break
+        page, place = " AND s.id < ?", [rows[-1][0]]
+    ranked.sort(key=lambda found: found[0], reverse=True)
+    hits: list[Hit] = []
+    for points, row in ranked:
+        hits += yield from _hit(sql, row, points, terms)
+        # Several rows may speak of one checkpoint.
+        if len(best_hits(hits, limit)) >= limit:
+            break
+    return best_hits(hits, limit)
+
+
+def query(wanted: Sequence[str]) -> str:
+    """What JSON_TEXTCONTAINS looks for: rows with all of these words."""
+    chosen = sorted(wanted, key=len, reverse=True)[:MOST_TERMS]
+    if not all(map(_SAFE.fullmatch, chosen)):
+        raise ValueError("a word is not spelt as the index has it")
+    return " & ".join(chosen)
+
+
+def _points(stored: Any, wanted: Sequence[str]) -> float:
+    """How well a row answers; 0 if a word is missing."""
+    found = stored["words"].split()
+    counts = Counter(found)
+    if any(word not in counts for word in wanted):
+        return 0.0
+    return sum(counts[word] for word in wanted) / (len(found) + 10)
+
+
+def _hit(sql: OracleFlavour, row: Row, points: float, terms: Sequence[str]) -> Steps[list[Hit]]:
+    _, thread, seq, branch, number, _ = row
+    if branch is not None:
+        hit = yield from run_hit(sql, thread, branch, number, points, terms)
+        return [hit] if hit is not None else []
+    keys = yield f"SELECT id FROM {sql.checkpoints} WHERE thread = ? AND seq = ?", (thread, seq)
+    hits = []
+    for (key,) in keys:
+        hit = yield from checkpoint_hit(sql, key, points, terms)
+        hits += [hit] if hit is not None else []
+    return hits

@@ -1,0 +1,238 @@
+"""Connections to PostgreSQL, by psycopg, and what its errors mean."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+import select
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection, AsyncRawCursor, conninfo
+from psycopg.pq import ConnStatus, TransactionStatus
+from psycopg.rows import tuple_row
+
+from locus.errors import (
+    BackendUnavailableError,
+    CheckpointError,
+    ConfigurationError,
+    CorruptCheckpointError,
+    SerializationError,
+)
+from locus.memory.backends.postgresql.postgresql_flavour import numbered
+from locus.memory.backends.sql.engine import Trouble
+from locus.memory.backends.sql.flavour import Row
+from locus.memory.backends.sql.sql_pool import Connection
+
+DRIVER_ERRORS = (psycopg.Error, OSError)
+RawConnection = AsyncConnection[tuple[Any, ...]]
+
+_BEGIN = {
+    True: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
+    False: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+}
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the server is, and how to behave towards it. libpq's own words; they may hold the password."""
+
+    parameters: dict[str, Any] = field(repr=False)
+    connect_timeout: float
+    command_timeout: float
+    prepared_statements: bool
+
+    def __str__(self) -> str:
+        """For people: the host and the database, no secrets."""
+        host = self.parameters.get("host") or self.parameters.get("hostaddr") or self.parameters.get("service")
+        port = self.parameters.get("port", "")
+        return f"{host or 'localhost'}{':' if port else ''}{port}/{self.parameters.get('dbname', '')}"
+
+    async def connect(self) -> PostgreSQLConnection:
+        # psycopg counts whole seconds, and for each of several hosts; this one is for all together.
+        async with asyncio.timeout(self.connect_timeout):
+            raw = await AsyncConnection.connect(
+                **self.parameters,
+                autocommit=True,
+                prepare_threshold=5 if self.prepared_statements else None,
+                connect_timeout=max(2, math.ceil(self.connect_timeout)),
+            )
+        return PostgreSQLConnection(raw, self.command_timeout)
+
+
+def parsed(dsn: str) -> dict[str, Any]:
+    """The parameters of a connection string. The error does not repeat it: it may hold a password."""
+    try:
+        found = conninfo.conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        raise ConfigurationError(
+            "dsn is no connection string that libpq understands: write "
+            "postgresql://user:password@host:5432/database?sslmode=require, and percent-encode what is special in it"
+        ) from None
+    return {name: value for name, value in found.items() if value is not None}
+
+
+class Patience:
+    """Ends a statement that takes too long: asks the server to cancel it, and if that does not help hangs up.
+
+    Cancelling the task that waits would do the same, but psycopg then waits for a silent server ten seconds more.
+    """
+
+    def __init__(self, raw: RawConnection, seconds: float) -> None:
+        self._raw = raw
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._lose)
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self._task is not None
+
+    def _lose(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._give_up())
+
+    async def _give_up(self) -> None:
+        with contextlib.suppress(*DRIVER_ERRORS):
+            await self._raw.cancel_safe(timeout=1.0)
+            await asyncio.sleep(0.5)
+        with contextlib.suppress(*DRIVER_ERRORS), socket.socket(fileno=os.dup(self._raw.fileno())) as line:
+            line.shutdown(socket.SHUT_RDWR)
+
+    def end(self) -> None:
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+
+@lru_cache(maxsize=512)
+def _encoded(statement: str) -> bytes:
+    return numbered(statement).encode()
+
+
+def _listener(line: int) -> Callable[[], bool]:
+    """Tells whether there is something to read."""
+    if not hasattr(select, "poll"):
+        return lambda: bool(select.select([line], [], [], 0)[0])
+    waiting = select.poll()
+    waiting.register(line, select.POLLIN)
+    return lambda: bool(waiting.poll(0))
+
+
+class PostgreSQLConnection(Connection):
+    def __init__(self, raw: RawConnection, seconds: float) -> None:
+        self.raw = raw
+        self._seconds = seconds
+        self._cursor = AsyncRawCursor(raw, row_factory=tuple_row)
+        self._has_news: Callable[[], bool] | None = None
+
+    async def execute(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
+        cursor, patience = self._cursor, Patience(self.raw, self._seconds)
+        try:
+            await cursor.execute(_encoded(statement), values)
+            # Not `description`, which would describe every column first.
+            result = cursor.pgresult
+            return list(await cursor.fetchall()) if result is not None and result.nfields else []
+        except psycopg.Error as error:
+            if patience.is_over:
+                self.close()
+                raise TimeoutError(f"a statement took longer than command_timeout, {self._seconds:g} s") from error
+            raise
+        finally:
+            patience.end()
+
+    async def begin(self, writing: bool) -> None:
+        await self.execute(_BEGIN[writing])
+
+    async def commit(self) -> None:
+        await self.execute("COMMIT")
+
+    async def rollback(self) -> None:
+        await self.execute("ROLLBACK")
+
+    def in_transaction(self) -> bool:
+        return self.raw.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+
+    def is_usable(self) -> bool:
+        raw = self.raw.pgconn
+        if raw.status != ConnStatus.OK or raw.transaction_status != TransactionStatus.IDLE:
+            return False
+        # A server that ends a session says so first: at rest there is nothing to read, unless it is the end.
+        self._has_news = self._has_news or _listener(raw.socket)
+        return not self._has_news()
+
+    def close(self) -> None:
+        """As psycopg's own `close`, which needs no event loop either, but is a coroutine."""
+        self.raw.pgconn.finish()
+
+
+_UNREACHABLE = ("08", "57P01", "57P02", "57P03", "57P05", "53300")
+_REFUSED = ("28", "3D", "42501")
+_HINTS = {
+    "53100": "its disk is full",
+    "53200": "it is out of memory",
+    "53300": "it has no connection left: lower max_pool_size, raise max_connections, or put PgBouncer in between",
+    "25006": "it is read-only: connect to the primary, with target_session_attrs=read-write among several hosts",
+    "28": "it does not let this user in: check user, password and pg_hba.conf",
+    "3D": "the database is not there: create it, or name another",
+    "42501": "the user may not do that: see the page on PostgreSQL for what has to be granted",
+    "55P03": "another transaction holds a lock for too long",
+    "57014": "a statement was cancelled, or took longer than the server's statement_timeout",
+}
+_CORRUPT = {"22023", "22P02", "42703", "42P01", "XX001", "XX002"}
+# When a connection is refused, libpq tells the server's reason as text only.
+_REASONS = {
+    "too many clients": "53300",
+    "remaining connection slots": "53300",
+    "too many connections": "53300",
+    "password authentication failed": "28",
+    "no password supplied": "28",
+    "pg_hba.conf": "28",
+    'role "': "28",
+    'database "': "3D",
+}
+
+
+def state_of(error: BaseException) -> str:
+    """The SQLSTATE, as far as it is known: "" for a connection that failed or broke."""
+    if not isinstance(error, psycopg.Error):
+        return ""
+    if error.sqlstate is None and isinstance(error, psycopg.OperationalError):
+        return next((state for words, state in _REASONS.items() if words in str(error)), "")
+    return error.sqlstate or "?"
+
+
+def first_line(error: BaseException) -> str:
+    """Without the statement, and the arrow below it."""
+    return str(error).strip().partition("\n")[0]
+
+
+def trouble_of(error: BaseException) -> Trouble:
+    if isinstance(error, TimeoutError):
+        return Trouble.FINAL
+    state = state_of(error)
+    if state in ("40001", "40P01"):
+        return Trouble.ROLLED_BACK
+    return Trouble.LOST if not state or state.startswith(_UNREACHABLE) else Trouble.FINAL
+
+
+def translated(error: BaseException, address: Address) -> CheckpointError:
+    """Our error. The server's text is told, the password never."""
+    state, text = state_of(error), first_line(error)
+    password = address.parameters.get("password")
+    if password:
+        text = text.replace(password, "***")
+    if state in _CORRUPT:
+        return CorruptCheckpointError(f"the tables at {address} are damaged, or not what they were: {text}")
+    if state.startswith(("22", "54")):
+        return SerializationError(f"PostgreSQL cannot hold a value: {text}")
+    hint = next((hint for start, hint in _HINTS.items() if state.startswith(start)), "")
+    if hint:
+        return BackendUnavailableError(f"PostgreSQL at {address} cannot be used, because {hint} ({text})")
+    if not state or state.startswith(_UNREACHABLE):
+        return BackendUnavailableError(f"PostgreSQL at {address} cannot be reached, or ended the connection: {text}")
+    return BackendUnavailableError(f"PostgreSQL at {address} failed ({state}): {text}")

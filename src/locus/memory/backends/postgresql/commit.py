@@ -1,0 +1,241 @@
+"""A save as one statement: one round trip, and one flush to the server's disk.
+
+`seen` is the thread as the statement found it when it began. `moved` locks its row and raises its counter, if
+everything that the save relies on is there. Another transaction may have changed the thread while this one
+waited for the lock, and what `seen` says would be old by then; but PostgreSQL checks the conditions of an UPDATE
+again on the row as it is once it has the lock. Every commit raises `last_seq` and every deletion `removals`, so
+the row is left alone in that case, nothing is written, and the save is decided on step by step instead.
+
+Most saves differ in their values only, so a statement is written once for each `Shape` that commits have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+from locus.memory.backends.postgresql.postgresql_flavour import PostgreSQLFlavour
+from locus.memory.backends.sql.read import now
+from locus.memory.checkpointer import ANY, Unset
+from locus.memory.model.records import Base, Commit, Run
+
+_RUN = "thread, branch, number, start, count, seq, items"
+_CHECKPOINT = "thread, namespace, checkpoint_id, parent_id, seq, rev, created_at, metadata, head, manifest"
+
+Get = Callable[[Commit], Any]
+"""Takes a value out of a commit."""
+
+
+class Shape(NamedTuple):
+    """What the text of a statement depends on. An id is `ANY`, `None` for none, or "" for one that is named."""
+
+    base: bool
+    fresh_id: bool
+    if_latest: str | None | Unset
+    parent: str | None | Unset
+    parent_looked_up: bool
+    continues: tuple[bool, ...]
+    """For each run, whether it continues a branch."""
+    values: int
+
+
+class Statement(NamedTuple):
+    """It returns the sequence number and the parent, or nothing."""
+
+    text: str
+    getters: tuple[Get, ...]
+
+    def values(self, commit: Commit) -> list[Any]:
+        return [get(commit) for get in self.getters]
+
+
+def in_new_thread(sql: PostgreSQLFlavour, commit: Commit) -> Statement | None:
+    """For a thread that is not there yet; None if this commit cannot be the first."""
+    if commit.base is not None or commit.if_latest not in (ANY, None):
+        return None
+    if isinstance(commit.parent_id, str) and commit.parent_required:
+        return None
+    return _for_new_thread(sql, _shape(commit))
+
+
+def in_thread(sql: PostgreSQLFlavour, commit: Commit) -> Statement:
+    """For a thread that is there."""
+    return _for_thread(sql, _shape(commit))
+
+
+def _shape(commit: Commit) -> Shape:
+    base, parent = commit.base, commit.parent_id
+    named = isinstance(parent, str)
+    return Shape(
+        base=base is not None,
+        fresh_id=commit.fresh_id,
+        if_latest="" if isinstance(commit.if_latest, str) else commit.if_latest,
+        parent=("" if parent != commit.checkpoint_id else None) if named else parent,
+        parent_looked_up=named and not commit.parent_as_named and (base is None or parent != base.checkpoint_id),
+        continues=tuple([run.number > 0 for run in commit.runs]),
+        values=len(commit.values),
+    )
+
+
+@lru_cache(maxsize=64)
+def _for_new_thread(sql: PostgreSQLFlavour, shape: Shape) -> Statement:
+    return _Writer(sql, shape).in_new_thread()
+
+
+@lru_cache(maxsize=64)
+def _for_thread(sql: PostgreSQLFlavour, shape: Shape) -> Statement:
+    return _Writer(sql, shape).in_thread()
+
+
+class _Writer:
+    """Writes the statement for one shape."""
+
+    def __init__(self, sql: PostgreSQLFlavour, shape: Shape) -> None:
+        self._sql = sql
+        self._shape = shape
+        self._getters: list[Get] = []
+        self._namespace = self._id(lambda commit: commit.namespace)
+
+    def _value(self, get: Get, kind: str = "text") -> str:
+        self._getters.append(get)
+        return f"${len(self._getters)}::{kind}"
+
+    def _id(self, get: Callable[[Commit], str]) -> str:
+        text = self._sql.text
+        return self._value(lambda commit: text(get(commit)))
+
+    def _json(self, get: Callable[[Commit], str], kind: str = "jsonb") -> str:
+        json = self._sql.json
+        return self._value(lambda commit: json(get(commit)), kind)
+
+    def in_new_thread(self) -> Statement:
+        moved = (
+            f"moved AS (INSERT INTO {self._sql.threads} (thread_id, last_seq, expires_at)"
+            f" VALUES ({self._id(lambda commit: commit.thread_id)}, 1, {self._expiry()})"
+            " ON CONFLICT DO NOTHING RETURNING id, last_seq)"
+        )
+        return self._statement([moved], parent="NULL::text")
+
+    def in_thread(self) -> Statement:
+        sql, shape = self._sql, self._shape
+        latest = (
+            f"(SELECT c.checkpoint_id FROM {sql.checkpoints} c WHERE c.thread = t.id"
+            f" AND {sql.in_order('c.namespace')} = {self._namespace} ORDER BY c.seq DESC LIMIT 1)"
+            if shape.if_latest is not ANY or shape.parent is ANY
+            else "NULL::text"
+        )
+        seen = (
+            f"seen AS MATERIALIZED (SELECT t.id, t.last_seq, t.removals, {latest} AS latest FROM {sql.threads} t"
+            f" WHERE t.thread_id = {self._id(lambda commit: commit.thread_id)}"
+            f" AND (t.expires_at IS NULL OR t.expires_at > {self._value(lambda _: now(sql), 'timestamptz')}))"
+        )
+        conditions = ["t.id = s.id", "t.last_seq = s.last_seq", "t.removals = s.removals", *self._conditions()]
+        moved = (
+            f"moved AS (UPDATE {sql.threads} t SET last_seq = t.last_seq + 1, expires_at = {self._expiry()}"
+            f" FROM seen s WHERE {' AND '.join(conditions)} RETURNING t.id, t.last_seq, s.latest)"
+        )
+        return self._statement([seen, moved], parent=self._parent())
+
+    def _conditions(self) -> Iterator[str]:
+        """What `decisions.decide` would ask; if any of it does not hold, nothing is written.
+
+        OFFSET 0 keeps each a look into an index. Made into a join, it may become a scan of the whole table, which is
+        cheap as long as the table is small, and the server keeps the plan.
+        """
+        shape = self._shape
+        if shape.if_latest is None:
+            yield "s.latest IS NULL"
+        elif shape.if_latest is not ANY:
+            yield f"s.latest = {self._id(lambda commit: str(commit.if_latest))}"
+        if not shape.fresh_id:
+            yield f"NOT {self._exists(lambda commit: commit.checkpoint_id)}"
+        if shape.base:
+            yield self._exists(lambda commit: _base(commit).checkpoint_id, lambda commit: _base(commit).rev)
+        if shape.parent_looked_up:
+            yield self._exists(lambda commit: str(commit.parent_id))
+        for at, continues in enumerate(shape.continues):
+            if continues:
+                yield self._is_next(partial(_nth, _runs, at))
+
+    def _is_next(self, run: Callable[[Commit], Run]) -> str:
+        return (
+            f"NOT EXISTS (SELECT 1 FROM {self._sql.runs} r WHERE r.thread = s.id"
+            f" AND r.branch = {self._value(lambda commit: run(commit).branch)}"
+            f" AND r.number >= {self._value(lambda commit: run(commit).number, 'integer')} OFFSET 0)"
+        )
+
+    def _exists(self, checkpoint_id: Callable[[Commit], str], rev: Get | None = None) -> str:
+        same = "" if rev is None else f" AND c.rev = {self._value(rev)}"
+        return (
+            f"EXISTS (SELECT 1 FROM {self._sql.checkpoints} c WHERE c.thread = s.id"
+            f" AND c.namespace = {self._namespace} AND c.checkpoint_id = {self._id(checkpoint_id)}{same} OFFSET 0)"
+        )
+
+    def _parent(self) -> str:
+        if self._shape.parent is ANY:
+            return "m.latest"
+        return "NULL::text" if self._shape.parent is None else self._id(lambda commit: str(commit.parent_id))
+
+    def _expiry(self) -> str:
+        time = self._sql.time
+        return self._value(lambda commit: commit.expires_at and time(commit.expires_at), "timestamptz")
+
+    def _statement(self, parts: list[str], parent: str) -> Statement:
+        sql, shape = self._sql, self._shape
+        if shape.continues:
+            parts.append(f"runs AS ({self._insert(_runs, len(shape.continues))})")
+        if shape.values:
+            parts.append(f"large AS ({self._insert(_large, shape.values)} ON CONFLICT DO NOTHING)")
+        columns = (
+            "m.id",
+            self._namespace,
+            self._id(lambda commit: commit.checkpoint_id),
+            parent,
+            "m.last_seq",
+            self._value(lambda commit: commit.rev),
+            self._value(lambda commit: sql.time(commit.created_at), "timestamptz"),
+            self._json(lambda commit: commit.metadata),
+            self._json(lambda commit: commit.head, "json"),
+            self._json(lambda commit: commit.manifest, "json"),
+        )
+        text = (
+            f"WITH {', '.join(parts)} INSERT INTO {sql.checkpoints} ({_CHECKPOINT})"
+            f" SELECT {', '.join(columns)} FROM moved m RETURNING seq, parent_id"
+        )
+        return Statement(text, tuple(self._getters))
+
+    def _insert(self, runs: Callable[[Commit], tuple[Run, ...]], count: int) -> str:
+        rows = ", ".join(self._row(partial(_nth, runs, at)) for at in range(count))
+        return (
+            f"INSERT INTO {self._sql.runs} ({_RUN})"
+            " SELECT m.id, r.branch, r.number, r.start, r.count, m.last_seq, r.items"
+            f" FROM moved m, (VALUES {rows}) AS r (branch, number, start, count, items)"
+        )
+
+    def _row(self, run: Callable[[Commit], Run]) -> str:
+        columns = (
+            self._value(lambda commit: run(commit).branch),
+            self._value(lambda commit: run(commit).number, "integer"),
+            self._value(lambda commit: run(commit).start, "integer"),
+            self._value(lambda commit: run(commit).length, "integer"),
+            self._json(lambda commit: run(commit).items),
+        )
+        return f"({', '.join(columns)})"
+
+
+def _base(commit: Commit) -> Base:
+    assert commit.base is not None
+    return commit.base
+
+
+def _runs(commit: Commit) -> tuple[Run, ...]:
+    return commit.runs
+
+
+def _large(commit: Commit) -> tuple[Run, ...]:
+    return commit.values
+
+
+def _nth(runs: Callable[[Commit], tuple[Run, ...]], at: int, commit: Commit) -> Run:
+    return runs(commit)[at]

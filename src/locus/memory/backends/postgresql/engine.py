@@ -1,0 +1,199 @@
+"""The PostgreSQL engine: one statement a save, one a load. Needs psycopg; see `postgresql` for the public names."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import Any
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from locus.errors import CheckpointError, ConfigurationError
+from locus.memory.backends.postgresql import commit as postgresql_commit
+from locus.memory.backends.postgresql import read as postgresql_read
+from locus.memory.backends.postgresql import schema as postgresql_schema
+from locus.memory.backends.postgresql import search as postgresql_search
+from locus.memory.backends.postgresql.client import (
+    DRIVER_ERRORS,
+    Address,
+    PostgreSQLConnection,
+    first_line,
+    translated,
+    trouble_of,
+)
+from locus.memory.backends.postgresql.postgresql_flavour import JSONB, PostgreSQLFlavour
+from locus.memory.backends.postgresql.postgresql_threads import PostgreSQLThreads
+from locus.memory.backends.sql import read as sql_read
+from locus.memory.backends.sql.engine import SQLServerEngine, Trouble, check_format, other_tables, script
+from locus.memory.backends.sql.flavour import Steps, run_steps_async
+from locus.memory.backends.sql.sql_pool import PoolOptions
+from locus.memory.checkpointer import ANY
+from locus.memory.model.records import (
+    Commit,
+    Entry,
+    Hit,
+    Outcome,
+    Stored,
+    Verdict,
+)
+
+
+class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
+    """Threads in PostgreSQL."""
+
+    dialect = JSONB
+    driver_errors = DRIVER_ERRORS
+    sql: PostgreSQLFlavour
+
+    def __init__(
+        self,
+        address: Address,
+        sql: PostgreSQLFlavour,
+        pool: PoolOptions,
+        *,
+        auto_create_table: bool,
+        retry_seconds: float,
+        given: Any = None,
+    ) -> None:
+        super().__init__(sql, PostgreSQLThreads(sql), pool, retry_seconds=retry_seconds)
+        self._address = address
+        self._identity = f"postgresql:{address}/{sql.threads}"
+        self.creates_tables = auto_create_table
+        self._given = given
+        self._home: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def identity(self) -> str:
+        return self._identity
+
+    async def _connect(self) -> PostgreSQLConnection:
+        return await self._address.connect()
+
+    def _borrowed(self) -> AbstractAsyncContextManager[PostgreSQLConnection]:
+        return super()._borrowed() if self._given is None else self._lent()
+
+    @asynccontextmanager
+    async def _lent(self) -> AsyncIterator[PostgreSQLConnection]:
+        """A connection of the pool that we were given; it gets it back as it was."""
+        here = asyncio.get_running_loop()
+        self._home = self._home or here
+        if self._home is not here:
+            raise ConfigurationError(
+                "the pool that this backend was given belongs to another event loop (the blocking face has one of "
+                "its own): give a dsn instead, and the backend opens a pool for each loop"
+            )
+        async with self._given.connection() as raw:
+            autocommit = raw.autocommit
+            await raw.set_autocommit(True)
+            try:
+                yield PostgreSQLConnection(raw, self._address.command_timeout)
+            finally:
+                if raw.pgconn.transaction_status == TransactionStatus.IDLE:
+                    await raw.set_autocommit(autocommit)
+
+    def trouble(self, error: BaseException) -> Trouble:
+        return trouble_of(error)
+
+    def translate(self, error: BaseException) -> CheckpointError:
+        return translated(error, self._address)
+
+    async def setup(self) -> None:
+        await self._insist(self._set_up, repeatable=True)
+
+    async def _set_up(self, connection: PostgreSQLConnection) -> None:
+        found = await run_steps_async(self._format(), connection.execute)
+        if found == postgresql_schema.FORMAT:
+            return
+        if not found and self.reading_only:
+            raise self.nothing_there()
+        if not self.creates_tables or self.reading_only:
+            what = f"the tables {self.sql.prefix}* at {self._address}"
+            raise other_tables(what, found, postgresql_schema.FORMAT, "PostgreSQLBackend", reading=self.reading_only)
+        try:
+            await self._transact(connection, self._migrate, writing=True)
+        except psycopg.errors.DuplicateTable as error:
+            raise ConfigurationError(
+                f"a table at {self._address} is in the way, and is not ours ({first_line(error)}): "
+                "choose another table_name"
+            ) from error
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise ConfigurationError(
+                f"this user may not create the tables at {self._address} ({first_line(error)}): let it, or have "
+                f"somebody run what {script('PostgreSQLBackend', found)} returns, and set auto_create_table=False"
+            ) from error
+
+    def _format(self) -> Steps[int]:
+        """The version of the tables; 0 if there are none."""
+        ((encoding, there),) = yield (
+            "SELECT current_setting('server_encoding'), to_regclass(?) IS NOT NULL",
+            (self.sql.format,),
+        )
+        if encoding != "UTF8":
+            raise ConfigurationError(
+                f"the database at {self._address} has the encoding {encoding}, and cannot hold every text: "
+                "create one with ENCODING 'UTF8'"
+            )
+        rows = (yield f"SELECT max(version) FROM {self.sql.format}", ()) if there else [(0,)]
+        found = int(rows[0][0] or 0)
+        check_format(found, postgresql_schema.FORMAT, str(self._address))
+        return found
+
+    def _migrate(self) -> Steps[None]:
+        yield "SELECT pg_advisory_xact_lock(?)", (postgresql_schema.lock_number(self.sql),)
+        # CREATE SCHEMA IF NOT EXISTS asks for the right to create one even if it is there.
+        there = yield "SELECT 1 FROM pg_namespace WHERE nspname = ?", (self.sql.schema_name,)
+        if self.sql.schema is not None and not there:
+            yield f"CREATE SCHEMA {self.sql.schema}", ()
+        found = yield from self._format()
+        if found < postgresql_schema.FORMAT:
+            for statement in postgresql_schema.statements(self.sql, found):
+                yield statement, ()
+
+    async def _commit(self, connection: PostgreSQLConnection, commit: Commit) -> Outcome:
+        """In one statement, if nothing is in the way; what that is, the steps of the slower way find out."""
+        connection.committing = True
+        for write in (postgresql_commit.in_new_thread, postgresql_commit.in_thread):
+            statement = write(self.sql, commit)
+            if statement is not None:
+                rows = await connection.execute(statement.text, statement.values(commit))
+                if rows:
+                    ((seq, parent_id),) = rows
+                    parent = None if parent_id is None else self.sql.read_text(parent_id)
+                    return Outcome(Verdict.COMMITTED, seq, parent)
+        if await self._lost_its_base(connection, commit):
+            return Outcome(Verdict.STALE_BASE)
+        return await super()._commit(connection, commit)
+
+    async def _lost_its_base(self, connection: PostgreSQLConnection, commit: Commit) -> bool:
+        """Whether that is all that is in the way, which needs no lock to be true: then the save comes again, whole."""
+        base = commit.base
+        if base is None or not commit.fresh_id or commit.if_latest is not ANY:
+            return False
+        place = (commit.thread_id, commit.namespace, base.checkpoint_id)
+        entry = await run_steps_async(sql_read.entry(self.sql, *place), connection.execute)
+        return entry is None or entry.rev != base.rev
+
+    async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
+        return await self._read(lambda: postgresql_read.read(self.sql, thread_id, namespace, checkpoint_id))
+
+    async def find(self, key: str, value: str, limit: int) -> list[Entry]:
+        return await self._read(lambda: postgresql_read.find(self.sql, key, value, limit))
+
+    async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
+        for thread, after in await self._read(lambda: postgresql_search.behind(self.sql)):
+            await self._index(thread, after)
+        return await self._read(lambda: postgresql_search.search(self.sql, terms, limit), at_once=True)
+
+    async def _index(self, thread: int, after: int) -> None:
+        """Bring the index of a thread up to date, in portions, so that its saves do not have to wait for long."""
+        while True:
+            portion = await self._read(partial(postgresql_search.next_portion, self.sql, thread, after), at_once=True)
+            vectors = await asyncio.to_thread(postgresql_search.vectors_of, self.sql, portion)
+            reached = await self._write(partial(postgresql_search.add, self.sql, portion, vectors), repeatable=True)
+            # Those who save meanwhile do not keep it going; whoever else indexes meanwhile helps.
+            if reached is None or (reached == portion.up_to and len(portion.rows) < postgresql_search.PORTION):
+                return
+            after = reached

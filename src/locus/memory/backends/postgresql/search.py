@@ -1,0 +1,182 @@
+"""Full-text search in PostgreSQL.
+
+A save does not pay for it: what was saved since the last search is indexed when the next one comes, in portions.
+Sequence numbers of one thread are given out in the order of commits, because each save holds the thread's lock;
+so one number a thread says how far its index has got. (Of all threads together no such number exists: what got
+the lower one may be committed later.)
+
+What a word is, is said in `keys.words`, for all backends alike; PostgreSQL gets its vectors ready-made. It refuses
+a vector of more than a megabyte: such a row has none, and is looked at itself whenever somebody searches.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from locus.memory.backends.postgresql.postgresql_flavour import PostgreSQLFlavour
+from locus.memory.backends.sql.flavour import Row, Steps
+from locus.memory.backends.sql.sql_search import checkpoint_hit, run_hit
+from locus.memory.model.ids import digest, words
+from locus.memory.model.matching import best_hits, score, searchable
+from locus.memory.model.records import Hit
+
+PORTION = 500
+MOST_BYTES = 900_000
+MOST_POSITION, MOST_POSITIONS = 16_383, 255
+LONGEST_WORD = 255
+MOST_TERMS = 32
+"""A query of more words is looked up by its longest ones; all of them are checked in what is found."""
+
+
+class Portion(NamedTuple):
+    """What is to be indexed of one thread: its rows up to a sequence number."""
+
+    thread: int
+    after: int
+    up_to: int
+    rows: list[Row]
+
+
+def lexeme(word: str) -> str:
+    """A word as it is in the index: in quotes, and short. No word holds a quote or a backslash."""
+    short = word if len(word.encode()) <= LONGEST_WORD else f"#{digest(word)}"
+    return f"'{short}'"
+
+
+def vector(text: str) -> str | None:
+    """The `tsvector` of a JSON text, or None if it would be too large."""
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for position, word in enumerate(words(searchable(text)), 1):
+        found = places[word]
+        if len(found) < MOST_POSITIONS:
+            found.append(str(min(position, MOST_POSITION)))
+    made = " ".join(f"{lexeme(word)}:{','.join(dict.fromkeys(found))}" for word, found in places.items())
+    size = sum(len(word.encode()) + 8 + 2 * len(found) for word, found in places.items())
+    return made if size < MOST_BYTES else None
+
+
+def behind(sql: PostgreSQLFlavour) -> Steps[list[Row]]:
+    """Threads with something to index: key, and how far the index has got."""
+    return (
+        yield (
+            f"SELECT t.id, coalesce(i.up_to, 0) FROM {sql.threads} t LEFT JOIN {sql.indexed} i ON i.thread = t.id"
+            " WHERE t.last_seq > coalesce(i.up_to, 0) ORDER BY t.id",
+            (),
+        )
+    )
+
+
+def next_portion(sql: PostgreSQLFlavour, thread: int, after: int) -> Steps[Portion]:
+    """What of a thread is to be indexed next; it ends between two sequence numbers."""
+    ((last,),) = yield (
+        "SELECT max(seq) FROM ("
+        f"SELECT seq FROM {sql.checkpoints} WHERE thread = ? AND seq > ?"
+        f" UNION ALL SELECT seq FROM {sql.runs} WHERE thread = ? AND seq > ? ORDER BY seq LIMIT {PORTION}) found",
+        (thread, after, thread, after),
+    )
+    if last is None:
+        ((last,),) = yield f"SELECT max(last_seq) FROM {sql.threads} WHERE id = ?", (thread,)
+        return Portion(thread, after, last or after, [])
+    rows = yield (
+        "SELECT seq, NULL::text, NULL::integer, '[' || head::text || ',' || metadata::text || ']'"
+        f" FROM {sql.checkpoints} WHERE thread = ? AND seq > ? AND seq <= ?"
+        f" UNION ALL SELECT seq, branch, number, items::text FROM {sql.runs} WHERE thread = ? AND seq > ? AND seq <= ?",
+        (thread, after, last, thread, after, last),
+    )
+    return Portion(thread, after, last, rows)
+
+
+def add(sql: PostgreSQLFlavour, portion: Portion, vectors: Sequence[str | None]) -> Steps[int | None]:
+    """Write a portion, unless somebody else has; return how far the index has got, None if the thread is gone.
+
+    The thread is locked meanwhile, so that nothing is added of what is being deleted.
+    """
+    if not (yield f"SELECT 1 FROM {sql.threads} WHERE id = ? FOR UPDATE", (portion.thread,)):
+        return None
+    ((done,),) = yield f"SELECT coalesce(max(up_to), 0) FROM {sql.indexed} WHERE thread = ?", (portion.thread,)
+    if done != portion.after:
+        return int(done)
+    seqs, branches, numbers, _ = zip(*portion.rows, strict=True) if portion.rows else ((), (), (), ())
+    yield (
+        f"INSERT INTO {sql.search} (thread, seq, branch, number, words)"
+        " SELECT $1, n.seq, n.branch, n.number, n.words::tsvector"
+        " FROM unnest($2::bigint[], $3::text[], $4::integer[], $5::text[]) AS n (seq, branch, number, words)"
+        f" WHERE CASE WHEN n.branch IS NULL THEN EXISTS (SELECT 1 FROM {sql.checkpoints} c"
+        f" WHERE c.thread = $1 AND c.seq = n.seq) ELSE EXISTS (SELECT 1 FROM {sql.runs} r"
+        " WHERE r.thread = $1 AND r.branch = n.branch AND r.number = n.number) END",
+        (portion.thread, list(seqs), list(branches), list(numbers), list(vectors)),
+    )
+    yield (
+        f"INSERT INTO {sql.indexed} (thread, up_to) VALUES ($1, $2)"
+        " ON CONFLICT (thread) DO UPDATE SET up_to = excluded.up_to",
+        (portion.thread, portion.up_to),
+    )
+    return portion.up_to
+
+
+def vectors_of(sql: PostgreSQLFlavour, portion: Portion) -> list[str | None]:
+    return [vector(sql.read_json(row[3])) for row in portion.rows]
+
+
+def search(sql: PostgreSQLFlavour, terms: Sequence[str], limit: int) -> Steps[list[Hit]]:
+    """Checkpoints with a row that has all terms, best first."""
+    chosen = sorted(set(terms), key=len, reverse=True)[:MOST_TERMS]
+    query = " & ".join(map(lexeme, chosen))
+    hits = yield from _large_hits(sql, terms)
+    skip, size = 0, limit * 2 + 10
+    while True:
+        rows = yield (
+            "SELECT s.thread, s.seq, s.branch, s.number, ts_rank(s.words, q.query, 1) AS points"
+            f" FROM {sql.search} s, (SELECT ?::tsquery AS query) q"
+            " WHERE s.words @@ q.query ORDER BY points DESC, s.thread, s.seq, s.branch LIMIT ? OFFSET ?",
+            (query, size, skip),
+        )
+        for row in rows:
+            hits += yield from _hit(sql, row, float(row[4]), terms)
+        # Several rows may speak of one checkpoint, so a full page may not be enough.
+        found = best_hits(hits, limit)
+        if len(found) >= limit or len(rows) < size:
+            return found
+        skip += len(rows)
+
+
+def _large_hits(sql: PostgreSQLFlavour, terms: Sequence[str]) -> Steps[list[Hit]]:
+    """Rows that have no vector."""
+    rows = yield f"SELECT thread, seq, branch, number FROM {sql.search} WHERE words IS NULL", ()
+    hits: list[Hit] = []
+    for row in rows:
+        text = yield from _text(sql, row)
+        points = score(terms, searchable(text)) if text is not None else 0.0
+        if points:
+            hits += yield from _hit(sql, row, points, terms)
+    return hits
+
+
+def _text(sql: PostgreSQLFlavour, row: Row) -> Steps[str | None]:
+    thread, seq, branch, number = row[:4]
+    if branch is None:
+        statement = (
+            f"SELECT '[' || head::text || ',' || metadata::text || ']' FROM {sql.checkpoints}"
+            " WHERE thread = ? AND seq = ?"
+        )
+        values: tuple[Any, ...] = (thread, seq)
+    else:
+        statement = f"SELECT items::text FROM {sql.runs} WHERE thread = ? AND branch = ? AND number = ?"
+        values = (thread, branch, number)
+    rows = yield statement, values
+    return sql.read_json(rows[0][0]) if rows else None
+
+
+def _hit(sql: PostgreSQLFlavour, row: Row, points: float, terms: Sequence[str]) -> Steps[list[Hit]]:
+    thread, seq, branch, number = row[:4]
+    if branch is not None:
+        hit = yield from run_hit(sql, thread, branch, number, points, terms)
+        return [hit] if hit is not None else []
+    keys = yield f"SELECT id FROM {sql.checkpoints} WHERE thread = ? AND seq = ?", (thread, seq)
+    hits = []
+    for (key,) in keys:
+        hit = yield from checkpoint_hit(sql, key, points, terms)
+        hits += [hit] if hit is not None else []
+    return hits

@@ -1,0 +1,245 @@
+"""What a save and a removal ask of the scripts, worked out before they are called. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from locus.errors import CorruptCheckpointError
+from locus.memory.backends.redis.schema import (
+    entry_text,
+    index_field,
+    metadata_pairs,
+    milliseconds,
+    nets,
+    payload_text,
+    place,
+    run_text,
+    to_entry,
+    to_extents,
+    to_payload,
+    to_run,
+    to_run_info,
+    to_writes,
+    whole_entry,
+)
+from locus.memory.checkpointer import Unset
+from locus.memory.model.commit_rules import plan_removal, unneeded_runs
+from locus.memory.model.payloads import newest_runs, wanted
+from locus.memory.model.records import (
+    Commit,
+    Entry,
+    Exported,
+    Extent,
+    Outcome,
+    RunInfo,
+    Stored,
+    Verdict,
+    writes_order,
+)
+from locus.memory.model.table import entry_of
+
+NOTHING = Outcome(Verdict.COMMITTED)
+
+
+def commit_arguments(commit: Commit, removal: Sequence[Any] = (), version: str | bytes = "") -> list[Any]:
+    """What COMMIT takes. `removal` is what goes with the checkpoint that this one takes the place of."""
+    namespace, base, parent, latest = commit.namespace, commit.base, commit.parent_id, commit.if_latest
+    runs = (*commit.runs, *commit.values)
+    return [
+        commit.thread_id,
+        namespace,
+        commit.checkpoint_id,
+        index_field(namespace, commit.checkpoint_id),
+        commit.rev,
+        index_field(namespace, base.checkpoint_id) if base else "",
+        base.rev if base else "",
+        *_named(parent, "~" if commit.parent_as_named else "!" if commit.parent_required else "="),
+        index_field(namespace, parent) if isinstance(parent, str) else "",
+        *_named(latest, "="),
+        commit.replaces or "",
+        milliseconds(commit.expires_at),
+        entry_text(entry_of(commit, NOTHING)),
+        metadata_pairs(commit.metadata),
+        payload_text(wanted(commit.manifest), commit.head, commit.manifest),
+        version,
+        len(runs),
+        *chain.from_iterable((run.branch, run.number, run_text(run)) for run in runs),
+        *removal,
+    ]
+
+
+def _named(value: str | None | Unset, given: str) -> tuple[str, str]:
+    """A mode and an id: any, none, or this one."""
+    if isinstance(value, str):
+        return given, value
+    return ("-" if value is None else "*"), ""
+
+
+class Survey:
+    """A thread without its payloads, as of one version, for planning a removal."""
+
+    def __init__(self, thread_id: str, answer: Sequence[Any]) -> None:
+        version, seqs, entries, wants, names, headers = answer
+        self.version: bytes = version
+        self._raw = {int(seq): entry for seq, entry in zip(seqs, entries, strict=True)}
+        self.entries = {seq: to_entry(thread_id, seq, entry) for seq, entry in self._raw.items()}
+        try:
+            self.wants = {int(seq): to_extents(text or b"") for seq, text in zip(seqs, wants, strict=True)}
+            self.runs = [to_run_info(name, header) for name, header in zip(names, headers, strict=True)]
+        except ValueError as error:
+            raise CorruptCheckpointError(f"runs of thread {thread_id!r} cannot be read: {error}") from error
+
+    def chosen(self, namespace: str | None, seqs: Mapping[int, str] | None) -> set[int]:
+        """Those of these checkpoints (sequence number and rev) that are there, in that namespace."""
+        return {
+            seq
+            for seq, entry in self.entries.items()
+            if (namespace is None or entry.namespace == namespace) and (seqs is None or seqs.get(seq) == entry.rev)
+        }
+
+    def removal(self, doomed: Collection[int], spare: Commit | None = None) -> list[Any]:
+        """What `remove` in the scripts takes; `spare` takes the place of what is removed, and needs its own."""
+        stay: dict[int, list[Extent]] = {seq: extents for seq, extents in self.wants.items() if seq not in doomed}
+        runs = list(self.runs)
+        if spare is not None:
+            stay[-1] = wanted(spare.manifest)
+            runs += [RunInfo(*run[:4]) for run in (*spare.runs, *spare.values)]
+        plan = plan_removal(stay, list(self.entries.values()), doomed, runs)
+        gone = [self.entries[seq] for seq in sorted(doomed)]
+        return [
+            *_group([(entry.seq, _field(entry), _place(entry)) for entry in gone]),
+            *_group([(f"{run.branch} {run.number}",) for run in plan.runs]),
+            *_group(_tips(runs, plan.runs)),
+            *_group([(seq, self._reparented(seq, parent)) for seq, parent in plan.parents.items()]),
+            *_group(self._latest(doomed)),
+        ]
+
+    def _reparented(self, seq: int, parent_id: str | None) -> bytes:
+        return whole_entry(replace(self.entries[seq], parent_id=parent_id), self._raw[seq])
+
+    def _latest(self, doomed: Collection[int]) -> list[tuple[str, str]]:
+        """For each namespace that loses something: which of its checkpoints is the latest then."""
+        left = {entry.namespace: "" for seq, entry in self.entries.items() if seq in doomed}
+        for seq, entry in sorted(self.entries.items()):
+            if seq not in doomed and entry.namespace in left:
+                left[entry.namespace] = f"{seq} {entry.checkpoint_id}"
+        return list(left.items())
+
+
+def _tips(runs: Iterable[RunInfo], unneeded: Iterable[RunInfo]) -> list[tuple[str, str]]:
+    """The newest number that is left of each branch that loses a run; a branch with only run 0 has none noted."""
+    gone = set(unneeded)
+    left = {run.branch: 0 for run in gone}
+    for run in runs:
+        if run.branch in left and run not in gone:
+            left[run.branch] = max(left[run.branch], run.number)
+    return [(branch, str(number) if number else "") for branch, number in left.items()]
+
+
+def _group(rows: Sequence[tuple[Any, ...]]) -> list[Any]:
+    return [len(rows), *chain.from_iterable(rows)]
+
+
+def _field(entry: Entry) -> bytes:
+    return index_field(entry.namespace, entry.checkpoint_id)
+
+
+def _place(entry: Entry) -> bytes:
+    return place(entry.namespace, entry.checkpoint_id)
+
+
+class Dump:
+    """A whole thread, as the script of the same name gives it, for making a copy."""
+
+    def __init__(self, answer: Sequence[Any]) -> None:
+        self._last_seq, self._expires, self._seqs, self._entries, self._payloads, runs, writes = answer
+        # Beside its runs the hash has, under names without a space, the newest number of each branch.
+        self._runs = {name: text for name, text in _pairs(runs) if b" " in name}
+        self._writes = dict(_pairs(writes))
+
+    def copied(self, dest: str, born: str, namespace: str | None, ids: Collection[str] | None) -> tuple[int, list[Any]]:
+        """How many checkpoints there are to copy, and what CREATE takes."""
+        chosen = [
+            (entry, payload)
+            for entry, payload in self._checkpoints(dest)
+            if ids is None or (entry.namespace == namespace and entry.checkpoint_id in ids)
+        ]
+        expires = self._expires if self._expires > 0 else ""
+        return len(chosen), [
+            dest,
+            self._last_seq,
+            expires,
+            born,
+            *_group([_copied_row(entry, payload) for entry, payload in chosen]),
+            *_group(self._runs_of([payload for _, payload in chosen])),
+            *_group(self._writes_of([_place(entry) for entry, _ in chosen])),
+        ]
+
+    def exported(self, thread_id: str, after_seq: int, known: Mapping[str, int]) -> Exported:
+        """The checkpoints that follow a number, with what they need beside the runs that are known."""
+        found = [(entry, payload) for entry, payload in self._checkpoints(thread_id) if entry.seq > after_seq]
+        try:
+            checkpoints = [Stored(entry, *to_payload(payload)) for entry, payload in found]
+            newest = newest_runs(stored.manifest for stored in checkpoints)
+            runs = [to_run(name, text) for name, text in self._runs.items()]
+            writes = {
+                (entry.namespace, entry.checkpoint_id): [
+                    write for _, task, text in self._writes_of([_place(entry)]) for write in to_writes(task, text)
+                ]
+                for entry, _ in found
+            }
+        except ValueError as error:
+            raise CorruptCheckpointError(f"thread {thread_id!r} cannot be read: {error}") from error
+        wanted_runs = [run for run in runs if known.get(run.branch, -1) < run.number <= newest.get(run.branch, -1)]
+        return Exported(
+            checkpoints, wanted_runs, {at: sorted(some, key=writes_order) for at, some in writes.items() if some}
+        )
+
+    def _checkpoints(self, thread_id: str) -> Iterable[tuple[Entry, bytes]]:
+        for seq, entry, payload in zip(self._seqs, self._entries, self._payloads, strict=True):
+            if payload is None:
+                raise CorruptCheckpointError(f"checkpoint {int(seq)} of the thread to be copied has no payload")
+            yield to_entry(thread_id, seq, entry), payload
+
+    def _runs_of(self, payloads: Iterable[bytes]) -> list[tuple[bytes | str, bytes | str]]:
+        """The runs that these payloads show something of, and the newest number of each branch."""
+        try:
+            extents = [extent for payload in payloads for extent in to_extents(nets(payload)[0])]
+            infos = {
+                to_run_info(name, b" ".join(text.split(b" ", 2)[:2])): (name, text) for name, text in self._runs.items()
+            }
+        except ValueError as error:
+            raise CorruptCheckpointError(f"the thread to be copied cannot be read: {error}") from error
+        unneeded = unneeded_runs(extents, infos)
+        needed = infos.keys() - set(unneeded)
+        tips: dict[str, int] = {}
+        for run in needed:
+            tips[run.branch] = max(tips.get(run.branch, 0), run.number)
+        return [*(infos[run] for run in needed), *((branch, str(tip)) for branch, tip in tips.items() if tip)]
+
+    def _writes_of(self, places: Iterable[bytes]) -> list[tuple[bytes, bytes, bytes]]:
+        return [
+            (at, task, self._writes[b"t" + at + task])
+            for at in places
+            for task in nets(self._writes.get(b"d" + at, b""))
+        ]
+
+
+def _copied_row(entry: Entry, payload: bytes) -> tuple[Any, ...]:
+    return (
+        entry.seq,
+        _field(entry),
+        entry.rev,
+        entry.namespace,
+        entry.checkpoint_id,
+        whole_entry(entry, b""),
+        metadata_pairs(entry.metadata),
+        payload,
+    )
+
+
+def _pairs(rows: Sequence[bytes]) -> Iterable[tuple[bytes, bytes]]:
+    return zip(rows[::2], rows[1::2], strict=True)

@@ -1,0 +1,196 @@
+"""Full-text search with the Search module of Redis.
+
+A save does not pay for it: what was saved since the last search is indexed when the next one comes. Each run, and
+what else each checkpoint says, is a document with its words. What a word is, is said in `keys.words`, for all backends
+alike; the module gets the words spelt in letters that it cannot split, and no other words of its own language.
+
+    locus:state:doc:{7}:<thread>c<seq>               a hash with the words of head and metadata
+    locus:state:doc:{7}:<thread>r<branch> <number>   a hash with the words of a run
+    locus:state:format    searched <bucket>          up to which commit the bucket is indexed
+
+Documents end with their thread. If it got more time since they were written, it was saved to; so it is looked at
+before the next search, and they get the same.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from hashlib import sha256
+from itertools import accumulate
+from typing import Any
+
+from redis.exceptions import NoPermissionError, ResponseError
+
+from locus.errors import CorruptCheckpointError
+from locus.memory.backends.redis import redis_queries as scripts
+from locus.memory.backends.redis.client import Call, RedisClients
+from locus.memory.backends.redis.remove import Survey
+from locus.memory.backends.redis.schema import Layout, to_payload, to_run
+from locus.memory.model.ids import words
+from locus.memory.model.matching import best_hits, score, searchable, shown_text, snippet
+from locus.memory.model.records import Entry, Hit, Run
+
+_PORTION = 200
+_LONGEST = 60
+
+
+def spelt(word: str) -> str:
+    """A word in letters and digits that no tokenizer splits, folds or stems."""
+    if len(word) > _LONGEST:
+        return f"d{sha256(word.encode()).hexdigest()[:40]}"
+    return f"a{word}" if word.isascii() else f"u{word.encode().hex()}"
+
+
+class RedisSearch:
+    """The search index of one store."""
+
+    def __init__(self, clients: RedisClients, layout: Layout) -> None:
+        self._clients = clients
+        self._layout = layout
+        self._name = f"{layout.prefix}search"
+
+    async def is_available(self) -> bool:
+        """Whether the server has the module, and lets us use it."""
+        try:
+            await self._clients.command("FT._LIST")
+        except NoPermissionError:
+            return False
+        except ResponseError as error:
+            if "unknown command" in str(error).lower():
+                return False
+            raise
+        return True
+
+    async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
+        """Checkpoints with a document that has all terms, best first."""
+        if not limit:
+            return []
+        await self._create()
+        await self._index_more()
+        query = f"@words:({' '.join(map(spelt, terms))})"
+        hits: list[Hit] = []
+        surveys: dict[str, Survey | None] = {}
+        skip, page = 0, min(limit * 2 + 10, 1_000)
+        while True:
+            rows = await self._query(query, skip, page)
+            hits += await self._hits(rows, terms, surveys)
+            # Several documents may speak of one checkpoint, so a full page may not be enough.
+            found = best_hits(hits, limit)
+            if len(found) >= limit or len(rows) < page:
+                return found
+            skip += len(rows)
+
+    async def _create(self) -> None:
+        if self._name.encode() in await self._clients.command("FT._LIST"):
+            return
+        schema = ("SCHEMA", "words", "TEXT", "NOSTEM")
+        stem = f"{self._layout.prefix}doc:"
+        options = ("ON", "HASH", "PREFIX", 1, stem, "STOPWORDS", 0, "NOOFFSETS", "NOHL")
+        try:
+            await self._clients.command("FT.CREATE", self._name, *options, *schema)
+        except ResponseError as error:
+            if "already exists" not in str(error).lower():
+                raise
+
+    async def _index_more(self) -> None:
+        key = f"{self._layout.prefix}format"
+        fields = [f"searched {bucket}" for bucket in range(self._layout.buckets)]
+        marks = [int(mark or 0) for mark in await self._clients.command("HMGET", key, *fields)]
+        waiting = dict(enumerate(marks))
+        while waiting:
+            calls = [
+                Call(scripts.CHANGED, self._layout.bucket_keys(bucket), (mark, _PORTION))
+                for bucket, mark in waiting.items()
+            ]
+            answers = dict(zip(list(waiting), await self._clients.run_all(calls), strict=True))
+            for bucket, rows in answers.items():
+                for name in rows[::2]:
+                    await self._index_thread(name.decode())
+                if rows:
+                    waiting[bucket] = int(rows[-1])
+                    await self._clients.command("HSET", key, fields[bucket], rows[-1])
+                if len(rows) < _PORTION * 2:
+                    del waiting[bucket]
+
+    async def _index_thread(self, thread_id: str) -> None:
+        keys = self._layout.thread_keys(thread_id)
+        while True:
+            missing = await self._clients.run(scripts.PENDING, keys, _PORTION)
+            docs: list[Any] = []
+            for name, text in zip(missing[::2], missing[1::2], strict=True):
+                docs += [name, " ".join(map(spelt, words(_readable(text))))]
+            await self._clients.run(scripts.INDEX, keys, *docs)
+            if len(missing) < _PORTION * 2:
+                return
+
+    async def _query(self, query: str, skip: int, page: int) -> list[tuple[bytes, float]]:
+        options = ("NOCONTENT", "WITHSCORES", "LIMIT", skip, page, "TIMEOUT", 0)
+        answer = await self._clients.command("FT.SEARCH", self._name, query, *options)
+        if isinstance(answer, dict):
+            # A client that was given to us may speak the newer protocol.
+            return [(row[b"id"], float(row[b"score"])) for row in answer[b"results"]]
+        return [(answer[at], float(answer[at + 1])) for at in range(1, len(answer), 2)]
+
+    async def _hits(
+        self, rows: Sequence[tuple[bytes, float]], terms: Sequence[str], surveys: dict[str, Survey | None]
+    ) -> list[Hit]:
+        places: list[tuple[str, bytes, float]] = [(*self._place(key), points) for key, points in rows]
+        strange = sorted({thread_id for thread_id, _, _ in places} - surveys.keys())
+        keys = self._layout.thread_keys
+        answers = await self._clients.run_all([Call(scripts.SURVEY, keys(name)) for name in strange])
+        for thread_id, answer in zip(strange, answers, strict=True):
+            surveys[thread_id] = Survey(thread_id, answer) if answer[1] else None
+        calls = [Call(scripts.TEXT, keys(thread_id), (name,)) for thread_id, name, _ in places]
+        hits: list[Hit] = []
+        for (thread_id, name, points), text in zip(places, await self._clients.run_all(calls), strict=True):
+            survey = surveys[thread_id]
+            shown, entry = _shown(survey, name, text, terms) if survey and text else ("", None)
+            if entry is not None:
+                hits.append(Hit(entry, points, snippet(terms, shown)))
+        return hits
+
+    def _place(self, key: bytes) -> tuple[str, bytes]:
+        """The thread of a document, and its name there."""
+        _, _, rest = key.removeprefix(f"{self._layout.prefix}doc:".encode()).partition(b"}:")
+        size, _, rest = rest.partition(b":")
+        return rest[: int(size)].decode(), rest[int(size) :]
+
+
+def _readable(text: bytes) -> str:
+    """What search sees of a JSON text; nothing, if it is damaged: whoever loads it will be told."""
+    try:
+        return searchable(text.decode())
+    except (CorruptCheckpointError, UnicodeDecodeError):
+        return ""
+
+
+def _shown(survey: Survey, name: bytes, text: bytes, terms: Sequence[str]) -> tuple[str, Entry | None]:
+    """What a document says, and the first checkpoint that says so."""
+    if name[:1] == b"c":
+        entry = survey.entries.get(int(name[1:]))
+        return (searchable(f"[{to_payload(text)[0]},{entry.metadata}]"), entry) if entry else ("", None)
+    return first_showing(survey, to_run(name[1:], text), terms)
+
+
+def first_showing(survey: Survey, run: Run, terms: Sequence[str]) -> tuple[str, Entry | None]:
+    """A run's text as the first checkpoint shows it that has the terms: the one that brought it, if it is left."""
+    newer = sorted((i.number, i.start) for i in survey.runs if i.branch == run.branch and i.number > run.number)
+    # From each newer run on, what is left of this one ends where the newer ones begin.
+    numbers = [number for number, _ in newer]
+    cuts = list(accumulate((start for _, start in newer), min))
+    found: dict[tuple[int, int], str] = {}
+    for seq, extents in sorted(survey.wants.items()):
+        for extent in extents:
+            if extent.branch != run.branch or extent.run < run.number:
+                continue
+            passed = bisect_right(numbers, extent.run)
+            end = min(run.start + run.length, extent.skip + extent.length, *cuts[passed - 1 : passed])
+            piece = (max(run.start, extent.skip) - run.start, end - run.start)
+            if piece[0] < piece[1]:
+                if piece not in found:
+                    text = shown_text(run, *piece)
+                    found[piece] = text if score(terms, text) else ""
+                if found[piece]:
+                    return found[piece], survey.entries[seq]
+    return "", None

@@ -1,0 +1,63 @@
+"""What the backends on SQL servers offer beyond the common verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, cast
+
+from locus.errors import ConfigurationError
+from locus.memory.backends.sql.engine import SQLServerEngine
+from locus.memory.faces import entry_dict
+from locus.memory.model.arguments import UNLIMITED, checked_limit
+from locus.memory.model.codec import canonical, decode
+from locus.memory.model.ids import check_pattern
+from locus.memory.storage import StorageBackend
+from locus.memory.sync import PORTAL, SyncBackend
+
+
+class SQLBackend(StorageBackend):
+    """Plain dicts in an SQL server."""
+
+    @property
+    def _engine(self) -> SQLServerEngine[Any]:
+        return cast(SQLServerEngine[Any], self.threads.engine)
+
+    async def search_data(self, path: str | Sequence[str], value: Any, limit: int = 100) -> list[dict[str, Any]]:
+        """Checkpoints whose payload has `value` at `path`, newest first, like those of `query_by_metadata`.
+
+        The path is keys with dots between them (`"agent_id"`, `"metadata.user.id"`), or a list of keys if one of
+        them has a dot. A list in the payload stands for each of its items: `"messages.role"` looks at the role of
+        every message. A dict as the value is found in one that has at least what it has.
+        """
+        keys = tuple(path.split(".")) if isinstance(path, str) else tuple(path)
+        if not keys or not all(isinstance(key, str) and key for key in keys):
+            raise ConfigurationError(f"path is keys with dots between them, or a list of keys, got {path!r:.80}")
+        wanted = decode(canonical(value, ("value",)))
+        async with self.threads.using():
+            entries = await self._engine.search_data(keys, wanted, checked_limit(limit, UNLIMITED))
+        return [entry_dict(entry) for entry in entries]
+
+    async def count(self, pattern: str = "*") -> int:
+        """How many checkpoints there are in the threads whose ids match the pattern."""
+        matching = check_pattern(pattern)
+        async with self.threads.using():
+            return await self._engine.count(matching)
+
+    @cached_property
+    def sync(self) -> SyncSQLBackend:
+        return SyncSQLBackend(self)
+
+
+class SyncSQLBackend(SyncBackend):
+    """The same, blocking."""
+
+    def __init__(self, backend: SQLBackend) -> None:
+        super().__init__(backend)
+        self._backend = backend
+
+    def search_data(self, path: str | Sequence[str], value: Any, limit: int = 100) -> list[dict[str, Any]]:
+        return PORTAL.run(self._backend.search_data(path, value, limit))
+
+    def count(self, pattern: str = "*") -> int:
+        return PORTAL.run(self._backend.count(pattern))

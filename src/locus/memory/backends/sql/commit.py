@@ -1,0 +1,361 @@
+"""Threads inside a transaction of an SQL engine: what is asked of them there, and the steps that change them.
+
+Every change of a thread begins with a lock on its row, so that commits and deletions exclude each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from locus.memory.backends.sql.flavour import Flavour, Steps, marks, portions
+from locus.memory.backends.sql.read import entry_of, now
+from locus.memory.checkpointer import ANY
+from locus.memory.model.commit_rules import decide, plan_removal, unneeded_runs
+from locus.memory.model.payloads import wanted
+from locus.memory.model.records import (
+    Commit,
+    Entry,
+    Extent,
+    Known,
+    Outcome,
+    Run,
+    RunInfo,
+    Verdict,
+    Write,
+)
+
+_INSERT_CHECKPOINT = "thread, namespace, checkpoint_id, parent_id, seq, rev, created_at, metadata, head, manifest"
+_INSERT_RUN = "thread, branch, number, start, count, seq, items"
+
+
+@dataclass
+class Looked:
+    """What a commit asks of a thread (see `decisions.View`), found out beforehand."""
+
+    last_seq: int
+    by_id: dict[str, Known] = field(default_factory=dict)
+    newest: Known | None = None
+    taken: set[tuple[str, int]] = field(default_factory=set)
+
+    def find(self, namespace: str, checkpoint_id: str) -> Known | None:
+        return self.by_id.get(checkpoint_id)
+
+    def latest(self, namespace: str) -> Known | None:
+        return self.newest
+
+    def has_run(self, branch: str, number: int) -> bool:
+        return (branch, number) in self.taken
+
+
+class SQLThread:
+    """A thread whose row this transaction has locked. Engines override what their own indexes need."""
+
+    def __init__(self, sql: Flavour, key: int, thread_id: str, last_seq: int) -> None:
+        self.sql = sql
+        self.key = key
+        self.thread_id = thread_id
+        self.last_seq = last_seq
+
+    def look(self, commit: Commit) -> Steps[Looked]:
+        """Everything that `decide` may ask about this commit."""
+        sql, looked = self.sql, Looked(self.last_seq)
+        ids = {commit.checkpoint_id, *([commit.base.checkpoint_id] if commit.base else [])}
+        if isinstance(commit.parent_id, str):
+            ids.add(commit.parent_id)
+        place = (self.key, sql.text(commit.namespace))
+        select = f"SELECT checkpoint_id, seq, rev, parent_id FROM {sql.checkpoints} WHERE thread = ?"
+        rows = yield f"{select} AND namespace = ? AND checkpoint_id IN {marks(len(ids))}", (*place, *map(sql.text, ids))
+        looked.by_id = {known.checkpoint_id: known for known in map(self._known, rows)}
+        if commit.if_latest is not ANY or (commit.parent_id is not None and commit.parent_id not in looked.by_id):
+            rows = yield f"{select} AND {sql.in_order('namespace')} = ? ORDER BY seq DESC LIMIT 1", place
+            looked.newest = self._known(rows[0]) if rows else None
+        for run in commit.runs:
+            if run.number > 0:
+                rows = yield (
+                    f"SELECT 1 FROM {sql.runs} WHERE thread = ? AND branch = ? AND number >= ? LIMIT 1",
+                    (self.key, run.branch, run.number),
+                )
+                looked.taken |= {run[:2]} if rows else set()
+        return looked
+
+    def _known(self, row: Sequence[object]) -> Known:
+        checkpoint_id, seq, rev, parent_id = row
+        assert isinstance(checkpoint_id, str)
+        assert isinstance(seq, int)
+        assert isinstance(rev, str)
+        parent = self.sql.read_text(parent_id) if isinstance(parent_id, str) else None
+        return Known(self.sql.read_text(checkpoint_id), seq, rev, parent)
+
+    def add(self, commit: Commit, outcome: Outcome) -> Steps[None]:
+        """Write a commit that was decided on."""
+        sql = self.sql
+        for run in commit.runs:
+            yield f"INSERT INTO {sql.runs} ({_INSERT_RUN}) {self._run_marks}", self._run_values(run, outcome.seq)
+        for run in commit.values:
+            yield sql.insert_unless_there(sql.runs, _INSERT_RUN, self._run_marks), self._run_values(run, outcome.seq)
+        if outcome.replaced is not None:
+            yield from self.remove({outcome.replaced.seq}, spare=commit.manifest)
+        added = Entry(
+            commit.thread_id,
+            commit.namespace,
+            commit.checkpoint_id,
+            outcome.parent_id,
+            outcome.seq,
+            commit.rev,
+            commit.created_at,
+            commit.metadata,
+        )
+        yield from self.insert(added, commit.head, commit.manifest)
+        yield (
+            f"UPDATE {sql.threads} SET last_seq = ?, expires_at = ? WHERE id = ?",
+            (outcome.seq, sql.time(commit.expires_at) if commit.expires_at else None, self.key),
+        )
+
+    @property
+    def _run_marks(self) -> str:
+        return f"VALUES (?, ?, ?, ?, ?, ?, {self.sql.json_mark})"
+
+    def _run_values(self, run: Run, seq: int) -> tuple[object, ...]:
+        return (self.key, *run[:4], seq, self.sql.json(run.items))
+
+    def insert(self, entry: Entry, head: str, manifest: str) -> Steps[None]:
+        """The row of a checkpoint."""
+        sql = self.sql
+        yield (
+            f"INSERT INTO {sql.checkpoints} ({_INSERT_CHECKPOINT})"
+            f" VALUES (?, ?, ?, ?, ?, ?, ?, {sql.json_mark}, {sql.json_mark}, {sql.json_mark})",
+            (
+                self.key,
+                sql.text(entry.namespace),
+                sql.text(entry.checkpoint_id),
+                None if entry.parent_id is None else sql.text(entry.parent_id),
+                entry.seq,
+                entry.rev,
+                sql.time(entry.created_at),
+                sql.json(entry.metadata),
+                sql.json(head),
+                sql.json(manifest),
+            ),
+        )
+
+    def entries(self) -> Steps[dict[int, tuple[Entry, str]]]:
+        """Every checkpoint of the thread by sequence number: its entry and manifest."""
+        sql = self.sql
+        rows = yield (
+            f"SELECT {sql.entry}, {sql.json_column('c.manifest')} FROM {sql.joined} WHERE c.thread = ? ORDER BY c.seq",
+            (self.key,),
+        )
+        return {row[4]: (entry_of(sql, row), sql.read_json(row[8])) for row in rows}
+
+    def runs(self) -> Steps[list[RunInfo]]:
+        rows = yield f"SELECT branch, number, start, count FROM {self.sql.runs} WHERE thread = ?", (self.key,)
+        return [RunInfo(*row) for row in rows]
+
+    def before_removing(self, entries: Sequence[Entry], runs: Sequence[RunInfo]) -> Steps[None]:
+        """What an engine's own indexes need to know of checkpoints and runs that are about to go."""
+        yield from ()
+
+    def remove(self, doomed: Collection[int], spare: str | None = None) -> Steps[None]:
+        """Remove checkpoints with what only they need; `spare` is the manifest of one that takes the place."""
+        sql = self.sql
+        entries = yield from self.entries()
+        stay = {seq: wanted(manifest) for seq, (_, manifest) in entries.items() if seq not in doomed}
+        if spare is not None:
+            stay[-1] = wanted(spare)
+        removal = plan_removal(stay, [entry for entry, _ in entries.values()], doomed, (yield from self.runs()))
+        gone = [entries[seq][0] for seq in doomed]
+        yield from self.before_removing(gone, removal.runs)
+        for seqs in portions(sorted(doomed)):
+            yield f"DELETE FROM {sql.checkpoints} WHERE thread = ? AND seq IN {marks(len(seqs))}", (self.key, *seqs)
+        for runs in portions(removal.runs):
+            names = [value for run in runs for value in (run.branch, run.number)]
+            condition = f"thread = ? AND (branch, number) IN {sql.pairs(len(runs))}"
+            yield f"DELETE FROM {sql.runs} WHERE {condition}", (self.key, *names)
+        if spare is None:
+            yield from self._remove_writes(gone)
+        for seq, parent_id in removal.parents.items():
+            yield (
+                f"UPDATE {sql.checkpoints} SET parent_id = ? WHERE thread = ? AND seq = ?",
+                (None if parent_id is None else sql.text(parent_id), self.key, seq),
+            )
+
+    def _remove_writes(self, gone: Sequence[Entry]) -> Steps[None]:
+        sql = self.sql
+        for entries in portions(gone):
+            names = [sql.text(name) for entry in entries for name in (entry.namespace, entry.checkpoint_id)]
+            condition = f"thread = ? AND (namespace, checkpoint_id) IN {sql.pairs(len(entries))}"
+            yield f"DELETE FROM {sql.writes} WHERE {condition}", (self.key, *names)
+
+    def drop(self) -> Steps[int]:
+        """Remove the whole thread; return how many checkpoints it had."""
+        sql = self.sql
+        entries = yield from self.entries()
+        yield from self.before_removing([entry for entry, _ in entries.values()], (yield from self.runs()))
+        for table in (sql.checkpoints, sql.runs, sql.writes):
+            yield f"DELETE FROM {table} WHERE thread = ?", (self.key,)
+        yield f"DELETE FROM {sql.threads} WHERE id = ?", (self.key,)
+        return len(entries)
+
+    def copy_to(self, dest: SQLThread, namespace: str | None, ids: Collection[str] | None) -> Steps[int]:
+        """Copy checkpoints, and the runs and pending writes that they need, with their numbers."""
+        sql = self.sql
+        chosen = [
+            (entry, manifest)
+            for entry, manifest in (yield from self.entries()).values()
+            if ids is None or (entry.namespace == namespace and entry.checkpoint_id in ids)
+        ]
+        extents: list[Extent] = []
+        for entry, manifest in chosen:
+            ((head,),) = yield (
+                f"SELECT {sql.json_column('head')} FROM {sql.checkpoints} WHERE thread = ? AND seq = ?",
+                (self.key, entry.seq),
+            )
+            yield from dest.insert(entry, sql.read_json(head), manifest)
+            place = (sql.text(entry.namespace), sql.text(entry.checkpoint_id))
+            rows = yield (
+                f"SELECT task_id, idx, task_path, channel, {sql.write_columns()} FROM {sql.writes}"
+                " WHERE thread = ? AND namespace = ? AND checkpoint_id = ?",
+                (self.key, *place),
+            )
+            for row in rows:
+                yield sql.put_write(), (dest.key, *place, *row)
+            extents += wanted(manifest)
+        runs = yield from self.runs()
+        for some in portions(sorted(set(runs) - set(unneeded_runs(extents, runs)))):
+            names = [value for run in some for value in (run.branch, run.number)]
+            yield (
+                f"INSERT INTO {sql.runs} ({_INSERT_RUN})"
+                " SELECT d.id, r.branch, r.number, r.start, r.count, r.seq, r.items"
+                f" FROM {sql.runs} r, {sql.threads} d WHERE d.id = ? AND r.thread = ?"
+                f" AND (r.branch, r.number) IN {sql.pairs(len(some))}",
+                (dest.key, self.key, *names),
+            )
+        return len(chosen)
+
+
+class SQLThreads:
+    """The operations that change threads, for one flavour; each is one transaction."""
+
+    def __init__(self, sql: Flavour) -> None:
+        self.sql = sql
+
+    def thread(self, key: int, thread_id: str, last_seq: int) -> SQLThread:
+        return SQLThread(self.sql, key, thread_id, last_seq)
+
+    def open(self, thread_id: str) -> Steps[SQLThread | None]:
+        """The thread, locked, unless it is not there or has ended; what has ended is removed."""
+        sql = self.sql
+        rows = yield (
+            f"SELECT t.id, t.last_seq, {sql.truth(sql.alive)} FROM {sql.threads} t WHERE t.thread_id = ?{sql.lock}",
+            (now(sql), sql.text(thread_id)),
+        )
+        if not rows:
+            return None
+        key, last_seq, alive = rows[0]
+        thread = self.thread(key, thread_id, last_seq)
+        if not alive:
+            yield from thread.drop()
+            return None
+        return thread
+
+    def open_or_create(self, thread_id: str) -> Steps[SQLThread]:
+        while True:
+            thread = yield from self.open(thread_id)
+            if thread is not None:
+                return thread
+            # Another process may be doing the same; whoever is second finds the row of the first.
+            sql = self.sql
+            yield (
+                sql.insert_unless_there(sql.threads, "thread_id, last_seq", "VALUES (?, 0)"),
+                (sql.text(thread_id),),
+            )
+
+    def commit(self, commit: Commit) -> Steps[Outcome]:
+        """Decide on a commit and write it; unless it is written, the transaction is to be rolled back."""
+        # What a delta refers to cannot be in a thread that is not there, so none is made for it.
+        opening = self.open if commit.base is not None else self.open_or_create
+        thread = yield from opening(commit.thread_id)
+        if thread is None:
+            return decide(commit, Looked(0))
+        outcome = decide(commit, (yield from thread.look(commit)))
+        if is_written(outcome):
+            yield from thread.add(commit, outcome)
+        return outcome
+
+    def delete(self, thread_id: str, namespace: str | None, seqs: Mapping[int, str] | None) -> Steps[int]:
+        thread = yield from self.open(thread_id)
+        if thread is None:
+            return 0
+        if namespace is None and seqs is None:
+            return (yield from thread.drop())
+        entries = yield from thread.entries()
+        doomed = {
+            seq
+            for seq, (entry, _) in entries.items()
+            if (namespace is None or entry.namespace == namespace) and (seqs is None or seqs.get(seq) == entry.rev)
+        }
+        if len(doomed) == len(entries):
+            return (yield from thread.drop())
+        if doomed:
+            yield from thread.remove(doomed)
+        return len(doomed)
+
+    def expire(self, at: datetime) -> Steps[int]:
+        sql = self.sql
+        rows = yield (
+            f"SELECT id, thread_id, last_seq FROM {sql.threads} WHERE expires_at <= ?{sql.lock}",
+            (sql.time(at),),
+        )
+        removed = 0
+        for key, thread_id, last_seq in rows:
+            removed += yield from self.thread(key, sql.read_text(thread_id), last_seq).drop()
+        return removed
+
+    def copy(self, source: str, dest: str, namespace: str | None, ids: Collection[str] | None) -> Steps[int]:
+        sql = self.sql
+        threads = {}
+        # Always in the same order, so that two copies in opposite directions do not wait for each other.
+        for thread_id in sorted({source, dest}):
+            threads[thread_id] = yield from self.open(thread_id)
+        origin, target = threads[source], threads[dest]
+        if origin is None or not (yield from origin.entries()):
+            return 0
+        target = target or (yield from self.open_or_create(dest))
+        # Asked only now: another copy may have made it while this one waited for the row.
+        if (yield from target.entries()):
+            return -1
+        ((expires_at,),) = yield f"SELECT expires_at FROM {sql.threads} WHERE id = ?", (origin.key,)
+        yield (
+            f"UPDATE {sql.threads} SET last_seq = ?, expires_at = ? WHERE id = ?",
+            (origin.last_seq, expires_at, target.key),
+        )
+        return (yield from origin.copy_to(target, namespace, ids))
+
+    def put_writes(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[Write],
+        keep_numbered: bool = False,
+    ) -> Steps[None]:
+        sql = self.sql
+        thread = yield from self.open_or_create(thread_id)
+        place = (thread.key, sql.text(namespace), sql.text(checkpoint_id), sql.text(task_id))
+        if not keep_numbered:
+            yield (
+                f"DELETE FROM {sql.writes} WHERE thread = ? AND namespace = ? AND checkpoint_id = ? AND task_id = ?"
+                " AND idx >= 0",
+                place,
+            )
+        for write in writes:
+            names = (write.idx, sql.text(write.task_path), sql.text(write.channel))
+            yield sql.put_write(), (*place, *names, *sql.write_values(write.value))
+
+
+def is_written(outcome: Outcome) -> bool:
+    """Whether a decision leads to a write."""
+    return outcome.verdict is Verdict.COMMITTED and not outcome.repeated

@@ -1,0 +1,283 @@
+"""What engines for database servers share: operations as transactions on pooled connections, and what is tried again.
+
+A subclass opens connections (`sql_pool.Connection`), says what its driver's errors mean (`trouble`,
+`translate`), and adds its tables, its search, its look-up by metadata and, where it has one, a shorter way to save.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from datetime import datetime
+from enum import Enum, auto
+from typing import Any, Generic, TypeVar
+
+from locus.errors import ConfigurationError, UnsupportedFormatError
+from locus.memory.backends.sql import read as sql_read
+from locus.memory.backends.sql import search as sql_search
+from locus.memory.backends.sql import sql_export
+from locus.memory.backends.sql.commit import SQLThreads, is_written
+from locus.memory.backends.sql.flavour import Flavour, Row, Steps, run_steps_async
+from locus.memory.backends.sql.sql_pool import Borrowed, C, Connection, LoopPools, PoolOptions
+from locus.memory.engine import (
+    Copies,
+    Engine,
+    Expires,
+    Exports,
+    FindsMetadata,
+    KeepsWrites,
+    Searches,
+)
+from locus.memory.model.arguments import checked_seconds
+from locus.memory.model.ids import Pattern
+from locus.memory.model.records import (
+    Commit,
+    Entry,
+    Exported,
+    Outcome,
+    Path,
+    Stored,
+    Write,
+)
+
+T = TypeVar("T")
+Operation = Callable[[], Steps[T]]
+"""Makes the steps anew for each attempt."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
+ROLLED_BACK_ATTEMPTS = 20
+"""How often a transaction that the server rolled back (a deadlock) is tried in all."""
+
+
+class Trouble(Enum):
+    """What an error of a driver means for what was asked."""
+
+    ROLLED_BACK = auto()
+    """The server undid the transaction (a deadlock, a serialisation failure): try again."""
+    LOST = auto()
+    """The connection is gone, or none could be opened: try again if that can do no harm."""
+    FINAL = auto()
+    """Trying again would give the same."""
+
+
+class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports, Generic[C]):
+    """Threads in a database server. `retry_seconds` bounds how long a lost connection is tried to replace."""
+
+    creates_tables = True
+
+    def __init__(self, sql: Flavour, changes: SQLThreads, pool: PoolOptions, *, retry_seconds: float) -> None:
+        self.sql = sql
+        self._changes = changes
+        self._retry_seconds = retry_seconds
+        self._pools: LoopPools[C] = LoopPools(self._connect, pool)
+
+    @abstractmethod
+    async def _connect(self) -> C:
+        """Open a connection. What the driver raises here reaches `trouble`."""
+
+    @abstractmethod
+    def trouble(self, error: BaseException) -> Trouble:
+        """What one of `driver_errors` means."""
+
+    def _borrowed(self) -> AbstractAsyncContextManager[C]:
+        """A connection of the running loop's pool."""
+        return Borrowed(self._pools.current())
+
+    async def _insist(self, work: Callable[[C], Awaitable[T]], *, repeatable: bool) -> T:
+        """Do some work with a connection, again and again while that may help and can do no harm.
+
+        What is not `repeatable` is tried again only if it is certain that nothing came of it.
+        """
+        deadline = time.monotonic() + self._retry_seconds
+        attempt, pause = 0, FIRST_PAUSE
+        while True:
+            attempt += 1
+            connection: C | None = None
+            try:
+                async with self._borrowed() as connection:
+                    return await work(connection)
+            except self.driver_errors as error:
+                trouble = self.trouble(error)
+                if trouble is Trouble.ROLLED_BACK:
+                    hopeless = attempt >= ROLLED_BACK_ATTEMPTS
+                else:
+                    undone = connection is None or not connection.committing
+                    again = trouble is Trouble.LOST and (repeatable or undone)
+                    hopeless = not again or time.monotonic() + pause > deadline
+                if hopeless:
+                    raise
+            # Not all at the same instant, or those who disturbed each other would do so again.
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _transact(
+        self, connection: Connection, operation: Operation[T], *, writing: bool, keep: Callable[[T], bool] | None = None
+    ) -> T:
+        """The steps in one transaction, which is rolled back unless `keep` approves of the result."""
+        await connection.begin(writing)
+        try:
+            result = await run_steps_async(operation(), connection.execute)
+        except Exception:
+            if connection.in_transaction():
+                await connection.rollback()
+            raise
+        if keep is None or keep(result):
+            connection.committing = writing
+            await connection.commit()
+        else:
+            await connection.rollback()
+        return result
+
+    async def _read(self, operation: Operation[T], *, at_once: bool = False) -> T:
+        """The steps of reading; `at_once`: all of them see the same instant."""
+        if at_once:
+            return await self._insist(lambda c: self._transact(c, operation, writing=False), repeatable=True)
+        return await self._insist(lambda c: run_steps_async(operation(), c.execute), repeatable=True)
+
+    async def _write(self, operation: Operation[T], *, repeatable: bool = False) -> T:
+        return await self._insist(lambda c: self._transact(c, operation, writing=True), repeatable=repeatable)
+
+    async def commit(self, commit: Commit) -> Outcome:
+        attempts = 0
+
+        async def work(connection: C) -> Outcome:
+            nonlocal attempts
+            attempts += 1
+            # It may have been written by an attempt whose answer was lost; then it is found by its id and rev.
+            known = commit if attempts == 1 else replace(commit, fresh_id=False)
+            return await self._commit(connection, known)
+
+        return await self._insist(work, repeatable=True)
+
+    async def _commit(self, connection: C, commit: Commit) -> Outcome:
+        return await self._transact(connection, lambda: self._changes.commit(commit), writing=True, keep=is_written)
+
+    async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
+        return await self._read(lambda: sql_read.read(self.sql, thread_id, namespace, checkpoint_id), at_once=True)
+
+    async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
+        return await self._read(lambda: sql_read.entry(self.sql, thread_id, namespace, checkpoint_id))
+
+    async def history(
+        self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
+    ) -> list[Entry]:
+        return await self._read(lambda: sql_read.history(self.sql, thread_id, namespace, limit, before_seq))
+
+    async def recent(self, limit: int) -> list[Entry]:
+        return await self._read(lambda: sql_read.recent(self.sql, limit))
+
+    async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
+        return await self._read(lambda: sql_read.threads(self.sql, pattern, limit))
+
+    async def count(self, pattern: Pattern) -> int:
+        """How many checkpoints the threads that match have together."""
+        return await self._read(lambda: sql_read.count(self.sql, pattern))
+
+    async def search_data(self, path: Path, value: Any, limit: int) -> list[Entry]:
+        """Entries of checkpoints whose payload has this value at this path, newest first."""
+        return await self._read(lambda: sql_search.search_data(self.sql, path, value, limit), at_once=True)
+
+    async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
+        return await self._write(lambda: self._changes.delete(thread_id, namespace, seqs))
+
+    async def put_writes(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[Write],
+        *,
+        keep_numbered: bool = False,
+    ) -> None:
+        await self._write(
+            lambda: self._changes.put_writes(thread_id, namespace, checkpoint_id, task_id, writes, keep_numbered),
+            repeatable=True,
+        )
+
+    async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
+        return await self._read(lambda: sql_read.get_writes(self.sql, thread_id, namespace, checkpoint_id, task_id))
+
+    async def expire(self, now: datetime) -> int:
+        return await self._write(lambda: self._changes.expire(now))
+
+    async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
+        return await self._write(lambda: self._changes.copy(source, dest, namespace, checkpoint_ids))
+
+    async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
+        return await self._read(lambda: sql_export.export(self.sql, thread_id, after_seq, limit, known), at_once=True)
+
+    async def ask(self, *statements: tuple[str, Sequence[Any]]) -> list[Row]:
+        """The rows of the last of some statements of one's own, in a transaction that can only read.
+
+        Nothing is set up for it.
+        """
+
+        def steps() -> Steps[list[Row]]:
+            rows: list[Row] = []
+            for statement in statements:
+                rows = yield statement
+            return rows
+
+        try:
+            return await self._read(steps, at_once=True)
+        except self.driver_errors as error:
+            raise self.translate(error) from error
+
+    async def carry_out(self, operation: Operation[T], *, writing: bool, alone: bool = False) -> T:
+        """Steps on tables of one's own, in one transaction; `alone`: there is one step only, which is one by itself.
+
+        They may be carried out again when a connection is lost.
+        """
+        if alone or not writing:
+            return await self._read(operation, at_once=not alone)
+        return await self._write(operation, repeatable=True)
+
+    async def close(self) -> None:
+        await self._pools.close()
+
+
+def check_format(found: int, known: int, where: str) -> None:
+    """Refuse tables that were made by a newer version."""
+    if found > known:
+        raise UnsupportedFormatError(
+            f"the tables in {where} have format {found}, and this version of Locus knows up to {known}: "
+            "upgrade locus-sdk"
+        )
+
+
+def other_tables(what: str, found: int, wanted: int, backend: str, *, reading: bool) -> ConfigurationError:
+    """Tables of an older format, or of none, that may not be changed: what to do."""
+    state = f"have format {found}, not {wanted}" if found else "are not there"
+    reason = "they are only read here" if reading else "auto_create_table is off"
+    return ConfigurationError(f"{what} {state}, and {reason}: have somebody run what {script(backend, found)} returns")
+
+
+def script(backend: str, found: int) -> str:
+    """The call that prints what brings tables of this format to the newest one."""
+    return f"{backend}.ddl({f'from_format={found}' if found else ''})"
+
+
+def checked_format(found: object, known: int) -> int:
+    """The format that tables are to be brought from."""
+    if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= known:
+        raise ConfigurationError(f"from_format is a number from 0 (no tables) to {known}, got {found!r:.40}")
+    return found
+
+
+def check_pool_sizes(least: int, most: int) -> None:
+    for value, what in ((least, "min_pool_size"), (most, "max_pool_size")):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise ConfigurationError(f"{what} must be a number from 0 on, got {value!r:.40}")
+    if most < 1 or least > most:
+        raise ConfigurationError(f"max_pool_size must be at least 1, and at least min_pool_size, got {most!r}")
+
+
+def check_timeouts(**seconds: float) -> None:
+    for what, value in seconds.items():
+        checked_seconds(value, what, least=-1.0 if what == "retry_seconds" else 0.0)

@@ -1,0 +1,184 @@
+"""What the SQL engines share: the steps of each operation, thought through without I/O.
+
+An operation is a generator. It yields statements, is sent their rows, and returns its result, so that the
+same lines serve SQLite, which blocks on a thread of its own, and servers, whose drivers are async. What
+databases spell differently is in a `Flavour`; statements are written with `?`, whatever the driver wants.
+
+The tables are the same everywhere; each engine's own columns and indexes are in its migrations:
+
+    threads      id, thread_id, last_seq, expires_at
+    checkpoints  id, thread, namespace, checkpoint_id, parent_id, seq, rev, created_at, metadata, head, manifest
+    runs         thread, branch, number, start, count, seq, items
+    writes       thread, namespace, checkpoint_id, task_id, idx, task_path, channel, value
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any, TypeVar
+
+from locus.errors import CorruptCheckpointError
+from locus.memory.model.codec import EXACT, Dialect, from_native, to_native
+
+T = TypeVar("T")
+Row = Sequence[Any]
+Steps = Generator[tuple[str, Sequence[Any]], list[Any], T]
+"""Yields statements with their values, and is sent their rows (none for a statement that has none)."""
+
+PORTION = 500
+"""How many values are named in one statement; every database takes that many."""
+
+
+def run_steps(steps: Steps[T], execute: Callable[[str, Sequence[Any]], list[Any]]) -> T:
+    """Carry out the steps with a driver that blocks."""
+    try:
+        statement = next(steps)
+        while True:
+            statement = steps.send(execute(*statement))
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    finally:
+        steps.close()
+
+
+async def run_steps_async(steps: Steps[T], execute: Callable[[str, Sequence[Any]], Awaitable[list[Any]]]) -> T:
+    """Carry out the steps with an async driver."""
+    try:
+        statement = next(steps)
+        while True:
+            statement = steps.send(await execute(*statement))
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    finally:
+        steps.close()
+
+
+def portions(values: Sequence[T], size: int = PORTION) -> Iterator[list[T]]:
+    """The values in lists that one statement can name."""
+    left = iter(values)
+    while portion := list(islice(left, size)):
+        yield portion
+
+
+def marks(count: int) -> str:
+    """`(?, ?, ?)`"""
+    return f"({', '.join('?' * count)})"
+
+
+class Flavour:
+    """How one database spells what they spell differently. The defaults are those of standard SQL."""
+
+    dialect: Dialect = EXACT
+    lock = " FOR UPDATE"
+    """After a SELECT: nobody else may lock or change the row until this transaction ends."""
+    json_mark = "?"
+    """Stands for a value of a JSON column."""
+    newest = "c.id DESC"
+    """The order of checkpoints of all threads, newest first."""
+
+    def __init__(self, table_prefix: str = "locus_") -> None:
+        self.prefix = table_prefix
+        self.threads = self.table("threads")
+        self.checkpoints = self.table("checkpoints")
+        self.runs = self.table("runs")
+        self.writes = self.table("writes")
+        entry = "t.thread_id, c.namespace, c.checkpoint_id, c.parent_id, c.seq, c.rev, c.created_at"
+        self.entry = f"{entry}, {self.json_column('c.metadata')}"
+        """The columns of an entry, which `entry_of` reads."""
+        self.joined = f"{self.checkpoints} c JOIN {self.threads} t ON t.id = c.thread"
+        self.alive = "(t.expires_at IS NULL OR t.expires_at > ?)"
+        self.passed = (
+            f"EXISTS (SELECT 1 FROM {self.checkpoints} n"
+            f" WHERE n.thread = c.thread AND {self.in_order('n.namespace')} = {self.in_order('c.namespace')}"
+            " AND n.seq > c.seq)"
+        )
+
+    def table(self, name: str) -> str:
+        return f"{self.prefix}{name}"
+
+    def truth(self, condition: str) -> str:
+        """A condition as a column."""
+        return condition
+
+    @property
+    def of_thread(self) -> str:
+        """A condition on the checkpoints `c` of the thread `t` that has this id."""
+        return "t.thread_id = ?"
+
+    def in_order(self, column: str) -> str:
+        """A namespace in questions about the order of checkpoints: as the index of their numbers has it."""
+        return column
+
+    def json_column(self, column: str) -> str:
+        """An expression that gives a JSON column as text."""
+        return column
+
+    def holds(self, column: str) -> str:
+        """A condition that is true of a JSON column which has the plain value `?` in it; "" if there is none.
+
+        It may be true of others, too. `leaf` prepares the value.
+        """
+        return ""
+
+    def leaf(self, value: str) -> Any:
+        """The value (JSON) that `holds` compares with."""
+        return value
+
+    def pairs(self, count: int) -> str:
+        """What `(a, b) IN` takes, for so many pairs."""
+        return f"({', '.join(['(?, ?)'] * count)})"
+
+    def insert_unless_there(self, table: str, columns: str, values: str) -> str:
+        """An INSERT that does nothing if the row is there."""
+        return f"INSERT INTO {table} ({columns}) {values} ON CONFLICT DO NOTHING"
+
+    def put_write(self) -> str:
+        """An INSERT of a pending write that replaces the one that is there."""
+        key = "thread, namespace, checkpoint_id, task_id, idx"
+        return (
+            f"INSERT INTO {self.writes} ({key}, task_path, channel, value)"
+            f" VALUES (?, ?, ?, ?, ?, ?, ?, {self.json_mark}) ON CONFLICT ({key}) DO UPDATE"
+            " SET task_path = excluded.task_path, channel = excluded.channel, value = excluded.value"
+        )
+
+    def write_columns(self, of: str = "") -> str:
+        """The columns with the value of a pending write, which `put_write` takes last; `of` is a table's alias."""
+        return self.json_column(f"{of}value")
+
+    def write_values(self, text: str) -> tuple[Any, ...]:
+        """JSON as those columns hold it."""
+        return (self.json(text),)
+
+    def read_write(self, columns: Sequence[Any]) -> str:
+        """The JSON that those columns hold."""
+        return self.read_json(columns[0])
+
+    def time(self, at: datetime) -> Any:
+        """A time as the driver takes it."""
+        return at
+
+    def read_time(self, value: Any) -> datetime:
+        """A time as the driver gave it; raises TypeError or ValueError if it is none."""
+        if not isinstance(value, datetime):
+            raise TypeError(f"{type(value).__name__} is no time")
+        return value
+
+    def text(self, value: str) -> str:
+        """An id as a text column can hold it; the order of ids stays the same."""
+        return value
+
+    def read_text(self, value: str) -> str:
+        return value
+
+    def json(self, text: str) -> str:
+        """JSON as a JSON column can hold it without changing it."""
+        return to_native(text, self.dialect)
+
+    def read_json(self, text: Any) -> str:
+        if not isinstance(text, str):
+            raise CorruptCheckpointError("a JSON column holds no text")
+        return text if self.dialect.exact else from_native(text)

@@ -1,0 +1,134 @@
+"""`search_data` for the SQL engines: checkpoints by what stands at a path of their payload.
+
+The database finds threads that hold the value anywhere, if it can; where it stands, and in which checkpoints, is
+looked at here. The items of a thread are read once, however many of its checkpoints show them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from locus.memory.backends.sql.flavour import Flavour, Row, Steps
+from locus.memory.backends.sql.read import entry_of, now
+from locus.memory.model.codec import canonical, decode, encode
+from locus.memory.model.manifest import walk
+from locus.memory.model.payloads import decode_manifest, dict_from
+from locus.memory.model.records import Entry, Extent, Path, Run, Stored
+
+_CONTAINERS = (dict, list)
+
+
+def matches(node: Any, path: Path, value: Any) -> bool:
+    """Whether `value` stands at `path`. On the way, and at the end, a list stands for each of its items.
+
+    A dict is found in one that has the same under its keys, and perhaps more; all else has to be equal.
+    """
+    if isinstance(node, list):
+        return any(matches(item, path, value) for item in node) or (not path and _equal(node, value))
+    if path:
+        return isinstance(node, dict) and path[0] in node and matches(node[path[0]], path[1:], value)
+    if isinstance(value, dict) and isinstance(node, dict):
+        return all(key in node and matches(node[key], (), item) for key, item in value.items())
+    return _equal(node, value)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and canonical(one) == canonical(other)
+
+
+def leaf_of(value: Any) -> str | None:
+    """JSON of a plain value that everything which matches has to hold; None if there is none."""
+    if isinstance(value, _CONTAINERS):
+        inner = value.values() if isinstance(value, dict) else value
+        return next((leaf for item in inner if (leaf := leaf_of(item)) is not None), None)
+    return encode(value)
+
+
+class Items:
+    """The runs of one thread, and which of their items match."""
+
+    def __init__(self, runs: Sequence[Run], value: Any) -> None:
+        self.branches: defaultdict[str, list[Run]] = defaultdict(list)
+        for run in sorted(runs):
+            self.branches[run.branch].append(run)
+        self._value = value
+        self._found: dict[tuple[str, int, Path], list[int]] = {}
+
+    def shown(self, extents: Sequence[Extent], rest: Path) -> bool:
+        """Whether one of the items that these extents show has the value at the rest of the path."""
+        for extent in extents:
+            for index, low, high in walk(extent, self.branches[extent.branch]):
+                if any(low <= found < high for found in self._matching(extent.branch, index, rest)):
+                    return True
+        return False
+
+    def _matching(self, branch: str, index: int, rest: Path) -> list[int]:
+        key = (branch, index, rest)
+        if key not in self._found:
+            items = decode(self.branches[branch][index].items)
+            self._found[key] = [at for at, item in enumerate(items) if matches(item, rest, self._value)]
+        return self._found[key]
+
+
+def holds(stored: Stored, path: Path, value: Any, items: Items) -> bool:
+    """Whether the payload of a checkpoint has the value at the path."""
+    cuts = decode_manifest(stored.manifest)
+    if isinstance(value, _CONTAINERS) and any(cut[: len(path)] == path for cut in cuts):
+        return matches(dict_from(stored), path, value)
+    for cut, place in cuts.items():
+        if cut == path[: len(cut)]:
+            extents = (Extent(place, 0, 0, 1),) if isinstance(place, str) else place
+            if items.shown(extents, path[len(cut) :]):
+                return True
+    # What was cut out left an empty list, or null, in the head.
+    return path not in cuts and matches(decode(stored.head), path, value)
+
+
+def search_data(sql: Flavour, path: Path, value: Any, limit: int) -> Steps[list[Entry]]:
+    """Entries of checkpoints that have the value at the path, newest first."""
+    found: list[tuple[int, Entry]] = []
+    for thread, newest in (yield from _candidates(sql, leaf_of(value))):
+        if len(found) == limit and (not found or found[-1][0] > newest):
+            break
+        found += yield from _in_thread(sql, thread, path, value)
+        found = sorted(found, key=lambda hit: hit[0], reverse=True)[:limit]
+    return [entry for _, entry in found]
+
+
+def _candidates(sql: Flavour, leaf: str | None) -> Steps[list[Row]]:
+    """Threads that may have it, with their newest row: the one that was written to last comes first."""
+    condition, values = "1 = 1", []
+    if leaf is not None and sql.holds("c.head"):
+        condition = (
+            f"({sql.holds('c.head')} OR EXISTS (SELECT 1 FROM {sql.runs} r"
+            f" WHERE r.thread = c.thread AND {sql.holds('r.items')}))"
+        )
+        values = [sql.leaf(leaf)] * 2
+    return (
+        yield (
+            f"SELECT c.thread, max(c.id) FROM {sql.joined} WHERE {sql.alive} AND {condition}"
+            " GROUP BY c.thread ORDER BY 2 DESC",
+            (now(sql), *values),
+        )
+    )
+
+
+def _in_thread(sql: Flavour, thread: int, path: Path, value: Any) -> Steps[list[tuple[int, Entry]]]:
+    rows = yield (
+        f"SELECT branch, number, start, count, {sql.json_column('items')} FROM {sql.runs} WHERE thread = ?",
+        (thread,),
+    )
+    items = Items([Run(row[0], row[1], row[2], row[3], sql.read_json(row[4])) for row in rows], value)
+    rows = yield (
+        f"SELECT {sql.entry}, {sql.json_column('c.head')}, {sql.json_column('c.manifest')}, c.id"
+        f" FROM {sql.joined} WHERE c.thread = ? ORDER BY c.id DESC",
+        (thread,),
+    )
+    found = []
+    for row in rows:
+        stored = Stored(entry_of(sql, row), sql.read_json(row[8]), sql.read_json(row[9]), items.branches)
+        if holds(stored, path, value, items):
+            found.append((row[10], stored.entry))
+    return found

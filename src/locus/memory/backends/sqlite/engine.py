@@ -1,0 +1,257 @@
+"""SQLite: one file, no server. Several processes may use it at once.
+
+A save is one transaction on a thread of its own; reading happens on another, and waits for no save. The
+tables are shown in `sqlite_file`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+from uuid import uuid4
+
+from locus.errors import (
+    BackendUnavailableError,
+    CapabilityError,
+    CheckpointError,
+    ConfigurationError,
+    CorruptCheckpointError,
+    SerializationError,
+)
+from locus.memory.backends.sql import read as sql_read
+from locus.memory.backends.sql import sql_export
+from locus.memory.backends.sql.commit import is_written
+from locus.memory.backends.sql.flavour import Steps
+from locus.memory.backends.sqlite import search as sqlite_search
+from locus.memory.backends.sqlite.client import MemoryFile, SQLiteFile, checked_version, prepare
+from locus.memory.backends.sqlite.commit import SQLiteThreads, metadata_value
+from locus.memory.backends.sqlite.schema import SQL, Connection, execute, transaction
+from locus.memory.engine import (
+    Copies,
+    Engine,
+    Expires,
+    Exports,
+    FindsMetadata,
+    KeepsWrites,
+    Searches,
+)
+from locus.memory.model.arguments import checked_seconds, possible_path
+from locus.memory.model.ids import Pattern
+from locus.memory.model.records import (
+    Commit,
+    Entry,
+    Exported,
+    Hit,
+    Outcome,
+    Stored,
+    Write,
+)
+from locus.memory.registry import path_of
+from locus.memory.runtime.worker import Worker
+from locus.memory.storage import StorageBackend
+from locus.memory.store import Threads
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+
+T = TypeVar("T")
+
+
+class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):
+    """Threads in an SQLite file."""
+
+    driver_errors = (sqlite3.Error, OSError)
+    sql = SQL
+
+    def __init__(self, path: str, *, durability: str, timeout: float) -> None:
+        self._identity = f"sqlite:{path}" if path != ":memory:" else f"sqlite::memory:{uuid4().hex}"
+
+        self._memory: MemoryFile | None = None
+        if path == ":memory:":
+            kept = self._memory = MemoryFile(path, durability=durability, timeout=timeout, writable=True)
+            self._writer: Worker[SQLiteFile] = Worker("locus-sqlite", lambda: kept)
+            self._reader = self._writer
+            return
+
+        def opener(writable: bool) -> Callable[[], SQLiteFile]:
+            return lambda: SQLiteFile(
+                path, durability=durability, timeout=timeout, writable=writable, untouched=self.reading_only
+            )
+
+        self._writer = Worker("locus-sqlite-writer", opener(True))
+        self._reader = Worker("locus-sqlite-reader", opener(False))
+
+    @property
+    def identity(self) -> str:
+        return self._identity
+
+    async def setup(self) -> None:
+        if not self.reading_only:
+            await self._writer.run(SQLiteFile.current)
+        elif not await self._reader.run(lambda file: file.is_there() and checked_version(file.current())):
+            raise self.nothing_there()
+
+    async def _write(self, work: Callable[[Connection], T]) -> T:
+        def job(file: SQLiteFile) -> T:
+            connection = file.current()
+            with transaction(connection):
+                return work(connection)
+
+        return await self._writer.run(job)
+
+    async def _change(self, operation: Callable[[SQLiteThreads], Steps[T]]) -> T:
+        return await self._write(lambda connection: execute(connection, operation(SQLiteThreads(connection))))
+
+    async def _read(self, steps: Steps[T]) -> T:
+        def job(file: SQLiteFile) -> T:
+            connection = file.current()
+            with transaction(connection, "DEFERRED"):
+                return execute(connection, steps)
+
+        return await self._reader.run(job)
+
+    async def carry_out(self, operation: Callable[[], Steps[T]], *, writing: bool, alone: bool = False) -> T:
+        """Steps on tables of one's own, in one transaction; `alone`: there is one step only."""
+        if writing:
+            return await self._write(lambda connection: execute(connection, operation()))
+        return await self._read(operation())
+
+    async def commit(self, commit: Commit) -> Outcome:
+        def work(file: SQLiteFile) -> Outcome:
+            connection = file.current()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                outcome = execute(connection, SQLiteThreads(connection).commit(commit))
+                connection.execute("COMMIT" if is_written(outcome) else "ROLLBACK")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            return outcome
+
+        return await self._writer.run(work)
+
+    async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
+        return await self._read(sql_read.read(SQL, thread_id, namespace, checkpoint_id))
+
+    async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
+        return await self._read(sql_read.entry(SQL, thread_id, namespace, checkpoint_id))
+
+    async def history(
+        self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
+    ) -> list[Entry]:
+        return await self._read(sql_read.history(SQL, thread_id, namespace, limit, before_seq))
+
+    async def recent(self, limit: int) -> list[Entry]:
+        return await self._read(sql_read.recent(SQL, limit))
+
+    async def find(self, key: str, value: str, limit: int) -> list[Entry]:
+        condition = "c.id IN (SELECT checkpoint FROM locus_metadata WHERE key = ? AND value = ?) ORDER BY c.id DESC"
+        return await self._read(sql_read.entries(SQL, condition, (key, metadata_value(value)), limit))
+
+    async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
+        return await self._read(sql_read.threads(SQL, pattern, limit))
+
+    async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
+        return await self._change(lambda threads: threads.delete(thread_id, namespace, seqs))
+
+    async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
+        while await self._write(sqlite_search.index_more):
+            # In portions, so that saves can go on in between.
+            pass
+
+        def job(file: SQLiteFile) -> list[Hit]:
+            connection = file.current()
+            with transaction(connection, "DEFERRED"):
+                return sqlite_search.search(connection, terms, limit)
+
+        return await self._reader.run(job)
+
+    async def put_writes(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[Write],
+        *,
+        keep_numbered: bool = False,
+    ) -> None:
+        await self._change(
+            lambda threads: threads.put_writes(thread_id, namespace, checkpoint_id, task_id, writes, keep_numbered)
+        )
+
+    async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
+        return await self._read(sql_read.get_writes(SQL, thread_id, namespace, checkpoint_id, task_id))
+
+    async def expire(self, now: datetime) -> int:
+        return await self._change(lambda threads: threads.expire(now))
+
+    async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
+        return await self._change(lambda threads: threads.copy(source, dest, namespace, checkpoint_ids))
+
+    async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
+        return await self._read(sql_export.export(SQL, thread_id, after_seq, limit, known))
+
+    def translate(self, error: BaseException) -> CheckpointError:
+        text = str(error)
+        if "no such module: fts5" in text:
+            return CapabilityError("this Python's SQLite was built without FTS5, so there is no search")
+        if isinstance(error, sqlite3.DataError) or "too big" in text:
+            return SerializationError(f"a value is larger than SQLite can hold: {text}")
+        if isinstance(error, sqlite3.OperationalError) and "no such table" not in text:
+            return BackendUnavailableError(f"the SQLite database cannot be used now: {text}")
+        if isinstance(error, sqlite3.Error):
+            return CorruptCheckpointError(f"the SQLite database cannot be read: {text}")
+        return BackendUnavailableError(f"the SQLite database cannot be reached: {text}")
+
+    async def close(self) -> None:
+        await self._writer.close()
+        await self._reader.close()
+        if self._memory is not None:
+            self._memory.discard()
+
+
+class SQLiteBackend(StorageBackend):
+    """Threads in an SQLite file, as plain dicts; `sqlite_checkpointer(path)` keeps `AgentState` there.
+
+    `durability="full"` waits until every save is on the disk; "normal" survives a killed process, and
+    may lose the last saves when the power fails. `timeout` is how long, in seconds, to wait for other
+    processes. `":memory:"` keeps everything in this process.
+    """
+
+    def __init__(
+        self,
+        path: str | Path = "locus.db",
+        *,
+        durability: Literal["full", "normal"] = "full",
+        ttl_seconds: float | None = None,
+        timeout: float = 30.0,
+    ) -> None:
+        if not isinstance(path, str | Path) or not str(path) or "\0" in str(path):
+            raise ConfigurationError(f"path must be the path of a file, got {path!r:.80}")
+        if durability not in ("full", "normal"):
+            raise ConfigurationError(f'durability is "full" or "normal", got {durability!r}')
+        checked_seconds(timeout, "timeout")
+        with possible_path(path):
+            is_folder = str(path) != ":memory:" and Path(path).expanduser().is_dir()
+        if is_folder:
+            raise ConfigurationError(
+                f"{str(path)!r} is a directory; name a file in it: {str(Path(path) / 'agents.db')!r}"
+            )
+        self.path = prepare(str(path))
+        super().__init__(
+            Threads(SQLiteEngine(self.path, durability=durability, timeout=timeout), ttl_seconds=ttl_seconds)
+        )
+
+    def __repr__(self) -> str:
+        return f"SQLiteBackend({self.path!r})"
+
+
+def from_location(location: str = "", **options: Any) -> ThreadCheckpointer:
+    """`"sqlite:agents.db"`, `"sqlite:///agents.db"`."""
+    from locus.memory.backends.adapters import sqlite_checkpointer
+
+    path = path_of(location)
+    return sqlite_checkpointer(path, **options) if path else sqlite_checkpointer(**options)

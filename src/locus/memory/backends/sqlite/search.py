@@ -1,0 +1,115 @@
+"""Full-text search in SQLite.
+
+A save does not pay for it: what was saved since the last search is indexed when the next one comes, in
+portions. A row of the index is a run (even row ids) or what else a checkpoint says (odd row ids). What a word
+is, is said in `keys.words`, for all backends alike; SQLite gets the words spelt in letters that it cannot split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from locus.memory.backends.sql.sql_search import checkpoint_hit, run_hit
+from locus.memory.backends.sqlite.schema import SQL, Connection, execute
+from locus.memory.model.ids import words
+from locus.memory.model.matching import best_hits, searchable
+from locus.memory.model.records import Hit
+
+PORTION = 2_000
+_SELECT = {
+    "runs": "SELECT id, items FROM locus_runs",
+    "checkpoints": "SELECT id, '[' || head || ',' || metadata || ']' FROM locus_checkpoints",
+}
+
+
+def _spelt(word: str) -> str:
+    return f"a{word}" if word.isascii() else f"u{word.encode().hex()}"
+
+
+def _indexed(text: str) -> str:
+    """What the index has of a JSON text."""
+    return " ".join(map(_spelt, words(searchable(text))))
+
+
+def _row_id(what: str, key: int) -> int:
+    return key * 2 + (what == "checkpoints")
+
+
+def index_more(connection: Connection) -> bool:
+    """Index the next portion; False if it was not full, so that those who save meanwhile do not keep it going."""
+    # Made when it is first needed: an SQLite without FTS5 can do everything else.
+    connection.execute(
+        "CREATE VIRTUAL TABLE IF NOT EXISTS locus_search USING fts5 (text, content='', tokenize='ascii')"
+    )
+    full = False
+    for what, select in _SELECT.items():
+        (mark,) = connection.execute("SELECT up_to FROM locus_indexed WHERE what = ?", (what,)).fetchone()
+        rows = connection.execute(f"{select} WHERE id > ? ORDER BY id LIMIT ?", (mark, PORTION)).fetchall()
+        for key, text in rows:
+            connection.execute(
+                "INSERT INTO locus_search (rowid, text) VALUES (?, ?)", (_row_id(what, key), _indexed(text))
+            )
+        if rows:
+            connection.execute("UPDATE locus_indexed SET up_to = ? WHERE what = ?", (rows[-1][0], what))
+        full = full or len(rows) == PORTION
+    return full
+
+
+def lower_marks(connection: Connection) -> None:
+    """After a removal: a row id that is given out again must not count as indexed."""
+    for what in _SELECT:
+        connection.execute(
+            f"UPDATE locus_indexed SET up_to = min(up_to, (SELECT coalesce(max(id), 0) FROM locus_{what}))"
+            " WHERE what = ?",
+            (what,),
+        )
+
+
+def forget_run(connection: Connection, thread: int, branch: str, number: int) -> None:
+    """Take a run that is about to be removed out of the index."""
+    place = (thread, branch, number)
+    _forget(connection, "runs", f"{_SELECT['runs']} WHERE thread = ? AND branch = ? AND number = ?", place)
+
+
+def forget_checkpoint(connection: Connection, key: int) -> None:
+    _forget(connection, "checkpoints", f"{_SELECT['checkpoints']} WHERE id = ?", (key,))
+
+
+def _forget(connection: Connection, what: str, select: str, values: tuple[Any, ...]) -> None:
+    (mark,) = connection.execute("SELECT up_to FROM locus_indexed WHERE what = ?", (what,)).fetchone()
+    for key, text in connection.execute(f"{select} AND id <= ?", (*values, mark)).fetchall():
+        connection.execute(
+            "INSERT INTO locus_search (locus_search, rowid, text) VALUES ('delete', ?, ?)",
+            (_row_id(what, key), _indexed(text)),
+        )
+
+
+def search(connection: Connection, terms: Sequence[str], limit: int) -> list[Hit]:
+    """Checkpoints with a row that has all terms, best first."""
+    query = " ".join(map(_spelt, terms))
+    hits: list[Hit] = []
+    skip = 0
+    while True:
+        rows = connection.execute(
+            "SELECT rowid, -bm25(locus_search) FROM locus_search WHERE locus_search MATCH ?"
+            " ORDER BY 2 DESC LIMIT ? OFFSET ?",
+            (query, limit * 2 + 10, skip),
+        ).fetchall()
+        hits += [hit for row_id, points in rows if (hit := _hit(connection, row_id, points, terms)) is not None]
+        # Several rows may speak of one checkpoint, so a full page may not be enough.
+        found = best_hits(hits, limit)
+        if len(found) >= limit or not rows:
+            return found
+        skip += len(rows)
+
+
+def _hit(connection: Connection, row_id: int, points: float, terms: Sequence[str]) -> Hit | None:
+    if row_id % 2:
+        steps = checkpoint_hit(SQL, row_id // 2, points, terms)
+    else:
+        ((thread, branch, number),) = connection.execute(
+            "SELECT thread, branch, number FROM locus_runs WHERE id = ?", (row_id // 2,)
+        )
+        steps = run_hit(SQL, thread, branch, number, points, terms)
+    return execute(connection, steps)

@@ -1,0 +1,75 @@
+"""What callers give, checked once, above all engines: bad input gets an error that says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from locus.errors import ConfigurationError
+from locus.memory.model.ids import check_id
+
+UNLIMITED = 1_000_000_000
+A_CENTURY = 100 * 366 * 24 * 3600
+
+L = TypeVar("L", int, None)
+
+
+def days_before(now: datetime, days: float) -> datetime:
+    """A time that long ago; the first of all times if there is none."""
+    try:
+        return now - timedelta(days=days)
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)
+
+
+def check_ids(thread_id: str, checkpoint_id: str | None, namespace: str | None) -> None:
+    check_id(thread_id)
+    if namespace is not None:
+        check_id(namespace, "namespace", empty=True)
+    if checkpoint_id is not None:
+        check_id(checkpoint_id, "checkpoint_id")
+
+
+def checked_limit(limit: int | None, otherwise: L) -> int | L:
+    """The limit, or what stands for none."""
+    if limit is None:
+        return otherwise
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+        raise ConfigurationError(f"limit must be a number from 0 on, or None, got {limit!r:.40}")
+    return min(limit, UNLIMITED)
+
+
+def checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise ConfigurationError(f"metadata must be a dict, got {type(metadata).__name__}: {metadata!r:.80}")
+    return dict(metadata or {})
+
+
+def checked_seconds(value: float | None, what: str, *, least: float = 0.0) -> None:
+    """A number of seconds above `least`, or refused."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not least < value <= A_CENTURY:
+        raise ConfigurationError(
+            f"{what} must be a number of seconds above {least:g}, and no more than a century, got {value!r:.40}"
+        )
+
+
+@contextmanager
+def possible_path(path: object) -> Iterator[None]:
+    """A path that the system refuses to look at is a setting that cannot work."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(f"{str(path)[:80]!r} cannot be used: {error.strerror}") from error
+
+
+def check_vacuum(older_than_days: float | None, keep_last: int | None) -> None:
+    if keep_last is not None and not (isinstance(keep_last, int) and keep_last >= 1):
+        raise ConfigurationError(
+            f"keep_last must be a number from 1 on, got {keep_last!r:.40}; to delete all, use delete()"
+        )
+    if older_than_days is None and keep_last is None:
+        raise ConfigurationError("say what is old: older_than_days, keep_last, or both")
+    if older_than_days is not None and not (isinstance(older_than_days, int | float) and older_than_days >= 0):
+        raise ConfigurationError(f"older_than_days must be a number from 0 on, got {older_than_days!r:.40}")

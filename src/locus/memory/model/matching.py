@@ -1,0 +1,102 @@
+"""Search and metadata queries for engines that have no index: they look at what they have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from locus.memory.model.codec import canonical, decode
+from locus.memory.model.ids import words
+from locus.memory.model.manifest import walk
+from locus.memory.model.payloads import wanted
+from locus.memory.model.records import Entry, Hit, Run
+from locus.memory.model.table import ThreadTable
+
+SNIPPET = 160
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Every text in a JSON value, except for keys."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from texts_in(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from texts_in(item)
+
+
+def searchable(text: str) -> str:
+    """What search sees of a JSON text."""
+    return "\n".join(texts_in(decode(text)))
+
+
+def score(terms: Sequence[str], text: str) -> float:
+    """How well a text answers; 0 if a term is missing."""
+    found = words(text)
+    counts = Counter(found)
+    if any(term not in counts for term in terms):
+        return 0.0
+    return sum(counts[term] for term in terms) / (len(found) + 10)
+
+
+def snippet(terms: Sequence[str], text: str) -> str:
+    """The part of a text around the first term in it."""
+    folded = text.lower()
+    at = min((found for term in terms if (found := folded.find(term)) >= 0), default=0)
+    start = max(0, at - SNIPPET // 4)
+    shown = " ".join(text[start : start + SNIPPET].split())
+    return f"{'…' if start else ''}{shown}{'…' if start + SNIPPET < len(text) else ''}"
+
+
+def table_hits(table: ThreadTable, terms: Sequence[str]) -> Iterator[Hit]:
+    """Where a thread contains the terms: at the checkpoint that brought the text, or the first that has it."""
+    done: dict[str, dict[int, int]] = {}
+    seen: set[tuple[str, int, int, int]] = set()
+    for row in table.rows.values():
+        texts = [searchable(f"[{row.head},{row.entry.metadata}]")]
+        for extent in wanted(row.manifest):
+            runs = table.runs.get(extent.branch, [])
+            for index, low, high in walk(extent, runs, done.setdefault(extent.branch, {})):
+                if (extent.branch, index, low, high) not in seen:
+                    seen.add((extent.branch, index, low, high))
+                    texts.append(shown_text(runs[index], low, high))
+        for text in texts:
+            points = score(terms, text)
+            if points:
+                yield Hit(row.entry, points, snippet(terms, text))
+
+
+def shown_text(run: Run, low: int, high: int) -> str:
+    """What search sees of a part of a run."""
+    return "\n".join(texts_in(decode(run.items)[low:high]))
+
+
+def best_hits(found: Iterable[Hit], limit: int) -> list[Hit]:
+    """One hit for each checkpoint, best first; of equals the newer one."""
+    best: dict[tuple[str, str, str], Hit] = {}
+    for hit in found:
+        key = (hit.entry.thread_id, hit.entry.namespace, hit.entry.checkpoint_id)
+        if key not in best or best[key].score < hit.score:
+            best[key] = hit
+    return sorted(best.values(), key=lambda hit: (-hit.score, -hit.entry.created_at.timestamp()))[:limit]
+
+
+def has_value(metadata: str, key: str, value: str) -> bool:
+    """Whether metadata (JSON text) has a value (canonical JSON) under a key."""
+    found = decode(metadata)
+    return isinstance(found, dict) and key in found and canonical(found[key]) == value
+
+
+def newest(entries: Iterable[Entry], limit: int) -> list[Entry]:
+    """Entries of several threads, newest first; inside a thread the order is that of commits, not of clocks."""
+    reached: dict[str, datetime] = {}
+    timed: list[tuple[datetime, int, Entry]] = []
+    for entry in sorted(entries, key=lambda entry: entry.seq):
+        at = max(entry.created_at, reached.get(entry.thread_id, entry.created_at))
+        reached[entry.thread_id] = at
+        timed.append((at, entry.seq, entry))
+    return [entry for _, _, entry in sorted(timed, key=lambda found: found[:2], reverse=True)[:limit]]

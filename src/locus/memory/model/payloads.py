@@ -1,0 +1,197 @@
+"""Payloads in their two shapes, an `AgentState` and a plain dict: taken apart for a save, and put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from locus.core.frozen import FrozenDict, FrozenList, Items
+from locus.core.state import AgentState
+from locus.errors import CorruptCheckpointError, SerializationError
+from locus.memory.model.codec import decode, encode
+from locus.memory.model.manifest import items_text
+from locus.memory.model.plan import LARGE_VALUE, Payload
+from locus.memory.model.records import Base, Extent, Path, Stored
+from locus.memory.model.traces import FieldTrace, ListTrace, Trace, fingerprint, item_text
+
+_LISTS = tuple(name for name, info in AgentState.model_fields.items() if isinstance(info.default, Items))
+_DICTS = tuple(name for name, info in AgentState.model_fields.items() if isinstance(info.default, FrozenDict))
+_FIELDS = (*_DICTS, *_LISTS)
+_CONTAINERS = frozenset(_FIELDS)
+_NESTED = (dict, list, tuple)
+_SHORT = frozenset({int, float, bool, type(None)})
+_TIMES = ("started_at", "updated_at")
+_PLAIN = tuple(name for name in AgentState.model_fields if name not in {*_CONTAINERS, *_TIMES})
+
+
+def state_payload(state: AgentState) -> Payload:
+    """A state's fields, without dumping the long ones."""
+    if not isinstance(state, AgentState):
+        raise SerializationError(
+            f"a checkpointer keeps AgentState, got {type(state).__name__}: {state!r:.80}. "
+            "Plain dicts are kept by storage backends: backend.save(thread_id, data)"
+        )
+    extra = state.__pydantic_extra__ or {}
+    fields: dict[str, Any] = {name: getattr(state, name) for name in _FIELDS}
+    if type(state) is AgentState:
+        plain = {name: getattr(state, name) for name in _PLAIN}
+        for name in _TIMES:
+            plain[name] = getattr(state, name).isoformat()
+    else:
+        plain = state.model_dump(exclude={*_CONTAINERS, *extra})
+    plain.update(extra)
+    for name in [name for name, value in plain.items() if type(value) not in _SHORT and _is_long(value)]:
+        fields[name] = plain.pop(name)
+    return Payload(plain, fields, frozen=True)
+
+
+def _is_long(value: Any) -> bool:
+    """Whether something may have to be cut out of a value."""
+    return len(value) >= LARGE_VALUE if isinstance(value, str) else isinstance(value, _NESTED)
+
+
+def dict_payload(data: Mapping[str, Any]) -> Payload:
+    if not isinstance(data, dict):
+        raise SerializationError(
+            f"a storage backend keeps dicts, got {type(data).__name__}: {data!r:.80}. "
+            "An AgentState is kept by a checkpointer: StorageBackendAdapter(backend).save(state, thread_id)"
+        )
+    for key in data:
+        if not isinstance(key, str):
+            raise SerializationError(f"the payload has a key of type {type(key).__name__}: {key!r:.40}")
+    return Payload({}, data, frozen=False)
+
+
+def decode_manifest(manifest: str) -> dict[Path, tuple[Extent, ...] | str]:
+    try:
+        return {
+            tuple(path): cut if isinstance(cut, str) else tuple(Extent(*extent) for extent in cut)
+            for path, cut in decode(manifest)
+        }
+    except (TypeError, ValueError) as error:
+        raise CorruptCheckpointError(f"stored manifest cannot be read: {error}") from error
+
+
+def wanted(manifest: str) -> list[Extent]:
+    """Everything that has to be read to put a checkpoint together."""
+    extents: list[Extent] = []
+    for cut in decode_manifest(manifest).values():
+        extents += [Extent(cut, 0, 0, 1)] if isinstance(cut, str) else cut
+    return extents
+
+
+def newest_runs(manifests: Iterable[str]) -> dict[str, int]:
+    """The branches that manifests name, and the newest run that they name of each."""
+    newest: dict[str, int] = {}
+    for manifest in manifests:
+        for extent in wanted(manifest):
+            newest[extent.branch] = max(extent.run, newest.get(extent.branch, 0))
+    return newest
+
+
+def payload_text(stored: Stored) -> str:
+    """The payload as JSON text: the head, with everything that was cut out put back."""
+    cuts = decode_manifest(stored.manifest)
+    if not cuts:
+        return stored.head
+    tree: dict[str, Any] = {}
+    for path, cut in cuts.items():
+        node = tree
+        for step in path:
+            node = node.setdefault(step, {})
+        # Below the key None, which no path has: the text that stands here.
+        if isinstance(cut, str):
+            node[cast(str, None)] = items_text([Extent(cut, 0, 0, 1)], stored.runs)[1:-1]
+        else:
+            node[cast(str, None)] = items_text(cut, stored.runs)
+    return _filled(stored.head, tree)
+
+
+def _filled(text: str, tree: Mapping[Any, Any]) -> str:
+    head = decode(text)
+    return _filled_value(head, tree)
+
+
+def _filled_value(value: Any, tree: Mapping[Any, Any]) -> str:
+    inner = {key: node for key, node in tree.items() if key is not None}
+    if None in tree:
+        if not inner:
+            return cast(str, tree[None])
+        value = decode(tree[None])
+    if not isinstance(value, dict) or not inner.keys() <= value.keys():
+        raise CorruptCheckpointError("stored head and manifest do not fit together")
+    parts = (
+        f"{encode(key)}:{_filled_value(item, inner[key]) if key in inner else encode(item)}"
+        for key, item in value.items()
+    )
+    return f"{{{','.join(parts)}}}"
+
+
+def state_from(stored: Stored) -> AgentState:
+    """The state of a stored checkpoint."""
+    text = payload_text(stored)
+    try:
+        return AgentState.model_validate_json(text)
+    except ValidationError as error:
+        raise CorruptCheckpointError(
+            f"checkpoint {stored.entry.checkpoint_id!r} of thread {stored.entry.thread_id!r} is not a state: "
+            f"{error.error_count()} fields do not fit, the first is "
+            f"{error.errors(include_url=False, include_input=False)[0]}"
+        ) from error
+
+
+def dict_from(stored: Stored) -> dict[str, Any]:
+    value = decode(payload_text(stored))
+    if not isinstance(value, dict):
+        raise CorruptCheckpointError(f"checkpoint {stored.entry.checkpoint_id!r} is not an object")
+    return value
+
+
+def state_trace(stored: Stored, state: AgentState) -> Trace:
+    """What a state that was loaded knows of where it came from."""
+    by_field: dict[str, dict[Path, ListTrace | str]] = {}
+    for path, cut in decode_manifest(stored.manifest).items():
+        found = cut if isinstance(cut, str) else ListTrace(cut, _frozen_list(state, path))
+        by_field.setdefault(path[0], {})[path] = found
+    head = decode(stored.head)
+    names = [*_CONTAINERS, *(state.__pydantic_extra__ or {})]
+    fields = {
+        name: FieldTrace(getattr(state, name, None), encode(head[name]), by_field.get(name, {}))
+        for name in names
+        if name in head
+    }
+    for name in _LISTS:
+        # Validation made exactly our classes, so nobody has to look at each of them again.
+        getattr(state, name).anchor(stable=True)
+    return Trace(Base(stored.entry.checkpoint_id, stored.entry.rev), fields, stored.passed)
+
+
+def anchor(value: object) -> None:
+    """Let what is derived from this list later be compared with it."""
+    if isinstance(value, Items):
+        value.anchor()
+
+
+def _frozen_list(state: AgentState, path: Path) -> FrozenList | Items[Any] | None:
+    value: Any = getattr(state, path[0], None)
+    for step in path[1:]:
+        value = value.get(step) if isinstance(value, dict) else None
+    return value if isinstance(value, FrozenList | Items) else None
+
+
+def _digests(stored: Stored, path: Path, extents: tuple[Extent, ...], sort_keys: bool) -> tuple[bytes, ...]:
+    items = decode(items_text(extents, stored.runs))
+    return tuple(fingerprint(item_text(item, path, sort_keys)) for item in items)
+
+
+def stored_trace(stored: Stored, sort_keys: bool) -> Trace:
+    """A trace for a handle that knows nothing yet: one pass over what is stored."""
+    by_field: dict[str, dict[Path, ListTrace | str]] = {}
+    for path, cut in decode_manifest(stored.manifest).items():
+        by_field.setdefault(path[0], {})[path] = (
+            cut if isinstance(cut, str) else ListTrace(cut, None, _digests(stored, path, cut, sort_keys))
+        )
+    fields = {name: FieldTrace(None, "null", cuts) for name, cuts in by_field.items()}
+    return Trace(Base(stored.entry.checkpoint_id, stored.entry.rev), fields, stored.passed)

@@ -1,0 +1,229 @@
+"""A thread in memory: checkpoints, runs and pending writes, with the steps that change them.
+
+The memory engine is made of these. The file engine reads a thread's log into one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import islice
+from operator import attrgetter
+
+from locus.memory.model.commit_rules import Removal, decide, plan_removal, unneeded_runs
+from locus.memory.model.payloads import newest_runs, wanted
+from locus.memory.model.records import (
+    Commit,
+    Entry,
+    Exported,
+    Extent,
+    Known,
+    Outcome,
+    Run,
+    RunInfo,
+    Stored,
+    Verdict,
+    Write,
+    writes_order,
+)
+
+_number = attrgetter("number")
+
+Writes = dict[tuple[str, int], Write]
+"""The pending writes of one checkpoint, by task id and index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A checkpoint as it is kept."""
+
+    entry: Entry
+    head: str
+    manifest: str
+
+
+@dataclass
+class ThreadTable:
+    """One thread."""
+
+    thread_id: str
+    last_seq: int = 0
+    expires_at: datetime | None = None
+    rows: dict[int, Row] = field(default_factory=dict)
+    ids: dict[tuple[str, str], int] = field(default_factory=dict)
+    newest: dict[str, list[int]] = field(default_factory=dict)
+    runs: dict[str, list[Run]] = field(default_factory=dict)
+    writes: dict[tuple[str, str], Writes] = field(default_factory=dict)
+    """By namespace and checkpoint id."""
+
+    def find(self, namespace: str, checkpoint_id: str) -> Known | None:
+        seq = self.ids.get((namespace, checkpoint_id))
+        return None if seq is None else _known(self.rows[seq].entry)
+
+    def latest(self, namespace: str) -> Known | None:
+        seqs = self.newest.get(namespace)
+        return _known(self.rows[seqs[-1]].entry) if seqs else None
+
+    def has_run(self, branch: str, number: int) -> bool:
+        runs = self.runs.get(branch)
+        return runs is not None and runs[-1].number >= number
+
+    def row(self, namespace: str, checkpoint_id: str | None) -> Row | None:
+        known = self.latest(namespace) if checkpoint_id is None else self.find(namespace, checkpoint_id)
+        return None if known is None else self.rows[known.seq]
+
+    def newest_first(self, namespace: str | None, before_seq: int | None) -> Iterator[Entry]:
+        seqs = list(self.rows) if namespace is None else self.newest.get(namespace, [])
+        end = len(seqs) if before_seq is None else bisect_left(seqs, before_seq)
+        for index in range(end - 1, -1, -1):
+            yield self.rows[seqs[index]].entry
+
+    def commit(self, commit: Commit) -> Outcome:
+        """Decide on a commit, and carry it out."""
+        outcome = decide(commit, self)
+        if outcome.verdict is Verdict.COMMITTED and not outcome.repeated:
+            self.add(commit, outcome)
+        return outcome
+
+    def add(self, commit: Commit, outcome: Outcome) -> Row:
+        row = Row(entry_of(commit, outcome), commit.head, commit.manifest)
+        self.add_runs((*commit.runs, *commit.values))
+        doomed = {outcome.replaced.seq} if outcome.replaced else set()
+        if doomed:
+            self.remove(doomed, spare=row)
+        self.put(row)
+        self.expires_at = commit.expires_at
+        return row
+
+    def put(self, row: Row) -> None:
+        entry = row.entry
+        self.rows[entry.seq] = row
+        self.ids[entry.namespace, entry.checkpoint_id] = entry.seq
+        self.newest.setdefault(entry.namespace, []).append(entry.seq)
+        self.last_seq = max(self.last_seq, entry.seq)
+
+    def add_runs(self, runs: Iterable[Run]) -> None:
+        for run in runs:
+            kept = self.runs.setdefault(run.branch, [])
+            at = bisect_left(kept, run.number, key=_number)
+            # Not always the last: a commit may be sent again after what followed it was written, and it removed.
+            if at == len(kept) or kept[at].number != run.number:
+                kept.insert(at, run)
+
+    def stored(self, row: Row) -> Stored:
+        branches = {extent.branch for extent in wanted(row.manifest)}
+        runs = {name: self.runs.get(name, []) for name in branches}
+        passed = self.newest[row.entry.namespace][-1] != row.entry.seq
+        return Stored(row.entry, row.head, row.manifest, runs, passed)
+
+    def seqs(self, namespace: str | None, chosen: Mapping[int, str] | None) -> set[int]:
+        """Those of the chosen checkpoints (sequence number and rev) that are there, in that namespace."""
+        found = self.rows if namespace is None else self.newest.get(namespace, [])
+        return {seq for seq in found if chosen is None or chosen.get(seq) == self.rows[seq].entry.rev}
+
+    def remove(self, doomed: Collection[int], spare: Row | None = None) -> Removal:
+        """Remove checkpoints with what only they need; `spare` is about to be added, and needs its own."""
+        stay = {seq: wanted(row.manifest) for seq, row in self.rows.items() if seq not in doomed}
+        if spare is not None:
+            stay[spare.entry.seq] = wanted(spare.manifest)
+        infos = (RunInfo(*run[:4]) for runs in self.runs.values() for run in runs)
+        removal = plan_removal(stay, [row.entry for row in self.rows.values()], doomed, infos)
+        self._drop(doomed, removal, keep_writes=spare is not None)
+        return removal
+
+    def _drop(self, doomed: Collection[int], removal: Removal, keep_writes: bool) -> None:
+        for seq in doomed:
+            entry = self.rows.pop(seq).entry
+            del self.ids[entry.namespace, entry.checkpoint_id]
+            if not keep_writes:
+                self.writes.pop((entry.namespace, entry.checkpoint_id), None)
+        for namespace, seqs in list(self.newest.items()):
+            left = [seq for seq in seqs if seq in self.rows]
+            if left:
+                self.newest[namespace] = left
+            else:
+                del self.newest[namespace]
+        for seq, parent_id in removal.parents.items():
+            row = self.rows[seq]
+            self.rows[seq] = replace(row, entry=replace(row.entry, parent_id=parent_id))
+        unneeded = {(run.branch, run.number) for run in removal.runs}
+        for branch in {run.branch for run in removal.runs}:
+            left_runs = [run for run in self.runs[branch] if (branch, run.number) not in unneeded]
+            if left_runs:
+                self.runs[branch] = left_runs
+            else:
+                del self.runs[branch]
+
+    def put_writes(self, place: tuple[str, str, str], writes: Iterable[Write], keep_numbered: bool) -> None:
+        """`place` is a namespace, a checkpoint and a task."""
+        namespace, checkpoint_id, task_id = place
+        kept = self.writes.setdefault((namespace, checkpoint_id), {})
+        if not keep_numbered:
+            for key in [key for key in kept if key[0] == task_id and key[1] >= 0]:
+                del kept[key]
+        kept.update({(task_id, write.idx): write for write in writes})
+
+    def get_writes(self, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
+        kept = self.writes.get((namespace, checkpoint_id), {})
+        found = [write for write in kept.values() if task_id in (None, write.task_id)]
+        return sorted(found, key=writes_order)
+
+    def exported(self, after_seq: int, limit: int | None, known: Mapping[str, int]) -> Exported:
+        """A page of checkpoints with what they need beside the runs that are known."""
+        rows = list(islice((row for seq, row in self.rows.items() if seq > after_seq), limit))
+        checkpoints = [Stored(row.entry, row.head, row.manifest) for row in rows]
+        runs = [
+            run
+            for branch, newest in newest_runs(row.manifest for row in rows).items()
+            for run in self.runs.get(branch, [])
+            if known.get(branch, -1) < run.number <= newest
+        ]
+        places = [(row.entry.namespace, row.entry.checkpoint_id) for row in rows]
+        return Exported(
+            checkpoints, runs, {place: self.get_writes(*place, None) for place in places if place in self.writes}
+        )
+
+    def copied(self, dest: ThreadTable, namespace: str | None, ids: Collection[str] | None) -> ThreadTable:
+        """A copy under another id: all of it, or these checkpoints of a namespace, with their numbers.
+
+        `dest` has no checkpoint yet; pending writes that wait in it for one stay.
+        """
+        copy = ThreadTable(dest.thread_id, expires_at=self.expires_at)
+        chosen = [
+            row
+            for row in self.rows.values()
+            if ids is None or (row.entry.namespace == namespace and row.entry.checkpoint_id in ids)
+        ]
+        extents: list[Extent] = []
+        for row in chosen:
+            copy.put(replace(row, entry=replace(row.entry, thread_id=dest.thread_id)))
+            extents += wanted(row.manifest)
+        copy.last_seq = self.last_seq
+        infos = [RunInfo(*run[:4]) for runs in self.runs.values() for run in runs]
+        unneeded = {(run.branch, run.number) for run in unneeded_runs(extents, infos)}
+        copy.add_runs(run for runs in self.runs.values() for run in runs if (run.branch, run.number) not in unneeded)
+        kept = {(row.entry.namespace, row.entry.checkpoint_id) for row in chosen}
+        copy.writes = {place: dict(writes) for place, writes in dest.writes.items()}
+        for place in kept & self.writes.keys():
+            copy.writes.setdefault(place, {}).update(self.writes[place])
+        return copy
+
+
+def entry_of(commit: Commit, outcome: Outcome) -> Entry:
+    """The entry of a commit that is about to be written."""
+    return Entry(
+        thread_id=commit.thread_id,
+        namespace=commit.namespace,
+        checkpoint_id=commit.checkpoint_id,
+        parent_id=outcome.parent_id,
+        seq=outcome.seq,
+        rev=commit.rev,
+        created_at=commit.created_at,
+        metadata=commit.metadata,
+    )
+
+
+def _known(entry: Entry) -> Known:
+    return Known(entry.checkpoint_id, entry.seq, entry.rev, entry.parent_id)

@@ -1,0 +1,1 @@
+"""Event loops, worker threads and forks: what every backend needs, written once."""

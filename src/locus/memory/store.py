@@ -1,0 +1,373 @@
+"""The one place where threads are kept: it validates, encodes, works out deltas and translates errors.
+
+Checkpointers and storage backends are thin faces over this class, and engines only store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, NoReturn, TypeVar
+
+from locus.errors import CapabilityError, CheckpointNotFoundError, ConfigurationError, ConflictError, LocusError
+from locus.memory.checkpointer import ANY, CheckpointerCapabilities, Unset
+from locus.memory.engine import (
+    Copies,
+    Engine,
+    Expires,
+    FindsMetadata,
+    KeepsWrites,
+    Searches,
+)
+from locus.memory.model.arguments import (
+    UNLIMITED,
+    check_ids,
+    check_vacuum,
+    checked_limit,
+    checked_metadata,
+    checked_seconds,
+    days_before,
+)
+from locus.memory.model.codec import canonical, decode, encode
+from locus.memory.model.commit_rules import ancestors, outlived
+from locus.memory.model.ids import check_id, check_pattern, new_id, words
+from locus.memory.model.payloads import dict_from, stored_trace
+from locus.memory.model.plan import Payload, Plan, Planner
+from locus.memory.model.records import (
+    Base,
+    Commit,
+    Entry,
+    Hit,
+    Outcome,
+    Stored,
+    Verdict,
+    Write,
+)
+from locus.memory.model.traces import Trace, TraceCache
+
+_ATTEMPTS = 8
+
+SPECIAL_CHANNELS: Mapping[str, int] = {
+    "__error__": -1,
+    "__scheduled__": -2,
+    "__interrupt__": -3,
+    "__resume__": -4,
+}
+"""Channels that are kept beside a task's numbered writes, under an index of their own."""
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A save that is done."""
+
+    checkpoint_id: str
+    trace: Trace
+
+
+class _Using:
+    """The engine, set up; what its driver raises becomes an error of ours, with the cause kept.
+
+    A class, because a save passes through here, and a generator would cost it three times as much.
+    """
+
+    __slots__ = ("_threads",)
+
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+
+    async def __aenter__(self) -> Engine:
+        threads = self._threads
+        if not threads.ready:
+            try:
+                await threads.engine.setup()
+            except threads.engine.driver_errors as error:
+                raise threads.engine.translate(error) from error
+            threads.ready = True
+        return threads.engine
+
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        engine = self._threads.engine
+        if isinstance(error, engine.driver_errors) and not isinstance(error, LocusError):
+            raise engine.translate(error) from error
+
+
+class Threads:
+    """Threads in one engine. `ttl_seconds` lets a thread end that long after its last save."""
+
+    def __init__(self, engine: Engine, *, ttl_seconds: float | None = None) -> None:
+        if ttl_seconds is not None:
+            checked_seconds(ttl_seconds, "ttl_seconds")
+        if ttl_seconds is not None and not isinstance(engine, Expires):
+            raise CapabilityError(f"{type(engine).__name__} cannot let threads expire; leave out ttl_seconds")
+        self.engine = engine
+        self.ttl_seconds = ttl_seconds
+        self.ready = False
+        self._traces = TraceCache()
+
+    @property
+    def capabilities(self) -> CheckpointerCapabilities:
+        engine = self.engine
+        return CheckpointerCapabilities(
+            search=engine.offers(Searches),
+            metadata_query=isinstance(engine, FindsMetadata),
+            vacuum=True,
+            branching=isinstance(engine, Copies),
+            ttl=isinstance(engine, Expires),
+            list_threads=True,
+            list_with_metadata=True,
+            persistent_checkpoint_ids=True,
+        )
+
+    @property
+    def keeps_writes(self) -> bool:
+        """Whether there is a place for pending writes."""
+        return isinstance(self.engine, KeepsWrites)
+
+    def using(self) -> _Using:
+        """The engine itself, set up, its errors translated: for a caller that has checked everything already."""
+        return _Using(self)
+
+    def _able(self, kind: type[C], what: str) -> C:
+        if not isinstance(self.engine, kind):
+            raise CapabilityError(f"{type(self.engine).__name__} does not support {what}; ask `.capabilities` first")
+        return self.engine
+
+    async def save(
+        self,
+        thread_id: str,
+        payload: Payload,
+        *,
+        namespace: str,
+        checkpoint_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        parent: str | None | Unset = ANY,
+        parent_as_named: bool = False,
+        if_latest: str | None | Unset = ANY,
+        known: Trace | None = None,
+    ) -> Saved:
+        """Commit a payload. `known` is the checkpoint that it was derived from, if that is known."""
+        check_ids(thread_id, None, namespace)
+        for value, what in ((parent, "parent"), (if_latest, "if_latest"), (checkpoint_id, "checkpoint_id")):
+            if value is not None and value is not ANY:
+                check_id(value, what)
+        metadata_text = "{}" if metadata is None else encode(checked_metadata(metadata), ("metadata",))
+        base = (known or await self._base(thread_id, namespace)) if self.engine.keeps_runs else None
+        rev = new_id()
+        implied = known.base.checkpoint_id if known else ANY
+        now = datetime.now(UTC)
+        own_branches, replaces = base is not None and base.passed, None
+        for _ in range(_ATTEMPTS):
+            plan = Planner(rev, base, own_branches=own_branches, sort_keys=not self.engine.dialect.exact).plan(payload)
+            commit = Commit(
+                thread_id=thread_id,
+                namespace=namespace,
+                checkpoint_id=checkpoint_id or rev,
+                rev=rev,
+                created_at=now,
+                metadata=metadata_text,
+                head=plan.head,
+                manifest=plan.manifest,
+                runs=plan.runs,
+                values=plan.values,
+                base=base.base if base else None,
+                parent_id=implied if parent is ANY else parent,
+                parent_required=parent is not ANY,
+                parent_as_named=parent_as_named and isinstance(parent, str),
+                if_latest=if_latest,
+                replaces=replaces,
+                fresh_id=checkpoint_id is None,
+                expires_at=now + timedelta(seconds=self.ttl_seconds) if self.ttl_seconds else None,
+            )
+            async with self.using() as engine:
+                outcome = await engine.commit(commit)
+            match outcome.verdict:
+                case Verdict.COMMITTED:
+                    return self._remember(commit, plan)
+                case Verdict.EXISTS:
+                    stored = await self.read(thread_id, commit.checkpoint_id, namespace)
+                    if stored is None:
+                        continue
+                    if _equal(stored, payload, metadata):
+                        return Saved(commit.checkpoint_id, stored_trace(stored, not self.engine.dialect.exact))
+                    replaces = stored.entry.rev
+                    base = self._cold(stored) if self.engine.keeps_runs else None
+                case Verdict.BRANCH_TAKEN:
+                    own_branches = True
+                case Verdict.STALE_BASE:
+                    self._traces.drop((thread_id, namespace))
+                    base = None
+                case _:
+                    self.refused(commit, outcome)
+        raise ConflictError(f"thread {thread_id!r} is changed by others faster than this save can follow; try again")
+
+    @staticmethod
+    def refused(commit: Commit, outcome: Outcome) -> NoReturn:
+        """Raise the error for a commit that an engine has refused."""
+        if outcome.verdict is Verdict.CONFLICT and not isinstance(commit.if_latest, Unset):
+            expected = repr(commit.if_latest) if commit.if_latest else "no checkpoint"
+            raise ConflictError(
+                f"thread {commit.thread_id!r}: expected {expected} to be the latest, but it is "
+                f"{outcome.latest!r}; nothing was written. Load the latest, and apply the change to that",
+                expected=commit.if_latest,
+                latest=outcome.latest,
+            )
+        raise CheckpointNotFoundError(
+            f"thread {commit.thread_id!r} has no checkpoint {commit.parent_id!r} to be the parent; nothing was written"
+        )
+
+    def _remember(self, commit: Commit, plan: Plan) -> Saved:
+        trace = Trace(Base(commit.checkpoint_id, commit.rev), plan.fields)
+        self._traces.put((commit.thread_id, commit.namespace), trace)
+        return Saved(commit.checkpoint_id, trace)
+
+    def _cold(self, stored: Stored) -> Trace:
+        return stored_trace(stored, sort_keys=not self.engine.dialect.exact)
+
+    async def _base(self, thread_id: str, namespace: str) -> Trace | None:
+        """For a payload that does not say where it comes from: the checkpoint it most likely resembles."""
+        known = self._traces.get((thread_id, namespace))
+        if known is not None:
+            return known
+        stored = await self.read(thread_id, None, namespace)
+        return self._cold(stored) if stored else None
+
+    async def read(self, thread_id: str, checkpoint_id: str | None, namespace: str) -> Stored | None:
+        check_ids(thread_id, checkpoint_id, namespace)
+        async with self.using() as engine:
+            return await engine.read(thread_id, namespace, checkpoint_id)
+
+    async def entry(self, thread_id: str, checkpoint_id: str | None, namespace: str) -> Entry | None:
+        check_ids(thread_id, checkpoint_id, namespace)
+        async with self.using() as engine:
+            return await engine.entry(thread_id, namespace, checkpoint_id)
+
+    async def history(
+        self, thread_id: str, limit: int | None, before: str | None, namespace: str | None
+    ) -> list[Entry]:
+        check_ids(thread_id, before, namespace)
+        async with self.using() as engine:
+            before_seq = None
+            if before is not None:
+                known = await engine.entry(thread_id, namespace or "", before)
+                if known is None:
+                    raise CheckpointNotFoundError(f"thread {thread_id!r} has no checkpoint {before!r} to list from")
+                before_seq = known.seq
+            return await engine.history(thread_id, namespace, checked_limit(limit, None), before_seq)
+
+    async def delete(self, thread_id: str, checkpoint_id: str | None, namespace: str | None) -> bool:
+        """Delete a checkpoint of a namespace, or a whole namespace, or a whole thread."""
+        check_ids(thread_id, checkpoint_id, namespace)
+        async with self.using() as engine:
+            if checkpoint_id is None:
+                return await engine.delete(thread_id, namespace) > 0
+            entry = await engine.entry(thread_id, namespace or "", checkpoint_id)
+            return entry is not None and await engine.delete(thread_id, namespace, {entry.seq: entry.rev}) > 0
+
+    async def list_threads(self, limit: int | None, pattern: str) -> list[str]:
+        matching = check_pattern(pattern)
+        async with self.using() as engine:
+            return await engine.threads(matching, checked_limit(limit, None))
+
+    async def recent(self, limit: int | None) -> list[Entry]:
+        async with self.using() as engine:
+            return await engine.recent(checked_limit(limit, UNLIMITED))
+
+    async def find(self, key: str, value: Any, limit: int | None) -> list[Entry]:
+        engine = self._able(FindsMetadata, "metadata_query")
+        if not isinstance(key, str):
+            raise ConfigurationError(f"a metadata key is text, got {type(key).__name__}: {key!r:.80}")
+        text = canonical(value, (key,))
+        encode(key)
+        async with self.using():
+            return await engine.find(key, text, checked_limit(limit, UNLIMITED))
+
+    async def search(self, query: str, limit: int | None) -> list[Hit]:
+        engine = self._able(Searches, "search")
+        if not isinstance(query, str):
+            raise ConfigurationError(f"a search query is text, got {type(query).__name__}: {query!r:.80}")
+        encode(query)
+        terms = words(query)
+        async with self.using():
+            return await engine.search(terms, checked_limit(limit, UNLIMITED)) if terms else []
+
+    async def vacuum(self, older_than_days: float | None, keep_last: int | None, dry_run: bool) -> int:
+        check_vacuum(older_than_days, keep_last)
+        now = datetime.now(UTC)
+        cutoff = None if older_than_days is None else days_before(now, older_than_days)
+        removed = 0
+        async with self.using() as engine:
+            if isinstance(engine, Expires) and not dry_run:
+                removed += await engine.expire(now)
+            for thread_id in await engine.threads(check_pattern("*"), None):
+                entries = await engine.history(thread_id, None, None, None)
+                seqs = outlived(entries, cutoff, keep_last)
+                doomed = {entry.seq: entry.rev for entry in entries if entry.seq in seqs}
+                if doomed:
+                    removed += len(doomed) if dry_run else await engine.delete(thread_id, None, doomed)
+        return removed
+
+    async def copy(self, source: str, dest: str, checkpoint_id: str | None, namespace: str) -> bool:
+        engine = self._able(Copies, "branching")
+        check_ids(source, checkpoint_id, namespace)
+        check_id(dest, "dest_thread_id")
+        async with self.using() as plain:
+            line = None
+            if checkpoint_id is not None:
+                line = ancestors(await plain.history(source, namespace, None, None), checkpoint_id)
+                if not line:
+                    return False
+            ids = None if line is None else {entry.checkpoint_id for entry in line}
+            copied = await engine.copy(source, dest, namespace if ids is not None else None, ids)
+        if copied < 0:
+            raise ConflictError(f"thread {dest!r} exists already; choose another id, or delete it first")
+        return copied > 0
+
+    async def put_writes(
+        self,
+        thread_id: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[tuple[str, Any]],
+        *,
+        task_path: str,
+        namespace: str,
+        keep_numbered: bool = False,
+    ) -> None:
+        engine = self._able(KeepsWrites, "pending writes")
+        check_ids(thread_id, checkpoint_id, namespace)
+        check_id(task_id, "task_id")
+        check_id(task_path, "task_path", empty=True)
+        rows = []
+        for position, (channel, value) in enumerate(writes):
+            check_id(channel, "channel", empty=True)
+            idx = SPECIAL_CHANNELS.get(channel, position)
+            rows.append(Write(task_id, task_path, idx, channel, encode(value, ("writes", position, channel))))
+        async with self.using():
+            await engine.put_writes(thread_id, namespace, checkpoint_id, task_id, rows, keep_numbered=keep_numbered)
+
+    async def get_writes(
+        self, thread_id: str, checkpoint_id: str, *, task_id: str | None, namespace: str
+    ) -> list[Write]:
+        engine = self._able(KeepsWrites, "pending writes")
+        check_ids(thread_id, checkpoint_id, namespace)
+        if task_id is not None:
+            check_id(task_id, "task_id")
+        async with self.using():
+            return await engine.get_writes(thread_id, namespace, checkpoint_id, task_id)
+
+    async def close(self) -> None:
+        self.ready = False
+        await self.engine.close()
+
+
+def _equal(stored: Stored, payload: Payload, metadata: Mapping[str, Any] | None) -> bool:
+    """Whether what is stored under an id is what is to be saved under it again."""
+    if metadata is not None and canonical(decode(stored.entry.metadata)) != canonical(dict(metadata)):
+        return False
+    fresh = Planner("", None).plan(payload)
+    runs = {run.branch: [run] for run in (*fresh.runs, *fresh.values)}
+    again = Stored(stored.entry, fresh.head, fresh.manifest, runs)
+    return canonical(dict_from(again)) == canonical(dict_from(stored))

@@ -1,0 +1,1 @@
+"""Worker processes for the contract suite: started in milliseconds, killed on purpose, examined afterwards."""

@@ -1,0 +1,158 @@
+"""Campaigns: processes that are killed while they save, and what they left examined by `ledger`."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.testing.processes.crash_jobs import save_until_killed, step_under_trace
+from locus.testing.processes.ledger import Ledger
+from locus.testing.processes.lines import Position, chosen
+from locus.testing.processes.workers import Crew, Worker
+from locus.testing.stores import DurableTestStore
+
+Open = Callable[[], ThreadCheckpointer]
+
+KILLS_PER_THREAD = 10
+
+SHORTEST_WINDOW = 0.03
+"""Seconds within which a process is killed at random; more, where a save takes longer."""
+
+MOST_TRIES = 20
+"""How many times as many kills until some have fallen on both sides of a commit: behind it there may be little room."""
+
+AT_ONCE = 3
+"""Processes that are on their way to a line, while what the last one left is examined."""
+
+
+@dataclass
+class Tally:
+    """How a campaign went."""
+
+    kills: int = 0
+    inside: int = 0
+    """Kills that fell inside a step: it was begun, and not acknowledged."""
+    completed: int = 0
+    """Those of them that found the step already done."""
+    ledgers: list[Ledger] = field(default_factory=list)
+    positions: list[Position] = field(default_factory=list)
+    """The lines at which kills were planned, if they were."""
+
+    @property
+    def both_sides(self) -> bool:
+        """Whether kills fell before commits, and after."""
+        return 0 < self.completed < self.inside
+
+    def __str__(self) -> str:
+        return f"{self.kills} kills, {self.inside} inside a save; {self.completed} of those were already committed"
+
+    async def settle(self, ledger: Ledger, open_handle: Open, *, search: bool = True) -> None:
+        """After a kill: check everything with a handle that knows nothing."""
+        self.kills += 1
+        self.inside += ledger.begun is not None
+        async with open_handle() as checkpointer:
+            self.completed += await ledger.settle(checkpointer)
+            await ledger.go_on(checkpointer, f"after{self.kills}", search=search)
+
+
+async def kill_at_random(crew: Crew, open_handle: Open, *, seed: int, kills: int, seconds: float = 1e9) -> Tally:
+    """Kill a process that saves without a pause, at random moments, so many times or for so long.
+
+    It goes on, within reason, until kills have fallen on both sides of a commit.
+    """
+    rng, tally, end = random.Random(seed), Tally(), time.monotonic() + seconds
+    window = SHORTEST_WINDOW
+    while tally.kills < (kills if tally.both_sides else MOST_TRIES * kills) and time.monotonic() < end:
+        if tally.kills % KILLS_PER_THREAD == 0:
+            tally.ledgers.append(Ledger(f"thread {len(tally.ledgers)}"))
+        ledger = tally.ledgers[-1]
+        worker = crew.start(save_until_killed, url=crew.url, thread_id=ledger.thread_id, seed=rng.randrange(10**6))
+        ledger.note(worker.hear())
+        heard = [*worker.hear_until(time.monotonic() + rng.uniform(0, window))]
+        for message in heard:
+            ledger.note(message)
+        _killed(worker, ledger)
+        committed = tally.completed
+        await tally.settle(ledger, open_handle)
+        # Where a save takes long, moments that are too early would all fall before its commit.
+        is_early = not heard and tally.completed == committed
+        window = window * 1.5 if is_early else max(window / 1.5, SHORTEST_WINDOW)
+    return tally
+
+
+def _killed(worker: Worker, ledger: Ledger) -> None:
+    for message in worker.kill():
+        ledger.note(message)
+    assert worker.killed, f"the saver ended by itself, with status {worker.status}"
+    worker.close()
+
+
+async def kill_at_lines(crew: Crew, open_handle: Open, *, step: str, evenly: int | None, every: int = 1) -> Tally:
+    """Kill a process at the lines of a step (see `lines.chosen`), each time on a thread of its own."""
+    (counted,) = await _prepared(open_handle, step, [f"{step} counted"])
+    targets = _targets(crew, crew.url, counted, step, evenly, every)
+    ledgers = await _prepared(open_handle, step, [f"{step} {at}" for at in range(len(targets))])
+    tally = Tally(ledgers=ledgers, positions=targets)
+    workers: deque[Worker] = deque()
+    waiting = deque(zip(tally.ledgers, targets, strict=True))
+    for number, ledger in enumerate(tally.ledgers):
+        while waiting and len(workers) < AT_ONCE:
+            workers.append(_started(crew, crew.url, waiting[0][0], step, waiting.popleft()[1]))
+        worker = workers.popleft()
+        _followed(worker, ledger)
+        # Threads race, so a line may be passed less often than in the run that was counted.
+        if worker.killed:
+            await tally.settle(ledger, open_handle, search=number % 16 == 0)
+    return tally
+
+
+async def kill_while_creating(crew: Crew, new_store: Callable[[], DurableTestStore], *, evenly: int | None) -> Tally:
+    """Kill a process at the lines of the very first save, which makes the store, each time in a store of its own."""
+    store = new_store()
+    targets = _targets(crew, store.url, Ledger("made"), "first", evenly)
+    tally = Tally()
+    for target in targets:
+        store, ledger = new_store(), Ledger("made")
+        worker = _started(crew, store.url, ledger, "first", target)
+        _followed(worker, ledger)
+        if worker.killed:
+            await tally.settle(ledger, store.open_after_kill, search=False)
+            tally.ledgers.append(ledger)
+    return tally
+
+
+async def _prepared(open_handle: Open, step: str, thread_ids: list[str]) -> list[Ledger]:
+    """Threads with a little history, for a step to go on from."""
+    ledgers = [Ledger(thread_id) for thread_id in thread_ids]
+    async with open_handle() as checkpointer:
+        for ledger in ledgers if step != "first" else ():
+            for word in ("one", "two"):
+                await ledger.go_on(checkpointer, word)
+    return ledgers
+
+
+def _started(crew: Crew, url: str, ledger: Ledger, step: str, target: Position | None) -> Worker:
+    return crew.start(step_under_trace, url=url, thread_id=ledger.thread_id, step=step, target=target)
+
+
+def _followed(worker: Worker, ledger: Ledger) -> None:
+    """Hear a worker out, to its end."""
+    for message in worker.hear_out():
+        ledger.note(message)
+    worker.close()
+
+
+def _targets(crew: Crew, url: str, ledger: Ledger, step: str, evenly: int | None, every: int = 1) -> list[Position]:
+    """Do the step to its end, to see which lines it passes."""
+    worker = _started(crew, url, ledger, step, None)
+    _followed(worker, ledger)
+    seen = worker.finish()
+    assert ledger.begun is None, f"{ledger.begun} was not acknowledged"
+    positions: list[Position] = [tuple(position) for position in seen["positions"]]
+    in_engine = [file for file, _, _ in positions if file.startswith(tuple(seen["engine"]))]
+    assert in_engine, f"no line of the engine was passed in {step}"
+    return chosen(positions, seen["engine"], evenly, every)

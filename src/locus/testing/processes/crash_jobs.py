@@ -1,0 +1,162 @@
+"""Jobs that are killed on the way. Before each step they say what they begin, and afterwards that it is done.
+
+Said is only what is not known otherwise: ids and digests. A step is one of
+
+    {"op": "save", "thread": "t", "id": "c1" or null, "digest": "…", "word": "w17"}
+    {"op": "delete", "thread": "t", "id": "c1"}
+    {"op": "writes", "thread": "t", "id": "c1", "task": "t0", "writes": [["channel", "value"]]}
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from locus.core.messages import Message
+from locus.core.state import AgentState
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.testing.processes.channel import Channel
+from locus.testing.processes.jobs import digest, opened
+from locus.testing.processes.lines import LineTrace, Position
+
+LONGEST = 40
+"""Messages in a state; beyond that the oldest are dropped, so that each step stays short."""
+
+
+class Saver:
+    """Does steps on one thread, and tells the ledger of them."""
+
+    def __init__(self, talk: Channel, checkpointer: ThreadCheckpointer, thread_id: str, seed: int) -> None:
+        self._talk = talk
+        self._checkpointer = checkpointer
+        self._thread_id = thread_id
+        self._random = random.Random(seed)
+        self._seed = seed
+        self._steps = 0
+        self._ids: list[str] = []
+        self._state = AgentState()
+
+    async def resume(self) -> None:
+        """Go on with the thread as it is."""
+        self._ids = [entry.checkpoint_id for entry in await self._checkpointer.history(self._thread_id, limit=None)]
+        self._state = await self._checkpointer.load(self._thread_id) or AgentState()
+
+    async def step(self, name: str) -> None:
+        steps = {
+            "first": self.append,
+            "append": self.append,
+            "edit": self.edit,
+            "trim": self.trim,
+            "fork": self.fork,
+            "replace": self.replace,
+            "delete": self.delete,
+            "write": self.write,
+        }
+        await steps[name]()
+
+    async def any_step(self, appends: int) -> None:
+        """A step of any kind; an append is so many times as likely as each other."""
+        name = self._random.choice(["append"] * appends + ["edit", "trim", "fork", "replace", "delete", "write"])
+        await self.step(name if self._ids else "first")
+
+    async def append(self) -> None:
+        word = self._word()
+        state = self._state.with_message(Message.user(f"{word} {'and so on ' * self._random.randrange(20)}"))
+        await self._save(state.with_metadata("plan", word * self._random.choice([1, 300])), word)
+
+    async def edit(self) -> None:
+        """Change a message that is there, near the end or anywhere."""
+        word = self._word()
+        messages = self._state.messages
+        at = self._random.choice([len(messages) - 1, self._random.randrange(len(messages))]) if messages else 0
+        changed = (*messages[:at], Message.assistant(f"{word} edited"), *messages[at + 1 :])
+        await self._save(self._state.with_messages_replaced(changed), word)
+
+    async def trim(self) -> None:
+        """Drop messages from the front."""
+        word = self._word()
+        kept = self._state.messages[len(self._state.messages) // 2 :]
+        await self._save(self._state.with_messages_replaced(kept).with_error(word), word)
+
+    async def fork(self) -> None:
+        """Go back to an older checkpoint, and on from there."""
+        older = await self._checkpointer.load(self._thread_id, self._random.choice(self._ids))
+        assert older is not None
+        self._state = older
+        await self.append()
+
+    async def replace(self) -> None:
+        """Save something else under an id that exists."""
+        word = self._word()
+        checkpoint_id = self._random.choice(self._ids)
+        await self._save(self._state.with_message(Message.user(f"{word} instead")), word, checkpoint_id)
+
+    async def delete(self) -> None:
+        checkpoint_id = self._random.choice(self._ids)
+        self._begin(op="delete", id=checkpoint_id)
+        await self._checkpointer.delete(self._thread_id, checkpoint_id)
+        self._done(checkpoint_id)
+        self._ids.remove(checkpoint_id)
+
+    async def write(self) -> None:
+        checkpoint_id, task = self._random.choice(self._ids), f"t{self._random.randrange(2)}"
+        writes = [(f"channel {number}", self._word()) for number in range(self._random.randrange(1, 4))]
+        self._begin(op="writes", id=checkpoint_id, task=task, writes=writes)
+        await self._checkpointer.put_writes(self._thread_id, checkpoint_id, task, writes)
+        self._done(checkpoint_id)
+
+    async def _save(self, state: AgentState, word: str, checkpoint_id: str | None = None) -> None:
+        if len(state.messages) > LONGEST:
+            state = state.with_messages_replaced(state.messages[LONGEST // 2 :])
+        if checkpoint_id is None and self._random.random() < 0.3:
+            checkpoint_id = f"named {word}"
+        self._begin(op="save", id=checkpoint_id, digest=digest(state), word=word)
+        saved = await self._checkpointer.save(state, self._thread_id, checkpoint_id, {"word": word})
+        self._done(saved)
+        self._state = state
+        self._ids = [known for known in self._ids if known != saved] + [saved]
+
+    def _word(self) -> str:
+        self._steps += 1
+        return f"w{self._seed}x{self._steps}"
+
+    def _begin(self, **step: Any) -> None:
+        self._talk.send(begin={"thread": self._thread_id, **step})
+
+    def _done(self, checkpoint_id: str) -> None:
+        self._talk.send(done_with=checkpoint_id)
+
+
+async def save_until_killed(talk: Channel, url: str, thread_id: str, seed: int) -> None:
+    """Steps of all kinds, without an end of its own."""
+    async with opened(url) as checkpointer:
+        saver = Saver(talk, checkpointer, thread_id, seed)
+        await saver.resume()
+        while True:
+            await saver.any_step(appends=6)
+
+
+async def some_steps(talk: Channel, url: str, thread_id: str, seed: int, count: int) -> None:
+    """So many steps of all kinds, on top of what is there."""
+    async with opened(url) as checkpointer:
+        saver = Saver(talk, checkpointer, thread_id, seed)
+        await saver.resume()
+        for _ in range(count):
+            await saver.any_step(appends=1)
+
+
+async def step_under_trace(
+    talk: Channel, url: str, thread_id: str, step: str, target: Position | None
+) -> dict[str, Any]:
+    """One step, traced; with a target it ends there. Returns the lines that it passed."""
+    checkpointer = opened(url)
+    trace = LineTrace(type(checkpointer.threads.engine), target)
+    trace.install()
+    saver = Saver(talk, checkpointer, thread_id, seed=7)
+    if step != "first":
+        await saver.resume()
+    trace.active = True
+    await saver.step(step)
+    trace.active = False
+    await checkpointer.close()
+    return {"positions": trace.positions, "engine": trace.engine_folders}

@@ -1,0 +1,124 @@
+"""Jobs that fork while they have a handle open. The children use it through its blocking face."""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Callable
+from functools import partial
+from typing import NoReturn
+
+from locus.core.messages import Message
+from locus.core.state import AgentState
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.testing.processes.channel import Channel
+from locus.testing.processes.jobs import Acknowledged, known_digest, opened
+
+PATIENCE = 60
+"""Seconds after which a forked child that hangs is ended."""
+
+
+class Child:
+    """A forked process that does one thing when it is told to, and another when it is told again."""
+
+    def __init__(self, *works: Callable[[], Acknowledged]) -> None:
+        from_child, to_parent = os.pipe()
+        from_parent, to_child = os.pipe()
+        self._answers, self._orders = from_child, to_child
+        self._pid = os.fork()
+        if self._pid == 0:
+            os.close(to_child)
+            faulthandler.register(signal.SIGALRM, chain=True)
+            signal.alarm(PATIENCE)
+            _serve(works, from_parent, to_parent)
+        os.close(to_parent)
+        os.close(from_parent)
+
+    def next(self) -> Acknowledged:
+        """Let the child do the next thing."""
+        os.write(self._orders, b"!")
+        answer = os.read(self._answers, 10_000)
+        assert answer, f"the forked child failed, or hung: status {os.waitpid(self._pid, 0)[1]}"
+        thread_id, checkpoint_id, state = json.loads(answer)
+        return thread_id, checkpoint_id, state
+
+    def end(self) -> None:
+        os.close(self._orders)
+        status = os.waitpid(self._pid, 0)[1]
+        os.close(self._answers)
+        assert status == 0, f"the forked child ended with status {status}"
+
+
+def _serve(works: tuple[Callable[[], Acknowledged], ...], orders: int, answers: int) -> NoReturn:
+    code = 1
+    try:
+        for work in works:
+            os.read(orders, 1)
+            os.write(answers, json.dumps(work()).encode())
+        os.read(orders, 1)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+        raise
+    finally:
+        os._exit(code)
+
+
+def _save(checkpointer: ThreadCheckpointer, thread_id: str, text: str) -> Acknowledged:
+    state = AgentState().with_message(Message.user(text))
+    return thread_id, checkpointer.sync.save(state, thread_id), known_digest(state)
+
+
+async def use_across_a_fork(talk: Channel, url: str, thread_id: str) -> list[Acknowledged]:
+    """Use one handle before a fork, and after it on both sides, also when the parent has closed its own."""
+    checkpointer = opened(url)
+    saved = [_save(checkpointer, thread_id, "before the fork")]
+    child = Child(
+        lambda: _save(checkpointer, thread_id, "the child, while the parent's handle is open"),
+        lambda: _save(checkpointer, thread_id, "the child, after the parent has closed its handle"),
+    )
+    saved.append(child.next())
+    saved.append(_save(checkpointer, thread_id, "the parent, after the fork"))
+    await checkpointer.close()
+    saved.append(child.next())
+    child.end()
+    return saved
+
+
+async def fork_while_writing(talk: Channel, url: str, forks: int) -> dict[str, int]:
+    """Fork while another thread writes without a pause; neither side may wait for the other for ever.
+
+    They are pending writes, because models cannot be made on both sides of such a fork: the library that
+    validates them has locks of its own. Returns the last number that was written to each thread.
+    """
+    checkpointer = opened(url)
+    written = {"busy": 0}
+    stop = threading.Event()
+
+    def put(thread_id: str, number: int) -> Acknowledged:
+        checkpointer.sync.put_writes(thread_id, "checkpoint", "task", [("number", number)])
+        written[thread_id] = number
+        return thread_id, "checkpoint", str(number)
+
+    def write_without_a_pause() -> None:
+        while not stop.is_set():
+            put("busy", written["busy"] + 1)
+
+    writer = threading.Thread(target=write_without_a_pause)
+    writer.start()
+    for number in range(1, forks + 1):
+        child = Child(partial(put, f"child {number}", number))
+        before = written["busy"]
+        while written["busy"] < before + 3:
+            assert writer.is_alive(), "the parent cannot write any more"
+            stop.wait(0.001)
+        thread_id, _, last = child.next()
+        written[thread_id] = int(last)
+        child.end()
+    stop.set()
+    writer.join()
+    return written

@@ -1,0 +1,117 @@
+"""What must be true of a store after a process that was saving to it has been killed.
+
+- Every step that was acknowledged is there, and loads equal to what was acknowledged.
+- Of the step that was begun and not acknowledged, everything is there or nothing.
+- The latest is the newest that is listed, search finds it, and the thread goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from locus.core.messages import Message
+from locus.core.state import AgentState
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.testing.processes.jobs import digest, known_digest
+
+Step = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a thread holds: checkpoints as (id, digest), oldest first, and pending writes."""
+
+    checkpoints: tuple[tuple[str, str], ...] = ()
+    writes: frozenset[tuple[str, str, str, Any]] = frozenset()
+    """(checkpoint id, task, channel, value)"""
+
+    def after(self, step: Step, checkpoint_id: str) -> Content:
+        others = tuple(known for known in self.checkpoints if known[0] != checkpoint_id)
+        match step["op"]:
+            case "save":
+                return Content((*others, (checkpoint_id, step["digest"])), self.writes)
+            case "delete":
+                return Content(others, frozenset(write for write in self.writes if write[0] != checkpoint_id))
+            case _:
+                place = (checkpoint_id, step["task"])
+                kept = {write for write in self.writes if write[:2] != place}
+                return Content(self.checkpoints, frozenset(kept | {(*place, *write) for write in step["writes"]}))
+
+
+async def content_of(checkpointer: ThreadCheckpointer, thread_id: str) -> Content:
+    """Everything a thread holds, read in every way there is; they must agree."""
+    history = await checkpointer.history(thread_id, limit=None)
+    ids = [entry.checkpoint_id for entry in history]
+    listed = await checkpointer.list_checkpoints(thread_id, limit=len(ids) + 1)
+    assert listed == ids, f"{thread_id!r}: listed {listed}, but the history is {ids}"
+    seqs = [entry.seq for entry in history]
+    assert seqs == sorted(set(seqs), reverse=True), f"{thread_id!r}: sequence numbers {seqs}"
+    strangers = {entry.parent_id for entry in history} - {None, *ids}
+    assert not strangers, f"{thread_id!r}: {strangers} are parents, and not there"
+    checkpoints, writes = [], set()
+    for checkpoint_id in reversed(ids):
+        state = await checkpointer.load(thread_id, checkpoint_id)
+        assert state is not None, f"{thread_id!r}: {checkpoint_id!r} is listed, and cannot be loaded"
+        checkpoints.append((checkpoint_id, known_digest(state)))
+        for write in await checkpointer.get_writes(thread_id, checkpoint_id):
+            writes.add((checkpoint_id, write.task_id, write.channel, write.value))
+    latest = digest(await checkpointer.load(thread_id))
+    newest = checkpoints[-1][1] if checkpoints else None
+    assert latest == newest, f"{thread_id!r}: load() is not the newest that is listed, {ids[:1]}"
+    return Content(tuple(checkpoints), frozenset(writes))
+
+
+@dataclass
+class Ledger:
+    """What a killed process has said of one thread."""
+
+    thread_id: str
+    content: Content = Content()
+    begun: Step | None = None
+
+    def note(self, message: dict[str, Any]) -> None:
+        if "begin" in message:
+            self.begun = message["begin"]
+        else:
+            assert self.begun is not None
+            self.content = self.content.after(self.begun, message["done_with"])
+            self.begun = None
+
+    async def settle(self, checkpointer: ThreadCheckpointer) -> bool:
+        """Compare with what is there; True if the step that was begun is there, although nobody said so."""
+        found = await content_of(checkpointer, self.thread_id)
+        allowed = [self.content]
+        if self.begun is not None:
+            newest = found.checkpoints[-1][0] if found.checkpoints else "none"
+            allowed.append(self.content.after(self.begun, self.begun["id"] or newest))
+        assert found in allowed, self._difference(found, allowed)
+        completed = found != self.content
+        self.content, self.begun = found, None
+        return completed
+
+    def _difference(self, found: Content, allowed: list[Content]) -> str:
+        lines = [f"thread {self.thread_id!r} after a kill in {self.begun}"]
+        for name, content in zip(("acknowledged", "or then"), allowed, strict=False):
+            lines += [
+                f"{name}: missing {sorted(set(content.checkpoints) - set(found.checkpoints))}",
+                f"    not expected {sorted(set(found.checkpoints) - set(content.checkpoints))}",
+                f"    order {[known for known, _ in content.checkpoints]}",
+                f"    writes {sorted(map(str, content.writes ^ found.writes))} differ",
+            ]
+        lines.append(f"found order {[known for known, _ in found.checkpoints]}")
+        return "\n".join(lines)
+
+    async def go_on(self, checkpointer: ThreadCheckpointer, word: str, *, search: bool = False) -> None:
+        """The thread must take another checkpoint on top, and find it again."""
+        state = await checkpointer.load(self.thread_id) or AgentState()
+        state = state.with_message(Message.user(f"{word} goes on"))
+        saved = await checkpointer.save(state, self.thread_id)
+        entry = (await checkpointer.history(self.thread_id, limit=1))[0]
+        parent = self.content.checkpoints[-1][0] if self.content.checkpoints else None
+        assert (entry.checkpoint_id, entry.parent_id) == (saved, parent), f"{entry} is not on top of {parent!r}"
+        if search and checkpointer.capabilities.search:
+            hits = {(hit["thread_id"], hit["checkpoint_id"]) for hit in await checkpointer.search(word)}
+            assert (self.thread_id, saved) in hits, f"search for {word!r} found {hits}"
+        step = {"op": "save", "digest": known_digest(state)}
+        self.content = self.content.after(step, saved)

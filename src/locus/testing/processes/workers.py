@@ -1,0 +1,238 @@
+"""Worker processes: jobs such as those of `locus.testing.processes.jobs`, each in a process of its own, in milliseconds."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any, Concatenate, ParamSpec, Self
+
+from locus.testing.processes.channel import Channel, Message
+
+PATIENCE = 120.0
+"""Seconds after which a silent worker has failed."""
+
+P = ParamSpec("P")
+Job = Callable[Concatenate[Channel, P], Coroutine[Any, Any, object]]
+
+
+class WorkerFailed(AssertionError):
+    """A worker process raised, died or fell silent. The text has its traceback and what it printed."""
+
+
+class Server:
+    """The fork server, and what it wrote to stderr."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "locus.testing.processes.forkserver", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=self._errors,
+                stderr=self._errors,
+                pass_fds=[theirs.fileno()],
+            )
+        self._socket = ours
+        self._channel = Channel(ours)
+        self._prepared: set[tuple[tuple[str, ...], str]] = set()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, *, pass_on: Sequence[int] = (), **request: Any) -> Message:
+        try:
+            socket.send_fds(self._socket, [json.dumps(request).encode() + b"\n"], list(pass_on))
+            answer = self._channel.receive(PATIENCE)
+        except BrokenPipeError:
+            answer = None
+        if answer is None:
+            raise WorkerFailed(f"the fork server is gone\n{self.errors()}")
+        if "error" in answer:
+            raise WorkerFailed(answer["error"])
+        return answer
+
+    def prepare(self, modules: tuple[str, ...], url: str) -> None:
+        """Import what jobs on such a store need, once for all of them."""
+        kind = (modules, url.partition(":")[0])
+        if kind not in self._prepared:
+            self.ask(op="prepare", path=sys.path, modules=modules, url=url)
+            self._prepared.add(kind)
+
+    @property
+    def printed(self) -> int:
+        """How much the server and its children have written to stdout and stderr."""
+        return os.fstat(self._errors.fileno()).st_size
+
+    def errors(self, since: int = 0) -> str:
+        """What they have written since then; the end of it, if it is much."""
+        # They write at the file's shared position, so it must not be moved.
+        start = max(since, self.printed - 4_000)
+        return os.pread(self._errors.fileno(), 4_000, start).decode(errors="replace")
+
+    def close(self) -> None:
+        self._channel.close()
+        try:
+            self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._errors.close()
+
+
+@functools.cache
+def shared_server() -> Server:
+    """The server of this process, started when it is first needed and ended with the process."""
+    server = Server()
+    atexit.register(server.close)
+    return server
+
+
+class Worker:
+    """One job in a process of its own."""
+
+    def __init__(self, server: Server, module: str, job: str, arguments: Message) -> None:
+        self._server = server
+        self._job = job
+        self._printed_before = server.printed
+        ours, theirs = socket.socketpair()
+        with theirs:
+            # The server outlives tests, so what they set in the environment has to be passed on.
+            request = {"module": module, "job": job, "arguments": arguments, "environment": dict(os.environ)}
+            answer = server.ask(op="fork", **request, pass_on=[theirs.fileno()])
+        self.pid: int = answer["pid"]
+        self.status: int | None = None
+        self.result: Any = None
+        self._channel = Channel(ours)
+
+    def tell(self, **facts: Any) -> None:
+        try:
+            self._channel.send(**facts)
+        except BrokenPipeError:
+            self.hear_out()
+            raise self._failed("had ended before it could be told") from None
+
+    def hear(self, timeout: float = PATIENCE) -> Message:
+        """The next thing that the worker says, which it must."""
+        message = self._next(timeout)
+        if message is None:
+            raise self._failed("ended without a word")
+        return message
+
+    def finish(self, timeout: float = PATIENCE) -> Any:
+        """Wait for the job's end, and return its result. It has nothing more to say before that."""
+        message = self._next(timeout)
+        if message is not None:
+            raise self._failed(f"said {message} and not its result")
+        if self.status != 0:
+            raise self._failed("died")
+        return self.result
+
+    def hear_out(self, timeout: float = PATIENCE) -> list[Message]:
+        """Everything that the worker says until its end, however it ends."""
+        said = []
+        while (message := self._next(timeout)) is not None:
+            said.append(message)
+        return said
+
+    def hear_until(self, deadline: float) -> Iterator[Message]:
+        """What the worker says until that moment of `time.monotonic`, or until its end."""
+        while self.status is None and (left := deadline - time.monotonic()) > 0:
+            try:
+                message = self._channel.receive(left)
+            except TimeoutError:
+                return
+            if (said := self._understood(message)) is not None:
+                yield said
+
+    def kill(self) -> list[Message]:
+        """End the process with SIGKILL, and return what it had said that nobody has heard yet."""
+        self._end()
+        said = []
+        while (message := self._channel.receive(PATIENCE)) is not None:
+            if (last := self._understood(message)) is not None:
+                said.append(last)
+        return said
+
+    @property
+    def killed(self) -> bool:
+        return self.status == -signal.SIGKILL
+
+    def close(self) -> None:
+        """End the process, if it has not ended; whatever it still had to say is lost."""
+        self._channel.close()
+        self._end()
+
+    def _end(self) -> None:
+        if self.status is None:
+            self.status = self._server.ask(op="kill", pid=self.pid)["status"]
+
+    def _next(self, timeout: float) -> Message | None:
+        while self.status is None:
+            try:
+                message = self._channel.receive(timeout)
+            except TimeoutError:
+                self.kill()
+                raise self._failed(f"said nothing for {timeout:g} seconds") from None
+            if (said := self._understood(message)) is not None:
+                return said
+        return None
+
+    def _understood(self, message: Message | None) -> Message | None:
+        """Take note of a result, a failure or the end; anything else is for the caller."""
+        if self.status is None and (message is None or "error" in message):
+            self.status = self._server.ask(op="reap", pid=self.pid)["status"]
+        if message is None:
+            return None
+        if "error" in message:
+            raise self._failed(f"raised\n{message['error']}")
+        if "done" in message:
+            self.result = message["done"]
+            return None
+        return message
+
+    def _failed(self, how: str) -> WorkerFailed:
+        return WorkerFailed(f"{self._job} (status {self.status}) {how}\n{self._server.errors(self._printed_before)}")
+
+
+class Crew:
+    """The workers of one test, all on one store."""
+
+    def __init__(self, url: str, modules: Sequence[str] = ()) -> None:
+        self.url = url
+        self._server = shared_server()
+        self._server.prepare(tuple(modules), url)
+        self._workers: list[Worker] = []
+
+    def start(self, job: Job[P], *_none: P.args, **arguments: P.kwargs) -> Worker:
+        """Run a job in a new process. Its arguments are given by name, and are JSON."""
+        worker = Worker(self._server, job.__module__, job.__name__, dict(arguments))
+        self._workers.append(worker)
+        return worker
+
+    def together(self, workers: Sequence[Worker], head_start: float = 0.02) -> None:
+        """Let workers that have said that they are ready go on at the same instant."""
+        for worker in workers:
+            assert worker.hear() == {"ready": True}
+        instant = time.time() + head_start
+        for worker in workers:
+            worker.tell(at=instant)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        with ExitStack() as every_one:
+            for worker in self._workers:
+                every_one.callback(worker.close)

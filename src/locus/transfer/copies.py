@@ -1,0 +1,37 @@
+"""Copying threads between two stores of ours."""
+
+from __future__ import annotations
+
+from locus.errors import ConfigurationError
+from locus.transfer.move import move
+from locus.transfer.read import StoreSource
+from locus.transfer.report import Progress, Report
+from locus.transfer.stores import existing, reading, store
+
+
+async def copy_store(
+    source: str,
+    destination: str,
+    *,
+    pattern: str = "*",
+    dry_run: bool = False,
+    jobs: int = 4,
+    progress: Progress = lambda _report: None,
+) -> Report:
+    """Copy the threads that match from one store to another, both named by URLs; see `moves.move`."""
+    origin, target = reading(source), store(destination)
+    name = target.engine.identity
+    try:
+        if origin.engine.identity == name:
+            raise ConfigurationError(f"source and destination are the same store: {name}")
+        there = await existing(destination) if dry_run else target
+        try:
+            return await move(
+                StoreSource(origin), there, name=name, pattern=pattern, dry_run=dry_run, jobs=jobs, progress=progress
+            )
+        finally:
+            if there is not None:
+                await there.close()
+    finally:
+        await target.close()
+        await origin.close()

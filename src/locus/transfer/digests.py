@@ -1,0 +1,56 @@
+"""Digests of payloads that do not depend on how they are stored, so that two stores can be held against each other.
+
+The digest of a dict is made of those of its values, and that of a list of those of its items; an item of a list counts
+as its canonical JSON, whatever it is. So an item that many checkpoints show is looked at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from hashlib import blake2b, sha256
+from typing import Any
+
+from locus.memory.model.codec import canonical, decode
+from locus.memory.model.records import Path, Write
+
+SIZE = 16
+
+Cut = Callable[[Path], bytes | None]
+"""The digest of what was cut out at a path; None if nothing was."""
+
+
+def item_digest(item: Any) -> bytes:
+    return blake2b(canonical(item).encode(), digest_size=SIZE).digest()
+
+
+@lru_cache(maxsize=4096)
+def _key_digest(key: str) -> bytes:
+    return item_digest(key)
+
+
+def list_digest(items: Iterable[bytes | bytearray]) -> bytes:
+    """The digest of a list, from those of its items, several of which may stand in one piece."""
+    whole = sha256(b"[")
+    for digests in items:
+        whole.update(digests)
+    return whole.digest()
+
+
+def value_digest(value: Any, path: Path = (), cut: Cut = lambda _path: None) -> bytes:
+    """The digest of a payload, or of the value at a path of one; `cut` knows the parts that are not in it."""
+    if isinstance(value, dict):
+        whole = sha256(b"{")
+        for key in sorted(value):
+            inner = (*path, key)
+            whole.update(_key_digest(key))
+            whole.update(cut(inner) or value_digest(value[key], inner, cut))
+        return whole.digest()
+    if isinstance(value, list | tuple):
+        return list_digest(map(item_digest, value))
+    return sha256(b"." + item_digest(value)).digest()
+
+
+def writes_digest(writes: Sequence[Write]) -> bytes:
+    """The digest of the pending writes of a checkpoint, which are in their order."""
+    return item_digest([[*write[:4], decode(write.value)] for write in writes])

@@ -1,0 +1,152 @@
+"""The items of one thread while it is moved: each is decoded once, and from then on known by its number.
+
+Checkpoints share their items, and so does everything that is worked out here: a thread of a thousand checkpoints costs
+what its items cost, and not a thousand times its state.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+
+from locus.errors import CorruptCheckpointError
+from locus.memory.model.codec import decode, encode
+from locus.memory.model.manifest import visible
+from locus.memory.model.records import Extent, Run
+from locus.transfer.digests import SIZE, item_digest, list_digest
+from locus.transfer.spans import Span, joined, part
+
+_MOST = 1 << 40
+"""More items than a branch has: the numbers of its items begin at a multiple of this."""
+
+
+class _Version:
+    """The newest version of a branch that was put together: its items, as far as they are known for certain."""
+
+    def __init__(self) -> None:
+        self.number = -1
+        self._spans: list[Span] = []
+        self._from = self._end = 0
+
+    def apply(self, run: Run, span: Span) -> None:
+        """Go on to the version with the next run. What stands before a gap is not certain, and left to `visible`."""
+        if run.number != self.number + 1 or not self._from <= run.start <= self._end:
+            self._spans, self._from, self._end = [], run.start, run.start
+        while self._end > run.start:
+            last = self._spans.pop()
+            self._end -= last.length
+            if self._end < run.start:
+                self._add(Span(last.first, last.first + run.start - self._end))
+        self._add(span)
+        self.number = run.number
+
+    def _add(self, span: Span) -> None:
+        self._end += span.length
+        self._spans[-1:] = joined([*self._spans[-1:], span])
+
+    def part(self, extent: Extent) -> list[Span] | None:
+        if not self._from <= extent.skip <= extent.skip + extent.length <= self._end:
+            return None
+        return list(part(self._spans, extent.skip - self._from, extent.length))
+
+
+class _Branch:
+    """The items of a branch, in the order in which they came."""
+
+    def __init__(self, origin: int) -> None:
+        self._origin = origin
+        self.texts: list[str] = []
+        self.digests = bytearray()
+        self._numbers: list[int] = []
+        self._runs: list[Run] = []
+        self._spans: list[Span] = []
+        self._version = _Version()
+        self._applied = 0
+
+    @property
+    def newest(self) -> int:
+        return self._numbers[-1] if self._numbers else -1
+
+    def has(self, number: int) -> bool:
+        at = bisect_left(self._numbers, number)
+        return at < len(self._numbers) and self._numbers[at] == number
+
+    def add(self, run: Run) -> None:
+        items = decode(run.items)
+        if not isinstance(items, list) or len(items) != run.length:
+            raise CorruptCheckpointError(f"run {run.number} of branch {run.branch!r} is damaged")
+        first = self._origin + len(self.texts)
+        self.texts += [encode(item) for item in items]
+        self.digests += b"".join(map(item_digest, items))
+        at = bisect_left(self._numbers, run.number)
+        self._numbers.insert(at, run.number)
+        self._runs.insert(at, run._replace(items=""))
+        self._spans.insert(at, Span(first, first + len(items)))
+        # The version was put together without it, and knows that something was missing there.
+        self._applied += at < self._applied
+
+    def spans(self, extent: Extent) -> list[Span]:
+        """The items that an extent shows."""
+        count = bisect_right(self._numbers, extent.run)
+        for index in range(self._applied, count):
+            self._version.apply(self._runs[index], self._spans[index])
+        self._applied = max(self._applied, count)
+        if count == self._applied:
+            found = self._version.part(extent)
+            if found is not None:
+                return found
+        pieces = visible(extent, self._runs)  # raises if something is missing
+        firsts = [(self._spans[bisect_left(self._numbers, run.number)].first, low, high) for run, low, high in pieces]
+        return joined(Span(first + low, first + high) for first, low, high in firsts)
+
+
+class Shelf:
+    """The items of a thread, by number."""
+
+    def __init__(self) -> None:
+        self._branches: dict[str, _Branch] = {}
+        self._by_origin: list[_Branch] = []
+        self.value_digests: dict[str, bytes] = {}
+        """Digests of large values, by name, for whoever has worked one out."""
+
+    @property
+    def known(self) -> dict[str, int]:
+        """The branches that something is known of, and the newest run of each."""
+        return {name: branch.newest for name, branch in self._branches.items()}
+
+    def add(self, runs: Iterable[Run]) -> None:
+        """Take runs that were read; those that are here already change nothing."""
+        for run in sorted(runs, key=lambda run: run[:2]):
+            branch = self._branches.get(run.branch)
+            if branch is None:
+                branch = self._branches[run.branch] = _Branch(len(self._by_origin) * _MOST)
+                self._by_origin.append(branch)
+            if not branch.has(run.number):
+                branch.add(run)
+
+    def spans(self, extents: Iterable[Extent]) -> list[Span]:
+        """The items of a list."""
+        found: list[Span] = []
+        for extent in extents:
+            branch = self._branches.get(extent.branch)
+            if branch is None:
+                raise CorruptCheckpointError(f"branch {extent.branch!r} is missing")
+            found += branch.spans(extent)
+        return joined(found)
+
+    def text(self, number: int) -> str:
+        """The JSON of an item."""
+        origin, index = divmod(number, _MOST)
+        return self._by_origin[origin].texts[index]
+
+    def value(self, name: str) -> str:
+        """The JSON of a large value."""
+        return self.text(self.spans([Extent(name, 0, 0, 1)])[0].first)
+
+    def digest(self, spans: Sequence[Span]) -> bytes:
+        """A digest of the items of a list."""
+        return list_digest(map(self._digests, spans))
+
+    def _digests(self, span: Span) -> bytearray:
+        origin, first = divmod(span.first, _MOST)
+        return self._by_origin[origin].digests[first * SIZE : (first + span.length) * SIZE]

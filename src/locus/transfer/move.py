@@ -1,0 +1,173 @@
+"""Moving threads from a source into a store of ours: in order, resumable, and verified."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import NamedTuple, Protocol
+
+from locus.errors import BackendUnavailableError, ConfigurationError, CorruptCheckpointError, LocusError
+from locus.memory.model.ids import Pattern, check_pattern
+from locus.memory.store import Threads
+from locus.transfer.content import Checkpoint
+from locus.transfer.read import checkpoints
+from locus.transfer.report import Problem, Progress, Report
+from locus.transfer.write import ThreadWriter
+
+
+class Source(Protocol):
+    """Where threads come from."""
+
+    @property
+    def name(self) -> str:
+        """For people; it holds no secret."""
+
+    async def threads(self, pattern: Pattern) -> list[str]:
+        """The ids of threads that match, in order."""
+
+    def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
+        """The checkpoints of a thread, oldest first."""
+
+    async def close(self) -> None:
+        """Release what was opened."""
+
+
+class _Seen(NamedTuple):
+    """What is remembered of a checkpoint of the source, to hold the destination against it."""
+
+    header: tuple[object, ...]
+    digest: bytes
+    writes: bytes
+
+
+async def move(
+    source: Source,
+    destination: Threads | None,
+    *,
+    name: str,
+    pattern: str = "*",
+    dry_run: bool = False,
+    jobs: int = 4,
+    progress: Progress = lambda _report: None,
+) -> Report:
+    """Move every thread that matches. What is wrong with one of them does not keep the others from being moved.
+
+    An outage ends it at once; so does a source that has nothing. `destination` is None if there is nothing yet and
+    nothing is to be made, in a dry run. `jobs` threads are moved at the same time.
+    """
+    started = time.monotonic()
+    report = Report(source.name, name, dry_run)
+    ids = await source.threads(check_pattern(pattern))
+    if not ids:
+        of = "" if pattern == "*" else f" that matches {pattern!r}"
+        raise ConfigurationError(f"there is no thread{of} in {source.name}: nothing to move")
+    report.threads = len(ids)
+    waiting = iter(ids)
+
+    async def work() -> None:
+        for thread_id in waiting:
+            await _Move(source, destination, thread_id, report, progress).run()
+            progress(report)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(jobs, len(ids))):
+                group.create_task(work())
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    report.seconds = round(time.monotonic() - started, 3)
+    return report
+
+
+class _Move:
+    """One thread."""
+
+    def __init__(
+        self, source: Source, destination: Threads | None, thread_id: str, report: Report, progress: Progress
+    ) -> None:
+        self._source = source
+        self._destination = destination
+        self._thread_id = thread_id
+        self._report = report
+        self._progress = progress
+        self._seen: dict[str, list[_Seen]] = {}
+        """What the source has, by namespace."""
+        self._written_before: list[Checkpoint] = []
+        """Checkpoints that were there, and have pending writes, which may have changed since."""
+
+    async def run(self) -> None:
+        try:
+            ahead = await self._moved()
+            if self._destination is not None and not self._report.dry_run:
+                await self._verify(self._destination, ahead)
+            self._report.done += 1
+        except BackendUnavailableError:
+            raise
+        except LocusError as error:
+            self._report.problems.append(Problem.of(self._thread_id, error))
+
+    async def _moved(self) -> set[str]:
+        """Move what is missing. Returns the namespaces that have gone on at the destination."""
+        writer = None if self._destination is None else ThreadWriter(self._destination, self._thread_id)
+        if writer is not None:
+            await writer.look()
+        async with aclosing(self._source.checkpoints(self._thread_id)) as found:
+            async for checkpoint in found:
+                await self._one(writer, checkpoint)
+        if writer is None:
+            return set()
+        ahead = set(filter(writer.is_ahead, self._seen))
+        for checkpoint in [] if self._report.dry_run else self._written_before:
+            if checkpoint.namespace not in ahead:
+                await writer.put_writes(checkpoint)
+        return ahead
+
+    async def _one(self, writer: ThreadWriter | None, checkpoint: Checkpoint) -> None:
+        report = self._report
+        seen = _Seen(checkpoint.header, checkpoint.content.digest, checkpoint.writes_digest)
+        self._seen.setdefault(checkpoint.namespace, []).append(seen)
+        report.checkpoints += 1
+        if writer is not None and writer.has(checkpoint):
+            report.present += 1
+            if checkpoint.writes:
+                self._written_before.append(checkpoint)
+        else:
+            if writer is not None and not report.dry_run:
+                await writer.save(checkpoint)
+            report.moved += 1
+        self._progress(report)
+
+    async def _verify(self, destination: Threads, ahead: set[str]) -> None:
+        """Hold what is at the destination now against what came from the source."""
+        at = dict.fromkeys(self._seen, 0)
+        async with aclosing(checkpoints(destination, self._thread_id)) as found:
+            async for checkpoint in found:
+                name = checkpoint.namespace
+                if name not in at:
+                    continue
+                if at[name] < len(self._seen[name]):
+                    self._compare(self._seen[name][at[name]], checkpoint, name in ahead)
+                    at[name] += 1
+                elif name not in ahead:
+                    raise self._mismatch(checkpoint.checkpoint_id, "is only at the destination")
+        for name, seen in self._seen.items():
+            if at[name] < len(seen):
+                raise self._mismatch(str(seen[at[name]].header[1]), "is not at the destination")
+        self._report.verified += sum(at.values())
+
+    def _compare(self, seen: _Seen, checkpoint: Checkpoint, ahead: bool) -> None:
+        if checkpoint.header != seen.header:
+            raise self._mismatch(
+                checkpoint.checkpoint_id, "has another id, parent, time or metadata at the destination"
+            )
+        if checkpoint.content.digest != seen.digest:
+            raise self._mismatch(checkpoint.checkpoint_id, "has another content at the destination")
+        if checkpoint.writes_digest != seen.writes and not ahead:
+            raise self._mismatch(checkpoint.checkpoint_id, "has other pending writes at the destination")
+
+    def _mismatch(self, checkpoint_id: str, what: str) -> CorruptCheckpointError:
+        return CorruptCheckpointError(
+            f"verification of thread {self._thread_id!r} failed: checkpoint {checkpoint_id!r} {what}"
+        )

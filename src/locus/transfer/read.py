@@ -1,0 +1,98 @@
+"""Checkpoints of a store of ours, in the order of their commits, each item once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+
+from locus.errors import ConflictError, CorruptCheckpointError
+from locus.memory.engine import Exports, KeepsWrites
+from locus.memory.model.ids import Pattern
+from locus.memory.model.records import Exported, Stored, Write
+from locus.memory.store import Threads
+from locus.transfer.content import Checkpoint, Records
+from locus.transfer.items import Shelf
+
+PAGE = 500
+"""How many checkpoints are read at once."""
+
+
+async def checkpoints(threads: Threads, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
+    """The checkpoints of a thread, of all its namespaces, oldest first."""
+    shelf = Shelf()
+    async with aclosing(_pages(threads, thread_id, shelf)) as pages:
+        async for page in pages:
+            shelf.add(page.runs)
+            for stored in page.checkpoints:
+                yield _checkpoint(stored, shelf, page.writes)
+
+
+def _checkpoint(stored: Stored, shelf: Shelf, writes: Mapping[tuple[str, str], Sequence[Write]]) -> Checkpoint:
+    entry = stored.entry
+    try:
+        content = Records(stored.head, stored.manifest, shelf)
+    except CorruptCheckpointError as error:
+        raise CorruptCheckpointError(
+            f"checkpoint {entry.checkpoint_id!r} of thread {entry.thread_id!r} cannot be read: {error}"
+        ) from error
+    return Checkpoint(
+        namespace=entry.namespace,
+        checkpoint_id=entry.checkpoint_id,
+        parent_id=entry.parent_id,
+        created_at=entry.created_at,
+        metadata=entry.metadata,
+        content=content,
+        writes=tuple(writes.get((entry.namespace, entry.checkpoint_id), ())),
+    )
+
+
+async def _pages(threads: Threads, thread_id: str, shelf: Shelf) -> AsyncGenerator[Exported, None]:
+    async with threads.using() as engine:
+        # What a store can do may be known only when it was asked.
+        exports = engine.offers(Exports)
+    if not isinstance(engine, Exports) or not exports:
+        async for page in _one_by_one(threads, thread_id):
+            yield page
+        return
+    after = 0
+    while True:
+        async with threads.using():
+            page = await engine.export(thread_id, after, PAGE, shelf.known)
+        if not page.checkpoints:
+            return
+        yield page
+        after = page.checkpoints[-1].entry.seq
+
+
+async def _one_by_one(threads: Threads, thread_id: str) -> AsyncGenerator[Exported, None]:
+    """For stores that give one checkpoint at a time, each with all of its items."""
+    for entry in reversed(await threads.history(thread_id, None, None, None)):
+        place = (entry.namespace, entry.checkpoint_id)
+        stored = await threads.read(thread_id, entry.checkpoint_id, entry.namespace)
+        if stored is None or stored.entry.rev != entry.rev:
+            raise ConflictError(f"thread {thread_id!r} was changed while it was read; try again")
+        writes: list[Write] = []
+        if isinstance(threads.engine, KeepsWrites) and threads.keeps_writes:
+            writes = await threads.get_writes(thread_id, entry.checkpoint_id, task_id=None, namespace=entry.namespace)
+        yield Exported([stored], [run for runs in stored.runs.values() for run in runs], {place: writes})
+
+
+class StoreSource:
+    """A store of ours to move from."""
+
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+
+    @property
+    def name(self) -> str:
+        return self._threads.engine.identity
+
+    async def threads(self, pattern: Pattern) -> list[str]:
+        async with self._threads.using() as engine:
+            return await engine.threads(pattern, None)
+
+    def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
+        return checkpoints(self._threads, thread_id)
+
+    async def close(self) -> None:
+        await self._threads.close()

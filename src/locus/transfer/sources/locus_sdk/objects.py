@@ -1,0 +1,146 @@
+"""The buckets that locus-sdk 3 may have kept its threads in: S3 and OCI Object Storage. Nothing is written there.
+
+    <prefix><thread>/<checkpoint>.json         checkpoint_id, thread_id, created_at, state
+    <prefix><thread>/<checkpoint>.meta.json    checkpoint_id, thread_id, created_at (OCI: updated_at), metadata
+    <prefix><thread>/_latest                   the id of the newest
+
+Both ids may have slashes in them, so a key alone does not always tell where one ends; the object does, by the
+checkpoint's id. It does not by the thread's: a copy that version 3 has made in S3 names the thread it was copied from.
+What is ours may stand under the same prefix; none of it has such a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Collection, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, TypeVar, cast
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+
+from locus.errors import ConflictError, CorruptCheckpointError
+from locus.memory.backends.objects.client import PAGE, ObjectStore
+from locus.memory.backends.objects.engine import ObjectEngine
+from locus.memory.model.codec import decode
+from locus.memory.model.ids import Pattern
+from locus.memory.registry import get_checkpointer
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.transfer.sources.locus_sdk.keys import moment
+from locus.transfer.sources.locus_sdk.source import OldCheckpoint, OldStore
+
+T = TypeVar("T")
+
+PREFIX = "locus/checkpoints/"
+_BODY, _META = ".json", ".meta.json"
+
+
+class OldObjects(OldStore):
+    """Two objects for every checkpoint. `store` is the whole bucket: version 3 takes a prefix as it is given."""
+
+    def __init__(self, store: ObjectStore, prefix: str) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._bodies: dict[str, list[str]] = {}
+        """The names of the checkpoints' objects, by thread."""
+        self._metas: set[str] = set()
+
+    @property
+    def name(self) -> str:
+        return f"{self._store.identity}{self._prefix}"
+
+    async def _asked(self, work: Awaitable[T]) -> T:
+        try:
+            return await work
+        except self._store.driver_errors as error:
+            raise self._store.translate(error) from error
+
+    async def threads(self, pattern: Pattern) -> list[str]:
+        listed = await self._asked(self._store.list(self._prefix))
+        names = {one.key.removeprefix(self._prefix) for one in listed}
+        # The checkpoint "a.meta" has an object that is called as that with the metadata of "a".
+        self._metas = {name for name in names if name.endswith(_META) and _meta_of(name) not in names}
+        bodies = sorted(name for name in names - self._metas if name.endswith(_BODY) and "/" in name)
+        self._bodies = {}
+        for name, thread_id in zip(bodies, await self._owners(bodies), strict=True):
+            self._bodies.setdefault(thread_id, []).append(name)
+        return sorted(filter(pattern.matches, self._bodies))
+
+    async def _owners(self, bodies: Sequence[str]) -> list[str]:
+        """The thread of each checkpoint. What cannot be read is said when that thread is moved."""
+        unclear = [name for name in bodies if name.count("/") > 1]
+        about = await self._about(unclear, strict=False)
+        return [_thread_of(name, str(about[name]["checkpoint_id"]) if name in about else "") for name in bodies]
+
+    async def _about(self, bodies: Sequence[str], *, strict: bool) -> dict[str, dict[str, Any]]:
+        """What is said of checkpoints in the small objects beside them, or, where there is none, in their own."""
+        found: dict[str, dict[str, Any]] = {}
+        for start in range(0, len(bodies), PAGE):
+            part = bodies[start : start + PAGE]
+            small = [name for name in part if _meta_of(name) in self._metas]
+            texts = await self._texts([_meta_of(name) for name in small])
+            for name in part:
+                text = texts.get(_meta_of(name))
+                with suppress(*() if strict else (CorruptCheckpointError,)):
+                    if text is not None:
+                        found[name] = _parsed(_meta_of(name), text, "metadata")
+                    elif (text := await self._text(name)) is not None:
+                        found[name] = {**_parsed(name, text, "state"), "state": None}
+        return found
+
+    async def _texts(self, names: Collection[str]) -> dict[str, bytes | None]:
+        found = await self._asked(self._store.get_many([self._prefix + name for name in names]))
+        return {key.removeprefix(self._prefix): text for key, text in found.items()}
+
+    async def _text(self, name: str) -> bytes | None:
+        return await self._asked(self._store.get(self._prefix + name))
+
+    async def checkpoints(self, thread_id: str) -> AsyncGenerator[OldCheckpoint, None]:
+        about = await self._about(self._bodies.get(thread_id, []), strict=True)
+        for _, _, name in sorted((_time_of(one), str(one["checkpoint_id"]), name) for name, one in about.items()):
+            text = await self._text(name)
+            if text is None:
+                raise ConflictError(f"thread {thread_id!r} was changed while it was read; try again")
+            data = _parsed(name, text, "state")
+            checkpoint_id = str(data["checkpoint_id"])
+            if name != f"{thread_id}/{checkpoint_id}{_BODY}":
+                raise CorruptCheckpointError(f"{name!r:.200} holds the checkpoint {checkpoint_id!r:.80} instead")
+            metadata = about[name].get("metadata") or {}
+            yield OldCheckpoint(checkpoint_id, moment(data.get("created_at")), metadata, data["state"])
+
+    async def close(self) -> None:
+        await self._store.close()
+
+
+def _meta_of(name: str) -> str:
+    """The object with the metadata of the checkpoint in this one."""
+    return name.removesuffix(_BODY) + _META
+
+
+def _thread_of(name: str, checkpoint_id: str) -> str:
+    ending = f"/{checkpoint_id}{_BODY}"
+    return name.removesuffix(ending) if checkpoint_id and name.endswith(ending) else name.rpartition("/")[0]
+
+
+def _time_of(about: dict[str, Any]) -> datetime:
+    return moment(about.get("created_at") or about.get("updated_at"))
+
+
+def _parsed(name: str, text: bytes, field: str) -> dict[str, Any]:
+    try:
+        data = decode(text)
+    except CorruptCheckpointError as error:
+        raise CorruptCheckpointError(f"the object {name!r:.200} cannot be read: {error}") from error
+    if not isinstance(data, dict) or "checkpoint_id" not in data or not isinstance(data.get(field), dict):
+        raise CorruptCheckpointError(f"the object {name!r:.200} is no checkpoint of locus-sdk 3")
+    return data
+
+
+def old_objects(url: str) -> OldObjects:
+    """What is under `s3://bucket/prefix` or `oci://namespace/bucket/prefix`, or exactly under `?prefix=…`."""
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    bucket, _, path = ("", "", parts.path) if parts.scheme == "s3" else parts.path.removeprefix("/").partition("/")
+    folder = unquote(path).strip("/")
+    prefix = options.pop("prefix", f"{folder}/" if folder else PREFIX)
+    whole = parts._replace(path=f"/{bucket}" if bucket else "", query=urlencode(options)).geturl()
+    opened = cast(ThreadCheckpointer, get_checkpointer(whole, prefix=""))
+    return OldObjects(cast(ObjectEngine, opened.threads.engine).store, prefix)

@@ -1,0 +1,71 @@
+"""The index of OpenSearch that locus-sdk 3 may have kept its threads in. Nothing is written there.
+
+A document is a key with its value: thread_id (the key, which is its id, too), data, data_json (the same as text, for
+searches), metadata, created_at, updated_at.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, cast
+
+from locus.errors import ConfigurationError
+from locus.memory.backends.opensearch.client import Client
+from locus.memory.backends.opensearch.engine import OpenSearchEngine
+from locus.memory.backends.opensearch.index import mappings
+from locus.memory.registry import get_checkpointer
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.transfer.sources.locus_sdk.keys import OldKeys, as_dict, moment, plain
+from locus.transfer.sources.locus_sdk.source import OldCheckpoint
+
+_FIELDS = {"thread_id", "data", "updated_at"}
+
+
+class OldDocuments(OldKeys):
+    """A document for every checkpoint."""
+
+    def __init__(self, url: str) -> None:
+        opened = cast(ThreadCheckpointer, get_checkpointer(url))
+        self._engine = cast(OpenSearchEngine, opened.threads.engine)
+
+    @property
+    def name(self) -> str:
+        return self._engine.identity
+
+    async def all_keys(self) -> list[str]:
+        return await self._engine.ask(self._listed_keys)
+
+    def _listed_keys(self, client: Client) -> list[str]:
+        self._check(mappings(client))
+        asked = {"query": {"match_all": {}}, "sort": [{"thread_id": "asc"}], "_source": False}
+        return [document.id for page in client.pages(asked) for document in page]
+
+    def _check(self, found: dict[str, Any] | None) -> None:
+        """That there is an index, and one of version 3."""
+        if not found:
+            raise ConfigurationError(f"there is no index of locus-sdk 3 at {self.name}: name another in the URL's path")
+        for about in found.values():
+            mapping = about.get("mappings", {})
+            if "locus_format" in mapping.get("_meta", {}):
+                raise ConfigurationError(f"the index at {self.name} is not one of locus-sdk 3: `locus copy` reads it")
+            if not mapping.get("properties", {}).keys() >= _FIELDS:
+                raise ConfigurationError(f"the index at {self.name} is not one of locus-sdk 3: choose another")
+
+    async def value(self, key: str) -> tuple[dict[str, Any], datetime | None] | None:
+        source = await self._source(key)
+        return None if source is None else (as_dict(source.get("data"), key), moment(source.get("updated_at")))
+
+    async def bare(self, key: str) -> OldCheckpoint | None:
+        source = await self._source(key)
+        if source is None:
+            return None
+        metadata = as_dict(source.get("metadata") or {}, key)
+        return plain(as_dict(source.get("data"), key), moment(source.get("updated_at")), metadata)
+
+    async def _source(self, key: str) -> dict[str, Any] | None:
+        """Without the text for searches, which is as long as the data."""
+        found = await self._engine.ask(lambda client: client.get_many(key, [key], excludes="data_json"))
+        return found[key].source if key in found else None
+
+    async def close(self) -> None:
+        await self._engine.close()

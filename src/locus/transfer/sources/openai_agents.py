@@ -1,0 +1,115 @@
+"""Sessions of the OpenAI Agents SDK in SQLite: `SQLiteSession`, `AsyncSQLiteSession` and `AdvancedSQLiteSession`.
+
+    agent_sessions      session_id, created_at, updated_at
+    agent_messages      id, session_id, message_data (JSON), created_at
+    message_structure   of the advanced one: which messages belong to which branch
+
+Each becomes a thread that `LocusSession` goes on with. What was written in the same second is one checkpoint, so the
+history is there as far as the times tell it. Branches become lines of the history; the main one comes last, and is the
+one to go on with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any
+
+from locus.errors import ConfigurationError, CorruptCheckpointError, SerializationError
+from locus.memory.model.codec import decode, encode
+from locus.memory.model.ids import Pattern
+from locus.memory.model.plan import encode_manifest, run_of
+from locus.memory.model.records import Extent
+from locus.memory.model.traces import ListTrace
+from locus.transfer.content import Checkpoint, Records
+from locus.transfer.items import Shelf
+from locus.transfer.notes import HEAD, ITEMS, noting
+from locus.transfer.sources.sqlite_reading import Row, SQLiteReading, quoted, sqlite_path
+
+NAMESPACE = "openai-agents"
+MAIN = "main"
+STRUCTURE = "message_structure"
+
+
+class OpenAIAgentsSource:
+    """The sessions of an SQLite file."""
+
+    def __init__(
+        self, location: str, *, sessions_table: str = "agent_sessions", messages_table: str = "agent_messages"
+    ) -> None:
+        self._file = SQLiteReading(sqlite_path(location))
+        self._sessions = sessions_table
+        self._messages = messages_table
+
+    @property
+    def name(self) -> str:
+        return self._file.name
+
+    async def threads(self, pattern: Pattern) -> list[str]:
+        missing = {self._sessions, self._messages} - await self._file.tables()
+        if missing:
+            raise ConfigurationError(
+                f"{self._file.path!r} has no table {', '.join(sorted(missing))}: is it a file of SQLiteSession, and "
+                "are its tables called so?"
+            )
+        rows = await self._file.all(f"SELECT DISTINCT session_id FROM {quoted(self._messages)}")
+        return sorted(filter(pattern.matches, (str(name) for (name,) in rows)))
+
+    async def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
+        shelf = Shelf()
+        for branch, rows in await self._branches(thread_id):
+            name = "" if branch == MAIN else f"{branch}-"
+            count, parent = 0, None
+            for number, (second, some) in enumerate(groupby(rows, key=lambda row: row[2])):
+                together = list(some)
+                texts = [_item(thread_id, row) for row in together]
+                shelf.add([run_of(branch, number, count, texts)])
+                count += len(texts)
+                extent = Extent(branch, number, 0, count)
+                yield Checkpoint(
+                    namespace=NAMESPACE,
+                    checkpoint_id=f"import-{name}{together[-1][0]}",
+                    parent_id=parent,
+                    created_at=_moment(second),
+                    metadata=noting("import", [extent]),
+                    content=Records(HEAD, encode_manifest({ITEMS: ListTrace((extent,))}), shelf),
+                )
+                parent = f"import-{name}{together[-1][0]}"
+
+    async def _branches(self, thread_id: str) -> list[tuple[str, list[Row]]]:
+        """The rows of each branch in order; the main one is the last."""
+        if STRUCTURE in await self._file.tables():
+            rows = await self._file.all(
+                f"SELECT s.branch_id, m.id, m.message_data, m.created_at FROM {STRUCTURE} s"
+                f" JOIN {quoted(self._messages)} m ON m.id = s.message_id WHERE s.session_id = ?"
+                " ORDER BY s.branch_id = ?, s.branch_id, s.sequence_number, s.id",
+                (thread_id, MAIN),
+            )
+            if rows:
+                return [(branch, [row[1:] for row in some]) for branch, some in groupby(rows, key=lambda row: row[0])]
+        messages = quoted(self._messages)
+        statement = f"SELECT id, message_data, created_at FROM {messages} WHERE session_id = ? ORDER BY id"
+        return [(MAIN, await self._file.all(statement, (thread_id,)))]
+
+    async def close(self) -> None:
+        await self._file.close()
+
+
+def _item(thread_id: str, row: Row) -> str:
+    try:
+        return encode(decode(row[1]))
+    except (CorruptCheckpointError, SerializationError, TypeError) as error:
+        raise CorruptCheckpointError(
+            f"message {row[0]} of session {thread_id!r} is no JSON. The SDK passes over it; remove the row, if it is "
+            "not needed, and try again"
+        ) from error
+
+
+def _moment(text: Any) -> datetime:
+    """SQLite's CURRENT_TIMESTAMP is in UTC."""
+    try:
+        found = datetime.fromisoformat(text)
+    except (TypeError, ValueError) as error:
+        raise CorruptCheckpointError(f"{text!r:.40} is no time of SQLite's") from error
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found

@@ -1,0 +1,1 @@
+"""The HTTP protocol: what the client (`memory.backends.http`) and the server share."""

@@ -1,0 +1,242 @@
+"""What passes between `HTTPCheckpointer` and `locus.server`: the same text for both sides.
+
+A save is one JSON object. Head, manifest, metadata and the items of its runs stand in it as JSON values, not
+as quoted text, so that it is hardly longer than what is new in it; large values stand there as text, because
+their names are digests of exactly that text:
+
+    {"checkpoint_id": "c7", "rev": "c7", "created_at": "…", "metadata": {}, "head": {…},
+     "manifest": [[["messages"], [["k3v9…", 6, 0, 28]]]],
+     "runs": [["k3v9…", 6, 24, [{…}, {…}, {…}, {…}]]], "values": [["#9f…", "\\"…\\""]],
+     "base": ["c6", "r6"], "parent_id": "c6"}
+
+What is read comes as text, because nobody between the database and the caller needs to look into it:
+
+    {"entry": {…}, "head": "{…}", "manifest": "[…]", "runs": [["k3v9…", 6, 24, 4, "[…]"]], "passed": false}
+
+An id that is a segment of a path is written as it is if every proxy leaves that alone, else as `~` and
+base64: `/threads/~dGVuYW50L2E/latest` is the thread `tenant/a`.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, urlsafe_b64encode
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote, unquote_to_bytes
+
+from locus.errors import InvalidIdError
+from locus.memory.checkpointer import ANY, Unset
+from locus.memory.model.codec import decode, encode, encode_trusted
+from locus.memory.model.records import (
+    Commit,
+    Entry,
+    Exported,
+    Hit,
+    Known,
+    Outcome,
+    Run,
+    Stored,
+    Verdict,
+    Write,
+)
+
+PROTOCOL = 1
+PROTOCOL_HEADER = "Locus-Protocol"
+SERVICE = "locus"
+
+_SAFE_SEGMENT = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+_ETAG = re.compile(r'"([\x21\x23-\x7e]*)"')
+_ANSWERED = {
+    Verdict.COMMITTED: "committed",
+    Verdict.EXISTS: "exists",
+    Verdict.STALE_BASE: "stale_base",
+    Verdict.BRANCH_TAKEN: "branch_taken",
+}
+_VERDICTS = {name: verdict for verdict, name in _ANSWERED.items()}
+
+
+def segment(value: str) -> str:
+    """An id as a segment of a path that no proxy changes."""
+    if _SAFE_SEGMENT.fullmatch(value):
+        return value
+    return "~" + urlsafe_b64encode(value.encode()).decode().rstrip("=")
+
+
+def from_segment(text: str) -> str:
+    """The id that a segment stands for: `~` and base64, or any text, percent-encoded."""
+    try:
+        if text.startswith("~"):
+            padded = text[1:] + "=" * (-len(text[1:]) % 4)
+            return b64decode(padded.encode("ascii"), altchars=b"-_", validate=True).decode()
+        return unquote_to_bytes(text).decode()
+    except ValueError as error:
+        raise InvalidIdError(f"{text!r:.80} in the path is no id: percent-encode it, as UTF-8") from error
+
+
+def etag(checkpoint_id: str) -> str:
+    """A checkpoint's id as an entity tag."""
+    return f'"{quote(checkpoint_id, safe="")}"'
+
+
+def from_etag(text: str) -> str:
+    found = _ETAG.fullmatch(text.strip())
+    try:
+        return unquote_to_bytes(found[1]).decode() if found else ""
+    except ValueError:
+        return ""
+
+
+def conditions(if_latest: str | None | Unset) -> dict[str, str]:
+    """`if_latest` as headers."""
+    if isinstance(if_latest, Unset):
+        return {}
+    return {"If-None-Match": "*"} if if_latest is None else {"If-Match": etag(if_latest)}
+
+
+def commit_text(commit: Commit) -> str:
+    """A commit as JSON; `if_latest` goes into a header, thread and namespace into the URL."""
+    text = encode_trusted
+    parts = [
+        f'"checkpoint_id":{text(commit.checkpoint_id)},"rev":{text(commit.rev)}',
+        f'"created_at":"{commit.created_at.isoformat()}"',
+        f'"metadata":{commit.metadata},"head":{commit.head},"manifest":{commit.manifest}',
+    ]
+    if commit.runs:
+        runs = (f"[{text(run.branch)},{run.number},{run.start},{run.items}]" for run in commit.runs)
+        parts.append(f'"runs":[{",".join(runs)}]')
+    if commit.values:
+        parts.append(f'"values":{text([[run.branch, run.items[1:-1]] for run in commit.values])}')
+    if commit.base is not None:
+        parts.append(f'"base":{text([commit.base.checkpoint_id, commit.base.rev])}')
+    if commit.parent_id is not ANY:
+        parts.append(f'"parent_id":{text(commit.parent_id)}')
+    if commit.parent_required:
+        parts.append('"parent_required":true')
+    if commit.parent_as_named:
+        parts.append('"parent_as_named":true')
+    if commit.replaces is not None:
+        parts.append(f'"replaces":{text(commit.replaces)}')
+    if commit.expires_at is not None:
+        parts.append(f'"expires_at":"{commit.expires_at.isoformat()}"')
+    return f"{{{','.join(parts)}}}"
+
+
+def outcome_data(outcome: Outcome) -> dict[str, Any]:
+    data: dict[str, Any] = {"verdict": _ANSWERED[outcome.verdict]}
+    if outcome.verdict is Verdict.COMMITTED:
+        data |= {"seq": outcome.seq, "parent_id": outcome.parent_id, "repeated": outcome.repeated}
+    if outcome.replaced is not None:
+        data["replaced"] = [
+            outcome.replaced.checkpoint_id,
+            outcome.replaced.seq,
+            outcome.replaced.rev,
+            outcome.replaced.parent_id,
+        ]
+    return data
+
+
+def outcome_from(data: Any) -> Outcome:
+    replaced = data.get("replaced")
+    return Outcome(
+        _VERDICTS[data["verdict"]],
+        data.get("seq", 0),
+        data.get("parent_id"),
+        replaced=Known(*replaced) if replaced else None,
+        repeated=data.get("repeated", False),
+    )
+
+
+def entry_data(entry: Entry) -> dict[str, Any]:
+    return {
+        "thread_id": entry.thread_id,
+        "namespace": entry.namespace,
+        "checkpoint_id": entry.checkpoint_id,
+        "parent_id": entry.parent_id,
+        "seq": entry.seq,
+        "rev": entry.rev,
+        "created_at": entry.created_at.isoformat(),
+        "metadata": decode(entry.metadata),
+    }
+
+
+def entry_from(data: Any) -> Entry:
+    return Entry(
+        data["thread_id"],
+        data["namespace"],
+        data["checkpoint_id"],
+        data["parent_id"],
+        data["seq"],
+        data["rev"],
+        datetime.fromisoformat(data["created_at"]),
+        encode(data["metadata"]),
+    )
+
+
+def hit_data(hit: Hit) -> dict[str, Any]:
+    return {**entry_data(hit.entry), "score": hit.score, "snippet": hit.snippet}
+
+
+def hit_from(data: Any) -> Hit:
+    return Hit(entry_from(data), data["score"], data["snippet"])
+
+
+def stored_text(stored: Stored) -> str:
+    runs = [run for branch in stored.runs.values() for run in branch]
+    return encode_trusted(
+        {
+            "entry": entry_data(stored.entry),
+            "head": stored.head,
+            "manifest": stored.manifest,
+            "runs": runs,
+            "passed": stored.passed,
+        }
+    )
+
+
+def stored_from(data: Any) -> Stored:
+    runs: dict[str, list[Run]] = {}
+    for row in data["runs"]:
+        run = Run(*row)
+        runs.setdefault(run.branch, []).append(run)
+    return Stored(entry_from(data["entry"]), data["head"], data["manifest"], runs, data["passed"])
+
+
+def exported_text(exported: Exported) -> str:
+    rows = [[stored.head, stored.manifest, entry_data(stored.entry)] for stored in exported.checkpoints]
+    writes = [[*place, list(map(list, some))] for place, some in exported.writes.items()]
+    return encode_trusted({"checkpoints": rows, "runs": exported.runs, "writes": writes})
+
+
+def exported_from(data: Any) -> Exported:
+    return Exported(
+        [Stored(entry_from(entry), head, manifest) for head, manifest, entry in data["checkpoints"]],
+        [Run(*row) for row in data["runs"]],
+        {
+            (namespace, checkpoint_id): [Write(*row) for row in some]
+            for namespace, checkpoint_id, some in data["writes"]
+        },
+    )
+
+
+def writes_text(task_id: str, task_path: str, writes: Sequence[Write], keep_numbered: bool = False) -> str:
+    """What a task wrote, in order: the indexes follow from the order and the channels."""
+    rows = (f"[{encode_trusted(write.channel)},{write.value}]" for write in writes)
+    names = f'"task_id":{encode_trusted(task_id)},"task_path":{encode_trusted(task_path)}'
+    kept = ',"keep_numbered":true' if keep_numbered else ""
+    return f'{{{names}{kept},"writes":[{",".join(rows)}]}}'
+
+
+def write_data(write: Write) -> dict[str, Any]:
+    return {
+        "task_id": write.task_id,
+        "task_path": write.task_path,
+        "idx": write.idx,
+        "channel": write.channel,
+        "value": decode(write.value),
+    }
+
+
+def write_from(data: Any) -> Write:
+    return Write(data["task_id"], data["task_path"], data["idx"], data["channel"], encode(data["value"]))

@@ -1,0 +1,42 @@
+"""Laws of stores that are made by their first use, in a folder."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from locus.testing.data import SOAK
+from locus.testing.laws.workers import WorkerLaws
+from locus.testing.processes.crash import kill_while_creating
+from locus.testing.processes.workers import Crew
+from locus.testing.stores import DurableTestStore
+
+
+class CreationLaws(WorkerLaws):
+    """Whoever is killed while it makes the store leaves one that works, or none."""
+
+    @abstractmethod
+    def store_in(self, folder: Path) -> DurableTestStore:
+        """A store that is not there yet."""
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> DurableTestStore:
+        return self.store_in(tmp_path)
+
+    @pytest.mark.crash
+    async def test_a_process_killed_while_it_makes_the_store_leaves_one_that_works(
+        self, crew: Crew, tmp_path: Path
+    ) -> None:
+        numbers = count()
+
+        def new_store() -> DurableTestStore:
+            folder = tmp_path / str(next(numbers))
+            folder.mkdir()
+            return self.store_in(folder)
+
+        tally = await kill_while_creating(crew, new_store, evenly=None if SOAK else 10)
+        assert tally.inside > 50, tally
+        assert tally.completed < tally.inside, tally

@@ -1,0 +1,85 @@
+"""The stores that need no server: SQLite and files, in a folder of the test."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+from locus.memory.backends import FileCheckpointer, sqlite_checkpointer
+from locus.memory.backends.file.file_names import file_name
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.testing.stores import DurableTestStore
+
+
+@asynccontextmanager
+async def out_of_reach(*paths: Path) -> AsyncIterator[None]:
+    """What is there is put away, and the first path leads nowhere: like a disk that is not mounted."""
+    away = {path: path.with_name(f"away {path.name}") for path in paths if path.exists()}
+    for path, place in away.items():
+        path.rename(place)
+    paths[0].symlink_to(paths[0].parent / "not mounted" / paths[0].name)
+    yield
+    paths[0].unlink()
+    for path, place in away.items():
+        place.rename(path)
+
+
+class SQLiteStore(DurableTestStore):
+    """An SQLite file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "locus.db"
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:{self.path}"
+
+    def open(self, *, ttl_seconds: float | None = None) -> ThreadCheckpointer:
+        return sqlite_checkpointer(self.path, ttl_seconds=ttl_seconds)
+
+    async def corrupt(self, thread_id: str) -> None:
+        with closing(sqlite3.connect(self.path)) as connection, connection:
+            changed = connection.execute(
+                "UPDATE locus_runs SET items = substr(items, 1, length(items) - 2)"
+                " WHERE thread = (SELECT id FROM locus_threads WHERE thread_id = ?)",
+                (thread_id,),
+            )
+            assert changed.rowcount > 0
+
+    @asynccontextmanager
+    async def outage(self) -> AsyncIterator[None]:
+        beside = (self.path.with_name(f"{self.path.name}{end}") for end in ("", "-wal", "-shm"))
+        async with out_of_reach(*beside):
+            yield
+
+
+class FileStore(DurableTestStore):
+    """A folder of logs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "checkpoints"
+
+    @property
+    def url(self) -> str:
+        return f"file:{self.path}"
+
+    def open(self, *, ttl_seconds: float | None = None) -> ThreadCheckpointer:
+        return FileCheckpointer(self.path, ttl_seconds=ttl_seconds)
+
+    def log(self, thread_id: str) -> Path:
+        return self.path / file_name(thread_id)
+
+    async def corrupt(self, thread_id: str) -> None:
+        """Change a letter in each record; the lines stay lines."""
+        log = self.log(thread_id)
+        lines = log.read_bytes().splitlines(keepends=True)
+        spoilt = [line if line.startswith(b'{"seal"') else line.replace(b'"', b"'", 1) for line in lines]
+        assert spoilt != lines
+        log.write_bytes(b"".join(spoilt))
+
+    @asynccontextmanager
+    async def outage(self) -> AsyncIterator[None]:
+        async with out_of_reach(self.path):
+            yield

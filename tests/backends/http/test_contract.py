@@ -1,0 +1,72 @@
+"""The contract, kept through a real socket by a real server process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import ClassVar
+
+import pytest
+
+from locus.testing import REQUIRED
+from locus.testing.durable import DurableContract
+from tests.backends.effort import FewerRepetitions
+from tests.backends.embedded import SQLiteStore
+from tests.backends.http.store import ServerProcess, StoreOverHTTP, server_process
+from tests.backends.postgresql.store import new_store
+from tests.servers.postgresql import PostgreSQLServer
+from tests.servers.proxy import Proxy
+
+_numbers = count()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with server_process(tmp_path_factory.mktemp("stores")) as server:
+        yield server
+
+
+class ContractOverHTTP(FewerRepetitions, DurableContract):
+    """What is atomic here is the server's commit; which line of the client comes after it matters less."""
+
+    __test__ = False
+    required = REQUIRED["http"]
+    line_samples = 8
+    line_step = 8
+    saves_while_removing: ClassVar = {"checkpoints": 30, "vacuum": 30, "thread": 60}
+
+
+@pytest.mark.http
+class TestHTTPOnSQLite(ContractOverHTTP):
+    __test__ = True
+
+    @pytest.fixture
+    def store(self, server: ServerProcess) -> Iterator[StoreOverHTTP]:
+        name = f"store{next(_numbers)}"
+        (server.folder / name).mkdir()
+        store = StoreOverHTTP(server, "sqlite", name, SQLiteStore(server.folder / name))
+        yield store
+        store.close()
+
+
+@pytest.fixture(scope="module")
+def proxy(postgresql_server: PostgreSQLServer) -> Iterator[Proxy]:
+    with Proxy(postgresql_server.port) as proxy:
+        yield proxy
+
+
+@pytest.mark.postgresql
+class TestHTTPOnPostgreSQL(ContractOverHTTP):
+    __test__ = True
+
+    @pytest.fixture
+    def store(
+        self, server: ServerProcess, postgresql_server: PostgreSQLServer, proxy: Proxy
+    ) -> Iterator[StoreOverHTTP]:
+        name = f"store{next(_numbers)}"
+        (server.folder / name).mkdir()
+        with new_store(postgresql_server.url, proxy) as inner:
+            (server.folder / name / "url").write_text(inner.url)
+            store = StoreOverHTTP(server, "url", name, inner)
+            yield store
+            store.close()

@@ -1,0 +1,70 @@
+"""The contract, kept by the object layout over objects in memory: every law, without a network."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from locus.memory.backends.objects.engine import ObjectEngine, ObjectThreads
+from locus.memory.backends.objects.in_memory import MemoryObjectStore, StoreFault
+from locus.memory.backends.objects.object_keys import thread_folder, thread_name
+from locus.memory.checkpointer import CheckpointerCapabilities
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.testing.contract import CoreContract
+from locus.testing.laws.copies import CopyLaws
+from locus.testing.laws.metadata import MetadataLaws
+from locus.testing.laws.outage import OutageLaws
+from locus.testing.stores import OutageTestStore
+
+ABLE = CheckpointerCapabilities(
+    metadata_query=True,
+    vacuum=True,
+    branching=True,
+    list_threads=True,
+    list_with_metadata=True,
+    persistent_checkpoint_ids=True,
+)
+
+
+class ObjectsInMemory(OutageTestStore):
+    """Objects in a dict, which several handles share."""
+
+    def __init__(self) -> None:
+        self.objects = MemoryObjectStore()
+        self._reachable = True
+
+    async def _reach(self, _kind: str, _key: str) -> None:
+        if not self._reachable:
+            raise StoreFault("out of reach")
+
+    def open(self, *, ttl_seconds: float | None = None) -> ThreadCheckpointer:
+        engine = ObjectEngine(MemoryObjectStore(before=self._reach, shared=self.objects))
+        return ThreadCheckpointer(ObjectThreads(engine, ttl_seconds=ttl_seconds))
+
+    async def corrupt(self, thread_id: str) -> None:
+        """Cut off the end of every text."""
+        folder = thread_folder(thread_name(thread_id))
+        found = [key for key in self.objects.objects if key.startswith(folder)]
+        assert found
+        for key in found:
+            body, moment = self.objects.objects[key]
+            record, *texts = body.split(b"\n")
+            self.objects.objects[key] = (b"\n".join([record, *(text[:-2] for text in texts)]), moment)
+
+    @asynccontextmanager
+    async def outage(self) -> AsyncIterator[None]:
+        self._reachable = False
+        try:
+            yield
+        finally:
+            self._reachable = True
+
+
+class TestObjects(CoreContract, MetadataLaws, CopyLaws, OutageLaws):
+    required = ABLE
+
+    @pytest.fixture
+    def store(self) -> ObjectsInMemory:
+        return ObjectsInMemory()

@@ -1,0 +1,80 @@
+"""The contract, kept by a bucket of OCI Object Storage: Oracle's SDK, against the server that stands in for it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import ClassVar
+
+import pytest
+
+from locus.memory.backends.objects.engine import ObjectEngine
+from locus.memory.backends.objects.object_keys import thread_folder, thread_name
+from locus.memory.backends.oci_bucket.backend import OCIBucketBackend
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.testing import REQUIRED
+from locus.testing.contract import CoreContract
+from locus.testing.durable import DurableLaws
+from locus.testing.laws.copies import CopyLaws
+from locus.testing.laws.metadata import MetadataLaws
+from locus.testing.laws.outage import OutageLaws
+from locus.testing.stores import DurableTestStore
+from tests.backends.effort import FewerRepetitions
+from tests.servers.oci.fixtures import quick_retries
+from tests.servers.oci.server import OCIServer
+
+
+class OCIStore(DurableTestStore):
+    """A prefix of the server's bucket."""
+
+    def __init__(self, server: OCIServer, prefix: str) -> None:
+        self._server = server
+        self._prefix = prefix
+
+    @property
+    def url(self) -> str:
+        return self._server.url_of(self._prefix)
+
+    def open(self, *, ttl_seconds: float | None = None) -> ThreadCheckpointer:
+        return OCIBucketBackend(
+            self._server.bucket,
+            self._server.namespace,
+            self._prefix,
+            config_file=self._server.config_file,
+            service_endpoint=self._server.endpoint,
+            retry_strategy=quick_retries(),
+            ttl_seconds=ttl_seconds,
+        )
+
+    async def corrupt(self, thread_id: str) -> None:
+        """Cut off the end of every text."""
+        async with self.open() as checkpointer:
+            engine = checkpointer.threads.engine
+            assert isinstance(engine, ObjectEngine)
+            found = await engine.store.list(thread_folder(thread_name(thread_id)))
+            assert found
+            for listed in found:
+                body = await engine.store.get(listed.key)
+                assert body is not None
+                record, *texts = body.split(b"\n")
+                spoilt = b"\n".join([record, *(text[:-2] for text in texts)])
+                await engine.store.put(listed.key, spoilt, if_absent=False)
+
+    @asynccontextmanager
+    async def outage(self) -> AsyncIterator[None]:
+        self._server.kill()
+        yield
+        self._server.start()
+
+
+@pytest.mark.oci
+class TestOCI(FewerRepetitions, CoreContract, MetadataLaws, CopyLaws, OutageLaws, DurableLaws):
+    required = REQUIRED["oci"]
+    # A request takes Oracle's SDK some milliseconds of the processor, and the engine is tried on S3, too.
+    line_step = 25
+    line_samples = 5
+    saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 15, "vacuum": 15, "thread": 40}
+
+    @pytest.fixture
+    def store(self, oci_server: OCIServer, oci_prefix: str) -> OCIStore:
+        return OCIStore(oci_server, oci_prefix)

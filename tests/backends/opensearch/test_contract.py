@@ -1,0 +1,58 @@
+"""The contract, kept by OpenSearch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+import pytest
+
+from locus.testing import REQUIRED
+from locus.testing.durable import DurableContract
+from locus.testing.laws.outage import OutageLaws
+from tests.backends.effort import FewerRepetitions
+from tests.backends.opensearch.store import OpenSearchStore
+from tests.servers.opensearch import OpenSearchServer
+from tests.servers.proxy import Proxy
+
+
+@pytest.fixture(scope="module")
+def proxy(opensearch_server: OpenSearchServer) -> Iterator[Proxy]:
+    with Proxy(opensearch_server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+def emptied(opensearch_server: OpenSearchServer) -> Iterator[OpenSearchStore]:
+    """One index for most tests, because making one takes longer than many of them."""
+    store = OpenSearchStore(opensearch_server.url)
+    store.make()
+    yield store
+    store.remove()
+
+
+class TestOpenSearch(FewerRepetitions, DurableContract):
+    required = REQUIRED["opensearch"]
+    # Deaths before each single write, and many orders of requests, are tried on a model of the index.
+    line_step = 60
+    line_samples = 4
+    saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 25, "vacuum": 15, "thread": 25}
+
+    @pytest.fixture
+    def store(self, emptied: OpenSearchStore, request: pytest.FixtureRequest) -> Iterator[OpenSearchStore]:
+        test = request.node.originalname
+        if "a_new_store" in test:
+            store = OpenSearchStore(emptied.server_url)
+            yield store
+            store.remove()
+            return
+        proxy = request.getfixturevalue("proxy") if test in _OUTAGES else None
+        yield OpenSearchStore(emptied.server_url, emptied.index, proxy)
+        emptied.empty()
+
+
+_OUTAGES = {
+    "test_an_outage_is_an_error_in_every_process",
+    *(name for name in vars(OutageLaws) if name.startswith("test")),
+}
+"""The tests that go through the proxy; it would only slow down the others."""

@@ -1,0 +1,218 @@
+"""OpenSearch killed under load, blocked, too busy, and cut off in the middle of a request."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from locus.core.messages import Message
+from locus.core.state import AgentState
+from locus.errors import BackendUnavailableError
+from locus.memory.backends import OpenSearchBackend, opensearch_checkpointer
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+from tests.backends.opensearch.store import OpenSearchStore
+from tests.servers.opensearch import OpenSearchServer
+from tests.servers.proxy import Proxy
+
+pytestmark = pytest.mark.opensearch
+
+WRITERS = 4
+
+
+@pytest.fixture
+def proxy(opensearch_server: OpenSearchServer) -> Iterator[Proxy]:
+    with Proxy(opensearch_server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def store(opensearch_server: OpenSearchServer, proxy: Proxy) -> Iterator[OpenSearchStore]:
+    store = OpenSearchStore(opensearch_server.url, proxy=proxy)
+    yield store
+    store.remove()
+
+
+def _said(number: int) -> Message:
+    return Message.user(f"message {number} {'and so on ' * 50}")
+
+
+async def _write(checkpointer: ThreadCheckpointer, name: str, stop: asyncio.Event) -> dict[str, AgentState]:
+    """Save turn by turn until told to stop; return what was acknowledged."""
+    state, saved = AgentState(agent_id=name), dict[str, AgentState]()
+    while not stop.is_set():
+        grown = state.with_message(_said(len(state.messages)))
+        try:
+            saved[await checkpointer.save(grown, name)] = grown
+            state = grown
+        except BackendUnavailableError:
+            await asyncio.sleep(0.2)
+    return saved
+
+
+async def _assert_whole(checkpointer: ThreadCheckpointer, name: str, saved: dict[str, AgentState]) -> None:
+    """All that was acknowledged is there as it was saved; whatever else is there is whole."""
+    entries = await checkpointer.history(name, None)
+    assert {entry.checkpoint_id for entry in entries} >= set(saved)
+    assert [entry.seq for entry in entries] == list(range(len(entries), 0, -1))
+    for entry in entries[:: max(1, len(entries) // 20)]:
+        state = await checkpointer.load(name, entry.checkpoint_id)
+        assert state is not None
+        assert state == saved.get(entry.checkpoint_id, state)
+        assert [message.content for message in state.messages] == [_said(n).content for n in range(len(state.messages))]
+
+
+@pytest.mark.crash
+async def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path: Path) -> None:
+    with OpenSearchServer(tmp_path / "server", durable=True) as server:
+        hosts = [f"127.0.0.1:{server.port}"]
+        async with opensearch_checkpointer(hosts, "killed", timeout=20) as checkpointer:
+            await checkpointer.save(AgentState(), "made")
+            stop = asyncio.Event()
+            writers = [asyncio.create_task(_write(checkpointer, f"thread {n}", stop)) for n in range(WRITERS)]
+            for _ in range(2):
+                await asyncio.sleep(2.5)
+                await asyncio.to_thread(server.kill)
+                await asyncio.to_thread(server.restart)
+            await asyncio.sleep(2.5)
+            stop.set()
+            saved = await asyncio.gather(*writers)
+        async with opensearch_checkpointer(hosts, "killed") as cold:
+            assert await cold.list_threads() == ["made", *(f"thread {n}" for n in range(WRITERS))]
+            for number, acknowledged in enumerate(saved):
+                assert len(acknowledged) > 3, "too little was saved to learn anything"
+                await _assert_whole(cold, f"thread {number}", acknowledged)
+
+
+@pytest.mark.parametrize("direction", ["to_server", "from_server"])
+async def test_a_connection_cut_in_the_middle_leaves_a_save_or_none(
+    store: OpenSearchStore, proxy: Proxy, direction: str
+) -> None:
+    """Anywhere in the request or in its answer; what was sent again is there once."""
+    state, saved, raised = AgentState(), dict[str, AgentState](), 0
+    async with store.open() as checkpointer:
+        saved[await checkpointer.save(state, "thread 0")] = state
+        for cut in (1, 60, 150, 300, 400, 700, 1_500, 3_000):
+            grown = state.with_message(_said(len(state.messages)))
+            proxy.cut_after(**{direction: cut})
+            try:
+                saved[await checkpointer.save(grown, "thread 0")] = grown
+                state = grown
+            except BackendUnavailableError:
+                raised += 1
+            proxy.accept()
+            async with store.open() as cold:
+                latest = await cold.load("thread 0")
+                assert latest in (state, grown)
+                await _assert_whole(cold, "thread 0", saved)
+    assert len(saved) + raised == 9
+    assert len(saved) > 1, "a cut that comes once is got over"
+
+
+async def test_a_server_that_does_not_answer_is_given_up(store: OpenSearchStore, proxy: Proxy) -> None:
+    state = AgentState().with_message(_said(0))
+    async with opensearch_checkpointer([store.host], store.index, timeout=1.0, replicas=0) as checkpointer:
+        await checkpointer.save(state, "t")
+        proxy.stall()
+        for attempt in (checkpointer.load("t"), checkpointer.save(state, "t"), checkpointer.list_threads()):
+            started = time.monotonic()
+            with pytest.raises(BackendUnavailableError, match="within 1 s"):
+                await attempt
+            assert time.monotonic() - started < 8
+        proxy.accept()
+        proxy.cut()
+        assert await checkpointer.load("t") == state
+
+
+async def test_a_blocked_index_is_an_error_until_it_is_unblocked(store: OpenSearchStore) -> None:
+    state = AgentState().with_message(_said(0))
+    async with store.open() as checkpointer:
+        await checkpointer.save(state, "t", "first")
+        store.ask("PUT", f"{store.index}/_settings", {"index.blocks.read_only_allow_delete": True})
+        with pytest.raises(BackendUnavailableError, match="disk"):
+            await checkpointer.save(state.next_iteration(), "t", "second")
+        with pytest.raises(BackendUnavailableError):
+            await checkpointer.save(state, "new")
+        assert await checkpointer.load("t") == state
+        assert await checkpointer.list_checkpoints("t") == ["first"]
+        store.ask("PUT", f"{store.index}/_settings", {"index.blocks.read_only_allow_delete": None})
+        await checkpointer.save(state.next_iteration(), "t", "second")
+        assert await checkpointer.list_checkpoints("t") == ["second", "first"]
+
+
+async def test_a_closed_index_is_an_error(store: OpenSearchStore) -> None:
+    async with store.open() as checkpointer:
+        await checkpointer.save(AgentState(), "t")
+        store.ask("POST", f"{store.index}/_close")
+        for attempt in (checkpointer.load("t"), checkpointer.save(AgentState(), "u"), checkpointer.list_threads()):
+            with pytest.raises(BackendUnavailableError):
+                await attempt
+        store.ask("POST", f"{store.index}/_open?wait_for_active_shards=1")
+        assert await checkpointer.list_threads() == ["t"]
+
+
+def _limit_requests(store: OpenSearchStore, limit: str | None) -> None:
+    store.ask("PUT", "_cluster/settings", {"transient": {"network.breaker.inflight_requests.limit": limit}})
+
+
+async def test_what_a_busy_server_refuses_is_tried_again_and_then_an_error(store: OpenSearchStore) -> None:
+    """The server's own limit for requests that are under way: it answers 429."""
+    state = AgentState().with_messages([_said(number) for number in range(30)])
+    async with store.open() as checkpointer:
+        first = await checkpointer.save(AgentState(), "t")
+        try:
+            _limit_requests(store, "4kb")
+            with pytest.raises(BackendUnavailableError, match="too busy"):
+                await checkpointer.save(state, "t")
+            assert await checkpointer.list_checkpoints("t") == [first]
+            later = threading.Timer(0.3, _limit_requests, (store, None))
+            later.start()
+            second = await checkpointer.save(state, "t")
+            later.join()
+        finally:
+            _limit_requests(store, None)
+        assert await checkpointer.list_checkpoints("t") == [second, first]
+
+
+class _Refuses(BaseHTTPRequestHandler):
+    """A server that knows nobody."""
+
+    status, body = 401, b"Unauthorized"
+    seen: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.seen.append(self.headers.get("authorization", ""))
+        self.send_response(self.status)
+        self.send_header("content-length", str(len(self.body)))
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.parametrize(("status", "body"), [(401, b"Unauthorized"), (403, b"{}"), (200, b"<html>hello"), (502, b"")])
+async def test_a_server_that_refuses_or_is_none_is_an_error(
+    status: int, body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    handler = type("_Handler", (_Refuses,), {"status": status, "body": body, "seen": []})
+    server = HTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        host = f"127.0.0.1:{server.server_port}"
+        async with OpenSearchBackend([host], username="eve", password="hush-hush", timeout=5) as backend:
+            with pytest.raises(BackendUnavailableError) as caught:
+                await backend.load("t")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert handler.seen[0].startswith("Basic ")  # type: ignore[attr-defined]
+    assert "hush" not in f"{caught.value!r} {caught.value.__cause__!r} {caplog.text}"

@@ -1,0 +1,85 @@
+"""Stores in a PostgreSQL server: a schema for each test."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from urllib.parse import urlsplit
+
+import psycopg
+
+from locus.memory.backends import postgresql_checkpointer
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.testing.stores import DurableTestStore
+from tests.servers.proxy import Proxy
+
+_OPEN = "SELECT 1 FROM pg_stat_activity WHERE application_name = %s LIMIT 1"
+
+
+class PostgreSQLStore(DurableTestStore):
+    """A schema of its own, reached through a proxy that can be shut."""
+
+    def __init__(self, server_url: str, schema: str, proxy: Proxy) -> None:
+        self.server_url = server_url
+        self.schema = schema
+        self.proxy = proxy
+        parts = urlsplit(server_url)
+        host = f"{parts.netloc.rpartition('@')[0]}@127.0.0.1:{proxy.port}"
+        self.dsn = parts._replace(netloc=host, query=f"application_name={schema}").geturl()
+
+    @property
+    def url(self) -> str:
+        return f"{self.dsn}&schema_name={self.schema}&retry_seconds=0.1&connect_timeout=5"
+
+    def open(self, *, ttl_seconds: float | None = None) -> ThreadCheckpointer:
+        return postgresql_checkpointer(
+            dsn=self.dsn, schema_name=self.schema, ttl_seconds=ttl_seconds, retry_seconds=0.1, connect_timeout=5
+        )
+
+    def open_after_kill(self) -> ThreadCheckpointer:
+        end = time.monotonic() + 30
+        with self.connection() as connection:
+            while connection.execute(_OPEN, (self.schema,)).fetchone() is not None:
+                assert time.monotonic() < end, "a connection of a process that was killed does not end"
+                time.sleep(0.002)
+        return self.open()
+
+    @contextmanager
+    def connection(self) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
+        """Behind the backend's back."""
+        with psycopg.connect(
+            self.server_url, autocommit=True, options=f"-c search_path={self.schema} -c client_min_messages=warning"
+        ) as connection:
+            yield connection
+
+    async def corrupt(self, thread_id: str) -> None:
+        """jsonb is always JSON: what can happen to it is that something is not what it was."""
+        with self.connection() as connection:
+            changed = connection.execute(
+                """UPDATE locus_runs SET items = '{"not": "a list"}'
+                WHERE thread = (SELECT id FROM locus_threads WHERE thread_id = %s)""",
+                (thread_id,),
+            )
+            assert changed.rowcount > 0
+
+    @asynccontextmanager
+    async def outage(self) -> AsyncIterator[None]:
+        self.proxy.refuse()
+        self.proxy.cut()
+        try:
+            yield
+        finally:
+            self.proxy.accept()
+
+
+@contextmanager
+def new_store(server_url: str, proxy: Proxy) -> Iterator[PostgreSQLStore]:
+    """A store that is dropped in the end."""
+    store = PostgreSQLStore(server_url, f"t_{secrets.token_hex(6)}", proxy)
+    try:
+        yield store
+    finally:
+        with store.connection() as connection:
+            connection.execute(f'DROP SCHEMA IF EXISTS "{store.schema}" CASCADE')

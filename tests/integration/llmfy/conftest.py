@@ -1,5 +1,0 @@
-"""An empty store for each test: of a kind that needs no server, or on a server."""
-
-from tests.integration.every_store import handle, server_store, store
-
-__all__ = ["handle", "server_store", "store"]

@@ -1,0 +1,194 @@
+"""Logs of items: what they send to the store, what they never ask of it, and what happens between two steps."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from locus.errors import ConflictError
+from locus.memory import item_log
+from locus.memory.backends.memory import MemoryEngine
+from locus.memory.item_log import ItemLog
+from locus.memory.item_tips import noted
+from locus.memory.model.codec import decode
+from locus.memory.model.payloads import dict_payload
+from locus.memory.model.records import Commit, Outcome, Stored, Verdict
+from locus.memory.store import Threads
+
+
+class Watched(MemoryEngine):
+    """Remembers what it was asked. `before` and `after` may stand in the way of a commit, once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.commits: list[Commit] = []
+        self.reads = 0
+        self.before: asyncio.Event | None = None
+        self.after: asyncio.Event | None = None
+        self.waiting = asyncio.Event()
+
+    async def commit(self, commit: Commit) -> Outcome:
+        self.commits.append(commit)
+        before, self.before = self.before, None
+        if before is not None:
+            self.waiting.set()
+            await before.wait()
+        outcome = await super().commit(commit)
+        after, self.after = self.after, None
+        if after is not None:
+            self.waiting.set()
+            await after.wait()
+        return outcome
+
+    async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
+        self.reads += 1
+        return await super().read(thread_id, namespace, checkpoint_id)
+
+
+@pytest.fixture
+def engine() -> Watched:
+    return Watched()
+
+
+@pytest.fixture
+def log(engine: Watched) -> ItemLog:
+    return new_log(engine)
+
+
+def new_log(engine: Watched, **options: Any) -> ItemLog:
+    return ItemLog(Threads(engine, **options), "thread", "ns")
+
+
+def sent(commit: Commit) -> int:
+    return len(commit.head) + len(commit.manifest) + len(commit.metadata) + sum(len(run.items) for run in commit.runs)
+
+
+@pytest.mark.parametrize("cold", [False, True])
+async def test_an_append_reads_no_item_and_costs_the_same_at_any_length(
+    engine: Watched, log: ItemLog, cold: bool
+) -> None:
+    for number in range(400):
+        await (new_log(engine) if cold else log).append([{"content": f"item {number:04}"}])
+    assert engine.reads == 0
+    assert len(engine.commits) == 400
+    assert sent(engine.commits[-1]) <= sent(engine.commits[10]) + 10
+    assert all(len(commit.runs) == 1 and len(decode(commit.runs[0].items)) == 1 for commit in engine.commits)
+    assert [item["content"] for item in await log.read()] == [f"item {number:04}" for number in range(400)]
+
+
+async def test_a_pop_of_what_was_just_added_and_a_return_read_nothing(engine: Watched, log: ItemLog) -> None:
+    await log.append([1, 2, 3])
+    start = engine.commits[0].checkpoint_id
+    assert await log.pop() == 3
+    assert engine.reads == 0
+    assert await log.pop() == 2
+    assert engine.reads == 1
+    await log.rewind(start)
+    assert engine.reads == 1
+    assert await log.read() == [1, 2, 3]
+
+
+async def test_a_checkpoint_says_what_was_done_and_where_the_items_are(engine: Watched, log: ItemLog) -> None:
+    await log.append(["a", "b"])
+    await log.append(["c"])
+    first, second = engine.commits
+    branch = first.runs[0].branch
+    assert second.manifest == f'[[["items"],[["{branch}",1,0,3]]]]'
+    assert decode(second.metadata) == {"log": f'["add",[["{branch}",1,0,3]],"{second.rev}"]'}
+    found = noted(second.metadata)
+    assert found is not None
+    assert (found.change, found.items) == ("add", 3)
+
+
+@pytest.mark.parametrize(
+    "metadata", ["{}", '{"log": 5}', '{"log": "x"}', '{"log": "[1]"}', '{"log": "[\\"a\\",[[1]]]"}']
+)
+def test_metadata_of_something_else_says_nothing(metadata: str) -> None:
+    assert noted(metadata) is None
+
+
+async def test_metadata_that_were_copied_to_another_checkpoint_mislead_nobody(engine: Watched, log: ItemLog) -> None:
+    await log.append([1, 2])
+    threads = Threads(engine)
+    copied = decode(engine.commits[0].metadata)
+    payload = dict_payload({"items": [3, 4, 5]})
+    await threads.save("another", payload, namespace="ns", metadata=copied)
+    another = ItemLog(threads, "another", "ns")
+    await another.append([6])
+    assert await another.read() == [3, 4, 5, 6]
+
+
+async def test_a_change_of_a_log_that_went_on_is_worked_out_anew(engine: Watched, log: ItemLog) -> None:
+    await log.append([1])
+    other = new_log(engine)
+    await other.append([2])
+    await log.append([3])
+    assert await log.read() == [1, 2, 3]
+    await other.pop()
+    await log.append([4])
+    assert await log.read() == [1, 2, 4]
+
+
+async def test_a_log_that_is_deleted_while_its_last_item_is_read_is_empty(engine: Watched, log: ItemLog) -> None:
+    await log.append([1, 2])
+    await log.read()  # so that the log is known, and its last item is not
+    await new_log(engine).delete()
+    assert await log.pop() is None
+    await log.append([3])
+    assert await log.read() == [3]
+
+
+async def test_other_items_take_the_place_of_the_end(engine: Watched, log: ItemLog) -> None:
+    await log.append([1, 2, 3, 4])
+    latest = await log.latest()
+    assert latest is not None
+    assert await log.replace_from(1, ["summary"], if_latest=latest)
+    assert await log.read() == [1, "summary"]
+    assert await log.read(checkpoint_id=latest) == [1, 2, 3, 4]
+    assert not await log.replace_from(0, [], if_latest=latest)
+    assert await log.read() == [1, "summary"]
+    await log.append([5])
+    assert await log.read() == [1, "summary", 5]
+
+
+async def test_whoever_is_always_slower_is_told(engine: Watched, log: ItemLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def conflict(_commit: Commit) -> Outcome:
+        return Outcome(Verdict.CONFLICT, latest="another")
+
+    monkeypatch.setattr(item_log, "_ATTEMPTS", 3)
+    monkeypatch.setattr(engine, "commit", conflict)
+    with pytest.raises(ConflictError, match="faster than this change can follow"):
+        await log.append([1])
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_cancelled_append_is_settled_when_the_caller_goes_on(engine: Watched, log: ItemLog, when: str) -> None:
+    await log.append([1])
+    setattr(engine, when, asyncio.Event())
+    task = asyncio.create_task(log.append([2]))
+    await engine.waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await new_log(engine).read() == [1, 2]
+    await log.append([3])
+    assert await log.read() == [1, 2, 3]
+
+
+async def test_the_time_to_live_of_the_store_is_that_of_its_logs(engine: Watched) -> None:
+    log = new_log(engine, ttl_seconds=60.0)
+    await log.append([1])
+    (commit,) = engine.commits
+    assert commit.expires_at is not None
+    assert 59 < (commit.expires_at - commit.created_at).total_seconds() <= 60
+
+
+def test_a_log_serves_several_event_loops(engine: Watched, log: ItemLog) -> None:
+    async def add(number: int) -> None:
+        await asyncio.gather(*(log.append([number + part]) for part in range(5)))
+
+    asyncio.run(add(0))
+    asyncio.run(add(10))
+    assert sorted(asyncio.run(log.read())) == [*range(5), *range(10, 15)]

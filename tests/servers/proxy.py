@@ -1,0 +1,184 @@
+"""A TCP proxy that misbehaves when it is told to: it refuses, cuts, delays and stalls."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Callable
+from typing import Self, TypeVar
+
+from tests.servers.ports import free_port
+
+T = TypeVar("T")
+
+CHUNK = 65_536
+RESET = struct.pack("ii", 1, 0)
+"""SO_LINGER with no time to linger: closing sends RST, not FIN."""
+
+
+class Proxy:
+    """Listens on `port` and forwards to `target_port`, in a thread of its own. Every method works at once.
+
+    With `tls` it speaks TLS to its clients, and not to the server.
+    """
+
+    def __init__(self, target_port: int, target_host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> None:
+        self.port = free_port()
+        self.target = (target_host, target_port)
+        self._tls = tls
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
+        self._server: asyncio.Server | None = None
+        self._pipes: set[_Connection] = set()
+        self._seconds = 0.0
+        self._flowing = asyncio.Event()
+        self._budgets: dict[str, int | None] = {"to_server": None, "from_server": None}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        self._thread.start()
+        self.accept()
+
+    def stop(self) -> None:
+        self.refuse()
+        asyncio.run_coroutine_threadsafe(self._finish(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def accept(self) -> None:
+        """Behave as if the proxy were not there: the end of every misbehaviour."""
+        self._seconds = 0.0
+        self._budgets.update(to_server=None, from_server=None)
+        self._now(self._flowing.set)
+        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
+
+    def refuse(self) -> None:
+        """Refuse new connections; live ones go on."""
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
+
+    def cut(self) -> None:
+        """Reset all live connections. New ones are accepted."""
+        self._now(self._cut)
+
+    def cut_after(self, to_server: int | None = None, from_server: int | None = None) -> None:
+        """Reset all live connections when so many more bytes have passed in one direction; those still pass."""
+        self._budgets.update(to_server=to_server, from_server=from_server)
+
+    def delay(self, seconds: float) -> None:
+        """Hold back every piece of data for so long, in both directions."""
+        self._seconds = seconds
+
+    def stall(self) -> None:
+        """Accept connections and data, and pass nothing on until `accept`."""
+        self._now(self._flowing.clear)
+
+    def wait_for_the_dead(self, seconds: float = 30.0) -> None:
+        """Until the server has ended the connections that a client has: it has done what it was sent on them."""
+        time.sleep(0.02)  # what a client that was just killed had sent is on its way to here
+        end = time.monotonic() + seconds
+        while dead := self._now(lambda: sum(pipe.client_ended for pipe in self._pipes)):
+            if time.monotonic() > end:
+                raise TimeoutError(f"{dead} connections of ended clients are still open after {seconds:g} seconds")
+            time.sleep(0.002)
+
+    def _now(self, action: Callable[[], T]) -> T:
+        """Do something in the proxy's thread, and wait until it is done."""
+
+        async def do() -> T:
+            return action()
+
+        return asyncio.run_coroutine_threadsafe(do(), self._loop).result()
+
+    async def _listen(self) -> None:
+        if self._server is None:
+            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._tls)
+
+    async def _close(self) -> None:
+        if self._server is not None:
+            for listener in self._server.sockets:
+                # A forked child may have the same socket, and closing ours would not close it.
+                listener.shutdown(socket.SHUT_RDWR)
+            self._server.close()
+            self._server = None
+
+    async def _finish(self) -> None:
+        self._cut()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    def _cut(self) -> None:
+        for pipe in list(self._pipes):
+            pipe.reset()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            there = await asyncio.open_connection(*self.target)
+        except OSError:
+            _reset(writer)
+            return
+        pipe = _Connection(writer, there[1])
+        self._pipes.add(pipe)
+        try:
+            await asyncio.gather(self._upwards(pipe, reader, there[1]), self._forward("from_server", there[0], writer))
+        except (OSError, EOFError):
+            pipe.reset()
+        finally:
+            self._pipes.discard(pipe)
+            writer.close()
+            there[1].close()
+
+    async def _upwards(self, pipe: _Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._forward("to_server", reader, writer)
+        pipe.client_ended = True
+
+    async def _forward(self, direction: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(CHUNK):
+            await self._flowing.wait()
+            if self._seconds:
+                await asyncio.sleep(self._seconds)
+            left = self._budgets[direction]
+            if left is None:
+                writer.write(data)
+                await writer.drain()
+            else:
+                await self._spend(direction, left, data, writer)
+        if writer.can_write_eof() and not writer.is_closing():
+            writer.write_eof()
+
+    async def _spend(self, direction: str, left: int, data: bytes, writer: asyncio.StreamWriter) -> None:
+        self._budgets[direction] = max(0, left - len(data))
+        writer.write(data[:left])
+        await writer.drain()
+        if len(data) >= left:
+            self._budgets[direction] = None
+            self._cut()
+
+
+class _Connection:
+    def __init__(self, *writers: asyncio.StreamWriter) -> None:
+        self._writers = writers
+        self.client_ended = False
+
+    def reset(self) -> None:
+        for writer in self._writers:
+            _reset(writer)
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    channel = writer.get_extra_info("socket")
+    if channel.fileno() != -1:
+        channel.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    writer.transport.abort()

@@ -1,0 +1,175 @@
+"""Backends in memory that are broken on purpose, each in one way. The suite must find them out."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Collection
+from dataclasses import replace
+from typing import ClassVar
+
+from locus.memory.backends.memory import MemoryEngine
+from locus.memory.checkpointer import DEFAULT_NAMESPACE
+from locus.memory.model.commit_rules import Removal, decide
+from locus.memory.model.ids import Pattern
+from locus.memory.model.payloads import wanted
+from locus.memory.model.records import Commit, Entry, Outcome, Stored, Verdict
+from locus.memory.model.table import Row, ThreadTable
+from locus.memory.store import Threads
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.testing.stores import TestStore
+
+
+class NoLock(MemoryEngine):
+    """Others get in between the decision and the writing."""
+
+    async def commit(self, commit: Commit) -> Outcome:
+        table = self._table(commit.thread_id) or ThreadTable(commit.thread_id)
+        outcome = decide(commit, table)
+        await asyncio.sleep(0)
+        if outcome.verdict is Verdict.COMMITTED and not outcome.repeated:
+            table.add(commit, outcome)
+            self._tables[commit.thread_id] = table
+        return outcome
+
+
+class NoBaseCheck(MemoryEngine):
+    """A delta is attached to whatever is there."""
+
+    async def commit(self, commit: Commit) -> Outcome:
+        return await super().commit(replace(commit, base=None))
+
+
+class OwnTables(MemoryEngine):
+    """Threads are kept in tables of another kind."""
+
+    kind: ClassVar[type[ThreadTable]]
+
+    def _table(self, thread_id: str) -> ThreadTable | None:
+        return super()._table(thread_id) or self._tables.setdefault(thread_id, self.kind(thread_id))
+
+
+class BlindTable(ThreadTable):
+    def has_run(self, branch: str, number: int) -> bool:
+        return False
+
+
+class NoBranchCheck(OwnTables):
+    """The second writer of a branch is told that all is well, and its run is dropped."""
+
+    kind = BlindTable
+
+
+class ClockTable(ThreadTable):
+    def row(self, namespace: str, checkpoint_id: str | None) -> Row | None:
+        if checkpoint_id is not None:
+            return super().row(namespace, checkpoint_id)
+        rows = [row for row in self.rows.values() if row.entry.namespace == namespace]
+        return max(rows, key=lambda row: row.entry.created_at, default=None)
+
+
+class LatestByClock(OwnTables):
+    """The newest is what the clock says."""
+
+    kind = ClockTable
+
+
+class PointerTable(ThreadTable):
+    _latest_row: Row | None = None
+
+    def put(self, row: Row) -> None:
+        super().put(row)
+        self._latest_row = row
+
+    def row(self, namespace: str, checkpoint_id: str | None) -> Row | None:
+        return super().row(namespace, checkpoint_id) if checkpoint_id is not None else self._latest_row
+
+
+class LatestBesides(OwnTables):
+    """What is the latest is written down apart, and deleting does not know of it."""
+
+    kind = PointerTable
+
+
+class RecountingTable(ThreadTable):
+    def commit(self, commit: Commit) -> Outcome:
+        self.last_seq = max(self.rows, default=0)
+        return super().commit(commit)
+
+
+class NumbersAgain(OwnTables):
+    """The next number is one more than the highest that is left."""
+
+    kind = RecountingTable
+
+
+class GreedyTable(ThreadTable):
+    def remove(self, doomed: Collection[int], spare: Row | None = None) -> Removal:
+        branches = {extent.branch for seq in doomed for extent in wanted(self.rows[seq].manifest)}
+        removal = super().remove(doomed, spare)
+        for branch in branches & self.runs.keys():
+            del self.runs[branch]
+        return removal
+
+
+class DeletesShared(OwnTables):
+    """A deleted checkpoint takes every run with it that it refers to."""
+
+    kind = GreedyTable
+
+
+class LowerCase(OwnTables):
+    """A collation that does not tell `Alice` from `alice`."""
+
+    kind = ThreadTable
+
+    def _table(self, thread_id: str) -> ThreadTable | None:
+        return super()._table(thread_id.lower())
+
+
+class LikePatterns(MemoryEngine):
+    """The pattern goes into LIKE as it is."""
+
+    async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
+        like = "".join({"%": ".*", "_": ".", "*": ".*", "?": "."}.get(char, re.escape(char)) for char in pattern.text)
+        return sorted(table.thread_id for table in self._live() if re.fullmatch(like, table.thread_id, re.DOTALL))[
+            :limit
+        ]
+
+
+class NoNamespaces(MemoryEngine):
+    """All namespaces are one."""
+
+    async def commit(self, commit: Commit) -> Outcome:
+        return await super().commit(replace(commit, namespace=DEFAULT_NAMESPACE))
+
+    async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
+        return await super().read(thread_id, DEFAULT_NAMESPACE, checkpoint_id)
+
+    async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
+        return await super().entry(thread_id, DEFAULT_NAMESPACE, checkpoint_id)
+
+    async def history(
+        self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
+    ) -> list[Entry]:
+        return await super().history(thread_id, DEFAULT_NAMESPACE, limit, before_seq)
+
+
+class NeverEnds(MemoryEngine):
+    """What has expired is seen until a vacuum comes by."""
+
+    def _table(self, thread_id: str) -> ThreadTable | None:
+        return self._tables.get(thread_id)
+
+
+class MemoryStore(TestStore):
+    """Handles on one engine in memory."""
+
+    def __init__(self, engine: MemoryEngine) -> None:
+        self._engine = engine
+
+    def open(self, *, ttl_seconds: float | None = None) -> ThreadCheckpointer:
+        return ThreadCheckpointer(Threads(self._engine, ttl_seconds=ttl_seconds))
+
+    async def corrupt(self, thread_id: str) -> None:
+        raise NotImplementedError

@@ -1,0 +1,177 @@
+"""The suite over backends that are broken on purpose. Run by `test_suite_itself`, and not collected otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from locus.memory.backends.memory import MemoryEngine
+from locus.memory.saver import CheckpointSaver
+from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.testing import CheckpointerContract, TestStore
+from locus.testing.durable import DurableContract
+from tests.backends.disk import DiskLaws
+from tests.testing import broken, broken_savers
+from tests.testing.broken_durable import BrokenFileStore, BrokenSQLiteStore
+
+
+class InMemory(CheckpointerContract):
+    engine: ClassVar[type[MemoryEngine]]
+
+    @pytest.fixture
+    def store(self) -> TestStore:
+        return broken.MemoryStore(self.engine())
+
+
+class OverSQLite(DurableContract):
+    worker_modules = ("tests.testing.broken_durable",)
+    backend: ClassVar[str]
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> TestStore:
+        return BrokenSQLiteStore(tmp_path, self.backend)
+
+
+class OverFiles(DiskLaws):
+    worker_modules = ("tests.testing.broken_durable",)
+    backend: ClassVar[str]
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> TestStore:
+        return BrokenFileStore(tmp_path, self.backend)
+
+
+class TestSoundMemory(InMemory):
+    engine = MemoryEngine
+
+
+class TestNoLock(InMemory):
+    engine = broken.NoLock
+
+
+class TestNoBaseCheck(InMemory):
+    engine = broken.NoBaseCheck
+
+
+class TestNoBranchCheck(InMemory):
+    engine = broken.NoBranchCheck
+
+
+class TestLatestByClock(InMemory):
+    engine = broken.LatestByClock
+
+
+class TestLatestBesides(InMemory):
+    engine = broken.LatestBesides
+
+
+class TestNumbersAgain(InMemory):
+    engine = broken.NumbersAgain
+
+
+class TestDeletesShared(InMemory):
+    engine = broken.DeletesShared
+
+
+class TestLowerCase(InMemory):
+    engine = broken.LowerCase
+
+
+class TestLikePatterns(InMemory):
+    engine = broken.LikePatterns
+
+
+class TestNoNamespaces(InMemory):
+    engine = broken.NoNamespaces
+
+
+class TestNeverEnds(InMemory):
+    engine = broken.NeverEnds
+
+
+class TestOneSetOfWrites(InMemory):
+    engine = broken_savers.OneSetOfWrites
+
+
+class TestSpecialReplaces(InMemory):
+    engine = broken_savers.SpecialReplaces
+
+
+class TestAsTextWrites(InMemory):
+    engine = broken_savers.AsTextWrites
+
+
+class TestLeavesWrites(InMemory):
+    engine = broken_savers.LeavesWrites
+
+
+class TestKnownParents(InMemory):
+    engine = broken_savers.KnownParents
+
+
+class TestEmptyIsDefault(InMemory):
+    engine = broken_savers.EmptyIsDefault
+
+
+class TestWritesWhole(InMemory):
+    engine = broken_savers.WritesWhole
+
+
+class TestLenient(InMemory):
+    engine = MemoryEngine
+
+    def saver_over(self, handle: ThreadCheckpointer) -> CheckpointSaver:
+        return broken_savers.Lenient(handle)
+
+
+class TestAlwaysTheNewest(InMemory):
+    engine = MemoryEngine
+
+    def saver_over(self, handle: ThreadCheckpointer) -> CheckpointSaver:
+        return broken_savers.AlwaysTheNewest(handle)
+
+
+class TestSoundSQLite(OverSQLite):
+    backend = "sound sqlite"
+
+
+class TestRunsAfterwards(OverSQLite):
+    backend = "runs afterwards"
+
+
+class TestLatestAfterwards(OverSQLite):
+    backend = "latest afterwards"
+
+
+class TestTooEarly(OverSQLite):
+    backend = "too early"
+
+
+class TestRemembers(OverSQLite):
+    backend = "remembers"
+
+
+class TestExpectedOutside(OverSQLite):
+    backend = "expected outside"
+
+
+class TestRacesToCreate(OverSQLite):
+    backend = "races to create"
+
+
+class TestWritesAtHome(OverSQLite):
+    backend = "writes at home"
+
+
+class TestOutageIsNone(OverSQLite):
+    backend = "outage is none"
+
+
+class TestSoundFile(OverFiles):
+    backend = "sound file"
+
+
+class TestNoFsync(OverFiles):
+    backend = "no fsync"
