@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from benchmarks.costs import PeerCost
 from benchmarks.settings import Settings
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("LOCUS_PEERS_DIR", "~/.cache/locus/peers")).expanduser()
 
 Progress = Callable[[str], None]

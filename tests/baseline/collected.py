@@ -12,7 +12,7 @@ import pytest
 
 from tests.baseline.recorded import Tests, read_tests, tests_text
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 BACKENDS = ("opensearch", "mysql", "postgresql", "s3", "redis", "oracle", "oci", "http", "file", "sqlite", "memory")
 

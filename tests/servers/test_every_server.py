@@ -9,8 +9,9 @@ from uuid import uuid4
 import psutil
 import pytest
 
-from tests.servers import FIXTURES, probes
+from tests.servers import probes
 from tests.servers.base import Server
+from tests.servers.fixtures import FIXTURES
 from tests.servers.probes import Probe
 from tests.servers.redis import RedisCluster
 

@@ -20,7 +20,7 @@ from tests.servers.oci.faults import Fault
 from tests.servers.oci.keys import KEY_ID, private_key, public_pem, write_config
 from tests.servers.tls import write_certificate
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 
 
 class OCIServer(Server):

@@ -11,7 +11,7 @@ from tests.servers.base import Server
 from tests.servers.ports import free_port
 from tests.servers.postgresql import PostgreSQLServer
 
-ROOT = Path(__file__).resolve().parent.parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 SERVICE = "FREEPDB1"
 ADMIN = "ADMIN"
 ALIAS = "locus_high"
