@@ -26,8 +26,8 @@ from benchmarks.subjects.http import ServerProcess, serve
 from benchmarks.subjects.postgresql import shared_server
 from locus.core.state import AgentState
 from locus.memory.backends import HTTPCheckpointer, postgresql_checkpointer, sqlite_checkpointer
-from locus.memory.backends.http import http_lanes
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.backends.http import client as http_client
+from locus.memory.checkpointer import ThreadCheckpointer
 
 CLIENTS = 32
 LEAST_RATE = 0.3
@@ -40,15 +40,15 @@ class Wire:
 
     def __init__(self) -> None:
         self.bytes = 0
-        send = http_lanes.Lanes.send
+        send = http_client.Lanes.send
 
-        async def counted(lanes: http_lanes.Lanes, question: http_lanes.Question) -> http_lanes.Answer:
+        async def counted(lanes: http_client.Lanes, question: http_client.Question) -> http_client.Answer:
             head = len(question.method) + len(question.target) + len(" HTTP/1.1\r\n\r\n") + 2
             head += sum(len(name) + len(value) + 4 for name, value in question.headers)
             self.bytes += head + len(question.body or b"")
             return await send(lanes, question)
 
-        http_lanes.Lanes.send = counted  # type: ignore[assignment]
+        http_client.Lanes.send = counted  # type: ignore[assignment]
 
     def take(self) -> int:
         taken, self.bytes = self.bytes, 0

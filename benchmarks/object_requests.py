@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.memory.backends.objects.engine import ObjectEngine, ObjectThreads
+from locus.memory.backends.objects.backend import ObjectThreads
+from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.objects.in_memory import MemoryObjectStore
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 
 KINDS = ("put", "get", "list", "delete")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.memory.model.records import Commit, Outcome
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 
 
 class Tap:

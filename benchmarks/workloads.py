@@ -15,8 +15,8 @@ from benchmarks.subjects.base import Subject
 from benchmarks.tapping import Tap
 from locus.core.messages import Message
 from locus.core.state import AgentState
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.memory.storage import StorageBackend
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 
 
 @dataclass

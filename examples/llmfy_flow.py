@@ -16,7 +16,7 @@ from llmfy import END, START, FlowEngine, Send
 
 from locus.integrations.llmfy import LlmfyCheckpointer
 from locus.memory.backends import sqlite_checkpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 
 
 def joined(old: list[str] | None, new: list[str]) -> list[str]:

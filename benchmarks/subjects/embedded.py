@@ -27,8 +27,8 @@ from benchmarks.subjects.redis import RedisSubject, RedisUnsyncedSubject
 from benchmarks.subjects.s3 import S3Subject
 from locus.memory.backends import FileCheckpointer, sqlite_checkpointer
 from locus.memory.backends.memory import MemoryEngine
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.memory.store import Threads
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 
 
 class MemorySubject(Subject):

@@ -14,7 +14,7 @@ from benchmarks.subjects.base import Occupied, Subject
 from benchmarks.subjects.floors import Floor, database_bytes, extend_wal
 from benchmarks.subjects.http_floor import HTTPFloor
 from locus.memory.backends import HTTPCheckpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from tests.servers.ports import free_port
 
 

@@ -1,6 +1,6 @@
 """The floor of HTTP: a POST of the new bytes to the smallest server that commits them to SQLite.
 
-`python -m benchmarks.subjects.http_floor PORT FOLDER` is that server: the same ASGI server as ours, one INSERT, one COMMIT.
+`python -m benchmarks.subjects.http_floor PORT FOLDER` is that server: our ASGI server, one INSERT, one COMMIT.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from benchmarks.subjects.base import Occupied, Subject
 from benchmarks.subjects.floors import Floor
 from locus.extras import require
 from locus.memory.backends import mysql_checkpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from tests.servers.mysql import MySQLServer
 
 aiomysql = require("aiomysql", "mysql")

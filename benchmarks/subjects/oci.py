@@ -18,7 +18,7 @@ from benchmarks.subjects.base import Occupied, Subject
 from benchmarks.subjects.floors import Floor
 from locus.extras import require
 from locus.memory.backends.oci_bucket.backend import OCIBucketBackend
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from tests.servers.oci.server import OCIServer
 
 

@@ -13,7 +13,7 @@ from benchmarks.subjects.base import Occupied, Subject
 from benchmarks.subjects.floors import Floor
 from locus.extras import require
 from locus.memory.backends import opensearch_checkpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from tests.servers.opensearch import OpenSearchServer
 
 opensearchpy = require("opensearchpy", "opensearch")

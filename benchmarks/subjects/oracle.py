@@ -18,7 +18,7 @@ from benchmarks.subjects.postgresql import run_sql
 from benchmarks.subjects.postgresql import shared_server as shared_postgresql
 from locus.extras import require
 from locus.memory.backends import oracle_checkpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from tests.servers.oracle.server import ADMIN, OracleServer
 
 oracledb = require("oracledb", "oracle")

@@ -14,7 +14,7 @@ import psycopg
 from benchmarks.subjects.base import Occupied, Subject
 from benchmarks.subjects.floors import Floor
 from locus.memory.backends import postgresql_checkpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from tests.servers.postgresql import PostgreSQLServer
 
 

@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from benchmarks.subjects.base import Occupied, Subject
 from benchmarks.subjects.floors import Floor
 from locus.memory.backends import redis_checkpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from tests.servers.redis import RedisServer
 
 

@@ -17,7 +17,7 @@ from locus.memory.backends.adapters import StorageBackendAdapter
 from locus.memory.backends.objects.client import ObjectStore
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.s3.backend import S3Backend
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from tests.servers.seaweedfs import SeaweedServer
 
 T = TypeVar("T")

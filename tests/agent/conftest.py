@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from locus.memory.backends import FileCheckpointer, MemoryCheckpointer, sqlite_checkpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from tests.agent.support import Effects
 
 

@@ -22,10 +22,10 @@ from locus.agent.sessions import STARTED
 from locus.core.events import Event, ToolCompleteEvent
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.models.base import ModelResponse
-from locus.testing.processes.channel import Channel
 from locus.testing.processes.jobs import opened
+from locus.testing.processes.workers import Channel
 from locus.tools import Tool, tool
 from tests.agent.support import Following, a_call, asks, results_told, shape
 

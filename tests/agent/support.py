@@ -9,7 +9,7 @@ from typing import Any
 from locus.core.events import Event
 from locus.core.messages import Message, Role, ToolCall
 from locus.core.state import AgentState
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.models.base import ModelResponse, ToolSpec
 from locus.tools import Tool, tool
 

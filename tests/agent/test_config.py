@@ -9,8 +9,8 @@ import pytest
 
 from locus.agent import Agent, AgentConfig
 from locus.errors import ConfigurationError
-from locus.memory.adapting import as_checkpointer
 from locus.memory.backends import MemoryCheckpointer, SQLiteBackend, StorageBackendAdapter, sqlite_checkpointer
+from locus.memory.registry import as_checkpointer
 from locus.models import MockModel
 from tests.agent.support import Effects, Following
 from tests.backends.strangers import SyncStore

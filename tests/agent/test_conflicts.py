@@ -16,8 +16,7 @@ from locus.core.events import CheckpointSavedEvent, Event, ToolStartEvent
 from locus.core.state import AgentState
 from locus.errors import ConflictError
 from locus.memory.backends import MemoryCheckpointer
-from locus.memory.checkpointer import HistoryEntry
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import HistoryEntry, ThreadCheckpointer
 from tests.agent.support import (
     Effects,
     Following,

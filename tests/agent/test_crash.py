@@ -15,8 +15,7 @@ import pytest
 from locus.agent.recovery import UNKNOWN
 from locus.memory.backends import sqlite_checkpointer
 from locus.testing.data import SOAK
-from locus.testing.processes.channel import Message
-from locus.testing.processes.workers import PATIENCE, Crew, Worker
+from locus.testing.processes.workers import PATIENCE, Crew, Message, Worker
 from tests.agent.crash_jobs import REPEATABLE, as_told, work
 
 KILLS = 600 if SOAK else 200

@@ -14,8 +14,8 @@ from locus.core.events import Event, ToolCompleteEvent
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError
 from locus.memory.backends import MemoryCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.memory.storage import StorageBackend
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.tools import tool
 from tests.agent.support import (
     Effects,

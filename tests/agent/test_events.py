@@ -21,7 +21,7 @@ from locus.core.events import (
     ToolStartEvent,
 )
 from locus.memory.backends import MemoryCheckpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.models import MockModel
 from locus.models.base import ModelChunk, ModelResponse
 from locus.tools import tool

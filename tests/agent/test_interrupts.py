@@ -13,8 +13,8 @@ from locus.core.messages import Message, ToolCall
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError
 from locus.memory.backends import MemoryCheckpointer, sqlite_checkpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.memory.conversation import InMemoryCheckpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.tools.calls import tool_call
 from tests.agent.support import (
     Effects,

@@ -21,7 +21,7 @@ from locus.core.events import CheckpointSavedEvent, Event, ToolCompleteEvent, To
 from locus.core.messages import ToolCall
 from locus.errors import ConfigurationError
 from locus.memory.backends import MemoryCheckpointer, sqlite_checkpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from tests.agent.support import (
     Effects,
     Following,

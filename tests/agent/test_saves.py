@@ -11,7 +11,7 @@ from locus.agent import Agent, AgentConfig
 from locus.core.events import Event, ToolCompleteEvent
 from locus.core.messages import Message, Role
 from locus.memory.backends import MemoryCheckpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.models.base import ModelResponse
 from locus.tools import tool
 from tests.agent.support import (

@@ -14,8 +14,8 @@ from locus.core.messages import Message, Role, ToolResult
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError
 from locus.memory.backends import MemoryCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.memory.conversation import InMemoryCheckpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.models import MockModel
 from locus.testing.data import budget
 from tests.agent.support import (

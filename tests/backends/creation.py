@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from locus.testing.data import SOAK
-from locus.testing.laws.workers import WorkerLaws
+from locus.testing.laws.base import WorkerLaws
 from locus.testing.processes.crash import kill_while_creating
 from locus.testing.processes.workers import Crew
 from locus.testing.stores import DurableTestStore

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from locus.testing.laws.workers import WorkerLaws
-from locus.testing.processes.channel import Channel
+from locus.testing.laws.base import WorkerLaws
 from locus.testing.processes.crash_jobs import Saver
 from locus.testing.processes.jobs import opened
-from locus.testing.processes.workers import Crew
+from locus.testing.processes.workers import Channel, Crew
 from locus.testing.stores import DurableTestStore
 
 CHANGES = {"write", "pwrite", "writev", "pwritev", "ftruncate", "truncate", "replace", "rename", "unlink", "remove"}

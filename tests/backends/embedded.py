@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 from locus.memory.backends import FileCheckpointer, sqlite_checkpointer
-from locus.memory.backends.file.file_names import file_name
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.backends.file.schema import file_name
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.stores import DurableTestStore
 
 

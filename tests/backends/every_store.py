@@ -20,7 +20,7 @@ import pytest
 import pytest_asyncio
 
 from locus.memory.backends import MemoryCheckpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.stores import TestStore
 from tests.backends.embedded import FileStore, SQLiteStore
 from tests.backends.http.store import StoreOverHTTP, server_process

@@ -21,7 +21,7 @@ from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError, ConfigurationError
 from locus.memory import get_checkpointer
 from locus.memory.backends import HTTPCheckpointer, S3Backend, opensearch_checkpointer, s3_checkpointer
-from locus.memory.backends.http import http_lanes
+from locus.memory.backends.http import client as http_client
 from locus.memory.checkpointer import BaseCheckpointer
 from tests.backends.s3.store import set_credentials
 from tests.server.running import serving
@@ -105,9 +105,9 @@ def test_an_authority_that_is_no_file_is_told_before_anything_is_asked(monkeypat
 
 @pytest.fixture
 def authorities_anew() -> Iterator[None]:
-    http_lanes.tls.cache_clear()
+    http_client.tls.cache_clear()
     yield
-    http_lanes.tls.cache_clear()
+    http_client.tls.cache_clear()
 
 
 @pytest.mark.http
@@ -118,7 +118,7 @@ async def test_a_server_of_ours(
     with serving(tmp_path, "memory") as server, encrypted(server.port) as proxy:
         url = f"https://127.0.0.1:{proxy.port}"
         await assert_refuses(HTTPCheckpointer(url, timeout=5.0))
-        http_lanes.tls.cache_clear()
+        http_client.tls.cache_clear()
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         await assert_keeps(HTTPCheckpointer(url))
 

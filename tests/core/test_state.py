@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from locus.core.frozen import FrozenDict, Items
-from locus.core.lineage import Lineage
+from locus.core.frozen import FrozenDict, Items, Lineage
 from locus.core.messages import Message
 from locus.core.state import AgentState, ToolExecution
 from locus.memory.model.codec import decode, encode

@@ -22,8 +22,8 @@ from locus.core.state import AgentState, ToolExecution
 from locus.memory import store as store_module
 from locus.memory.backends import FileCheckpointer, sqlite_checkpointer
 from locus.memory.backends.file.schema import FORMAT
-from locus.memory.backends.sqlite.client import MIGRATIONS
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.backends.sqlite.schema import MIGRATIONS
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.data import at
 
 DATA = Path(__file__).parent / "data"

@@ -13,10 +13,11 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError, CheckpointError, ConfigurationError, CorruptCheckpointError
 from locus.memory.backends import FileCheckpointer
-from locus.memory.backends.file.file_names import file_name
 from locus.memory.backends.file.log import LogFile
+from locus.memory.backends.file.schema import file_name
 from locus.memory.model.codec import encode
-from locus.memory.model.payloads import state_from, wanted
+from locus.memory.model.manifest import wanted
+from locus.memory.model.payloads import state_from
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from locus.core.state import AgentState
 from locus.errors import UnsupportedFormatError
 from locus.memory import get_checkpointer
 from locus.memory.backends import MemoryCheckpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from tests.format.story import (
     DATA,
     EMPTIED,

@@ -15,8 +15,8 @@ import pytest
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends import SQLiteBackend
-from locus.memory.backends.sql.sql_packing import LARGEST, packed, unpacked
-from locus.memory.backends.sqlite.client import MIGRATIONS
+from locus.memory.backends.sql.flavour import LARGEST, packed, unpacked
+from locus.memory.backends.sqlite.schema import MIGRATIONS
 
 LARGE = [{"role": "user", "content": "said over and over, ü, \0 " * 40}, 1e22, -0.0, None]
 NOISE = "".join(map(chr, random.Random(1).choices(range(0x4E00, 0x9FFF), k=400)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from locus.memory.backends.file.schema import FORMAT
-from locus.memory.backends.sqlite.client import MIGRATIONS
+from locus.memory.backends.sqlite.schema import MIGRATIONS
 from tests.format.story import DATA, dumped, write_database, write_folder
 
 

@@ -16,7 +16,8 @@ from locus.core.state import AgentState
 from locus.memory.backends import FileCheckpointer
 from locus.memory.backends.file.log import LogFile
 from locus.memory.model.codec import encode
-from locus.memory.model.payloads import state_from, wanted
+from locus.memory.model.manifest import wanted
+from locus.memory.model.payloads import state_from
 
 Tail = tuple[Path, bytes, int]
 """A log, all its bytes, and where its last record begins."""

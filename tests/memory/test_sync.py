@@ -15,9 +15,10 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import ConflictError
 from locus.memory.backends import FileCheckpointer, MemoryCheckpointer, SQLiteBackend, sqlite_checkpointer
+from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.runtime.portal import PORTAL, Portal
 from locus.memory.storage import StorageBackend
-from locus.memory.sync import PORTAL, Portal, SyncBackend, SyncCheckpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.sync import SyncBackend, SyncCheckpointer
 from tests.samples import run_script
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from locus.memory.checkpointer import ANY
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.records import (
+    ANY,
     Base,
     Commit,
     Known,

@@ -8,8 +8,7 @@ import pytest
 
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.payloads import dict_payload
-from locus.memory.model.plan import MAX_EXTENTS, EncodedList, Payload
-from locus.memory.model.traces import fingerprint
+from locus.memory.model.plan import MAX_EXTENTS, EncodedList, Payload, fingerprint
 from tests.model.planned import Plans
 
 

@@ -10,8 +10,7 @@ import pytest
 from locus.errors import ConflictError
 from locus.memory import item_log
 from locus.memory.backends.memory import MemoryEngine
-from locus.memory.item_log import ItemLog
-from locus.memory.item_tips import noted
+from locus.memory.item_log import ItemLog, noted
 from locus.memory.model.codec import decode
 from locus.memory.model.payloads import dict_payload
 from locus.memory.model.records import Commit, Outcome, Stored, Verdict

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.model.codec import decode
-from locus.memory.model.manifest import items_text, joined, part, visible
+from locus.memory.model.manifest import items_text, visible
+from locus.memory.model.plan import joined, part
 from locus.memory.model.records import Extent, Run
 from locus.testing.data import budget
 from tests.model.branches import Branches, lists

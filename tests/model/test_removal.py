@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locus.memory.model.commit_rules import ancestors, new_parents, outlived, plan_removal, unneeded_runs
 from locus.memory.model.manifest import visible
 from locus.memory.model.records import Entry, Extent, Run, RunInfo
+from locus.memory.model.retention import ancestors, new_parents, outlived, plan_removal, unneeded_runs
 from locus.testing.data import budget
 from tests.model.branches import Branches, branches, extents_of
 

@@ -9,7 +9,7 @@ import pytest
 from locus.core.messages import ContentBlock, Message, ToolCall, ToolResult
 from locus.models.errors import ModelError, ModelRequestError
 from locus.models.ollama import OllamaModel
-from locus.models.retries import delay_before, retry_after
+from locus.models.provider import delay_before, retry_after
 from locus.tools import tool
 from tests.models.server import ModelServer, json_reply, ndjson
 from tests.models.wires import KEY, OllamaWire

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from locus.memory.runtime.worker_pool import WorkerPool
+from locus.memory.runtime.worker import WorkerPool
 from tests.held import Held
 from tests.samples import run_script
 
@@ -209,7 +209,7 @@ def test_a_forked_process_opens_resources_of_its_own_while_the_parent_is_at_work
     code = """
 import asyncio, os, threading, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
-from locus.memory.runtime.worker_pool import WorkerPool
+from locus.memory.runtime.worker import WorkerPool
 
 class Resource:
     def __init__(self):
@@ -246,7 +246,7 @@ print("both")
 def test_a_program_that_forgets_to_close_ends_and_may_use_it_to_the_last() -> None:
     code = """
 import asyncio, atexit
-from locus.memory.runtime.worker_pool import WorkerPool
+from locus.memory.runtime.worker import WorkerPool
 
 class Resource:
     def close(self):

@@ -11,11 +11,10 @@ import pytest
 
 from locus.core.state import AgentState
 from locus.errors import LocusError
-from locus.memory.checkpointer import ANY
 from locus.memory.model.ids import digest, new_id
 from locus.memory.model.payloads import dict_payload, state_payload
 from locus.memory.model.plan import Planner
-from locus.memory.model.records import Base, Commit
+from locus.memory.model.records import ANY, Base, Commit
 from locus.server.commits import MOST_EXTENTS, commit_from
 from locus.testing.data import conversation
 from locus.wire.format import commit_text

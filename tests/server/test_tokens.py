@@ -13,7 +13,7 @@ import pytest
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.memory.backends import HTTPCheckpointer, MemoryCheckpointer
-from locus.memory.backends.http.http_errors import HTTPAuthenticationError
+from locus.memory.backends.http.client import HTTPAuthenticationError
 from locus.wire.format import segment
 from tests.server.running import (
     ACME,

@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import ClassVar
 
 from locus.memory.backends.memory import MemoryEngine
-from locus.memory.checkpointer import DEFAULT_NAMESPACE
-from locus.memory.model.commit_rules import Removal, decide
+from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.model.commit_rules import decide
 from locus.memory.model.ids import Pattern
-from locus.memory.model.payloads import wanted
-from locus.memory.model.records import Commit, Entry, Outcome, Stored, Verdict
+from locus.memory.model.manifest import wanted
+from locus.memory.model.records import DEFAULT_NAMESPACE, Commit, Entry, Outcome, Stored, Verdict
+from locus.memory.model.retention import Removal
 from locus.memory.model.table import Row, ThreadTable
 from locus.memory.store import Threads
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.testing.stores import TestStore
 
 

@@ -15,8 +15,9 @@ from locus.memory.backends import FileCheckpointer
 from locus.memory.backends.memory import MemoryEngine
 from locus.memory.backends.sql.flavour import Steps
 from locus.memory.backends.sqlite.engine import SQLiteEngine
-from locus.memory.checkpointer import ANY
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.memory.model.records import (
+    ANY,
     Commit,
     Entry,
     Outcome,
@@ -26,7 +27,6 @@ from locus.memory.model.records import (
     Write,
 )
 from locus.memory.store import Threads
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 from tests.backends.embedded import FileStore, SQLiteStore
 
 

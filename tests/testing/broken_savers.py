@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from locus.memory.backends.memory import MemoryEngine
-from locus.memory.checkpointer import DEFAULT_NAMESPACE
-from locus.memory.model.records import Commit, Entry, Outcome, Stored, Write
+from locus.memory.model.records import DEFAULT_NAMESPACE, Commit, Entry, Outcome, Stored, Write
 from locus.memory.model.table import ThreadTable
 from locus.memory.saver import CheckpointInfo, CheckpointSaver, SavedCheckpoint
 

@@ -8,10 +8,10 @@ from typing import ClassVar
 import pytest
 
 from locus.memory.backends.memory import MemoryEngine
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.memory.saver import CheckpointSaver
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.testing import CheckpointerContract, TestStore
-from locus.testing.durable import DurableContract
+from locus.testing.contract import DurableContract
 from tests.backends.disk import DiskLaws
 from tests.testing import broken, broken_savers
 from tests.testing.broken_durable import BrokenFileStore, BrokenSQLiteStore

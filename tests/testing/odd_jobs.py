@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-from locus.testing.processes.channel import Channel, Message
+from locus.testing.processes.workers import Channel, Message
 
 
 async def raise_an_error(talk: Channel) -> None:

@@ -6,7 +6,7 @@ import os
 import signal
 from typing import Any
 
-from locus.testing.processes.channel import Channel
+from locus.testing.processes.workers import Channel
 from locus.transfer import copy_store, import_store
 from locus.transfer.write import ThreadWriter
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from locus.core.messages import Message
 from locus.memory import get_checkpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.laws.base import exact
 from locus.transfer import Report, import_store
 

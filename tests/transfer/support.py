@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from locus.core.state import AgentState
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.memory.model.payloads import dict_from
 from locus.memory.storage import StorageBackend
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.testing.data import (
     EXACT_VALUES,
     HOSTILE_IDS,

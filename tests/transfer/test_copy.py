@@ -14,7 +14,7 @@ import pytest
 from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError, ConfigurationError
 from locus.memory.backends import FileCheckpointer, MemoryCheckpointer, StorageBackendAdapter, sqlite_checkpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.data import at, conversation, message, rich_state
 from locus.testing.laws.base import dicts, ids
 from locus.transfer import Report, copy_store

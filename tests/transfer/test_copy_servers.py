@@ -11,8 +11,7 @@ import pytest
 from locus.errors import ConfigurationError
 from locus.memory import get_checkpointer
 from locus.memory.backends import sqlite_checkpointer
-from locus.memory.faces import ThreadsFace
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer, ThreadsFace
 from locus.transfer import copy_store
 from tests.backends.embedded import SQLiteStore
 from tests.backends.http.store import StoreOverHTTP, server_process

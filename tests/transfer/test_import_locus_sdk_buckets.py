@@ -18,10 +18,9 @@ from locus.memory import get_checkpointer
 from locus.memory.backends.objects.client import ObjectStore
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.objects.in_memory import MemoryObjectStore
-from locus.memory.backends.oci_bucket.client import Access
-from locus.memory.backends.oci_bucket.oci_bucket_store import OCIObjectStore
+from locus.memory.backends.oci_bucket.client import Access, OCIObjectStore
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.memory.model.ids import Pattern, check_pattern
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.transfer.sources.locus_sdk.objects import PREFIX, OldObjects, old_objects
 from tests.backends.s3.store import set_credentials
 from tests.servers.oci.fixtures import quick_retries

@@ -15,7 +15,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from locus.integrations.langgraph.saver import LocusSaver
 from locus.memory.backends import FileCheckpointer, sqlite_checkpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.processes.workers import Crew
 from locus.transfer import copy_store, import_store
 from tests.transfer.graphs import everything, talk
@@ -65,7 +65,7 @@ async def test_an_import_that_is_killed_again_and_again_gets_there(tmp_path: Pat
         await talk(saver)
         expected = await everything(saver)
     modules = ["kill_jobs", "graphs"]
-    used = ["locus.integrations.langgraph", "locus.transfer.sources.langgraph_tables"]
+    used = ["locus.integrations.langgraph", "locus.transfer.sources.langgraph"]
     with Crew(url, [*(f"tests.integration.moving.{name}" for name in modules), *used]) as crew:
         for step in (2, 5, 13):
             worker = crew.start(import_and_die, kind="langgraph", source=str(path), destination=url, step=step)

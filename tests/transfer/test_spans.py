@@ -15,8 +15,7 @@ from locus.memory.model.manifest import items_text
 from locus.memory.model.records import Extent, Run
 from locus.testing.data import budget, json_values, payloads
 from locus.transfer.digests import value_digest
-from locus.transfer.items import Shelf
-from locus.transfer.spans import Shared, Span, joined, length_of, part
+from locus.transfer.items import Shared, Shelf, Span, joined, length_of, part
 
 numbers = st.lists(st.integers(0, 30), unique=True, max_size=30)
 

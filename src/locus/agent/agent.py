@@ -12,21 +12,18 @@ from typing import Any
 from uuid import uuid4
 
 from locus.agent.config import AgentConfig
-from locus.agent.progress import Emit
 from locus.agent.recovery import repaired
 from locus.agent.results import AgentResult
-from locus.agent.run import Run
+from locus.agent.run import Emit, Run
 from locus.agent.sessions import ConversationSession, NoSession, PlainSession, Session, ThreadSession
 from locus.core.events import Event
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError, ConflictError
-from locus.memory.adapting import as_checkpointer
-from locus.memory.checkpointer import BaseCheckpointer
+from locus.memory.checkpointer import BaseCheckpointer, ThreadCheckpointer, ThreadsFace
 from locus.memory.conversation import AgentCheckpointer
-from locus.memory.faces import ThreadsFace
-from locus.memory.sync import PORTAL
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.registry import as_checkpointer
+from locus.memory.runtime.portal import PORTAL
 from locus.models import get_model
 from locus.models.base import Model
 from locus.tools import ToolRegistry

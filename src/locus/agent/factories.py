@@ -10,8 +10,8 @@ from locus.agent.agent import Agent
 from locus.agent.calls import current_call
 from locus.agent.results import AgentResult
 from locus.agent.workspace import Workspace
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.memory.model.ids import MAX_ID_LENGTH, digest
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.tools import Tool, tool
 
 DEEP_PROMPT = (

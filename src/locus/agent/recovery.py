@@ -1,10 +1,17 @@
-"""What an interrupted conversation still owes: pure functions over messages."""
+"""What an interrupted conversation still owes: pure functions over messages.
+
+Messages that come while calls of an earlier run are still open.
+
+They belong after the results of those calls. Until then they wait in the state, so that a kill does not lose them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from locus.core.frozen import freeze
 from locus.core.messages import Message, Role, ToolCall, ToolResult
+from locus.core.state import AgentState
 
 NO_RESULT = "No result was recorded for this call: the run was interrupted before it finished."
 NOT_APPROVED = "This call was not made: it needed a person's approval, and the conversation went on without it."
@@ -80,3 +87,20 @@ def results_for(calls: Iterable[ToolCall], text: str) -> list[Message]:
 def failed(call: ToolCall, text: str) -> ToolResult:
     """The result of a call that was not made, or of which nothing is known."""
     return ToolResult(tool_call_id=call.id, name=call.name, content=text, error=text)
+
+
+WAITING = "locus:waiting"
+
+
+def received(state: AgentState, messages: Sequence[Message]) -> AgentState:
+    """The state with messages that wait for their turn."""
+    return state.with_metadata(WAITING, [*state.metadata.get(WAITING, ()), *(m.model_dump() for m in messages)])
+
+
+def taken(state: AgentState) -> AgentState:
+    """The state with all messages that waited in the conversation."""
+    if WAITING not in state.metadata:
+        return state
+    waiting = [Message.model_validate(message) for message in state.metadata[WAITING]]
+    left = {key: value for key, value in state.metadata.items() if key != WAITING}
+    return state.model_copy(update={"metadata": freeze(left)}).with_messages(waiting)

@@ -9,10 +9,9 @@ from locus.core.messages import Message, ToolResult
 from locus.core.state import AgentState
 from locus.core.tasks import finished
 from locus.errors import ConflictError
-from locus.memory.checkpointer import BaseCheckpointer, HistoryEntry
+from locus.memory.checkpointer import BaseCheckpointer, HistoryEntry, ThreadCheckpointer
 from locus.memory.conversation import AgentCheckpointer
 from locus.memory.model.ids import MAX_ID_LENGTH, new_id
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 
 OnConflict = Literal["raise", "fork", "wait"]
 

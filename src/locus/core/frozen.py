@@ -7,13 +7,24 @@ the bottom the answer is an identity check, which costs the same at ten messages
   serialise as ordinary dicts and lists do, and refuse to be changed.
 - `Items` is the tuple that a state keeps its messages in. It remembers which older tuple it was derived
   from by `+` or by slicing, so that "what is new here?" needs no comparison at all.
+
+What a state remembers of where it was kept. It is carried along by every `with_*`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from types import NoneType
-from typing import Annotated, Any, NoReturn, Self, SupportsIndex, TypeGuard, TypeVar, overload
+from types import MappingProxyType, NoneType
+from typing import (
+    Annotated,
+    Any,
+    NoReturn,
+    Self,
+    SupportsIndex,
+    TypeGuard,
+    TypeVar,
+    overload,
+)
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
@@ -216,3 +227,48 @@ class Items(tuple[T, ...]):
 def as_items(values: Iterable[T]) -> Items[T]:
     """The validator of a state's tuple fields: keeps an `Items` as it is."""
     return values if isinstance(values, Items) else Items(values)
+
+
+Place = tuple[str, str, str]
+"""(which store, thread id, namespace)"""
+
+
+class Lineage:
+    """The checkpoints that a state was last loaded from or saved as, by place.
+
+    Immutable: a save puts a new one on the state, so that states derived earlier keep theirs. Two lineages
+    are always equal, because where a state was kept is no part of what it is.
+    """
+
+    __slots__ = ("_known",)
+
+    def __init__(self, known: Mapping[Place, Any] = MappingProxyType({})) -> None:
+        self._known = known
+
+    def at(self, place: Place) -> Any | None:
+        """What the store left here on the last load or save at this place."""
+        return self._known.get(place)
+
+    def after(self, place: Place, trace: object) -> Lineage:
+        """This lineage, with `trace` as what is known of `place`. The oldest places are forgotten."""
+        known = {key: value for key, value in self._known.items() if key != place}
+        known[place] = trace
+        while len(known) > 4:
+            del known[next(iter(known))]
+        return Lineage(MappingProxyType(known))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Lineage)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __copy__(self) -> Lineage:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Lineage:
+        return self
+
+    def __reduce__(self) -> tuple[type[Lineage], tuple[()]]:
+        # A state that travels to another process finds its place there anew.
+        return Lineage, ()

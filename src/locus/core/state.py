@@ -15,11 +15,12 @@ from locus.core.frozen import (
     Frozen,
     FrozenMapping,
     Items,
+    Lineage,
+    Place,
     as_items,
     freeze,
     trust,
 )
-from locus.core.lineage import Lineage, Place
 from locus.core.messages import Message, ToolCall, ToolResult
 
 T = TypeVar("T")

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from locus.errors import CheckpointNotFoundError
 from locus.extras import require
-from locus.memory.item_log import ItemLog
-from locus.memory.item_tips import noted
+from locus.memory.item_log import ItemLog, noted
 from locus.memory.model.records import Entry
 from locus.memory.saver import threads_of
 

@@ -8,6 +8,10 @@ The laws, the same for every backend of ours:
 - Order is the order of commits, whatever the clocks say; "latest" is the newest commit that is left.
 - `None`, `False` and an empty list mean "not there". What could not be found out is raised.
 - Ids and metadata keys are data, never syntax. Nothing that is loaded is ever executed.
+
+What both faces of a store, checkpointer and storage backend, have in common: everything but the payload.
+
+The checkpointer face: `AgentState` by thread, over any engine.
 """
 
 from __future__ import annotations
@@ -16,40 +20,24 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
+from locus.core.frozen import Place
 from locus.core.state import AgentState
-from locus.errors import CapabilityError
+from locus.errors import CapabilityError, CheckpointNotFoundError, CorruptCheckpointError
+from locus.memory.diffs import StateDiff, diff
+from locus.memory.engine import CheckpointerCapabilities
+from locus.memory.model.codec import decode
+from locus.memory.model.ids import check_ids
+from locus.memory.model.payloads import anchor, state_from, state_payload, state_trace
+from locus.memory.model.plan import Trace
+from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Entry, Unset
+from locus.memory.store import Threads
 
 if TYPE_CHECKING:
     from locus.memory.diffs import StateDiff
-
-DEFAULT_NAMESPACE: Final = "default"
-
-
-class Unset(Enum):
-    """Stands for "not given" where `None` already means something."""
-
-    ANY = "any"
-
-
-ANY: Final = Unset.ANY
-"""As `if_latest`: whatever is the latest, save."""
-
-
-@dataclass(frozen=True)
-class CheckpointerCapabilities:
-    """What a checkpointer can do beyond saving, loading and listing."""
-
-    search: bool = False
-    metadata_query: bool = False
-    vacuum: bool = False
-    branching: bool = False
-    ttl: bool = False
-    list_threads: bool = False
-    list_with_metadata: bool = False
-    persistent_checkpoint_ids: bool = False
+    from locus.memory.sync import SyncCheckpointer
 
 
 @dataclass(frozen=True)
@@ -179,3 +167,235 @@ class BaseCheckpointer(ABC):
 
 
 Metadata = Mapping[str, Any]
+
+
+class _Days(int):
+    """A number of days that nobody asked for."""
+
+
+THIRTY_DAYS: Final = _Days(30)
+"""The default age. It gives way to `keep_last`, where an age that was asked for does not."""
+
+
+class ThreadsFace:
+    """The verbs over `self.threads` that do not depend on what a payload is."""
+
+    if TYPE_CHECKING:  # as text only, or a face that is a pydantic model would have it for a field
+        threads: Threads
+
+    @property
+    def capabilities(self) -> CheckpointerCapabilities:
+        return self.threads.capabilities
+
+    async def list_checkpoints(
+        self, thread_id: str, limit: int = 10, *, namespace: str = DEFAULT_NAMESPACE
+    ) -> list[str]:
+        return [entry.checkpoint_id for entry in await self.threads.history(thread_id, limit, None, namespace)]
+
+    async def history(
+        self,
+        thread_id: str,
+        limit: int | None = 10,
+        before: str | None = None,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> list[HistoryEntry]:
+        return [history_entry(entry) for entry in await self.threads.history(thread_id, limit, before, namespace)]
+
+    async def delete(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None) -> bool:
+        """Delete one checkpoint, or the whole thread; with a namespace but no id, that namespace."""
+        if checkpoint_id is not None and namespace is None:
+            namespace = DEFAULT_NAMESPACE
+        return await self.threads.delete(thread_id, checkpoint_id, namespace)
+
+    async def exists(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None) -> bool:
+        """Whether that checkpoint, or any of the thread (or of that namespace of it), is there."""
+        if checkpoint_id is None:
+            return bool(await self.threads.history(thread_id, 1, None, namespace))
+        return (
+            await self.threads.entry(thread_id, checkpoint_id, DEFAULT_NAMESPACE if namespace is None else namespace)
+            is not None
+        )
+
+    async def search(self, query: str, limit: int = 10) -> list[dict[str, Any]]:
+        return [
+            {**entry_dict(hit.entry), "score": hit.score, "snippet": hit.snippet}
+            for hit in await self.threads.search(query, limit)
+        ]
+
+    async def query_by_metadata(self, key: str, value: Any, limit: int = 100) -> list[dict[str, Any]]:
+        return [entry_dict(entry) for entry in await self.threads.find(key, value, limit)]
+
+    async def get_metadata(
+        self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE
+    ) -> dict[str, Any] | None:
+        entry = await self.threads.entry(thread_id, checkpoint_id, namespace)
+        return None if entry is None else metadata_of(entry)
+
+    async def vacuum(
+        self, older_than_days: float = THIRTY_DAYS, *, keep_last: int | None = None, dry_run: bool = False
+    ) -> int:
+        """Delete old checkpoints, and return how many.
+
+        By age (`older_than_days`), by number (`keep_last` of each line of history; every fork is a line of
+        its own), or by both, and then both must hold. Threads that have nothing left are gone.
+        `dry_run=True` only counts.
+        """
+        by_number_only = keep_last is not None and older_than_days is THIRTY_DAYS
+        return await self.threads.vacuum(None if by_number_only else older_than_days, keep_last, dry_run)
+
+    async def copy_thread(
+        self,
+        source_thread_id: str,
+        dest_thread_id: str,
+        checkpoint_id: str | None = None,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> bool:
+        """Copy a thread under a new id: whole, or one checkpoint with its ancestors.
+
+        False if there is nothing to copy; `ConflictError` if the new id is in use.
+        """
+        return await self.threads.copy(source_thread_id, dest_thread_id, checkpoint_id, namespace)
+
+    async def list_threads(self, limit: int | None = 100, pattern: str = "*") -> list[str]:
+        return await self.threads.list_threads(limit, pattern)
+
+    async def list_with_metadata(self, limit: int = 100) -> list[dict[str, Any]]:
+        return [entry_dict(entry) for entry in await self.threads.recent(limit)]
+
+    async def put_writes(
+        self,
+        thread_id: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[tuple[str, Any]],
+        *,
+        task_path: str = "",
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> None:
+        await self.threads.put_writes(
+            thread_id, checkpoint_id, task_id, writes, task_path=task_path, namespace=namespace
+        )
+
+    async def get_writes(
+        self,
+        thread_id: str,
+        checkpoint_id: str,
+        task_id: str | None = None,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> list[PendingWrite]:
+        writes = await self.threads.get_writes(thread_id, checkpoint_id, task_id=task_id, namespace=namespace)
+        return [
+            PendingWrite(write.task_id, write.idx, write.channel, decode(write.value), write.task_path)
+            for write in writes
+        ]
+
+    async def close(self) -> None:
+        await self.threads.close()
+
+
+def metadata_of(entry: Entry) -> dict[str, Any]:
+    metadata = decode(entry.metadata)
+    if not isinstance(metadata, dict):
+        raise CorruptCheckpointError(f"the metadata of checkpoint {entry.checkpoint_id!r} is no object")
+    return metadata
+
+
+def history_entry(entry: Entry) -> HistoryEntry:
+    return HistoryEntry(
+        thread_id=entry.thread_id,
+        checkpoint_id=entry.checkpoint_id,
+        parent_id=entry.parent_id,
+        seq=entry.seq,
+        created_at=entry.created_at,
+        metadata=metadata_of(entry),
+        namespace=entry.namespace,
+    )
+
+
+def entry_dict(entry: Entry) -> dict[str, Any]:
+    return dict(vars(history_entry(entry)))
+
+
+class ThreadCheckpointer(ThreadsFace, BaseCheckpointer):
+    """A checkpointer over a store of threads. All checkpointers of ours are one."""
+
+    def __init__(self, threads: Threads) -> None:
+        self.threads = threads
+
+    async def save(  # the contract's call, with what only our stores can do added by keyword
+        self,
+        state: AgentState,
+        thread_id: str,
+        checkpoint_id: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        parent: str | None | Unset = ANY,
+        if_latest: str | None | Unset = ANY,
+    ) -> str:
+        """Keep a state as the newest checkpoint of a thread, and return its id.
+
+        `if_latest` names the checkpoint that must still be the latest (`None`: the thread must be new), else
+        `ConflictError` is raised and nothing is written. The parent is the checkpoint that this state was
+        loaded from or saved as, else the latest; `parent` says otherwise.
+        """
+        payload = state_payload(state)
+        place = self._place(thread_id, namespace)
+        saved = await self.threads.save(
+            thread_id,
+            payload,
+            namespace=namespace,
+            checkpoint_id=checkpoint_id,
+            metadata=metadata,
+            parent=parent,
+            if_latest=if_latest,
+            known=state._kept_at(place),
+        )
+        state._keep_at(place, saved.trace)
+        for value in payload.fields.values():
+            anchor(value)
+        return saved.checkpoint_id
+
+    async def load(
+        self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE
+    ) -> AgentState | None:
+        stored = await self.threads.read(thread_id, checkpoint_id, namespace)
+        if stored is None:
+            return None
+        state = state_from(stored)
+        place = self._place(thread_id, namespace)
+        state._keep_at(place, state_trace(stored, state))
+        return state
+
+    def origin(self, state: AgentState, thread_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:
+        """The id of the checkpoint of this thread that a state was last loaded from or saved as.
+
+        It is what `if_latest` wants to know: `save(changed, thread_id, if_latest=cp.origin(state, thread_id))`.
+        """
+        trace: Trace | None = state._kept_at(self._place(thread_id, namespace))
+        return None if trace is None else trace.base.checkpoint_id
+
+    def _place(self, thread_id: str, namespace: str) -> Place:
+        check_ids(thread_id, None, namespace)
+        return self.threads.engine.identity, thread_id, namespace
+
+    async def diff(self, thread_id: str, a: str, b: str, *, namespace: str = DEFAULT_NAMESPACE) -> StateDiff:
+        """What changed from checkpoint `a` to checkpoint `b`."""
+        states = [await self.load(thread_id, checkpoint_id, namespace=namespace) for checkpoint_id in (a, b)]
+        for checkpoint_id, state in zip((a, b), states, strict=True):
+            if state is None:
+                raise CheckpointNotFoundError(f"thread {thread_id!r} has no checkpoint {checkpoint_id!r}")
+        before, after = states
+        assert before is not None
+        assert after is not None
+        return diff(before, after)
+
+    @cached_property
+    def sync(self) -> SyncCheckpointer:
+        """The same checkpointer for code that is not async, from any thread."""
+        from locus.memory.sync import SyncCheckpointer
+
+        return SyncCheckpointer(self)

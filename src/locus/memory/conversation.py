@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.memory.adapting import as_checkpointer
+from locus.memory.registry import as_checkpointer
 
 
 @runtime_checkable

@@ -7,9 +7,8 @@ from typing import Any
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.memory.model.manifest import align
 from locus.memory.model.payloads import state_payload
-from locus.memory.model.traces import item_text
+from locus.memory.model.plan import align, item_text
 
 
 @dataclass(frozen=True)

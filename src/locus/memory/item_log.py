@@ -4,11 +4,13 @@ A log is a namespace of a thread whose payload is `{"items": [...]}`. Each of it
 was done, where the items are (the extents, see `records`), and for which `rev` that holds: metadata that somebody
 gives to another checkpoint say nothing of that one. It is one text, because databases index every value:
 
-    {"log": "[\"add\",[[\"k3v9…\",6,0,28]],\"7c01…\"]"}
+    {"log": "["add",[["k3v9…",6,0,28]],"7c01…"]"}
 
 So a handle that has never seen the log needs one small entry, and no item, to add to it. Every change names the
 checkpoint that it was worked out for, and if another writer was faster it is worked out anew: batches stay whole, and
 none is lost. Stores that keep no runs (see `plain_store`) get the whole list with every change.
+
+What is known of a log of items (see `item_log`) at one of its checkpoints. No I/O.
 """
 
 from __future__ import annotations
@@ -17,29 +19,22 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
 from locus.core.tasks import finished
-from locus.errors import CheckpointError, CheckpointNotFoundError, ConflictError
-from locus.memory.item_tips import (
-    Edit,
-    Tip,
-    first_extents,
-    items_of,
-    noted,
-    noted_tip,
-    tip_of,
-)
-from locus.memory.model.arguments import check_ids
+from locus.errors import CheckpointError, CheckpointNotFoundError, ConflictError, CorruptCheckpointError
 from locus.memory.model.codec import decode, encode, encode_trusted
-from locus.memory.model.ids import new_id
-from locus.memory.model.plan import MAX_EXTENTS, run_of
+from locus.memory.model.ids import check_ids, new_id
+from locus.memory.model.manifest import decode_manifest, items_text
+from locus.memory.model.payloads import dict_from
+from locus.memory.model.plan import MAX_EXTENTS, part, run_of
 from locus.memory.model.records import (
     Base,
     Commit,
+    Entry,
     Extent,
     Outcome,
     Run,
@@ -47,6 +42,89 @@ from locus.memory.model.records import (
     Verdict,
 )
 from locus.memory.store import Threads
+
+_PATH = ("items",)
+
+
+@dataclass(frozen=True, slots=True)
+class Tip:
+    """A checkpoint of a log, as a change needs to know it."""
+
+    base: Base
+    count: int
+    extents: tuple[Extent, ...] | None
+    """Where the items are. None: nowhere that a delta could refer to."""
+    last: str | None = None
+    """The last item, if it is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """The first `kept` items of a checkpoint (`None`: of an empty log), and after them these texts."""
+
+    tip: Tip | None
+    kept: int
+    texts: Sequence[str] = ()
+
+
+def tip_of(stored: Stored) -> Tip:
+    base = Base(stored.entry.checkpoint_id, stored.entry.rev)
+    cut = decode_manifest(stored.manifest).get(_PATH)
+    if isinstance(cut, tuple):
+        return Tip(base, sum(extent.length for extent in cut), cut)
+    items = dict_from(stored).get("items")
+    if not isinstance(items, list):
+        entry = stored.entry
+        raise CorruptCheckpointError(
+            f"thread {entry.thread_id!r}, namespace {entry.namespace!r}, is no list of items: something else uses it. "
+            "Use another id, or another namespace"
+        )
+    return Tip(base, len(items), () if not items else None)
+
+
+def first_extents(tip: Tip | None, count: int) -> list[Extent]:
+    """Where the first items of a checkpoint are, as far as a delta can refer to them."""
+    if tip is None or tip.extents is None:
+        return []
+    return list(tip.extents) if count == tip.count else part(tip.extents, 0, count)
+
+
+def items_of(stored: Stored, tip: Tip, start: int) -> list[Any]:
+    if tip.extents is None:
+        found: list[Any] = dict_from(stored)["items"]
+        return found[start:]
+    return list(decode(items_text(part(tip.extents, start, tip.count - start), stored.runs)))
+
+
+class Noted(NamedTuple):
+    """What a checkpoint's metadata says of the log."""
+
+    change: str
+    extents: tuple[Extent, ...]
+    rev: str | None = None
+    """The checkpoint that it was said of; None if it was put right when the log was moved."""
+
+    @property
+    def items(self) -> int:
+        return sum(extent.length for extent in self.extents)
+
+
+def noted(metadata: str) -> Noted | None:
+    """None if the checkpoint was made by something else."""
+    try:
+        change, extents, *rest = decode(decode(metadata)["log"])
+        return Noted(str(change), tuple(Extent(*extent) for extent in extents), *rest)
+    except (KeyError, TypeError, ValueError, CorruptCheckpointError):
+        return None
+
+
+def noted_tip(entry: Entry) -> Tip | None:
+    """What the metadata of a checkpoint say, if it is of this very checkpoint that they say it."""
+    found = noted(entry.metadata)
+    if found is None or found.rev not in (None, entry.rev):
+        return None
+    return Tip(Base(entry.checkpoint_id, entry.rev), found.items, found.extents)
+
 
 __all__ = ["ItemLog", "noted"]
 

@@ -3,6 +3,8 @@
 A backend of ours is one line in `_BUILT_IN`. Others are added with `register_checkpointer`, or by a package
 that declares an entry point in the group `locus.checkpointers`: its name is the backend's, its object a
 function `factory(location, **options)`, where `location` is what follows the colon ("" if nothing does).
+
+Whatever a user has, as a checkpointer.
 """
 
 from __future__ import annotations
@@ -11,10 +13,10 @@ from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
-from urllib.parse import unquote
 
 from locus.errors import ConfigurationError
 from locus.memory.checkpointer import BaseCheckpointer
+from locus.memory.runtime.url import path_of as path_of
 
 ENTRY_POINTS = "locus.checkpointers"
 
@@ -71,19 +73,6 @@ def get_checkpointer(checkpointer_string: str, **options: Any) -> BaseCheckpoint
     return _factory(name)(location, **options)
 
 
-def path_of(location: str) -> str:
-    """The path in a location: `dir/a.db`, `///dir/a.db` (relative), `////srv/a.db` (absolute)."""
-    if not location.startswith("//"):
-        return location
-    host, slash, path = location[2:].partition("/")
-    if host or not slash:
-        raise ConfigurationError(
-            "this URL names a host, and a file has none: write three slashes before a relative path, "
-            "and four before an absolute one"
-        )
-    return unquote(path)
-
-
 def _factory(name: str) -> Factory:
     if name in _registered:
         return _registered[name]
@@ -103,3 +92,16 @@ def _factory(name: str) -> Factory:
 
 def _plugins() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+
+
+def as_checkpointer(given: Any) -> BaseCheckpointer:
+    """A checkpointer as it is; a storage backend adapted; a name or URL opened."""
+    if isinstance(given, BaseCheckpointer):
+        return given
+    if isinstance(given, str):
+        return get_checkpointer(given)
+    if given is None:
+        raise ConfigurationError('a checkpointer is needed: an object, or a URL such as "sqlite:agents.db"')
+    from locus.memory.backends.adapters import StorageBackendAdapter  # brings the databases along
+
+    return StorageBackendAdapter(given)

@@ -13,17 +13,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from locus.errors import ConfigurationError
-from locus.memory.checkpointer import ANY, DEFAULT_NAMESPACE, CheckpointerCapabilities, Unset
-from locus.memory.faces import ThreadsFace, metadata_of
-from locus.memory.model.arguments import check_ids
+from locus.memory.checkpointer import ThreadsFace, metadata_of
+from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.codec import decode
+from locus.memory.model.ids import check_ids
 from locus.memory.model.payloads import dict_from, dict_payload
-from locus.memory.model.records import Entry, Stored
+from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Entry, Stored, Unset
 from locus.memory.storage import StorageBackend
 from locus.memory.store import SPECIAL_CHANNELS, Threads
 
 if TYPE_CHECKING:
-    from locus.memory.sync_saver import SyncCheckpointSaver
+    from locus.memory.sync import SyncCheckpointSaver
 
 _AT_ONCE = 8
 
@@ -242,7 +242,7 @@ class CheckpointSaver:
     @cached_property
     def sync(self) -> SyncCheckpointSaver:
         """The same saver for code that is not async, from any thread."""
-        from locus.memory.sync_saver import SyncCheckpointSaver
+        from locus.memory.sync import SyncCheckpointSaver
 
         return SyncCheckpointSaver(self)
 
@@ -264,7 +264,7 @@ def threads_of(store: Any) -> Threads:
     """The threads that a checkpointer, a storage backend, a name or a URL keeps."""
     if isinstance(store, ThreadsFace | CheckpointSaver):
         return store.threads
-    from locus.memory.adapting import as_checkpointer
+    from locus.memory.registry import as_checkpointer
 
     found = as_checkpointer(store)
     if isinstance(found, ThreadsFace):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from locus.memory.checkpointer import ANY, DEFAULT_NAMESPACE, Unset
-from locus.memory.faces import ThreadsFace
+from locus.memory.checkpointer import ThreadsFace
 from locus.memory.model.payloads import dict_from, dict_payload
+from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Unset
 from locus.memory.store import Threads
-from locus.memory.sync import SyncBackend
+
+if TYPE_CHECKING:
+    from locus.memory.sync import SyncBackend
 
 
 class StorageBackend(ThreadsFace):
@@ -55,6 +57,8 @@ class StorageBackend(ThreadsFace):
     @cached_property
     def sync(self) -> SyncBackend:
         """The same backend for code that is not async, from any thread."""
+        from locus.memory.sync import SyncBackend
+
         return SyncBackend(self)
 
     async def __aenter__(self) -> Self:

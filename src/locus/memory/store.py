@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, TypeVar
 
 from locus.errors import CapabilityError, CheckpointNotFoundError, ConfigurationError, ConflictError, LocusError
-from locus.memory.checkpointer import ANY, CheckpointerCapabilities, Unset
 from locus.memory.engine import (
+    CheckpointerCapabilities,
     Copies,
     Engine,
     Expires,
@@ -22,7 +22,6 @@ from locus.memory.engine import (
 )
 from locus.memory.model.arguments import (
     UNLIMITED,
-    check_ids,
     check_vacuum,
     checked_limit,
     checked_metadata,
@@ -30,21 +29,22 @@ from locus.memory.model.arguments import (
     days_before,
 )
 from locus.memory.model.codec import canonical, decode, encode
-from locus.memory.model.commit_rules import ancestors, outlived
-from locus.memory.model.ids import check_id, check_pattern, new_id, words
+from locus.memory.model.ids import check_id, check_ids, check_pattern, new_id, words
 from locus.memory.model.payloads import dict_from, stored_trace
-from locus.memory.model.plan import Payload, Plan, Planner
+from locus.memory.model.plan import Payload, Plan, Planner, Trace, TraceCache
 from locus.memory.model.records import (
+    ANY,
     Base,
     Commit,
     Entry,
     Hit,
     Outcome,
     Stored,
+    Unset,
     Verdict,
     Write,
 )
-from locus.memory.model.traces import Trace, TraceCache
+from locus.memory.model.retention import ancestors, outlived
 
 _ATTEMPTS = 8
 

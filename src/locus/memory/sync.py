@@ -1,73 +1,27 @@
 """Blocking calls, from any thread, over one event loop that lives on between them.
 
 One thread of the process runs that loop, so that connections and pools opened by one call serve the next.
+
+The versioned saver for code that is not async: the same methods, blocking, from any thread.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
-import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from locus.memory.checkpointer import (
-    ANY,
-    DEFAULT_NAMESPACE,
-    CheckpointerCapabilities,
-    HistoryEntry,
-    PendingWrite,
-    Unset,
-)
-from locus.memory.faces import THIRTY_DAYS, ThreadsFace
+from locus.memory.checkpointer import THIRTY_DAYS, HistoryEntry, PendingWrite, ThreadCheckpointer, ThreadsFace
+from locus.memory.engine import CheckpointerCapabilities
+from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Unset
+from locus.memory.runtime.portal import PORTAL
+from locus.memory.saver import CheckpointInfo, CheckpointSaver, SavedCheckpoint, SavedWrite
+from locus.memory.storage import StorageBackend
 
 if TYPE_CHECKING:
     from locus.core.state import AgentState
     from locus.memory.diffs import StateDiff
-    from locus.memory.storage import StorageBackend  # noqa: F401 - named below, as text
-    from locus.memory.thread_checkpointer import ThreadCheckpointer  # noqa: F401
 
 T = TypeVar("T")
-
-
-class Portal:
-    """An event loop on a thread of its own, started when it is first needed, and anew after a fork."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._pid = 0
-        if hasattr(os, "register_at_fork"):
-            # A child that inherited the lock while another thread held it would wait for ever.
-            release = self._lock.release
-            os.register_at_fork(before=self._lock.acquire, after_in_parent=release, after_in_child=release)
-
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end, and return its result."""
-        loop = self._running()
-        if threading.current_thread() is self._thread:
-            coroutine.close()
-            raise RuntimeError("a blocking call from inside the portal would wait for itself: await it instead")
-        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
-        try:
-            return future.result()
-        except BaseException:
-            # The caller is interrupted (Ctrl-C): what has not begun yet must not begin behind its back.
-            future.cancel()
-            raise
-
-    def _running(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None or self._pid != os.getpid():
-                self._loop = asyncio.new_event_loop()
-                self._pid = os.getpid()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="locus-portal", daemon=True)
-                self._thread.start()
-            return self._loop
-
-
-PORTAL = Portal()
 
 
 F = TypeVar("F", bound=ThreadsFace)
@@ -168,7 +122,7 @@ class SyncFace(Generic[F]):
         self.close()
 
 
-class SyncCheckpointer(SyncFace["ThreadCheckpointer"]):
+class SyncCheckpointer(SyncFace[ThreadCheckpointer]):
     """A checkpointer, blocking."""
 
     def save(
@@ -206,7 +160,7 @@ class SyncCheckpointer(SyncFace["ThreadCheckpointer"]):
         return PORTAL.run(self._face.diff(thread_id, a, b, namespace=namespace))
 
 
-class SyncBackend(SyncFace["StorageBackend"]):
+class SyncBackend(SyncFace[StorageBackend]):
     """A storage backend, blocking."""
 
     def save(
@@ -236,3 +190,160 @@ class SyncBackend(SyncFace["StorageBackend"]):
         self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE
     ) -> dict[str, Any] | None:
         return PORTAL.run(self._face.load(thread_id, checkpoint_id, namespace=namespace))
+
+
+class SyncCheckpointSaver:
+    """A `CheckpointSaver`, blocking. What the methods do is said there."""
+
+    def __init__(self, store: Any) -> None:
+        self._saver = store if isinstance(store, CheckpointSaver) else CheckpointSaver(store)
+
+    @property
+    def capabilities(self) -> CheckpointerCapabilities:
+        return self._saver.capabilities
+
+    @property
+    def backend(self) -> SyncBackend:
+        """The same store as a storage backend, blocking."""
+        return self._saver.backend.sync
+
+    def put(
+        self,
+        *,
+        thread_id: str,
+        checkpoint_id: str,
+        checkpoint_data: dict[str, Any],
+        checkpoint_ns: str = DEFAULT_NAMESPACE,
+        parent_checkpoint_id: str | None | Unset = None,
+        metadata: dict[str, Any] | None = None,
+        if_latest: str | None | Unset = ANY,
+    ) -> None:
+        PORTAL.run(
+            self._saver.put(
+                thread_id=thread_id,
+                checkpoint_id=checkpoint_id,
+                checkpoint_data=checkpoint_data,
+                checkpoint_ns=checkpoint_ns,
+                parent_checkpoint_id=parent_checkpoint_id,
+                metadata=metadata,
+                if_latest=if_latest,
+            )
+        )
+
+    def get(
+        self, *, thread_id: str, checkpoint_id: str | None = None, checkpoint_ns: str = DEFAULT_NAMESPACE
+    ) -> SavedCheckpoint | None:
+        return PORTAL.run(
+            self._saver.get(thread_id=thread_id, checkpoint_id=checkpoint_id, checkpoint_ns=checkpoint_ns)
+        )
+
+    def list_checkpoints(
+        self,
+        *,
+        thread_id: str,
+        checkpoint_ns: str = DEFAULT_NAMESPACE,
+        limit: int | None = 10,
+        before: str | None = None,
+    ) -> list[SavedCheckpoint]:
+        return PORTAL.run(
+            self._saver.list_checkpoints(thread_id=thread_id, checkpoint_ns=checkpoint_ns, limit=limit, before=before)
+        )
+
+    def history(
+        self,
+        *,
+        thread_id: str,
+        checkpoint_ns: str = DEFAULT_NAMESPACE,
+        limit: int | None = 10,
+        before: str | None = None,
+    ) -> list[CheckpointInfo]:
+        return PORTAL.run(
+            self._saver.history(thread_id=thread_id, checkpoint_ns=checkpoint_ns, limit=limit, before=before)
+        )
+
+    def put_writes(
+        self,
+        *,
+        thread_id: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[tuple[str, Any]],
+        checkpoint_ns: str = DEFAULT_NAMESPACE,
+        task_path: str = "",
+    ) -> None:
+        PORTAL.run(
+            self._saver.put_writes(
+                thread_id=thread_id,
+                checkpoint_id=checkpoint_id,
+                task_id=task_id,
+                writes=writes,
+                checkpoint_ns=checkpoint_ns,
+                task_path=task_path,
+            )
+        )
+
+    def get_writes(
+        self,
+        *,
+        thread_id: str,
+        checkpoint_id: str,
+        checkpoint_ns: str = DEFAULT_NAMESPACE,
+        task_id: str | None = None,
+    ) -> list[SavedWrite]:
+        return PORTAL.run(
+            self._saver.get_writes(
+                thread_id=thread_id, checkpoint_id=checkpoint_id, checkpoint_ns=checkpoint_ns, task_id=task_id
+            )
+        )
+
+    def delete_thread(self, *, thread_id: str) -> None:
+        PORTAL.run(self._saver.delete_thread(thread_id=thread_id))
+
+    def delete_checkpoint(self, *, thread_id: str, checkpoint_id: str, checkpoint_ns: str = DEFAULT_NAMESPACE) -> bool:
+        return PORTAL.run(
+            self._saver.delete_checkpoint(thread_id=thread_id, checkpoint_id=checkpoint_id, checkpoint_ns=checkpoint_ns)
+        )
+
+    def delete_checkpoints(
+        self, *, thread_id: str, checkpoint_ids: Collection[str], checkpoint_ns: str = DEFAULT_NAMESPACE
+    ) -> int:
+        return PORTAL.run(
+            self._saver.delete_checkpoints(
+                thread_id=thread_id, checkpoint_ids=checkpoint_ids, checkpoint_ns=checkpoint_ns
+            )
+        )
+
+    def copy_thread(
+        self,
+        *,
+        source_thread_id: str,
+        dest_thread_id: str,
+        checkpoint_id: str | None = None,
+        checkpoint_ns: str = DEFAULT_NAMESPACE,
+    ) -> bool:
+        return PORTAL.run(
+            self._saver.copy_thread(
+                source_thread_id=source_thread_id,
+                dest_thread_id=dest_thread_id,
+                checkpoint_id=checkpoint_id,
+                checkpoint_ns=checkpoint_ns,
+            )
+        )
+
+    def list_threads(self, *, limit: int | None = 100, pattern: str = "*") -> list[str]:
+        return PORTAL.run(self._saver.list_threads(limit=limit, pattern=pattern))
+
+    def list_namespaces(self, *, thread_id: str) -> list[str]:
+        return PORTAL.run(self._saver.list_namespaces(thread_id=thread_id))
+
+    def close(self) -> None:
+        PORTAL.run(self._saver.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({type(self._saver.threads.engine).__name__})"

@@ -14,10 +14,8 @@ from locus.core.messages import Message
 from locus.extras import require
 from locus.models import anthropic_wire as wire
 from locus.models.base import ModelChunk, ModelResponse, ToolSpec
-from locus.models.clients import LoopClients
 from locus.models.errors import ModelError, ModelUnavailableError, translated
-from locus.models.provider import Provider, required_secret
-from locus.models.retries import with_retries
+from locus.models.provider import LoopClients, Provider, required_secret, with_retries
 from locus.models.stainless import patience, translation
 
 if TYPE_CHECKING:

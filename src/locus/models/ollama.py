@@ -14,10 +14,8 @@ from locus.core.messages import Message
 from locus.extras import require
 from locus.models import ollama_wire as wire
 from locus.models.base import ModelChunk, ModelResponse, ToolSpec
-from locus.models.clients import LoopClients
 from locus.models.errors import ModelError, ModelUnavailableError, error_for_status, may_pass, translated
-from locus.models.provider import Provider, secret
-from locus.models.retries import retry_after, with_retries
+from locus.models.provider import LoopClients, Provider, retry_after, secret, with_retries
 from locus.models.stainless import is_transport_error
 
 if TYPE_CHECKING:

@@ -1,11 +1,22 @@
-"""What the providers have in common."""
+"""What the providers have in common.
+
+HTTP clients, one for each event loop: connections belong to the loop that opened them.
+
+Retries: exponential back-off with jitter, bounded, heeding `Retry-After`.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import random
+import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
-from typing import Any, Self
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from email.utils import mktime_tz, parsedate_tz
+from typing import Any, Generic, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 from pydantic import SecretStr
 
@@ -60,3 +71,75 @@ def required_secret(given: str | SecretStr | None, variable: str) -> SecretStr:
     if found is None:
         raise ConfigurationError(f"no API key: set {variable}, or pass api_key=…")
     return found
+
+
+C = TypeVar("C")
+
+
+class LoopClients(Generic[C]):
+    """Makes a client when a loop first asks for one, and closes it when that loop says so."""
+
+    def __init__(self, make: Callable[[], C], close: Callable[[C], Awaitable[None]]) -> None:
+        self._make = make
+        self._close = close
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, C] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def here(self) -> C:
+        """The client of the running loop."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            client = self._clients.get(loop)
+            if client is None:
+                client = self._clients[loop] = self._make()
+            return client
+
+    async def close(self) -> None:
+        """Close the client of the running loop, if it has one."""
+        with self._lock:
+            client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await self._close(client)
+
+
+T = TypeVar("T")
+
+FIRST_DELAY = 0.5
+LONGEST_DELAY = 8.0
+LONGEST_RETRY_AFTER = 120.0
+"""Seconds. A server that asks for more is not waited for: the caller hears of it at once."""
+
+Wish = Callable[[Exception], "float | None"]
+"""How long to wait after this error: as long as the server asks, 0 for the usual delay, None if nothing will help."""
+
+
+async def with_retries(attempt: Callable[[], Awaitable[T]], wish: Wish, max_retries: int) -> T:
+    """Call `attempt` until it succeeds, `max_retries` times more at most; the last error is raised."""
+    for retry in range(max_retries):
+        try:
+            return await attempt()
+        except Exception as error:
+            wished = wish(error)
+            if wished is None or wished > LONGEST_RETRY_AFTER:
+                raise
+        await asyncio.sleep(delay_before(retry, wished))
+    return await attempt()
+
+
+def delay_before(retry: int, wished: float) -> float:
+    """Seconds to wait before the retry with this number, counted from 0."""
+    if wished > 0:
+        return wished
+    # A quarter at random, so that clients which failed together don't come back together.
+    return min(FIRST_DELAY * 2.0 ** min(retry, 10), LONGEST_DELAY) * random.uniform(0.75, 1.0)
+
+
+def retry_after(header: str | None) -> float | None:
+    """The seconds in a `Retry-After` header, which is a number or a date."""
+    if header is None:
+        return None
+    try:
+        return float(header)
+    except ValueError:
+        date = parsedate_tz(header)
+        return None if date is None else mktime_tz(date) - time.time()

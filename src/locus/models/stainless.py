@@ -1,7 +1,7 @@
 """The errors of the OpenAI and Anthropic clients, which are built alike: what they mean, and which may pass.
 
 The clients could retry themselves, but how long they are ready to wait differs with their versions, up to weeks.
-So they are told not to, and `locus.models.retries` does it, the same for every provider.
+So they are told not to, and `locus.models.provider` does it, the same for every provider.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from locus.models.errors import (
     error_for_status,
     may_pass,
 )
-from locus.models.retries import Wish, retry_after
+from locus.models.provider import Wish, retry_after
 
 # A stream that breaks off raises the HTTP library's errors bare; which library it is depends on the client's version.
 _TRANSPORTS = frozenset({"httpx", "httpx2", "httpcore", "httpcore2", "anyio", "ssl"})

@@ -9,8 +9,8 @@ from typing import Any
 from starlette.routing import Router
 
 from locus.errors import ConfigurationError
-from locus.memory.adapting import as_checkpointer
-from locus.memory.faces import ThreadsFace
+from locus.memory.checkpointer import ThreadsFace
+from locus.memory.registry import as_checkpointer
 from locus.server.access import Access
 from locus.server.auth import Guard, Token
 from locus.server.bodies import Limits

@@ -11,10 +11,9 @@ import re
 from typing import Any
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.checkpointer import ANY, Unset
 from locus.memory.model.codec import decode, encode, encode_trusted
 from locus.memory.model.ids import check_id, digest
-from locus.memory.model.records import Base, Commit, Run
+from locus.memory.model.records import ANY, Base, Commit, Run, Unset
 from locus.server import fields
 from locus.wire.problems import Problem
 

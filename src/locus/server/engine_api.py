@@ -11,11 +11,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from locus.errors import CapabilityError, ConflictError
-from locus.memory.checkpointer import DEFAULT_NAMESPACE
 from locus.memory.engine import Copies, Expires, Exports
-from locus.memory.model.arguments import check_ids
-from locus.memory.model.ids import check_id
-from locus.memory.model.records import Commit, Verdict
+from locus.memory.model.ids import check_id, check_ids
+from locus.memory.model.records import DEFAULT_NAMESPACE, Commit, Verdict
 from locus.server import fields
 from locus.server.access import Access
 from locus.server.bodies import json_response, text_response

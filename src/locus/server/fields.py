@@ -8,9 +8,9 @@ from typing import Any
 
 from starlette.requests import Request
 
-from locus.memory.checkpointer import ANY, DEFAULT_NAMESPACE, Unset
 from locus.memory.model.arguments import UNLIMITED
 from locus.memory.model.ids import check_id
+from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Unset
 from locus.wire.format import from_etag
 from locus.wire.problems import Problem
 

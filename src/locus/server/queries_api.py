@@ -14,9 +14,9 @@ from locus.errors import CapabilityError
 from locus.memory.engine import Expires, Searches
 from locus.memory.model.arguments import UNLIMITED, check_vacuum, days_before
 from locus.memory.model.codec import encode
-from locus.memory.model.commit_rules import outlived
 from locus.memory.model.ids import Pattern, words
 from locus.memory.model.records import Entry, Hit
+from locus.memory.model.retention import outlived
 from locus.server import fields
 from locus.server.access import Access
 from locus.server.bodies import json_response

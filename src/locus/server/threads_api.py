@@ -11,12 +11,11 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from locus.errors import InvalidIdError
-from locus.memory.checkpointer import ANY
 from locus.memory.model.codec import encode_trusted
 from locus.memory.model.ids import check_id, check_pattern
-from locus.memory.model.manifest import visible
-from locus.memory.model.payloads import dict_payload, payload_text, wanted
-from locus.memory.model.records import Entry, Stored
+from locus.memory.model.manifest import visible, wanted
+from locus.memory.model.payloads import dict_payload, payload_text
+from locus.memory.model.records import ANY, Entry, Stored
 from locus.server import fields
 from locus.server.access import Access
 from locus.server.bodies import accepts_gzip, json_response, text_response

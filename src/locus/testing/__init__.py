@@ -24,8 +24,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from locus.testing.contract import REQUIRED, CheckpointerContract, CoreContract
-    from locus.testing.durable import DurableContract, DurableLaws
+    from locus.testing.contract import REQUIRED, CheckpointerContract, CoreContract, DurableContract, DurableLaws
     from locus.testing.laws.outage import OutageLaws
     from locus.testing.laws.saver import SaverLaws
     from locus.testing.stateful import ThreadsMachine
@@ -66,7 +65,7 @@ if "pytest" in sys.modules:
     pytest.register_assert_rewrite(
         "locus.testing.contract",
         "locus.testing.processes.crash",
-        "locus.testing.durable",
+        "locus.testing.contract",
         "locus.testing.laws",
         "locus.testing.processes.ledger",
         "locus.testing.stateful",

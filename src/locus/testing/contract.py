@@ -1,16 +1,33 @@
-"""The contract: all laws together, and what each backend of ours must be able to do."""
+"""The contract: all laws together, and what each backend of ours must be able to do.
+
+The laws of a store that outlives its process: several processes at once, and processes that are killed.
+
+::
+
+    class TestMyBackend(DurableContract):
+        required = CheckpointerCapabilities(search=True, ...)
+
+        @pytest.fixture
+        def store(self, tmp_path: Path) -> DurableTestStore:
+            return MyTestStore(tmp_path)
+
+A backend that lacks a capability inherits `CoreContract`, the mixins of those it has, `OutageLaws` and
+`DurableLaws`. The processes open the store with `get_checkpointer(store.url)`; a backend that is neither one
+of ours nor declared as an entry point names, in `worker_modules`, the module that registers it. Needs `os.fork`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import ClassVar, Final
 
-from locus.memory.checkpointer import CheckpointerCapabilities
+from locus.memory.engine import CheckpointerCapabilities
 from locus.testing.laws.base import Laws
 from locus.testing.laws.capabilities import CapabilityLaws
 from locus.testing.laws.conflicts import ConflictLaws
 from locus.testing.laws.copies import CopyLaws
 from locus.testing.laws.cost import CostLaws
+from locus.testing.laws.crash import CrashLaws
 from locus.testing.laws.damage import DamageLaws
 from locus.testing.laws.deletion import DeletionLaws
 from locus.testing.laws.diffs import DiffLaws
@@ -23,7 +40,9 @@ from locus.testing.laws.lineage import LineageLaws
 from locus.testing.laws.metadata import MetadataLaws
 from locus.testing.laws.namespaces import NamespaceLaws
 from locus.testing.laws.order import OrderLaws
+from locus.testing.laws.outage import OutageLaws
 from locus.testing.laws.patterns import PatternLaws
+from locus.testing.laws.processes import ProcessLaws
 from locus.testing.laws.refusals import RefusalLaws
 from locus.testing.laws.replacement import ReplacementLaws
 from locus.testing.laws.retention import RetentionLaws
@@ -107,3 +126,14 @@ class CheckpointerContract(CoreContract, SearchLaws, MetadataLaws, CopyLaws, Exp
     """
 
     required: ClassVar[CheckpointerCapabilities] = EVERYTHING
+
+
+__all__ = ["CrashLaws", "DurableContract", "DurableLaws", "ProcessLaws"]
+
+
+class DurableLaws(ProcessLaws, CrashLaws):
+    """What must hold between processes, and after one of them was killed."""
+
+
+class DurableContract(CheckpointerContract, OutageLaws, DurableLaws):
+    """All laws, for a backend that can do everything, and that other processes can open."""

@@ -13,10 +13,9 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 from locus.core.frozen import freeze
 from locus.errors import ConfigurationError, SerializationError
 from locus.memory.model.codec import encode
-from locus.tools.docstrings import documentation_of
 from locus.tools.os_threads import in_thread
 from locus.tools.results import ToolOutcome, as_text, explained, failure
-from locus.tools.schema import Arguments, ArgumentsError
+from locus.tools.schema import Arguments, ArgumentsError, documentation_of
 
 P = ParamSpec("P")
 R = TypeVar("R")

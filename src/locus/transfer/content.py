@@ -2,21 +2,32 @@
 
 Where the source is a store of ours, a checkpoint comes as it is stored, head and manifest, and its items are on a
 `Shelf`: nothing but what is new in it is looked at. Where it is somebody else's, it comes whole.
+
+Metadata that say where items are stored: those of an item log. They are made to fit where they are moved to.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from locus.core.state import AgentState
-from locus.memory.model.codec import canonical, decode
+from locus.memory.item_log import noted
+from locus.memory.model.codec import canonical, decode, encode_trusted
 from locus.memory.model.ids import digest
-from locus.memory.model.payloads import decode_manifest, dict_from, dict_payload, state_payload, stored_trace
-from locus.memory.model.plan import ListWriter, Planner, Runs, encode_manifest
+from locus.memory.model.manifest import decode_manifest
+from locus.memory.model.payloads import dict_from, dict_payload, state_payload, stored_trace
+from locus.memory.model.plan import (
+    ListTrace,
+    ListWriter,
+    Planner,
+    Runs,
+    Trace,
+    encode_manifest,
+)
 from locus.memory.model.records import (
     Base,
     Entry,
@@ -26,11 +37,33 @@ from locus.memory.model.records import (
     Stored,
     Write,
 )
-from locus.memory.model.traces import ListTrace, Trace
 from locus.transfer.digests import value_digest, writes_digest
-from locus.transfer.items import Shelf
-from locus.transfer.notes import comparable, fitting
-from locus.transfer.spans import Shared, Span, length_of, part
+from locus.transfer.items import Shared, Shelf, Span, length_of, part
+
+_NOTE = "log"
+ITEMS = ("items",)
+HEAD = '{"items":[]}'
+
+
+def noting(change: str, extents: Sequence[Extent]) -> str:
+    """The metadata of a checkpoint of an item log."""
+    return encode_trusted({_NOTE: encode_trusted([change, extents])})
+
+
+def comparable(metadata: str) -> Any:
+    """Metadata without the places of items, which two stores need not have in common."""
+    found = noted(metadata)
+    value = decode(metadata)
+    return value if found is None else {**value, _NOTE: [found.change, found.items]}
+
+
+def fitting(metadata: str, manifest: str, new_manifest: str) -> str:
+    """The metadata of a checkpoint for another manifest than it had."""
+    found = noted(metadata)
+    if found is None or decode_manifest(manifest).get(ITEMS, ()) != found.extents:
+        return metadata
+    places = decode_manifest(new_manifest).get(ITEMS, ())
+    return encode_trusted({**decode(metadata), _NOTE: encode_trusted([found.change, places])})
 
 
 @dataclass(frozen=True, slots=True)

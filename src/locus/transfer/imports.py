@@ -111,8 +111,7 @@ def langgraph(url: str, allowed_types: Sequence[str | type]) -> Source:
     from locus.extras import require
 
     require("langgraph.checkpoint.base", "langgraph")
-    from locus.transfer.sources.langgraph import LangGraphSource, SavedGraphs
-    from locus.transfer.sources.langgraph_tables import PostgreSQLGraphs, SQLiteGraphs
+    from locus.transfer.sources.langgraph import LangGraphSource, PostgreSQLGraphs, SavedGraphs, SQLiteGraphs
     from locus.transfer.sources.langgraph_values import Values
     from locus.transfer.sources.sql import sql_engine
 
@@ -154,7 +153,7 @@ def _refuse_others(url: str, *schemes: str) -> None:
 
 
 def _folder(url: str) -> str:
-    from locus.memory.registry import path_of
+    from locus.memory.runtime.url import path_of
 
     rest = url.removeprefix("file:")
     if rest == url:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from locus.errors import ConfigurationError
+from locus.memory.checkpointer import ThreadsFace
 from locus.memory.engine import NothingThereError
-from locus.memory.faces import ThreadsFace
 from locus.memory.registry import get_checkpointer
 from locus.memory.store import Threads
 

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from locus.errors import CapabilityError, ConflictError
 from locus.memory.engine import KeepsWrites
-from locus.memory.model.arguments import check_ids
-from locus.memory.model.ids import check_id, new_id
+from locus.memory.model.ids import check_id, check_ids, new_id
 from locus.memory.model.records import Base, Commit, Entry, Verdict, Write
 from locus.memory.store import SPECIAL_CHANNELS, Threads
 from locus.transfer.content import Checkpoint, Content, Planned, entry_header

@@ -27,9 +27,9 @@ from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
 from locus.errors import InvalidIdError
-from locus.memory.checkpointer import ANY, Unset
 from locus.memory.model.codec import decode, encode, encode_trusted
 from locus.memory.model.records import (
+    ANY,
     Commit,
     Entry,
     Exported,
@@ -38,6 +38,7 @@ from locus.memory.model.records import (
     Outcome,
     Run,
     Stored,
+    Unset,
     Verdict,
     Write,
 )

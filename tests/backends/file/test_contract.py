@@ -14,7 +14,7 @@ from locus.memory.backends.file import client as file_client
 from locus.memory.backends.file import log as file_log
 from locus.memory.backends.file.schema import FORMAT
 from locus.testing import REQUIRED
-from locus.testing.durable import DurableContract
+from locus.testing.contract import DurableContract
 from locus.testing.processes.crash import kill_at_random
 from locus.testing.processes.jobs import try_to_read
 from locus.testing.processes.ledger import content_of

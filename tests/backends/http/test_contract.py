@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 from locus.testing import REQUIRED
-from locus.testing.durable import DurableContract
+from locus.testing.contract import DurableContract
 from tests.backends.effort import FewerRepetitions
 from tests.backends.embedded import SQLiteStore
 from tests.backends.http.store import ServerProcess, StoreOverHTTP, server_process

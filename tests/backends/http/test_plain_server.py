@@ -20,8 +20,8 @@ from locus.errors import (
 )
 from locus.memory import get_checkpointer
 from locus.memory.backends import HTTPCheckpointer
-from locus.memory.backends.http.http_errors import HTTPAuthenticationError, HTTPRefusedError, HTTPUnavailableError
-from locus.memory.checkpointer import CheckpointerCapabilities
+from locus.memory.backends.http.client import HTTPAuthenticationError, HTTPRefusedError, HTTPUnavailableError
+from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.storage import StorageBackend
 from locus.models import MockModel
 from tests.backends.http.foreign import Foreign, Manners, foreign_server

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from locus.memory.backends.memory import MemoryEngine
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.memory.store import Threads
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.testing import REQUIRED, CheckpointerContract, TestStore
 
 

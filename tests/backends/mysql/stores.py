@@ -13,7 +13,7 @@ import pymysql  # type: ignore[import-untyped]
 from pymysql.constants import CLIENT  # type: ignore[import-untyped]
 
 from locus.memory.backends import mysql_checkpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.stores import DurableTestStore
 from tests.servers.proxy import Proxy
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from locus.testing import REQUIRED
-from locus.testing.durable import DurableContract
+from locus.testing.contract import DurableContract
 from tests.backends.mysql.stores import MySQLStore, drop_tables, new_name
 from tests.servers.mysql import MySQLServer
 from tests.servers.proxy import Proxy

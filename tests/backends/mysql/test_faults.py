@@ -12,7 +12,7 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError
 from locus.memory.backends import mysql_checkpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from tests.backends.mysql.stores import drop_tables, new_name, with_port
 from tests.servers.mysql import MySQLServer
 from tests.servers.proxy import Proxy

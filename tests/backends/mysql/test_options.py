@@ -18,9 +18,8 @@ from locus.errors import (
 )
 from locus.memory import get_checkpointer
 from locus.memory.backends import MySQLBackend, MySQLConfig, StorageBackendAdapter, mysql_checkpointer
-from locus.memory.backends.mysql.client import check_server, check_version
+from locus.memory.backends.mysql.client import MySQLError, check_server, check_version, translated, trouble_of
 from locus.memory.backends.mysql.config import options_of
-from locus.memory.backends.mysql.mysql_errors import MySQLError, translated, trouble_of
 from locus.memory.backends.sql.engine import Trouble
 
 SECRET = "s3cr%t/p@ss:word?"

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locus.memory.backends.mysql.commit import in_chain, in_new_thread
-from locus.memory.backends.mysql.mysql_flavour import Expression, MySQLFlavour, literal, rendered
-from locus.memory.backends.mysql.mysql_threads import metadata_keys
-from locus.memory.backends.sql.sql_chain import MOST_CHAINS, MOST_TIPS, Chains, can_be_first
-from locus.memory.backends.sql.sql_words import LONGEST_PLAIN, indexed, metadata_key, spelt
+from locus.memory.backends.mysql.commit import in_chain, in_new_thread, metadata_keys
+from locus.memory.backends.mysql.schema import Expression, MySQLFlavour, literal, rendered
+from locus.memory.backends.sql.commit import MOST_CHAINS, MOST_TIPS, Chains, can_be_first
+from locus.memory.backends.sql.search import LONGEST_PLAIN, indexed, metadata_key, spelt
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import words
 from locus.memory.model.records import Base, Commit, Run

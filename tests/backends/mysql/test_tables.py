@@ -20,7 +20,7 @@ from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError, ConfigurationError, UnsupportedFormatError
 from locus.memory.backends import MySQLBackend, mysql_checkpointer
 from locus.memory.backends.mysql import schema as mysql_schema
-from locus.memory.backends.mysql.mysql_flavour import MySQLFlavour
+from locus.memory.backends.mysql.schema import MySQLFlavour
 from locus.testing.laws.base import exact
 from locus.testing.processes import jobs
 from locus.testing.processes.workers import Crew

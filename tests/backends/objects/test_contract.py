@@ -7,11 +7,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from locus.memory.backends.objects.engine import ObjectEngine, ObjectThreads
+from locus.memory.backends.objects.backend import ObjectThreads
+from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.objects.in_memory import MemoryObjectStore, StoreFault
-from locus.memory.backends.objects.object_keys import thread_folder, thread_name
-from locus.memory.checkpointer import CheckpointerCapabilities
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.backends.objects.schema import thread_folder, thread_name
+from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.engine import CheckpointerCapabilities
 from locus.testing.contract import CoreContract
 from locus.testing.laws.copies import CopyLaws
 from locus.testing.laws.metadata import MetadataLaws

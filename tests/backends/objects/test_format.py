@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.objects.in_memory import MemoryObjectStore
-from locus.memory.backends.objects.object_keys import thread_name
+from locus.memory.backends.objects.schema import thread_name
 from locus.memory.model.records import Base, Commit, Run, Write
 
 THREAD = "customer-7/ä"

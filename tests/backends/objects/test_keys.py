@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locus.memory.backends.objects.client import MAX_KEY
-from locus.memory.backends.objects.object_keys import (
+from locus.memory.backends.objects.schema import (
     LONGEST_NAME,
     Life,
     Segment,

@@ -9,10 +9,10 @@ import pytest
 
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends.objects import read as objects_read
-from locus.memory.backends.objects.engine import ObjectEngine, ObjectThreads
+from locus.memory.backends.objects.backend import ObjectThreads
+from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.objects.in_memory import MemoryObjectStore, StoreFault
-from locus.memory.backends.objects.object_keys import event_key, thread_folder, thread_name
-from locus.memory.backends.objects.schema import Draft
+from locus.memory.backends.objects.schema import Draft, event_key, thread_folder, thread_name
 from locus.memory.storage import StorageBackend
 
 HOUR = timedelta(hours=1)

@@ -22,13 +22,14 @@ import pytest
 from locus.errors import BackendUnavailableError, CheckpointNotFoundError, ConflictError
 from locus.memory.backends.objects import compaction
 from locus.memory.backends.objects import read as objects_read
+from locus.memory.backends.objects.backend import ObjectThreads
 from locus.memory.backends.objects.compaction import GRACE
-from locus.memory.backends.objects.engine import ObjectEngine, ObjectThreads
+from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.objects.in_memory import MemoryObjectStore, StoreFault
-from locus.memory.backends.objects.object_keys import parse_event, thread_name
+from locus.memory.backends.objects.schema import parse_event, thread_name
 from locus.memory.storage import StorageBackend
 from locus.testing.laws.base import exact
-from locus.testing.model import ModelThread
+from locus.testing.stateful import ModelThread
 
 THREADS = ("a", "b/c")
 PATIENCE = 120.0

@@ -10,8 +10,7 @@ import pytest
 import pytest_asyncio
 
 from locus.errors import CheckpointError
-from locus.memory.backends.oci_bucket.client import Access
-from locus.memory.backends.oci_bucket.oci_bucket_store import OCIObjectStore
+from locus.memory.backends.oci_bucket.client import Access, OCIObjectStore
 from tests.servers.oci.server import OCIServer
 
 OpenStore = Callable[..., OCIObjectStore]

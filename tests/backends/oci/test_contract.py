@@ -9,12 +9,11 @@ from typing import ClassVar
 import pytest
 
 from locus.memory.backends.objects.engine import ObjectEngine
-from locus.memory.backends.objects.object_keys import thread_folder, thread_name
+from locus.memory.backends.objects.schema import thread_folder, thread_name
 from locus.memory.backends.oci_bucket.backend import OCIBucketBackend
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing import REQUIRED
-from locus.testing.contract import CoreContract
-from locus.testing.durable import DurableLaws
+from locus.testing.contract import CoreContract, DurableLaws
 from locus.testing.laws.copies import CopyLaws
 from locus.testing.laws.metadata import MetadataLaws
 from locus.testing.laws.outage import OutageLaws

@@ -8,8 +8,7 @@ import pytest
 import pytest_asyncio
 
 from locus.errors import BackendUnavailableError
-from locus.memory.backends.oci_bucket.client import LARGE, Access
-from locus.memory.backends.oci_bucket.oci_bucket_store import OCIObjectStore
+from locus.memory.backends.oci_bucket.client import LARGE, Access, OCIObjectStore
 from tests.backends.oci.conftest import failing
 from tests.servers.oci.fixtures import quick_retries
 from tests.servers.oci.server import OCIServer

@@ -13,8 +13,7 @@ import pytest
 
 from locus.errors import BackendUnavailableError
 from locus.memory.backends.objects.client import MAX_KEY
-from locus.memory.backends.oci_bucket.client import Access
-from locus.memory.backends.oci_bucket.oci_bucket_store import OCIObjectStore
+from locus.memory.backends.oci_bucket.client import Access, OCIObjectStore
 from tests.backends.oci.conftest import OpenStore, failing
 from tests.servers.oci.faults import Fault
 from tests.servers.oci.server import OCIServer

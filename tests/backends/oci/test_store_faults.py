@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from locus.errors import BackendUnavailableError, CheckpointError
-from locus.memory.backends.oci_bucket.client import ATTEMPTS, Access
-from locus.memory.backends.oci_bucket.oci_bucket_store import OCIObjectStore
+from locus.memory.backends.oci_bucket.client import ATTEMPTS, Access, OCIObjectStore
 from tests.backends.oci.conftest import OpenStore, failing
 from tests.servers.oci.faults import Fault, Kind
 from tests.servers.oci.fixtures import quick_retries

@@ -16,9 +16,9 @@ from typing import Any
 
 from locus.memory.backends.opensearch.client import Client, Settings
 from locus.memory.backends.opensearch.engine import OpenSearchEngine
-from locus.memory.backends.opensearch.opensearch_layout import MAPPING
+from locus.memory.backends.opensearch.schema import MAPPING
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.memory.store import Threads
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 
 Json = dict[str, Any]
 Hook = Callable[[], None]

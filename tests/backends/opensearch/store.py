@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from locus.memory.backends import opensearch_checkpointer
-from locus.memory.backends.opensearch.opensearch_layout import MAPPING, settings
+from locus.memory.backends.opensearch.schema import MAPPING, settings
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.memory.model.ids import digest
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.testing.stores import DurableTestStore
 from tests.servers.proxy import Proxy
 

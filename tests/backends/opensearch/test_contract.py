@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 from locus.testing import REQUIRED
-from locus.testing.durable import DurableContract
+from locus.testing.contract import DurableContract
 from locus.testing.laws.outage import OutageLaws
 from tests.backends.effort import FewerRepetitions
 from tests.backends.opensearch.store import OpenSearchStore

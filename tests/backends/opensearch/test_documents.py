@@ -9,21 +9,7 @@ from typing import Any
 import pytest
 
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
-from locus.memory.backends.opensearch.opensearch_keeping import kept_runs, removal_of, rest_of
-from locus.memory.backends.opensearch.opensearch_layout import (
-    CHECKPOINT,
-    END,
-    GONE,
-    LONGEST_WORD,
-    REMOVAL,
-    RUNS,
-    indexed_words,
-    metadata_term,
-    name_id,
-    record_id,
-    writes_id,
-)
-from locus.memory.backends.opensearch.opensearch_state import (
+from locus.memory.backends.opensearch.log import (
     NAMESPACES,
     State,
     after,
@@ -31,14 +17,26 @@ from locus.memory.backends.opensearch.opensearch_state import (
     state_source,
     thread_state,
 )
-from locus.memory.backends.opensearch.opensearch_trails import Mark
+from locus.memory.backends.opensearch.remove import kept_runs, removal_of, rest_of
 from locus.memory.backends.opensearch.schema import (
+    CHECKPOINT,
+    END,
+    GONE,
+    LONGEST_WORD,
+    REMOVAL,
+    RUNS,
     HeldRun,
+    Mark,
     Record,
     Removed,
     Tip,
+    indexed_words,
+    metadata_term,
+    name_id,
     record_from,
+    record_id,
     record_source,
+    writes_id,
 )
 from locus.memory.model.codec import encode
 from locus.memory.model.records import Run

@@ -16,7 +16,7 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError
 from locus.memory.backends import OpenSearchBackend, opensearch_checkpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from tests.backends.opensearch.store import OpenSearchStore
 from tests.servers.opensearch import OpenSearchServer
 from tests.servers.proxy import Proxy

@@ -12,7 +12,7 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError, ConfigurationError, UnsupportedFormatError
 from locus.memory.backends import OpenSearchBackend
-from locus.memory.backends.opensearch.opensearch_layout import MAPPING
+from locus.memory.backends.opensearch.schema import MAPPING
 from locus.testing.data import HOSTILE_IDS, HOSTILE_QUERIES
 from locus.testing.processes import jobs
 from locus.testing.processes.workers import Crew

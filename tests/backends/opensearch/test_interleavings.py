@@ -14,7 +14,7 @@ import pytest
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.memory.backends.opensearch import client as opensearch_client
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from tests.backends.opensearch.model import Died, ModelIndex, open_model
 
 THREAD = "t"

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from locus.memory.backends.opensearch.opensearch_trails import (
+from locus.memory.backends.opensearch.schema import (
     BLOCK,
     Mark,
     Trail,

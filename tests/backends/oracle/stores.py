@@ -17,9 +17,8 @@ import oracledb
 import pytest
 
 from locus.memory.backends import OracleBackend, oracle_checkpointer
-from locus.memory.backends.oracle.oracle_flavour import OracleFlavour
-from locus.memory.backends.oracle.schema import tables
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.backends.oracle.schema import OracleFlavour, tables
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.stores import DurableTestStore
 from tests.servers.oracle.fixtures import REAL, OracleDatabase
 from tests.servers.proxy import Proxy

@@ -27,9 +27,8 @@ from locus.memory.backends import (
     StorageBackendAdapter,
     oracle_checkpointer,
 )
-from locus.memory.backends.oracle.client import OracleConnection, check_version
+from locus.memory.backends.oracle.client import OracleConnection, check_version, misconfigured, translated, trouble_of
 from locus.memory.backends.oracle.config import options_of
-from locus.memory.backends.oracle.oracle_errors import misconfigured, translated, trouble_of
 from locus.memory.backends.sql.engine import Trouble
 
 SECRET = "s3cr%t/p@ss:word?"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.oracle.oracle_binds import (
+from locus.memory.backends.oracle.client import (
     MOST_CONTAINERS,
     Native,
     Textual,
@@ -20,10 +20,9 @@ from locus.memory.backends.oracle.oracle_binds import (
     input_sizes,
     prepared,
 )
-from locus.memory.backends.oracle.oracle_flavour import JSONText, OracleFlavour, spoken
-from locus.memory.backends.oracle.schema import FORMAT, MIGRATIONS, ddl, steps
+from locus.memory.backends.oracle.schema import FORMAT, MIGRATIONS, JSONText, OracleFlavour, ddl, spoken, steps
 from locus.memory.backends.oracle.search import MOST_TERMS, query
-from locus.memory.backends.sql.sql_words import spelt
+from locus.memory.backends.sql.search import spelt
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.ids import words
 from locus.testing.data import EXACT_VALUES, budget, json_values

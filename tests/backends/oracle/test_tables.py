@@ -11,7 +11,7 @@ from locus.core.state import AgentState
 from locus.errors import ConfigurationError, UnsupportedFormatError
 from locus.memory.backends import OracleBackend, oracle_checkpointer
 from locus.memory.backends.oracle import schema as oracle_schema
-from locus.memory.backends.oracle.oracle_flavour import OracleFlavour
+from locus.memory.backends.oracle.schema import OracleFlavour
 from locus.testing.processes import jobs
 from locus.testing.processes.workers import Crew
 from tests.backends.oracle.stores import place_of, run_script, run_sql, tables_of, url_of

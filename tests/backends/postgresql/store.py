@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import psycopg
 
 from locus.memory.backends import postgresql_checkpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.stores import DurableTestStore
 from tests.servers.proxy import Proxy
 

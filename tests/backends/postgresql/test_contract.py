@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from locus.testing import REQUIRED
-from locus.testing.durable import DurableContract
+from locus.testing.contract import DurableContract
 from tests.backends.postgresql.store import PostgreSQLStore, new_store
 from tests.servers.postgresql import PostgreSQLServer
 from tests.servers.proxy import Proxy

@@ -16,7 +16,7 @@ from locus.errors import ConfigurationError, SerializationError
 from locus.memory.backends import PostgreSQLBackend, StorageBackendAdapter
 from locus.memory.backends.postgresql import commit as postgresql_commit
 from locus.memory.backends.postgresql import read as postgresql_read
-from locus.memory.backends.postgresql.postgresql_flavour import PostgreSQLFlavour, numbered
+from locus.memory.backends.postgresql.schema import PostgreSQLFlavour, numbered
 from locus.memory.backends.sql import read as sql_read
 from locus.memory.model.ids import words
 from locus.memory.model.records import Base, Commit, Run

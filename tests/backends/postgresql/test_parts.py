@@ -9,8 +9,15 @@ from psycopg import errors as pg
 
 from locus.errors import BackendUnavailableError, CorruptCheckpointError, LocusError, SerializationError
 from locus.memory.backends.postgresql.client import Address, translated, trouble_of
-from locus.memory.backends.postgresql.postgresql_flavour import PostgreSQLFlavour, numbered
-from locus.memory.backends.postgresql.schema import FORMAT, MIGRATIONS, ddl, lock_number, statements
+from locus.memory.backends.postgresql.schema import (
+    FORMAT,
+    MIGRATIONS,
+    PostgreSQLFlavour,
+    ddl,
+    lock_number,
+    numbered,
+    statements,
+)
 from locus.memory.backends.postgresql.search import LONGEST_WORD, lexeme, vector
 from locus.memory.backends.sql.engine import Trouble
 from locus.memory.backends.sql.search import leaf_of, matches

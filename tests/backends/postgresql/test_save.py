@@ -18,13 +18,12 @@ from locus.core.state import AgentState
 from locus.errors import ConflictError
 from locus.memory.backends.postgresql.backend import PostgreSQLBackend
 from locus.memory.backends.postgresql.client import PostgreSQLConnection
+from locus.memory.backends.postgresql.commit import PostgreSQLThreads
 from locus.memory.backends.postgresql.engine import PostgreSQLEngine
-from locus.memory.backends.postgresql.postgresql_threads import PostgreSQLThreads
 from locus.memory.backends.sql.flavour import Steps, run_steps_async
-from locus.memory.checkpointer import ANY
-from locus.memory.model.commit_rules import unneeded_runs
-from locus.memory.model.payloads import wanted
+from locus.memory.model.manifest import wanted
 from locus.memory.model.records import (
+    ANY,
     Base,
     Commit,
     Outcome,
@@ -32,6 +31,7 @@ from locus.memory.model.records import (
     RunInfo,
     Verdict,
 )
+from locus.memory.model.retention import unneeded_runs
 from tests.backends.postgresql.store import PostgreSQLStore
 
 pytestmark = pytest.mark.postgresql

@@ -10,9 +10,8 @@ from itertools import product
 import pytest
 
 from locus.memory.backends.postgresql.commit import Statement, in_new_thread, in_thread
-from locus.memory.backends.postgresql.postgresql_flavour import PostgreSQLFlavour
-from locus.memory.checkpointer import ANY
-from locus.memory.model.records import Base, Commit, Run
+from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
+from locus.memory.model.records import ANY, Base, Commit, Run
 
 SQL = PostgreSQLFlavour()
 COMMIT = Commit("thread", "default", "new", "rev", datetime.now(UTC), "{}", "{}", "[]", fresh_id=True)

@@ -11,7 +11,7 @@ from redis import Redis
 from redis.cluster import RedisCluster as ClusterClient
 
 from locus.memory.backends import redis_checkpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.stores import DurableTestStore
 from tests.servers.proxy import Proxy
 from tests.servers.redis import RedisCluster, RedisServer

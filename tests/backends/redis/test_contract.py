@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from locus.testing import REQUIRED
-from locus.testing.contract import CoreContract
-from locus.testing.durable import DurableContract, DurableLaws
+from locus.testing.contract import CoreContract, DurableContract, DurableLaws
 from locus.testing.laws.copies import CopyLaws
 from locus.testing.laws.expiry import ExpiryLaws
 from locus.testing.laws.metadata import MetadataLaws

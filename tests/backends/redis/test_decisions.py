@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from locus.memory.backends import redis_checkpointer
 from locus.memory.backends.redis.engine import RedisEngine
-from locus.memory.checkpointer import ANY
-from locus.memory.model.records import Base, Commit, Outcome, Run, Verdict
+from locus.memory.model.records import ANY, Base, Commit, Outcome, Run, Verdict
 from locus.memory.model.table import ThreadTable
 from tests.backends.redis.stores import RedisStore
 

@@ -15,7 +15,7 @@ from redis import Redis
 from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError, CheckpointError
 from locus.memory.backends import redis_checkpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.data import conversation, message
 from locus.testing.laws.base import assert_all_load, assert_same_state
 from tests.servers.proxy import Proxy

@@ -9,7 +9,7 @@ import pytest
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.data import HOSTILE_IDS, HOSTILE_KEYS, conversation, message
 from tests.backends.redis.stores import RedisStore
 

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 import pytest
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.redis.remove import Dump, Survey, commit_arguments
+from locus.memory.backends.redis.commit import commit_arguments
+from locus.memory.backends.redis.remove import Dump, Survey
 from locus.memory.backends.redis.schema import index_field, net, payload_text, place, whole_entry
 from locus.memory.backends.redis.search import first_showing, spelt
-from locus.memory.checkpointer import ANY
 from locus.memory.model.ids import words
-from locus.memory.model.records import Base, Commit, Entry, Extent, Run
+from locus.memory.model.records import ANY, Base, Commit, Entry, Extent, Run
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 AT = b"1763211323000001"

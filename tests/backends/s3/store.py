@@ -14,9 +14,9 @@ import pytest
 from locus.memory.backends import s3_checkpointer
 from locus.memory.backends.objects.client import ObjectStore
 from locus.memory.backends.objects.engine import ObjectEngine
-from locus.memory.backends.objects.object_keys import thread_folder, thread_name
+from locus.memory.backends.objects.schema import thread_folder, thread_name
 from locus.memory.backends.s3.backend import S3Backend
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.stores import DurableTestStore
 from tests.servers.proxy import Proxy
 from tests.servers.seaweedfs import SeaweedServer

@@ -8,8 +8,7 @@ from typing import ClassVar
 import pytest
 
 from locus.testing import REQUIRED
-from locus.testing.contract import CoreContract
-from locus.testing.durable import DurableLaws
+from locus.testing.contract import CoreContract, DurableLaws
 from locus.testing.laws.copies import CopyLaws
 from locus.testing.laws.metadata import MetadataLaws
 from locus.testing.laws.outage import OutageLaws

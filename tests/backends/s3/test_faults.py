@@ -15,7 +15,7 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError, ConflictError
 from locus.memory.backends import s3_checkpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.data import message
 from tests.backends.s3.store import objects_of, set_credentials
 from tests.servers.proxy import Proxy

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from locus.errors import BackendUnavailableError, CapabilityError, ConfigurationError, SerializationError
 from locus.memory import get_checkpointer
 from locus.memory.backends import S3Backend, StorageBackendAdapter
-from locus.memory.backends.s3.s3_errors import error_of, translated
+from locus.memory.backends.s3.client import error_of, translated
 
 SECRET = "wJalrXUtnFEMI"
 

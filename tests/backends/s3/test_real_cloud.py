@@ -14,7 +14,7 @@ from locus.core.state import AgentState
 from locus.errors import ConflictError
 from locus.memory import get_checkpointer
 from locus.memory.backends.objects.engine import ObjectEngine
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.data import conversation, message
 
 URL = os.environ.get("LOCUS_TEST_S3_BUCKET", "")

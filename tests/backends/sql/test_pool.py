@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from locus.memory.backends.sql.sql_pool import Connection, LoopPools, Pool, PoolOptions
+from locus.memory.backends.sql.config import PoolOptions
+from locus.memory.backends.sql.engine import Connection, LoopPools, Pool
 
 
 class Line(Connection):

@@ -14,7 +14,7 @@ from locus.core.state import AgentState
 from locus.errors import ConfigurationError, CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends import sqlite_checkpointer
 from locus.testing import REQUIRED
-from locus.testing.durable import DurableContract
+from locus.testing.contract import DurableContract
 from locus.testing.processes.crash import kill_at_random
 from locus.testing.processes.jobs import try_to_read
 from locus.testing.processes.ledger import content_of

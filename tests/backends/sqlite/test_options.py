@@ -12,8 +12,8 @@ import pytest
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError
 from locus.memory.backends import FileCheckpointer, MemoryCheckpointer, SQLiteBackend, sqlite_checkpointer
-from locus.memory.backends.sqlite.client import MIGRATIONS, migrate, version
 from locus.memory.backends.sqlite.engine import SQLiteEngine
+from locus.memory.backends.sqlite.schema import MIGRATIONS, migrate, version
 
 FULL, NORMAL = 2, 1
 

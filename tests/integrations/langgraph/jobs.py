@@ -11,7 +11,7 @@ from typing import Any
 from langgraph.graph import START, StateGraph
 
 from locus.integrations.langgraph.saver import LocusSaver
-from locus.testing.processes.channel import Channel
+from locus.testing.processes.workers import Channel
 from tests.integrations.langgraph.agents import deep_agent
 from tests.integrations.langgraph.graphs import (
     Graph,

@@ -13,7 +13,7 @@ from langgraph.checkpoint.conformance.initializer import RegisteredCheckpointer
 
 from locus.integrations.langgraph.saver import LocusSaver
 from locus.memory.backends import MemoryCheckpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.stores import TestStore
 from tests.backends.embedded import FileStore, SQLiteStore
 from tests.backends.http.store import StoreOverHTTP, server_process

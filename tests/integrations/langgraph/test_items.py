@@ -8,20 +8,19 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
-from locus.integrations.langgraph import langgraph_tails
+from locus.integrations.langgraph import items as items_module
 from locus.integrations.langgraph.classes import typed_codec
 from locus.integrations.langgraph.codec import TypedCodec
-from locus.integrations.langgraph.items import KnownList, ListEncoder, returned
-from locus.integrations.langgraph.langgraph_tails import tail_of
-from locus.memory.model.traces import fingerprint
+from locus.integrations.langgraph.items import KnownList, ListEncoder, returned, tail_of
+from locus.memory.model.plan import fingerprint
 
 TAIL = 32
 
 
 @pytest.fixture(autouse=True)
 def _short_tails(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert langgraph_tails.TAIL >= TAIL
-    monkeypatch.setattr(langgraph_tails, "TAIL", TAIL)
+    assert items_module.TAIL >= TAIL
+    monkeypatch.setattr(items_module, "TAIL", TAIL)
 
 
 class Counting:

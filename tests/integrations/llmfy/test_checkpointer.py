@@ -15,7 +15,7 @@ from locus.core.state import AgentState
 from locus.errors import CapabilityError, ConfigurationError, CorruptCheckpointError, SerializationError
 from locus.integrations.llmfy import LlmfyCheckpointer
 from locus.memory.backends import sqlite_checkpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.stores import TestStore
 from tests.backends.strangers import AsyncStore
 

@@ -11,7 +11,7 @@ from llmfy.exception.llmfy_exception import CheckpointDeserializationException, 
 from pydantic import BaseModel
 
 from locus.integrations.llmfy import InMemoryCheckpointer, LlmfyCheckpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.stores import TestStore
 
 

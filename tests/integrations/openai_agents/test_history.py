@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from locus.errors import CheckpointNotFoundError, ConflictError
 from locus.integrations.openai_agents import LocusSession
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from tests.integrations.openai_agents.test_session import items
 
 

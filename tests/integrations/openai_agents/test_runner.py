@@ -15,7 +15,7 @@ from openai import AsyncOpenAI
 
 from locus.integrations.openai_agents import LocusSession
 from locus.memory.backends import sqlite_checkpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from tests.integrations.openai_agents.responses import (
     calls,
     compacts,

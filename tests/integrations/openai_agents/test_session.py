@@ -16,8 +16,8 @@ from locus.core.state import AgentState
 from locus.errors import CapabilityError, ConfigurationError, CorruptCheckpointError, InvalidIdError, SerializationError
 from locus.integrations.openai_agents import NAMESPACE, LocusSession
 from locus.memory.backends import SQLiteBackend, sqlite_checkpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.memory.registry import get_checkpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.testing.stores import TestStore
 from tests.backends.embedded import FileStore, SQLiteStore
 from tests.backends.strangers import AsyncStore

@@ -8,13 +8,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from locus.integrations.langgraph.items import KnownList, Path
-from locus.integrations.langgraph.langgraph_tails import ATOMS, Tail, tail_of
+from locus.integrations.langgraph.items import ATOMS, KnownList, Path, Tail, tail_of
 from locus.memory.model.codec import decode, encode
-from locus.memory.model.manifest import items_text, part
-from locus.memory.model.payloads import decode_manifest
+from locus.memory.model.manifest import decode_manifest, items_text
+from locus.memory.model.plan import FieldTrace, ListTrace, Trace, fingerprint, part
 from locus.memory.model.records import Base, Extent, Run, Stored
-from locus.memory.model.traces import FieldTrace, ListTrace, Trace, fingerprint
 
 Place = tuple[str, str]
 """A thread and a namespace."""

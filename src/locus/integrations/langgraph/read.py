@@ -1,21 +1,36 @@
-"""Checkpoints, as LangGraph wants them, out of a store."""
+"""Checkpoints, as LangGraph wants them, out of a store.
+
+Listing checkpoints, a few at a time: nobody reads what is not asked for.
+
+The line that a checkpoint came down: for LangGraph's delta channels, whose values are told by what was written.
+
+Such a channel stands in few checkpoints. In all others its value is that of the nearest ancestor that has it, and
+everything that was written to it since; so a prune has to spare the checkpoints in between.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
 
 from locus.integrations.langgraph.codec import TAG, TypedCodec
-from locus.integrations.langgraph.langgraph_shared import SharedItems
-from locus.integrations.langgraph.payloads import checkpoint_of, is_ours, namespace_of
-from locus.memory.engine import Exports
+from locus.integrations.langgraph.payloads import (
+    VALUES,
+    SharedItems,
+    checkpoint_of,
+    is_ours,
+    kept_namespace,
+    namespace_of,
+)
+from locus.memory.engine import Exports, FindsMetadata
+from locus.memory.model.arguments import UNLIMITED
 from locus.memory.model.codec import decode
-from locus.memory.model.ids import MAX_ID_LENGTH, digest
+from locus.memory.model.ids import MAX_ID_LENGTH, check_ids, digest
 from locus.memory.model.records import Entry, Run, Stored, Write
 from locus.memory.store import Threads
 
@@ -125,3 +140,211 @@ def _whole(write: Write) -> tuple[str, Any]:
 
 def place_of(entry: Entry) -> tuple[str, str, str]:
     return entry.thread_id, entry.namespace, entry.checkpoint_id
+
+
+FIRST, MOST = 4, 16
+"""How many checkpoints are read at once: few at first, because many callers want only the newest."""
+PAGE = 200
+
+
+class Listing:
+    """One listing, newest first; `next` gives some more of it, and an empty list at its end.
+
+    Without a thread it is over all threads. `before` is the id of a checkpoint. One that is not in the namespace stands
+    for the time it was made at, which its id begins with: LangGraph names a graph's to find its subgraph's.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        thread_id: str | None,
+        namespace: str | None,
+        checkpoint_id: str | None,
+        *,
+        where: Mapping[str, Any] | None,
+        before: str | None,
+        limit: int | None,
+    ) -> None:
+        if thread_id is not None:
+            check_ids(thread_id, checkpoint_id, None)
+        self._reader = reader
+        self._thread_id = thread_id
+        self._namespace = None if namespace is None else kept_namespace(namespace)
+        self._checkpoint_id = checkpoint_id
+        # As it is stored: what is there need not be read, and may have been written by somebody else.
+        self._where = {key: reader.codec.encode(value, ("filter", key)) for key, value in (where or {}).items()}
+        self._before = before
+        self._left = UNLIMITED if limit is None else max(0, limit)
+        self._size = FIRST if limit is None else MOST
+        self._before_seq: int | None = None
+        self._waiting: list[Entry] = []
+        self._ended = False
+        self._seen: set[tuple[str, str, str]] = set()
+
+    async def next(self) -> list[CheckpointTuple]:
+        while self._left and not (self._ended and not self._waiting):
+            count = min(self._size, self._left)
+            while len(self._waiting) < count and not self._ended:
+                self._waiting += [entry for entry in await self._page(count) if self._is_asked(entry)]
+            part, self._waiting = self._waiting[:count], self._waiting[count:]
+            self._size = MOST
+            found = await self._reader.many(part)
+            self._left -= len(found)
+            if found:
+                shared: dict[str, SharedItems] = {}
+                return [self._tuple_of(one, shared) for one in found]
+        return []
+
+    def _tuple_of(self, found: Found, shared: dict[str, SharedItems]) -> CheckpointTuple:
+        items = shared.setdefault(found[0].entry.thread_id, SharedItems(self._reader.codec))
+        return self._reader.tuple_of(found, items)
+
+    async def _page(self, count: int) -> list[Entry]:
+        """Some more entries of what is looked through."""
+        if self._thread_id is None:
+            return await self._page_of_all()
+        if self._checkpoint_id is not None and self._namespace is not None:
+            self._ended = True
+            entry = await self._reader.threads.entry(self._thread_id, self._checkpoint_id, self._namespace)
+            return [] if entry is None else [entry]
+        await self._find_beginning(self._thread_id)
+        size = PAGE if self._where or self._before or self._checkpoint_id else count
+        async with self._reader.threads.using() as engine:
+            entries = await engine.history(self._thread_id, self._namespace, size, self._before_seq)
+        self._ended = len(entries) < size
+        self._before_seq = entries[-1].seq if entries else None
+        return entries
+
+    async def _find_beginning(self, thread_id: str) -> None:
+        if self._before is None or self._before_seq is not None or self._namespace is None:
+            return
+        entry = await self._reader.threads.entry(thread_id, self._before, self._namespace)
+        if entry is not None:
+            self._before, self._before_seq = None, entry.seq
+
+    async def _page_of_all(self) -> list[Entry]:
+        """Entries of all threads. Where the store finds by metadata, and a text is looked for, only such."""
+        threads = self._reader.threads
+        text = next((item for item in self._where.items() if isinstance(item[1], str)), None)
+        if text is not None and isinstance(threads.engine, FindsMetadata):
+            self._ended = True
+            return await threads.find(*text, None)
+        size = PAGE * (1 + len(self._seen)) if not self._where else None
+        entries = await threads.recent(size)
+        self._ended = size is None or len(entries) < size
+        fresh = [entry for entry in entries if place_of(entry) not in self._seen]
+        self._seen.update(map(place_of, fresh))
+        return fresh
+
+    def _is_asked(self, entry: Entry) -> bool:
+        if self._checkpoint_id is not None and entry.checkpoint_id != self._checkpoint_id:
+            return False
+        if self._thread_id is None and self._namespace not in (None, entry.namespace):
+            return False
+        if self._before is not None and entry.checkpoint_id >= self._before:
+            return False
+        if not self._where:
+            return True
+        metadata = decode(entry.metadata)
+        if metadata.get(TAG) == "dict" and "items" in metadata:
+            metadata = {key: value for key, value in metadata["items"] if isinstance(key, str)}
+        return all(metadata.get(key) == value for key, value in self._where.items())
+
+
+HISTORY_PAGE = 64
+COUNTERS = "counters_since_delta_snapshot"
+"""Where LangGraph notes in a checkpoint's metadata which delta channels it does not hold."""
+
+
+class Line:
+    """The ancestors of a checkpoint, from its parent on, some at a time."""
+
+    def __init__(self, reader: Reader, entry: Entry) -> None:
+        self._reader = reader
+        self._target = entry
+        self._known: dict[str, Entry] = {}
+        self._before_seq: int | None = entry.seq
+
+    async def ancestors(self) -> AsyncIterator[Found]:
+        at, passed = self._target.parent_id, {self._target.checkpoint_id}
+        part: list[Entry] = []
+        while at is not None and at not in passed:
+            entry = await self._entry(at)
+            if entry is None:
+                break
+            passed.add(at)
+            part.append(entry)
+            at = entry.parent_id
+            if len(part) == HISTORY_PAGE:
+                for found in await self._reader.many(part):
+                    yield found
+                part = []
+        for found in await self._reader.many(part):
+            yield found
+
+    async def _entry(self, checkpoint_id: str) -> Entry | None:
+        """An entry. Ancestors are mostly the ones just before, so these are fetched together."""
+        namespace = self._target.namespace
+        while checkpoint_id not in self._known and self._before_seq is not None:
+            async with self._reader.threads.using() as engine:
+                page = await engine.history(self._target.thread_id, namespace, HISTORY_PAGE, self._before_seq)
+            self._known |= {entry.checkpoint_id: entry for entry in page}
+            self._before_seq = page[-1].seq if len(page) == HISTORY_PAGE else None
+        if checkpoint_id in self._known:
+            return self._known[checkpoint_id]
+        # One that was put again is newer than its children.
+        return await self._reader.threads.entry(self._target.thread_id, checkpoint_id, namespace)
+
+
+async def channel_history(reader: Reader, entry: Entry, channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
+    """For each channel what was written to it on the way to a checkpoint, and the value that it began with."""
+    if not channels:
+        return {}
+    writes: dict[str, list[Any]] = {channel: [] for channel in channels}
+    seeds: dict[str, Any] = {}
+    shared = SharedItems(reader.codec)
+    async for stored, pending in Line(reader, entry).ancestors():
+        missing = writes.keys() - seeds.keys()
+        for write in reversed(reader.pending(pending, missing)):
+            writes[write[1]].append(write)
+        values = checkpoint_of(stored, reader.codec, shared, missing)[VALUES]
+        seeds |= {channel: values[channel] for channel in missing if channel in values}
+        if len(seeds) == len(writes):
+            break
+    return _histories(channels, writes, seeds)
+
+
+def _histories(
+    channels: Sequence[str], writes: Mapping[str, list[Any]], seeds: Mapping[str, Any]
+) -> dict[str, DeltaChannelHistory]:
+    found: dict[str, DeltaChannelHistory] = {}
+    for channel in channels:
+        found[channel] = {"writes": writes[channel][::-1]}
+        if channel in seeds:
+            found[channel]["seed"] = seeds[channel]
+    return found
+
+
+async def needed(reader: Reader, entry: Entry, entries: Collection[Entry]) -> set[str]:
+    """The ids of the ancestors without which a checkpoint's delta channels would be lost."""
+    deltas = {channel for known in entries for channel in _counted(reader.metadata_of(known))}
+    found = await reader.many([entry]) if deltas else []
+    if not found:
+        return set()
+    shared = SharedItems(reader.codec)
+    checkpoint = checkpoint_of(found[0][0], reader.codec, shared, deltas)
+    missing = (deltas & checkpoint["channel_versions"].keys()) - checkpoint[VALUES].keys()
+    spared: set[str] = set()
+    if not missing:
+        return spared
+    async for stored, _ in Line(reader, entry).ancestors():
+        spared.add(stored.entry.checkpoint_id)
+        missing -= checkpoint_of(stored, reader.codec, shared, missing)[VALUES].keys()
+        if not missing:
+            break
+    return spared
+
+
+def _counted(metadata: Mapping[str, Any]) -> Collection[str]:
+    counters = metadata.get(COUNTERS)
+    return counters.keys() if isinstance(counters, Mapping) else ()

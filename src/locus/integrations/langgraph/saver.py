@@ -2,15 +2,28 @@
 
 A graph's thread is a thread of ours, its `checkpoint_ns` a namespace (the graph's own is `""`), and its pending writes
 are pending writes. See `langgraph_payloads` for what a checkpoint looks like, and `langgraph_types` for its values.
+
+The saver for code that is not async: each call waits for the one that is, on an event loop that lives on.
+
+The saver's way with values, in the shape that LangGraph expects of a serializer: for its cache, and other tools.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import (
+    AsyncIterator,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any, Self
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
     ChannelVersions,
     Checkpoint,
     CheckpointMetadata,
@@ -18,20 +31,121 @@ from langgraph.checkpoint.base import (
     DeltaChannelHistory,
     get_serializable_checkpoint_metadata,
 )
+from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from locus.errors import CapabilityError, ConfigurationError
+from locus.errors import CapabilityError, ConfigurationError, CorruptCheckpointError
 from locus.integrations.langgraph.cache import Memory, saved
 from locus.integrations.langgraph.classes import typed_codec
+from locus.integrations.langgraph.codec import TypedCodec
 from locus.integrations.langgraph.items import ListEncoder, returned
-from locus.integrations.langgraph.langgraph_blocking import BlockingSaver
-from locus.integrations.langgraph.langgraph_history import channel_history, needed
-from locus.integrations.langgraph.langgraph_listing import Listing
-from locus.integrations.langgraph.langgraph_serde import JSONSerializer
 from locus.integrations.langgraph.payloads import Encoding, kept_namespace, loaded_lists
-from locus.integrations.langgraph.read import Reader, config_of, kept_path, kept_value
+from locus.integrations.langgraph.read import (
+    Listing,
+    Reader,
+    channel_history,
+    config_of,
+    kept_path,
+    kept_value,
+    needed,
+)
+from locus.memory.model.codec import decode, encode
 from locus.memory.registry import get_checkpointer
+from locus.memory.runtime.portal import PORTAL
 from locus.memory.saver import threads_of
 from locus.memory.store import SPECIAL_CHANNELS
+
+
+class BlockingSaver(BaseCheckpointSaver[Any]):
+    """What the calls do is said at those that are awaited."""
+
+    @abstractmethod
+    def listing(
+        self,
+        config: RunnableConfig | None,
+        where: Mapping[str, Any] | None,
+        before: RunnableConfig | None,
+        limit: int | None,
+    ) -> Listing:
+        """What `list` and `alist` go through."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Close what this saver opened."""
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return PORTAL.run(self.aget_tuple(config))
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        listing = self.listing(config, filter, before, limit)
+        while some := PORTAL.run(listing.next()):
+            yield from some
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        return PORTAL.run(self.aput(config, checkpoint, metadata, new_versions))
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        PORTAL.run(self.aput_writes(config, writes, task_id, task_path))
+
+    def delete_thread(self, thread_id: str) -> None:
+        PORTAL.run(self.adelete_thread(thread_id))
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        PORTAL.run(self.adelete_for_runs(run_ids))
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        PORTAL.run(self.acopy_thread(source_thread_id, target_thread_id))
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        PORTAL.run(self.aprune(thread_ids, strategy=strategy))
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        return PORTAL.run(self.aget_delta_channel_history(config=config, channels=channels))
+
+    def close(self) -> None:
+        PORTAL.run(self.aclose())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+
+KIND = "locus-json"
+
+
+class JSONSerializer(SerializerProtocol):
+    """JSON with explicit tags; nothing that is loaded is imported or called, unless it was allowed."""
+
+    def __init__(self, codec: TypedCodec) -> None:
+        self._codec = codec
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        return KIND, encode(self._codec.encode(obj)).encode()
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        kind, text = data
+        if kind != KIND:
+            raise CorruptCheckpointError(f"a value of kind {kind!r:.40} was written by another serializer")
+        return self._codec.decode(decode(text))
+
 
 Version = int | str | float
 

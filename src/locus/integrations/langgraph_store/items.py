@@ -12,9 +12,8 @@ from typing import Any
 from langgraph.store.base import InvalidNamespaceError, MatchCondition
 
 from locus.errors import ConfigurationError, InvalidIdError
-from locus.memory.model.codec import encode
+from locus.memory.model.codec import encode, texts_in
 from locus.memory.model.ids import check_text, words
-from locus.memory.model.matching import texts_in
 
 LONGEST = 1_024
 """How many bytes a namespace may have as a path, and a key: both together fit into an index of every database."""

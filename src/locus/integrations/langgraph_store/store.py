@@ -38,7 +38,7 @@ from locus.integrations.langgraph_store.items import (
 )
 from locus.integrations.langgraph_store.tables import PORTION, Kept, Put, StoreTable
 from locus.memory.backends.postgresql import schema as postgresql_schema
-from locus.memory.backends.postgresql.postgresql_flavour import PostgreSQLFlavour
+from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
 from locus.memory.backends.sql.engine import SQLServerEngine
 from locus.memory.backends.sql.flavour import Steps
 from locus.memory.backends.sqlite.engine import SQLiteEngine
@@ -46,8 +46,8 @@ from locus.memory.model.arguments import checked_limit, checked_seconds
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.ids import words
 from locus.memory.registry import get_checkpointer
+from locus.memory.runtime.portal import PORTAL
 from locus.memory.saver import threads_of
-from locus.memory.sync import PORTAL
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from locus.errors import UnsupportedFormatError
 from locus.integrations.langgraph_store.items import end_of
-from locus.memory.backends.postgresql.postgresql_flavour import PostgreSQLFlavour
+from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
 from locus.memory.backends.sql.flavour import Flavour, Steps
 from locus.memory.model.codec import encode
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from locus.errors import CorruptCheckpointError, SerializationError
 from locus.integrations.llmfy.in_memory import AnyCheckpoint
-from locus.memory.faces import metadata_of
+from locus.memory.checkpointer import metadata_of
 from locus.memory.model.arguments import checked_limit
 from locus.memory.model.payloads import dict_from, dict_payload
 from locus.memory.model.records import Entry, Stored

@@ -17,19 +17,23 @@ if TYPE_CHECKING:
         s3_checkpointer,
         sqlite_checkpointer,
     )
-    from locus.memory.backends.file.engine import FileCheckpointer
-    from locus.memory.backends.http.engine import HTTPCheckpointer
+    from locus.memory.backends.file.backend import FileCheckpointer
+    from locus.memory.backends.http.backend import HTTPCheckpointer
     from locus.memory.backends.memory import MemoryCheckpointer
     from locus.memory.backends.mysql.backend import MySQLBackend, MySQLConfig
     from locus.memory.backends.oci_bucket.backend import OCIBucketBackend
-    from locus.memory.backends.opensearch.engine import OpenSearchBackend
-    from locus.memory.backends.oracle.backend import OracleBackend
-    from locus.memory.backends.oracle.oracle_sync import OracleSyncBackend, OracleSyncCheckpointSaver
-    from locus.memory.backends.oracle.oracle_versioned import OracleCheckpointSaver
-    from locus.memory.backends.postgresql.backend import PostgreSQLBackend, PostgreSQLConfig
+    from locus.memory.backends.opensearch.backend import OpenSearchBackend
+    from locus.memory.backends.oracle.backend import (
+        OracleBackend,
+        OracleCheckpointSaver,
+        OracleSyncBackend,
+        OracleSyncCheckpointSaver,
+    )
+    from locus.memory.backends.postgresql.backend import PostgreSQLBackend
+    from locus.memory.backends.postgresql.config import PostgreSQLConfig
     from locus.memory.backends.redis.backend import RedisBackend
     from locus.memory.backends.s3.backend import S3Backend
-    from locus.memory.backends.sqlite.engine import SQLiteBackend
+    from locus.memory.backends.sqlite.backend import SQLiteBackend
 
 _HOMES = {
     "FileCheckpointer": "file",

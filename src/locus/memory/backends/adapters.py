@@ -11,11 +11,10 @@ from typing import Any, Literal
 from pydantic import SecretStr
 
 from locus.memory.backends.plain import PlainStoreEngine
-from locus.memory.backends.sqlite.engine import SQLiteBackend
-from locus.memory.checkpointer import BaseCheckpointer, CheckpointerCapabilities
-from locus.memory.faces import THIRTY_DAYS, ThreadsFace
+from locus.memory.backends.sqlite.backend import SQLiteBackend
+from locus.memory.checkpointer import THIRTY_DAYS, BaseCheckpointer, ThreadCheckpointer, ThreadsFace
+from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.store import Threads
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 
 
 class StorageBackendAdapter(ThreadCheckpointer):
@@ -123,7 +122,7 @@ def opensearch_checkpointer(
     hosts: Sequence[str] | None = None, index_name: str = "locus-checkpoints", **options: Any
 ) -> StorageBackendAdapter:
     """A checkpointer in OpenSearch; the options are those of `OpenSearchBackend` (`username`, `use_ssl`, …)."""
-    from locus.memory.backends.opensearch.engine import OpenSearchBackend
+    from locus.memory.backends.opensearch.backend import OpenSearchBackend
 
     return StorageBackendAdapter(OpenSearchBackend(hosts, index_name, **options))
 

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from locus.errors import BackendUnavailableError, CheckpointError, ConfigurationError
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.memory.engine import (
     Copies,
     Engine,
@@ -35,7 +36,6 @@ from locus.memory.model.records import (
 )
 from locus.memory.model.table import ThreadTable
 from locus.memory.store import Threads
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 
 
 class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):

@@ -31,14 +31,14 @@ from locus.errors import (
     CorruptCheckpointError,
     InvalidIdError,
 )
-from locus.memory.checkpointer import DEFAULT_NAMESPACE
 from locus.memory.engine import Copies, Engine, FindsMetadata
 from locus.memory.model.codec import decode, encode
-from locus.memory.model.commit_rules import decide, new_parents
+from locus.memory.model.commit_rules import decide
 from locus.memory.model.ids import Pattern
 from locus.memory.model.matching import has_value, newest
 from locus.memory.model.payloads import payload_text
 from locus.memory.model.records import (
+    DEFAULT_NAMESPACE,
     Commit,
     Entry,
     Known,
@@ -46,6 +46,7 @@ from locus.memory.model.records import (
     Stored,
     Verdict,
 )
+from locus.memory.model.retention import new_parents
 from locus.memory.model.table import entry_of
 
 NEEDED = ("save", "load", "delete", "exists")

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from locus.errors import ConfigurationError
-from locus.memory.model.ids import check_id
 
 UNLIMITED = 1_000_000_000
 A_CENTURY = 100 * 366 * 24 * 3600
@@ -22,14 +21,6 @@ def days_before(now: datetime, days: float) -> datetime:
         return now - timedelta(days=days)
     except OverflowError:
         return datetime.min.replace(tzinfo=UTC)
-
-
-def check_ids(thread_id: str, checkpoint_id: str | None, namespace: str | None) -> None:
-    check_id(thread_id)
-    if namespace is not None:
-        check_id(namespace, "namespace", empty=True)
-    if checkpoint_id is not None:
-        check_id(checkpoint_id, "checkpoint_id")
 
 
 def checked_limit(limit: int | None, otherwise: L) -> int | L:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -295,3 +295,15 @@ def _untagged(value: Any) -> Any:
             except (KeyError, TypeError, ValueError) as error:
                 raise CorruptCheckpointError(f"stored JSON has a tag that is not understood: {key!r}") from error
     return {key: _untagged(item) for key, item in value.items()}
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Every text in a JSON value, except for keys."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from texts_in(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from texts_in(item)

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Protocol
 
-from locus.memory.checkpointer import ANY
-from locus.memory.model.manifest import walk
 from locus.memory.model.records import (
+    ANY,
     Commit,
-    Entry,
-    Extent,
     Known,
     Outcome,
-    RunInfo,
     Verdict,
 )
 
@@ -82,108 +74,3 @@ def _parent(
     if same is not None and latest is not None and latest.checkpoint_id == same.checkpoint_id:
         return same.parent_id, True
     return (latest.checkpoint_id if latest else None), True
-
-
-@dataclass(frozen=True, slots=True)
-class Removal:
-    """What else changes when checkpoints of a thread are removed."""
-
-    runs: list[RunInfo]
-    parents: dict[int, str | None]
-    """The new parents of those that stay, by sequence number."""
-
-
-def plan_removal(
-    stay: Mapping[int, Collection[Extent]],
-    entries: Sequence[Entry],
-    doomed: Collection[int],
-    runs: Iterable[RunInfo],
-) -> Removal:
-    """Work out what the removal of `doomed` (sequence numbers) frees.
-
-    `stay` has the extents of every checkpoint that is left, `entries` all entries, `runs` all runs.
-    """
-    return Removal(
-        runs=unneeded_runs([extent for extents in stay.values() for extent in extents], runs),
-        parents=new_parents(entries, doomed),
-    )
-
-
-def new_parents(entries: Iterable[Entry], doomed: Collection[int]) -> dict[int, str | None]:
-    """For each checkpoint that stays and whose parent goes: its nearest ancestor that stays."""
-    gone = {(entry.namespace, entry.checkpoint_id): entry for entry in entries if entry.seq in doomed}
-    changed: dict[int, str | None] = {}
-    for entry in entries:
-        if entry.seq in doomed:
-            continue
-        parent = entry.parent_id
-        passed = {entry.checkpoint_id}
-        # Parents that were named before they were there may lead in a circle.
-        while parent is not None and (entry.namespace, parent) in gone:
-            passed.add(parent)
-            parent = gone[entry.namespace, parent].parent_id
-            parent = None if parent in passed else parent
-        if parent != entry.parent_id:
-            changed[entry.seq] = parent
-    return changed
-
-
-def unneeded_runs(extents: Iterable[Extent], runs: Iterable[RunInfo]) -> list[RunInfo]:
-    """The runs that no extent shows anything of.
-
-    The newest run that an extent names stays even so: its number must not be given out again, or the extent
-    would show what a stranger wrote under it.
-    """
-    needs: defaultdict[str, list[Extent]] = defaultdict(list)
-    for extent in set(extents):
-        needs[extent.branch].append(extent)
-    branches: defaultdict[str, list[RunInfo]] = defaultdict(list)
-    for run in runs:
-        branches[run.branch].append(run)
-    unneeded: list[RunInfo] = []
-    for branch, members in branches.items():
-        members.sort(key=lambda run: run.number)
-        done: dict[int, int] = {}
-        shown = {index for extent in needs[branch] for index, _, _ in walk(extent, members, done)}
-        tip = max((extent.run for extent in needs[branch]), default=-1)
-        unneeded += [run for index, run in enumerate(members) if index not in shown and run.number != tip]
-    return unneeded
-
-
-def ancestors(entries: Iterable[Entry], checkpoint_id: str) -> list[Entry]:
-    """A checkpoint and those it came from, newest first; `entries` are of one namespace."""
-    by_id = {entry.checkpoint_id: entry for entry in entries}
-    line: list[Entry] = []
-    at: str | None = checkpoint_id
-    while at is not None and at in by_id:
-        entry = by_id.pop(at)
-        line.append(entry)
-        at = entry.parent_id
-    return line
-
-
-def outlived(entries: Sequence[Entry], cutoff: datetime | None, keep_last: int | None) -> set[int]:
-    """The sequence numbers that a vacuum removes from the entries of one thread.
-
-    By age: what is older than `cutoff`. By number: what is not among the last `keep_last` of any line; each
-    fork is a line of its own, so a fork stays whole however busy the others are. If both are given, both hold.
-    The newest of a namespace always ends a line, even if an older one names it as its parent.
-    """
-    doomed = {entry.seq for entry in entries if cutoff is None or entry.created_at < cutoff}
-    if keep_last is None:
-        return doomed
-    by_id = {(entry.namespace, entry.checkpoint_id): entry for entry in entries}
-    parents = {(entry.namespace, entry.parent_id) for entry in entries}
-    newest: dict[str, int] = {}
-    for entry in entries:
-        newest[entry.namespace] = max(entry.seq, newest.get(entry.namespace, 0))
-    for entry in entries:
-        if (entry.namespace, entry.checkpoint_id) in parents and entry.seq != newest[entry.namespace]:
-            continue
-        at: Entry | None = entry
-        for _ in range(keep_last):
-            if at is None:
-                break
-            doomed.discard(at.seq)
-            at = by_id.get((at.namespace, at.parent_id)) if at.parent_id is not None else None
-    return doomed

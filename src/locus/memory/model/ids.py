@@ -84,3 +84,11 @@ def check_pattern(value: object) -> Pattern:
 def words(text: str) -> list[str]:
     """The words of a text as search sees them: runs of letters and digits, in lower case."""
     return [word.lower() for word in re.findall(r"[^\W_]+", normalize("NFC", text))]
+
+
+def check_ids(thread_id: str, checkpoint_id: str | None, namespace: str | None) -> None:
+    check_id(thread_id)
+    if namespace is not None:
+        check_id(namespace, "namespace", empty=True)
+    if checkpoint_id is not None:
+        check_id(checkpoint_id, "checkpoint_id")

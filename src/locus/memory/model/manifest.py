@@ -2,90 +2,20 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import NamedTuple
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.model.codec import decode, encode
-from locus.memory.model.records import Extent, Run, RunInfo
-
-MAX_MATCHES = 16
-"""More pieces than this are never kept (see `deltas`), so looking for them would be wasted."""
-
+from locus.memory.model.records import (
+    Extent,
+    Path,
+    Run,
+    RunInfo,
+)
 
 _NUMBER = attrgetter("number")
-
-
-class Match(NamedTuple):
-    """`new[at:at + length]` is `old[start:start + length]`."""
-
-    at: int
-    start: int
-    length: int
-
-
-def align(old: Sequence[object], new: Sequence[object]) -> list[Match]:
-    """What `new` shares with `old`, in order. The keys compare with `==`: object ids, or digests.
-
-    Appending, trimming, editing and summarising each give one or two matches; these are found by comparing
-    slices, which runs in C.
-    """
-    matches: list[Match] = []
-    at = start = 0
-    positions: dict[object, int] | None = None
-    while at < len(new) and start < len(old) and len(matches) < MAX_MATCHES:
-        length = _common(old, start, new, at)
-        if length:
-            matches.append(Match(at, start, length))
-            at, start = at + length, start + length
-            continue
-        if positions is None:
-            positions = {key: index for index, key in reversed(list(enumerate(old)))}
-        # The next item of `new` that is found further on in `old`; those before it are fresh.
-        while at < len(new):
-            found = positions.get(new[at], -1)
-            if found >= start:
-                start = found
-                break
-            at += 1
-    return matches
-
-
-def _common(old: Sequence[object], start: int, new: Sequence[object], at: int) -> int:
-    """How many items from `old[start]` and `new[at]` on are the same."""
-    length = min(len(old) - start, len(new) - at)
-    if old[start : start + length] == new[at : at + length]:
-        return length
-    return bisect_left(range(1, length + 1), True, key=lambda n: old[start : start + n] != new[at : at + n])
-
-
-def part(extents: Iterable[Extent], start: int, length: int) -> list[Extent]:
-    """The extents of `list[start:start + length]`."""
-    parts: list[Extent] = []
-    for extent in extents:
-        if length <= 0:
-            break
-        if start >= extent.length:
-            start -= extent.length
-            continue
-        taken = min(extent.length - start, length)
-        parts.append(extent._replace(skip=extent.skip + start, length=taken))
-        start, length = 0, length - taken
-    return parts
-
-
-def joined(extents: Iterable[Extent]) -> list[Extent]:
-    """The same list with neighbouring extents of one version made into one."""
-    whole: list[Extent] = []
-    for extent in extents:
-        last = whole[-1] if whole else None
-        if last is not None and last[:2] == extent[:2] and last.skip + last.length == extent.skip:
-            whole[-1] = last._replace(length=last.length + extent.length)
-        else:
-            whole.append(extent)
-    return whole
 
 
 def visible(extent: Extent, runs: Iterable[Run]) -> list[tuple[Run, int, int]]:
@@ -161,3 +91,30 @@ def items_text(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]]) -> 
             else:
                 texts.extend(encode(item) for item in decode(run.items)[low:high])
     return f"[{','.join(texts)}]"
+
+
+def decode_manifest(manifest: str) -> dict[Path, tuple[Extent, ...] | str]:
+    try:
+        return {
+            tuple(path): cut if isinstance(cut, str) else tuple(Extent(*extent) for extent in cut)
+            for path, cut in decode(manifest)
+        }
+    except (TypeError, ValueError) as error:
+        raise CorruptCheckpointError(f"stored manifest cannot be read: {error}") from error
+
+
+def wanted(manifest: str) -> list[Extent]:
+    """Everything that has to be read to put a checkpoint together."""
+    extents: list[Extent] = []
+    for cut in decode_manifest(manifest).values():
+        extents += [Extent(cut, 0, 0, 1)] if isinstance(cut, str) else cut
+    return extents
+
+
+def newest_runs(manifests: Iterable[str]) -> dict[str, int]:
+    """The branches that manifests name, and the newest run that they name of each."""
+    newest: dict[str, int] = {}
+    for manifest in manifests:
+        for extent in wanted(manifest):
+            newest[extent.branch] = max(extent.run, newest.get(extent.branch, 0))
+    return newest

@@ -5,28 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any
 
-from locus.memory.model.codec import canonical, decode
+from locus.memory.model.codec import canonical, decode, texts_in
 from locus.memory.model.ids import words
-from locus.memory.model.manifest import walk
-from locus.memory.model.payloads import wanted
+from locus.memory.model.manifest import walk, wanted
 from locus.memory.model.records import Entry, Hit, Run
 from locus.memory.model.table import ThreadTable
 
 SNIPPET = 160
-
-
-def texts_in(value: Any) -> Iterator[str]:
-    """Every text in a JSON value, except for keys."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from texts_in(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from texts_in(item)
 
 
 def searchable(text: str) -> str:

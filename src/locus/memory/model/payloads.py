@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -11,10 +11,17 @@ from locus.core.frozen import FrozenDict, FrozenList, Items
 from locus.core.state import AgentState
 from locus.errors import CorruptCheckpointError, SerializationError
 from locus.memory.model.codec import decode, encode
-from locus.memory.model.manifest import items_text
-from locus.memory.model.plan import LARGE_VALUE, Payload
+from locus.memory.model.manifest import decode_manifest, items_text
+from locus.memory.model.plan import (
+    LARGE_VALUE,
+    FieldTrace,
+    ListTrace,
+    Payload,
+    Trace,
+    fingerprint,
+    item_text,
+)
 from locus.memory.model.records import Base, Extent, Path, Stored
-from locus.memory.model.traces import FieldTrace, ListTrace, Trace, fingerprint, item_text
 
 _LISTS = tuple(name for name, info in AgentState.model_fields.items() if isinstance(info.default, Items))
 _DICTS = tuple(name for name, info in AgentState.model_fields.items() if isinstance(info.default, FrozenDict))
@@ -62,33 +69,6 @@ def dict_payload(data: Mapping[str, Any]) -> Payload:
         if not isinstance(key, str):
             raise SerializationError(f"the payload has a key of type {type(key).__name__}: {key!r:.40}")
     return Payload({}, data, frozen=False)
-
-
-def decode_manifest(manifest: str) -> dict[Path, tuple[Extent, ...] | str]:
-    try:
-        return {
-            tuple(path): cut if isinstance(cut, str) else tuple(Extent(*extent) for extent in cut)
-            for path, cut in decode(manifest)
-        }
-    except (TypeError, ValueError) as error:
-        raise CorruptCheckpointError(f"stored manifest cannot be read: {error}") from error
-
-
-def wanted(manifest: str) -> list[Extent]:
-    """Everything that has to be read to put a checkpoint together."""
-    extents: list[Extent] = []
-    for cut in decode_manifest(manifest).values():
-        extents += [Extent(cut, 0, 0, 1)] if isinstance(cut, str) else cut
-    return extents
-
-
-def newest_runs(manifests: Iterable[str]) -> dict[str, int]:
-    """The branches that manifests name, and the newest run that they name of each."""
-    newest: dict[str, int] = {}
-    for manifest in manifests:
-        for extent in wanted(manifest):
-            newest[extent.branch] = max(extent.run, newest.get(extent.branch, 0))
-    return newest
 
 
 def payload_text(stored: Stored) -> str:

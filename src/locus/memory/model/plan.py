@@ -1,18 +1,252 @@
-"""From a payload to what has to be written: a head, a manifest, and only the runs that are new."""
+"""From a payload to what has to be written: a head, a manifest, and only the runs that are new.
+
+What is remembered of a stored checkpoint, so that the next save sends only what is new.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+import threading
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from functools import cache, lru_cache
+from hashlib import blake2b
+from typing import Any, NamedTuple
 
-from locus.core.frozen import FrozenDict, FrozenList, Items
+from pydantic import BaseModel
+
+from locus.core.frozen import FrozenDict, FrozenList, Items, is_ours, trusted
 from locus.memory.model.codec import check, encode, encode_trusted
 from locus.memory.model.ids import digest
-from locus.memory.model.manifest import Match, align, joined, part
-from locus.memory.model.records import Extent, Path, Run
-from locus.memory.model.traces import FieldTrace, ListTrace, Trace, fingerprint, item_text
+from locus.memory.model.records import Base, Extent, Path, Run
+
+
+def item_text(item: object, path: tuple[str | int, ...], sort_keys: bool = False) -> str:
+    """One item of a state's list as JSON text; fields at their defaults are left out.
+
+    A subclass of the user's comes back as its base class, so of that everything is written.
+    """
+    if is_ours(item) and trusted(item):
+        item = _plain(item)
+    elif isinstance(item, BaseModel):
+        item = item.model_dump(serialize_as_any=True)
+    return encode(item, path, sort_keys=sort_keys)
+
+
+def _plain(model: BaseModel) -> dict[str, Any]:
+    """A model of ours as a dict, without what is as it is by default.
+
+    `model_dump` would turn an object in a metadata dict into something that JSON can hold; here it stays, and
+    is refused.
+    """
+    plain: dict[str, Any] = {}
+    for name, default in _defaults(type(model)):
+        value = getattr(model, name)
+        if value is default or value == default:
+            continue
+        plain[name] = value if type(value) is str else _plain_value(value)
+    return plain | model.__pydantic_extra__ if model.__pydantic_extra__ else plain
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, Items):
+        return [_plain(inner) if is_ours(inner) else inner for inner in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value.value if isinstance(value, Enum) else value
+
+
+@cache
+def _defaults(kind: type[BaseModel]) -> list[tuple[str, Any]]:
+    """The fields of a model of ours, of which there are only a few."""
+    return [(name, field_info.default) for name, field_info in kind.model_fields.items()]
+
+
+def fingerprint(text: str) -> bytes:
+    return blake2b(text.encode(), digest_size=16).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class ListTrace:
+    """A stored list: where its items are, and what they were.
+
+    `items` are kept where they are frozen, so that identity tells what is unchanged; `digests` otherwise.
+    """
+
+    extents: tuple[Extent, ...]
+    items: Sequence[object] | None = None
+    digests: tuple[bytes, ...] | None = None
+
+    def known_digests(self, path: Path, sort_keys: bool) -> tuple[bytes, ...]:
+        if self.digests is not None:
+            return self.digests
+        return tuple(fingerprint(item_text(item, path, sort_keys)) for item in self.items or ())
+
+
+@dataclass(frozen=True, slots=True)
+class FieldTrace:
+    """A field of the payload: its text in the head, and what was cut out of it."""
+
+    value: object
+    text: str
+    cuts: Mapping[Path, ListTrace | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A stored checkpoint as a base for the next."""
+
+    base: Base
+    fields: Mapping[str, FieldTrace]
+    passed: bool = False
+    """There were newer checkpoints when this one was read, so its branches have most likely gone on."""
+
+    @property
+    def weight(self) -> int:
+        """How many digests this holds on to."""
+        weight = 0
+        for trace in self.fields.values():
+            for cut in trace.cuts.values():
+                if isinstance(cut, ListTrace) and cut.digests is not None:
+                    weight += len(cut.digests)
+        return weight
+
+    def without_objects(self) -> Trace:
+        """This trace with digests only: it keeps no state of the user's alive."""
+        return Trace(
+            self.base,
+            {
+                name: FieldTrace(
+                    None,
+                    trace.text,
+                    {
+                        path: ListTrace(cut.extents, None, cut.digests) if isinstance(cut, ListTrace) else cut
+                        for path, cut in trace.cuts.items()
+                    },
+                )
+                for name, trace in self.fields.items()
+            },
+            self.passed,
+        )
+
+
+class TraceCache:
+    """Digests for the next save of a payload that does not say where it comes from; states carry their own trace.
+
+    Bounded by threads and by digests, the longest unused go first.
+    """
+
+    MAX_TRACES = 1_024
+    MAX_DIGESTS = 200_000
+
+    def __init__(self) -> None:
+        self._traces: OrderedDict[tuple[str, str], Trace] = OrderedDict()
+        self._weight = 0
+        self._lock = threading.Lock()  # handles serve several event loops at once
+
+    def get(self, key: tuple[str, str]) -> Trace | None:
+        return self._traces.get(key)
+
+    def put(self, key: tuple[str, str], trace: Trace) -> None:
+        weight = trace.weight
+        if not weight and key not in self._traces:
+            return
+        with self._lock:
+            self._drop(key)
+            if not weight:
+                return
+            self._traces[key] = trace.without_objects()
+            self._weight += weight
+            while self._traces and (len(self._traces) > self.MAX_TRACES or self._weight > self.MAX_DIGESTS):
+                _, oldest = self._traces.popitem(last=False)
+                self._weight -= oldest.weight
+
+    def drop(self, key: tuple[str, str]) -> None:
+        with self._lock:
+            self._drop(key)
+
+    def _drop(self, key: tuple[str, str]) -> None:
+        old = self._traces.pop(key, None)
+        if old is not None:
+            self._weight -= old.weight
+
+
+MAX_MATCHES = 16
+"""More pieces than this are never kept (see `deltas`), so looking for them would be wasted."""
+
+
+class Match(NamedTuple):
+    """`new[at:at + length]` is `old[start:start + length]`."""
+
+    at: int
+    start: int
+    length: int
+
+
+def align(old: Sequence[object], new: Sequence[object]) -> list[Match]:
+    """What `new` shares with `old`, in order. The keys compare with `==`: object ids, or digests.
+
+    Appending, trimming, editing and summarising each give one or two matches; these are found by comparing
+    slices, which runs in C.
+    """
+    matches: list[Match] = []
+    at = start = 0
+    positions: dict[object, int] | None = None
+    while at < len(new) and start < len(old) and len(matches) < MAX_MATCHES:
+        length = _common(old, start, new, at)
+        if length:
+            matches.append(Match(at, start, length))
+            at, start = at + length, start + length
+            continue
+        if positions is None:
+            positions = {key: index for index, key in reversed(list(enumerate(old)))}
+        # The next item of `new` that is found further on in `old`; those before it are fresh.
+        while at < len(new):
+            found = positions.get(new[at], -1)
+            if found >= start:
+                start = found
+                break
+            at += 1
+    return matches
+
+
+def _common(old: Sequence[object], start: int, new: Sequence[object], at: int) -> int:
+    """How many items from `old[start]` and `new[at]` on are the same."""
+    length = min(len(old) - start, len(new) - at)
+    if old[start : start + length] == new[at : at + length]:
+        return length
+    return bisect_left(range(1, length + 1), True, key=lambda n: old[start : start + n] != new[at : at + n])
+
+
+def part(extents: Iterable[Extent], start: int, length: int) -> list[Extent]:
+    """The extents of `list[start:start + length]`."""
+    parts: list[Extent] = []
+    for extent in extents:
+        if length <= 0:
+            break
+        if start >= extent.length:
+            start -= extent.length
+            continue
+        taken = min(extent.length - start, length)
+        parts.append(extent._replace(skip=extent.skip + start, length=taken))
+        start, length = 0, length - taken
+    return parts
+
+
+def joined(extents: Iterable[Extent]) -> list[Extent]:
+    """The same list with neighbouring extents of one version made into one."""
+    whole: list[Extent] = []
+    for extent in extents:
+        last = whole[-1] if whole else None
+        if last is not None and last[:2] == extent[:2] and last.skip + last.length == extent.skip:
+            whole[-1] = last._replace(length=last.length + extent.length)
+        else:
+            whole.append(extent)
+    return whole
+
 
 MAX_EXTENTS = 8
 """A list in more pieces than this is gathered: its manifest would outgrow what it saves."""

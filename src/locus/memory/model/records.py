@@ -22,9 +22,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import (
+    TYPE_CHECKING,
+    Final,
+    NamedTuple,
+)
 
-from locus.memory.checkpointer import ANY, Unset
+if TYPE_CHECKING:
+    pass
+
+DEFAULT_NAMESPACE: Final = "default"
+
+
+class Unset(Enum):
+    """Stands for "not given" where `None` already means something."""
+
+    ANY = "any"
+
+
+ANY: Final = Unset.ANY
+"""As `if_latest`: whatever is the latest, save."""
 
 Path = tuple[str, ...]
 

@@ -12,8 +12,8 @@ from datetime import datetime
 from itertools import islice
 from operator import attrgetter
 
-from locus.memory.model.commit_rules import Removal, decide, plan_removal, unneeded_runs
-from locus.memory.model.payloads import newest_runs, wanted
+from locus.memory.model.commit_rules import decide
+from locus.memory.model.manifest import newest_runs, wanted
 from locus.memory.model.records import (
     Commit,
     Entry,
@@ -28,6 +28,7 @@ from locus.memory.model.records import (
     Write,
     writes_order,
 )
+from locus.memory.model.retention import Removal, plan_removal, unneeded_runs
 
 _number = attrgetter("number")
 

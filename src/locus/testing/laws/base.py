@@ -1,10 +1,13 @@
-"""What the laws stand on: handles that are opened and closed for them, and exact comparisons."""
+"""What the laws stand on: handles that are opened and closed for them, and exact comparisons.
+
+The worker processes of a law.
+"""
 
 from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, ClassVar, Protocol
 
@@ -13,10 +16,11 @@ import pytest_asyncio
 
 from locus.core.state import AgentState
 from locus.memory import store as threads_module
-from locus.memory.checkpointer import CheckpointerCapabilities, HistoryEntry
+from locus.memory.checkpointer import HistoryEntry, ThreadCheckpointer
+from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.storage import StorageBackend
-from locus.memory.thread_checkpointer import ThreadCheckpointer
-from locus.testing.stores import TestStore
+from locus.testing.processes.workers import Crew
+from locus.testing.stores import DurableTestStore, TestStore
 
 
 class OpenHandle(Protocol):
@@ -145,3 +149,16 @@ async def snapshot(handle: ThreadCheckpointer) -> dict[str, list[HistoryEntry]]:
 def dicts(handle: ThreadCheckpointer) -> StorageBackend:
     """The same store, for plain dicts."""
     return StorageBackend(handle.threads)
+
+
+class WorkerLaws(Laws):
+    """Base of the laws that need other processes. The fixture `store` gives a `DurableTestStore`."""
+
+    worker_modules: ClassVar[Sequence[str]] = ()
+    """Modules that a process has to import before `get_checkpointer(store.url)` works there."""
+
+    @pytest.fixture
+    def crew(self, store: DurableTestStore) -> Iterator[Crew]:
+        """Worker processes; whatever the test leaves running is killed."""
+        with Crew(store.url, self.worker_modules) as crew:
+            yield crew

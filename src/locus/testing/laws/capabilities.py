@@ -11,8 +11,8 @@ import pytest
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import CapabilityError
-from locus.memory.checkpointer import CheckpointerCapabilities
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.engine import CheckpointerCapabilities
 from locus.testing.laws.base import Laws, OpenHandle
 from locus.testing.stores import TestStore
 

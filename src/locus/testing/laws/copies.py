@@ -9,9 +9,8 @@ import pytest
 
 from locus.core.state import AgentState
 from locus.errors import ConflictError, InvalidIdError
-from locus.memory.checkpointer import HistoryEntry
+from locus.memory.checkpointer import HistoryEntry, ThreadCheckpointer
 from locus.memory.saver import CheckpointSaver
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.testing.data import BAD_IDS, HOSTILE_IDS, conversation, message
 from locus.testing.laws.base import (
     Clock,

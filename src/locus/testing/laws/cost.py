@@ -9,9 +9,9 @@ import pytest
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.memory.engine import Engine
 from locus.memory.model.records import Commit, Outcome
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.testing.laws.base import Laws, OpenHandle, assert_same_state, dicts
 
 EARLY, LATE = 10, 200

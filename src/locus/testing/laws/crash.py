@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 from locus.testing.data import SOAK
-from locus.testing.laws.workers import WorkerLaws
+from locus.testing.laws.base import WorkerLaws
 from locus.testing.processes.crash import kill_at_lines, kill_at_random
 from locus.testing.processes.workers import Crew
 from locus.testing.stores import DurableTestStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from locus.core.state import AgentState
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.data import conversation, message
 from locus.testing.laws.base import (
     Laws,

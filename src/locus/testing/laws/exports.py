@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from locus.memory.checkpointer import ANY
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.memory.model.payloads import dict_from
+from locus.memory.model.records import ANY
 from locus.memory.storage import StorageBackend
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.testing.laws.base import Laws, OpenHandle, dicts
 from locus.transfer import read as transfer_read
 from locus.transfer.digests import value_digest, writes_digest

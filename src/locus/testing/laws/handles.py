@@ -7,7 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from locus.core.state import AgentState
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.data import conversation, message
 from locus.testing.laws.base import (
     Laws,

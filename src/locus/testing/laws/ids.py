@@ -9,8 +9,8 @@ import pytest
 
 from locus.core.state import AgentState
 from locus.errors import InvalidIdError
-from locus.memory.checkpointer import ANY
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.model.records import ANY
 from locus.testing.data import BAD_IDS, HOSTILE_IDS
 from locus.testing.laws.base import (
     Laws,

@@ -8,7 +8,7 @@ import pytest
 
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError, LocusError, SerializationError
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.data import EXACT_VALUES, HOSTILE_IDS, HOSTILE_KEYS, at
 from locus.testing.laws.base import Clock, Laws, assert_same, dicts, exact
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from locus.core.state import AgentState
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.data import conversation, message
 from locus.testing.laws.base import Laws, OpenHandle, assert_same_state, dicts, ids
 

@@ -9,8 +9,8 @@ import pytest
 
 from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.memory.saver import CheckpointSaver
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.testing.data import conversation, message
 from locus.testing.laws.base import Laws, OpenHandle, assert_all_load, dicts
 from locus.testing.stores import OutageTestStore

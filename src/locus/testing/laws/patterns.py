@@ -9,7 +9,7 @@ import pytest
 
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError, InvalidIdError
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.data import HOSTILE_IDS
 from locus.testing.laws.base import Laws, dicts
 

@@ -13,7 +13,7 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.memory.saver import CheckpointSaver
 from locus.testing.data import SOAK
-from locus.testing.laws.workers import WorkerLaws
+from locus.testing.laws.base import WorkerLaws
 from locus.testing.processes import crash_jobs, fork_jobs, jobs
 from locus.testing.processes.jobs import Acknowledged, known_digest
 from locus.testing.processes.ledger import Ledger, content_of

@@ -13,7 +13,7 @@ import pytest
 from locus.core.messages import Message, ToolCall
 from locus.core.state import AgentState
 from locus.errors import LocusError, SerializationError
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.data import conversation
 from locus.testing.laws.base import Laws, assert_same_state, dicts, snapshot
 

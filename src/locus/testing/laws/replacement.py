@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from locus.core.state import AgentState
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.data import conversation, message, rich_state
 from locus.testing.laws.base import (
     Laws,

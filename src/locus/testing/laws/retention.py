@@ -8,7 +8,7 @@ import pytest
 
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.data import conversation, message
 from locus.testing.laws.base import (
     Clock,

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from locus.core.messages import Message, Role, ToolCall
 from locus.core.state import AgentState
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.data import (
     EXACT_VALUES,
     HOSTILE_KEYS,

@@ -9,7 +9,7 @@ import pytest
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.data import conversation, message, rich_state
 from locus.testing.laws.base import Laws, OpenHandle, assert_same, assert_same_state, dicts
 

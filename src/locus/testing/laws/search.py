@@ -9,7 +9,7 @@ import pytest
 from locus.core.messages import ContentBlock, Message
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError, LocusError
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.data import HOSTILE_IDS, HOSTILE_QUERIES, conversation, message
 from locus.testing.laws.base import Laws, OpenHandle, dicts, snapshot
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from locus.core.state import AgentState
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.data import message
 from locus.testing.laws.base import Laws, OpenHandle, assert_all_load, assert_same, dicts
 

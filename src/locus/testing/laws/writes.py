@@ -6,8 +6,7 @@ import asyncio
 from typing import Any
 
 from locus.core.state import AgentState
-from locus.memory.checkpointer import PendingWrite
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import PendingWrite, ThreadCheckpointer
 from locus.testing.data import EXACT_VALUES
 from locus.testing.laws.base import Laws, OpenHandle, assert_same, exact
 

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.processes.crash_jobs import save_until_killed, step_under_trace
 from locus.testing.processes.ledger import Ledger
 from locus.testing.processes.lines import Position, chosen

@@ -14,10 +14,10 @@ from typing import Any
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.memory.thread_checkpointer import ThreadCheckpointer
-from locus.testing.processes.channel import Channel
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.processes.jobs import digest, opened
 from locus.testing.processes.lines import LineTrace, Position
+from locus.testing.processes.workers import Channel
 
 LONGEST = 40
 """Messages in a state; beyond that the oldest are dropped, so that each step stays short."""

@@ -14,9 +14,9 @@ from typing import NoReturn
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.memory.thread_checkpointer import ThreadCheckpointer
-from locus.testing.processes.channel import Channel
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.processes.jobs import Acknowledged, known_digest, opened
+from locus.testing.processes.workers import Channel
 
 PATIENCE = 60
 """Seconds after which a forked child that hangs is ended."""

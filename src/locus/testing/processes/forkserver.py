@@ -30,7 +30,7 @@ from typing import Any, NoReturn
 
 from locus.errors import LocusError
 from locus.memory import get_checkpointer
-from locus.testing.processes.channel import Channel
+from locus.testing.processes.workers import Channel
 
 Job = Callable[..., Coroutine[Any, Any, Any]]
 

@@ -17,8 +17,8 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import ConflictError, LocusError
 from locus.memory import CheckpointSaver, get_checkpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
-from locus.testing.processes.channel import Channel
+from locus.memory.checkpointer import ThreadCheckpointer
+from locus.testing.processes.workers import Channel
 
 Acknowledged = tuple[str, str, str]
 """(thread id, checkpoint id, digest of the state)"""

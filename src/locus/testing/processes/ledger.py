@@ -12,7 +12,7 @@ from typing import Any
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.testing.processes.jobs import digest, known_digest
 
 Step = dict[str, Any]

@@ -11,6 +11,8 @@ from types import CodeType, FrameType
 from typing import Any
 
 import locus.memory
+import locus.memory.backends
+import locus.wire
 from locus.memory.engine import Engine
 
 Position = tuple[str, int, int]
@@ -58,9 +60,13 @@ class LineTrace:
 
 
 def engine_folders(engine: type) -> list[str]:
-    """Where an engine is written, and those that it is derived from; the model is not meant."""
+    """Where an engine is written, with whatever it may be built on: every backend, the wire, and a stranger's own folder.
+
+    The model is not meant: all engines share it.
+    """
     files = {sys.modules[kind.__module__].__file__ or "" for kind in engine.__mro__ if issubclass(kind, Engine)}
-    return sorted({str(Path(file).parent) for file in files} - set(locus.memory.__path__))
+    folders = {str(Path(file).parent) for file in files} - set(locus.memory.__path__)
+    return sorted({*folders, *locus.memory.backends.__path__, *locus.wire.__path__})
 
 
 def chosen(positions: list[Position], engine_folders: list[str], evenly: int | None, every: int = 1) -> list[Position]:
@@ -77,4 +83,4 @@ def chosen(positions: list[Position], engine_folders: list[str], evenly: int | N
 
 
 def _inside(file: str, folders: list[str]) -> bool:
-    return str(Path(file).parent) in folders
+    return file.startswith(tuple(folder + os.sep for folder in folders))

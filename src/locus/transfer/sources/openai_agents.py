@@ -19,13 +19,11 @@ from typing import Any
 from locus.errors import ConfigurationError, CorruptCheckpointError, SerializationError
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.ids import Pattern
-from locus.memory.model.plan import encode_manifest, run_of
+from locus.memory.model.plan import ListTrace, encode_manifest, run_of
 from locus.memory.model.records import Extent
-from locus.memory.model.traces import ListTrace
-from locus.transfer.content import Checkpoint, Records
+from locus.transfer.content import HEAD, ITEMS, Checkpoint, Records, noting
 from locus.transfer.items import Shelf
-from locus.transfer.notes import HEAD, ITEMS, noting
-from locus.transfer.sources.sqlite_reading import Row, SQLiteReading, quoted, sqlite_path
+from locus.transfer.sources.sql import Row, SQLiteReading, quoted, sqlite_path
 
 NAMESPACE = "openai-agents"
 MAIN = "main"

@@ -11,18 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
-from locus.memory.backends.file.file_names import SUFFIX, file_name, locked
 from locus.memory.backends.file.log import LogFile
 from locus.memory.backends.file.schema import (
     DRAFT,
     FORMAT,
+    SUFFIX,
     Record,
     Seal,
+    file_name,
+    locked,
     sync_folder,
     write_new,
 )
 from locus.memory.model.codec import decode
-from locus.memory.model.payloads import wanted
+from locus.memory.model.manifest import wanted
 from locus.memory.model.records import Known, Run, Write
 from locus.memory.model.table import Row, ThreadTable
 

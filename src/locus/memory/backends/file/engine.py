@@ -15,10 +15,10 @@ from datetime import datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 from zlib import crc32
 
-from locus.errors import BackendUnavailableError, CheckpointError, ConfigurationError
+from locus.errors import BackendUnavailableError, CheckpointError
 from locus.memory.backends.file.client import (
     Folder,
     LogView,
@@ -30,8 +30,8 @@ from locus.memory.backends.file.client import (
     writes_place,
     writes_record,
 )
-from locus.memory.backends.file.file_names import SUFFIX, file_name
 from locus.memory.backends.file.log import LogFile
+from locus.memory.backends.file.schema import SUFFIX
 from locus.memory.engine import (
     Copies,
     Engine,
@@ -41,12 +41,11 @@ from locus.memory.engine import (
     KeepsWrites,
     Searches,
 )
-from locus.memory.model.arguments import possible_path
 from locus.memory.model.codec import encode
 from locus.memory.model.commit_rules import decide
-from locus.memory.model.ids import Pattern, check_id
+from locus.memory.model.ids import Pattern
+from locus.memory.model.manifest import wanted
 from locus.memory.model.matching import best_hits, has_value, newest, table_hits
-from locus.memory.model.payloads import wanted
 from locus.memory.model.records import (
     Commit,
     Entry,
@@ -58,10 +57,7 @@ from locus.memory.model.records import (
     Write,
 )
 from locus.memory.model.table import Row, ThreadTable, entry_of
-from locus.memory.registry import path_of
 from locus.memory.runtime.worker import Worker
-from locus.memory.store import Threads
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 
 T = TypeVar("T")
 WORKERS = 4
@@ -284,46 +280,3 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
     async def close(self) -> None:
         for worker in self._workers:
             await worker.close()
-
-
-class FileCheckpointer(ThreadCheckpointer):
-    """Keeps every thread in a file of its own, as JSON that a person can read.
-
-    `pretty=False` writes a record on one line, which is smaller, and harder to read.
-    """
-
-    def __init__(
-        self,
-        base_dir: str | Path = ".locus_checkpoints",
-        pretty: bool = True,
-        *,
-        ttl_seconds: float | None = None,
-    ) -> None:
-        if not isinstance(base_dir, str | Path) or not str(base_dir) or "\0" in str(base_dir):
-            raise ConfigurationError(f"base_dir must be the path of a folder, got {base_dir!r:.80}")
-        with possible_path(base_dir):
-            self._base = Path(base_dir).expanduser().absolute()
-            is_file = self._base.exists() and not self._base.is_dir()
-        if is_file:
-            raise ConfigurationError(f"{str(base_dir)!r} is a file; name a folder")
-        super().__init__(Threads(FileEngine(self._base, pretty), ttl_seconds=ttl_seconds))
-
-    def get_storage_path(self) -> Path:
-        """The folder that everything is in."""
-        return self._base
-
-    async def get_disk_usage(self, thread_id: str | None = None) -> int:
-        """How many bytes one thread, or all of them, take on the disk."""
-        paths = (
-            [self._base / file_name(check_id(thread_id))] if thread_id is not None else self._base.glob(f"*{SUFFIX}")
-        )
-        return sum(path.stat().st_size for path in paths if path.exists())
-
-    def __repr__(self) -> str:
-        return f"FileCheckpointer({str(self._base)!r})"
-
-
-def from_location(location: str = "", **options: Any) -> FileCheckpointer:
-    """`"file:./dir"`, `"file:///srv/dir"`: unlike those of databases, the path in a file URL is absolute."""
-    path = f"/{path_of(location)}" if location.startswith("///") else path_of(location)
-    return FileCheckpointer(path, **options) if path else FileCheckpointer(**options)

@@ -1,21 +1,327 @@
-"""Requests to one server: from any event loop, and again where that is safe."""
+"""Requests to one server: from any event loop, and again where that is safe.
+
+The connections of one event loop: lanes of one connection each, for one request at a time.
+
+A client with many connections looks at all of them for each request, which takes longer than the request. So a
+lane is one connection of httpcore, which is what httpx is made of; where the environment names a proxy, it is a
+whole client of httpx, which knows how to use that.
+
+What a request may come to, as errors of our tree that `except httpx.HTTPError` catches, too.
+
+Each error of ours that a server reports has a twin here: `HTTPConflictError` is a `ConflictError`, and so on.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import gzip
+import json
 import os
+import ssl
+import time
+import zlib
+from abc import ABC, abstractmethod
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from http import HTTPStatus
+from importlib import import_module
 from ipaddress import ip_address
+from typing import Any, NoReturn
 from urllib.parse import urlencode
+from urllib.request import getproxies, proxy_bypass
 
+import httpcore
 import httpx
 
-from locus.errors import ConfigurationError
-from locus.memory.backends.http.http_errors import HTTPUnavailableError
-from locus.memory.backends.http.http_lanes import Answer, Lanes, Question
+from locus.errors import BackendUnavailableError, CheckpointError, ConfigurationError, ConflictError, SerializationError
+from locus.wire.format import PROTOCOL_HEADER
+from locus.wire.problems import ERRORS, FORBIDDEN, NOT_FOUND, UNAUTHENTICATED
+
+# These would be imported with the first request; a fork in another thread at that moment would leave half a module.
+for _module in ("anyio._backends._asyncio", "encodings.idna"):
+    import_module(_module)
+
+CONNECTIONS = 100
+"""How many requests a loop sends at once; the others wait."""
+
+IDLE_SECONDS = 20.0
+"""How long a connection is kept that nobody uses. Our server keeps it longer, so that it never ends one in use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request, as it is sent."""
+
+    method: str
+    url: str
+    target: bytes
+    """The path and the query in it."""
+    headers: list[tuple[bytes, bytes]]
+    body: bytes | None
+
+    def shown(self) -> httpx.Request:
+        """The request for an error to carry: without its headers, which may hold a secret."""
+        return httpx.Request(self.method, self.url)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back."""
+
+    question: Question
+    status_code: int
+    headers: dict[str, str]
+    content: bytes
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status_code < 300
+
+    @property
+    def reason(self) -> str:
+        try:
+            return HTTPStatus(self.status_code).phrase
+        except ValueError:
+            return ""
+
+    def json(self) -> Any:
+        return json.loads(self.content)
+
+
+class _Lane(ABC):
+    """One connection."""
+
+    @abstractmethod
+    async def send(self, question: Question) -> Answer: ...
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    def is_usable(self) -> bool:
+        return True
+
+
+class _Direct(_Lane):
+    def __init__(self, origin: httpcore.Origin, timeout: float) -> None:
+        secure = origin.scheme == b"https"
+        self._origin = origin
+        self._limits = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), timeout)}
+        self._connection = httpcore.AsyncHTTPConnection(
+            origin,
+            ssl_context=tls() if secure else None,
+            keepalive_expiry=IDLE_SECONDS,
+            network_backend=httpcore.AnyIOBackend(),
+        )
+
+    def is_usable(self) -> bool:
+        return self._connection.is_available() and not self._connection.has_expired()
+
+    async def send(self, question: Question) -> Answer:
+        origin = self._origin
+        url = httpcore.URL(scheme=origin.scheme, host=origin.host, port=origin.port, target=question.target)
+        try:
+            response = await self._connection.request(
+                question.method, url, headers=question.headers, content=question.body, extensions=self._limits
+            )
+        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
+            raise _same(error) from error
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+        return Answer(question, response.status, headers, _unpacked(headers, response.content))
+
+    async def close(self) -> None:
+        await self._connection.aclose()
+
+
+class _Proxied(_Lane):
+    def __init__(self, timeout: float) -> None:
+        self._client = httpx.AsyncClient(timeout=timeout, limits=httpx.Limits(max_connections=1), verify=tls())
+
+    async def send(self, question: Question) -> Answer:
+        response = await self._client.request(
+            question.method, question.url, headers=question.headers, content=question.body, follow_redirects=False
+        )
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        return Answer(question, response.status_code, headers, response.content)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+class Lanes:
+    """All of one loop. They are closed when their loop ends, whoever forgot to do so."""
+
+    def __init__(self, address: str, timeout: float) -> None:
+        url = httpx.URL(address)
+        self._timeout = timeout
+        self._open_one: Callable[[], _Lane] = lambda: _Proxied(timeout)
+        if not _proxy_for(url):
+            port = url.port or (443 if url.scheme == "https" else 80)
+            origin = httpcore.Origin(url.raw_scheme, url.raw_host, port)
+            self._open_one = lambda: _Direct(origin, timeout)
+        self._places = asyncio.Semaphore(CONNECTIONS)
+        self._idle: list[tuple[float, _Lane]] = []
+        self._closed = False
+        self._guard = self._until_the_end()
+
+    async def _until_the_end(self) -> AsyncGenerator[None, None]:
+        # A loop that ends closes the asynchronous generators that are still waiting in it.
+        try:
+            yield
+        finally:
+            self._closed = True
+            while self._idle:
+                await self._idle.pop()[1].close()
+
+    async def open(self) -> None:
+        await anext(self._guard)
+
+    async def close(self) -> None:
+        """Close what is idle now, and what is in use when it is given back."""
+        with contextlib.suppress(httpcore.NetworkError, httpx.HTTPError, OSError, RuntimeError):
+            await self._guard.aclose()
+
+    async def send(self, question: Question) -> Answer:
+        await self._place()
+        try:
+            lane = await self._lane()
+            try:
+                answer = await lane.send(question)
+            except BaseException:
+                await lane.close()
+                raise
+            await self._give_back(lane)
+            return answer
+        finally:
+            self._places.release()
+
+    async def _place(self) -> None:
+        if not self._places.locked():
+            await self._places.acquire()
+            return
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._places.acquire()
+        except TimeoutError as error:
+            raise httpx.PoolTimeout(f"all {CONNECTIONS} connections were in use for {self._timeout:g} s") from error
+
+    async def _lane(self) -> _Lane:
+        while self._idle:
+            _, lane = self._idle.pop()
+            if lane.is_usable():
+                return lane
+            await lane.close()
+        return self._open_one()
+
+    async def _give_back(self, lane: _Lane) -> None:
+        now = time.monotonic()
+        if self._closed:
+            await lane.close()
+        else:
+            self._idle.append((now, lane))
+        while self._idle and now - self._idle[0][0] > IDLE_SECONDS:
+            await self._idle.pop(0)[1].close()
+
+
+@cache
+def tls() -> ssl.SSLContext:
+    """Read the certificates once: that takes longer than many requests."""
+    return httpx.create_ssl_context()
+
+
+def _proxy_for(url: httpx.URL) -> bool:
+    """Whether the environment names a proxy for this server."""
+    proxies = getproxies()
+    return bool(proxies.get(url.scheme) or proxies.get("all")) and not proxy_bypass(url.host)
+
+
+def _same(error: Exception) -> httpx.HTTPError:
+    """The error of httpx that one of httpcore stands for: they have the same names."""
+    kind: type[httpx.HTTPError] = getattr(httpx, type(error).__name__, httpx.NetworkError)
+    return kind(str(error))
+
+
+def _unpacked(headers: dict[str, str], content: bytes) -> bytes:
+    if headers.get("content-encoding", "identity").lower() != "gzip":
+        return content
+    try:
+        return gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise httpx.RemoteProtocolError("the answer is no whole gzip") from error
+
+
+_SHOWN = 300
+_BUSY = frozenset({408, 425, 429})
+
+
+class HTTPUnavailableError(BackendUnavailableError, httpx.HTTPError):
+    """The server could not be reached, did not answer, or could not do its work."""
+
+
+class HTTPAuthenticationError(CheckpointError, httpx.HTTPError):
+    """The server refused the credentials, or they do not allow this."""
+
+
+class HTTPRefusedError(CheckpointError, httpx.HTTPError):
+    """The server refused the request: sending it again will not help."""
+
+
+_TWINS: dict[str, Any] = {
+    code: type(f"HTTP{kind.__name__}", (kind, httpx.HTTPError), {"__doc__": kind.__doc__, "__module__": __name__})
+    for code, kind in ERRORS.items()
+}
+
+
+def is_ours(answer: Answer) -> bool:
+    """Whether `locus.server` itself answered, and not something on the way to it."""
+    return PROTOCOL_HEADER.lower() in answer.headers
+
+
+def not_there(answer: Answer) -> bool:
+    """Whether our server says that something is not there. Anybody else's 404 says nothing about that."""
+    return answer.status_code == 404 and is_ours(answer) and problem(answer).get("code") == NOT_FOUND
+
+
+def problem(answer: Answer) -> dict[str, Any]:
+    """The problem details in an answer, if it has any."""
+    try:
+        found = json.loads(answer.content)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def refuse(answer: Answer) -> NoReturn:
+    """Raise the error that an answer which is no success stands for."""
+    found = problem(answer)
+    code = found.get("code") if is_ours(answer) else None
+    detail = str(found.get("detail") or answer.reason or "no reason was given")[:_SHOWN]
+    text = f"the server answered {answer.status_code}: {detail}"
+    request = answer.question.shown()
+    cause = httpx.HTTPStatusError(text, request=request, response=httpx.Response(answer.status_code, request=request))
+    error = _error(answer, code, detail, text, found)
+    error.request = request
+    raise error from cause
+
+
+def _error(answer: Answer, code: Any, detail: str, text: str, found: dict[str, Any]) -> Any:
+    status = answer.status_code
+    if code in (UNAUTHENTICATED, FORBIDDEN) or (code is None and status in (401, 403, 407)):
+        return HTTPAuthenticationError(f"{text}; check `auth`, `token` or `headers`")
+    if isinstance(code, str) and code in _TWINS:
+        if issubclass(ERRORS[code], ConflictError):
+            return _TWINS[code](detail, expected=found.get("expected"), latest=found.get("latest"))
+        if issubclass(ERRORS[code], SerializationError):
+            return _TWINS[code](detail, str(found.get("path", "")))
+        return _TWINS[code](detail)
+    if status >= 500 or status in _BUSY or (code is None and status == 404):
+        return HTTPUnavailableError(text)
+    if 300 <= status < 400:
+        return HTTPRefusedError(f"{text}: it sends us elsewhere; give that address as base_url")
+    return HTTPRefusedError(text)
+
 
 PAUSES = (0.05, 0.3)
 """Seconds before the second and the third try."""

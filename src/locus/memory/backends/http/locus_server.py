@@ -10,13 +10,12 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from locus.errors import CapabilityError
-from locus.memory.backends.http.client import Link
-from locus.memory.backends.http.http_errors import HTTPUnavailableError, not_there, refuse
-from locus.memory.backends.http.http_lanes import Answer
-from locus.memory.checkpointer import DEFAULT_NAMESPACE, CheckpointerCapabilities
+from locus.memory.backends.http.client import Answer, HTTPUnavailableError, Link, not_there, refuse
+from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.codec import EXACT, Dialect, encode_trusted
 from locus.memory.model.ids import Pattern
 from locus.memory.model.records import (
+    DEFAULT_NAMESPACE,
     Commit,
     Entry,
     Exported,

@@ -19,10 +19,8 @@ from typing import Any, Final, NoReturn
 from urllib.parse import quote
 
 from locus.errors import CapabilityError, CorruptCheckpointError
-from locus.memory.backends.http.client import Link
-from locus.memory.backends.http.http_errors import HTTPUnavailableError, is_ours, refuse
-from locus.memory.backends.http.http_lanes import Answer
-from locus.memory.checkpointer import ANY, DEFAULT_NAMESPACE, CheckpointerCapabilities, Unset
+from locus.memory.backends.http.client import Answer, HTTPUnavailableError, Link, is_ours, refuse
+from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.codec import (
     EXACT,
     Dialect,
@@ -34,11 +32,14 @@ from locus.memory.model.codec import (
 from locus.memory.model.ids import Pattern
 from locus.memory.model.payloads import payload_text
 from locus.memory.model.records import (
+    ANY,
+    DEFAULT_NAMESPACE,
     Commit,
     Entry,
     Hit,
     Outcome,
     Stored,
+    Unset,
     Verdict,
     Write,
 )

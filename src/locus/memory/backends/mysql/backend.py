@@ -14,12 +14,12 @@ from locus.errors import ConfigurationError
 from locus.extras import require
 from locus.memory.backends.mysql import schema as mysql_schema
 from locus.memory.backends.mysql.config import MySQLConfig, options_of
-from locus.memory.backends.mysql.mysql_flavour import MySQLFlavour
+from locus.memory.backends.mysql.schema import MySQLFlavour
 from locus.memory.backends.sql.backend import SQLBackend
+from locus.memory.backends.sql.config import PoolOptions
 from locus.memory.backends.sql.engine import checked_format
-from locus.memory.backends.sql.sql_pool import PoolOptions
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.memory.store import Threads
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 
 __all__ = ["MySQLBackend", "MySQLConfig", "from_location"]
 

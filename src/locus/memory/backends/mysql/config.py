@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
 from locus.errors import ConfigurationError
-from locus.memory.backends.sql.engine import check_pool_sizes, check_timeouts
+from locus.memory.backends.sql.config import check_pool_sizes, check_timeouts
 
 _EXAMPLE = "mysql://user:password@host:3306/database"
 _PLACE = ("host", "port", "database", "user", "password")

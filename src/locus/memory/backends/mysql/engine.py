@@ -13,24 +13,25 @@ from locus.memory.backends.mysql import commit as mysql_commit
 from locus.memory.backends.mysql import read as mysql_read
 from locus.memory.backends.mysql import schema as mysql_schema
 from locus.memory.backends.mysql import search as mysql_search
-from locus.memory.backends.mysql.client import Address, MySQLConnection, prepare
-from locus.memory.backends.mysql.mysql_errors import (
+from locus.memory.backends.mysql.client import (
     DRIVER_ERRORS,
     DUPLICATE,
     NO_COLUMN,
     NO_TABLE,
     NOT_NULL,
+    Address,
+    MySQLConnection,
     MySQLError,
+    prepare,
     translated,
     trouble_of,
 )
-from locus.memory.backends.mysql.mysql_flavour import NATIVE, MySQLFlavour
-from locus.memory.backends.mysql.mysql_threads import MySQLThreads
-from locus.memory.backends.sql.commit import is_written
+from locus.memory.backends.mysql.commit import MySQLThreads
+from locus.memory.backends.mysql.schema import NATIVE, MySQLFlavour
+from locus.memory.backends.sql.commit import Chains, can_be_first, is_written
+from locus.memory.backends.sql.config import PoolOptions
 from locus.memory.backends.sql.engine import SQLServerEngine, Trouble, check_format, other_tables, script
 from locus.memory.backends.sql.flavour import run_steps_async
-from locus.memory.backends.sql.sql_chain import Chains, can_be_first
-from locus.memory.backends.sql.sql_pool import PoolOptions
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.records import (
     Commit,

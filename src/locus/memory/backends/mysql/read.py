@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from locus.memory.backends.mysql.mysql_flavour import MySQLFlavour
-from locus.memory.backends.mysql.mysql_threads import TOO_MANY
+from locus.memory.backends.mysql.commit import TOO_MANY
+from locus.memory.backends.mysql.schema import MySQLFlavour
 from locus.memory.backends.sql.flavour import Steps
 from locus.memory.backends.sql.read import entry_of, now
-from locus.memory.backends.sql.sql_words import metadata_key
+from locus.memory.backends.sql.search import metadata_key
 from locus.memory.model.codec import decode, encode_trusted
 from locus.memory.model.matching import has_value
 from locus.memory.model.records import Entry, Run, Stored

@@ -15,10 +15,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from locus.errors import CapabilityError
-from locus.memory.backends.mysql.mysql_flavour import MySQLFlavour
+from locus.memory.backends.mysql.schema import MySQLFlavour
 from locus.memory.backends.sql.flavour import Row, Steps, marks, portions
-from locus.memory.backends.sql.sql_search import checkpoint_hit, run_hit
-from locus.memory.backends.sql.sql_words import LONGEST_PLAIN, indexed, spelt
+from locus.memory.backends.sql.search import LONGEST_PLAIN, checkpoint_hit, indexed, run_hit, spelt
 from locus.memory.model.matching import best_hits
 from locus.memory.model.records import Hit
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from locus.memory.backends.objects.index import PutWrite, ThreadIndex
 from locus.memory.backends.objects.schema import Draft, Place, Row, row_facts
-from locus.memory.model.commit_rules import unneeded_runs
-from locus.memory.model.payloads import newest_runs, wanted
+from locus.memory.model.manifest import newest_runs, wanted
 from locus.memory.model.records import (
     Entry,
     Exported,
@@ -19,6 +18,7 @@ from locus.memory.model.records import (
     Write,
     writes_order,
 )
+from locus.memory.model.retention import unneeded_runs
 
 
 @dataclass(frozen=True)

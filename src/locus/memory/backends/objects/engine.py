@@ -24,11 +24,10 @@ from typing import NamedTuple
 
 from locus.errors import CheckpointError, CorruptCheckpointError
 from locus.memory.backends.objects.client import ObjectStore, together
-from locus.memory.backends.objects.compaction import GRACE
+from locus.memory.backends.objects.compaction import GRACE, sweep_thread
 from locus.memory.backends.objects.copy import copy_draft, copy_of, page_of
 from locus.memory.backends.objects.index import ThreadIndex
 from locus.memory.backends.objects.log import Step, ThreadLog, Turn
-from locus.memory.backends.objects.object_sweep import sweep_thread
 from locus.memory.backends.objects.read import Vanished
 from locus.memory.backends.objects.schema import Draft, Place, commit_draft, writes_draft
 from locus.memory.backends.objects.thread_names import Named, Names
@@ -48,7 +47,6 @@ from locus.memory.model.records import (
     Write,
     writes_order,
 )
-from locus.memory.store import Threads
 
 _REMEMBERED = 100_000
 """How many checkpoints a handle remembers the entries of, over all threads."""
@@ -272,22 +270,3 @@ class _Found(NamedTuple):
     head: Place
     runs: dict[RunInfo, Place]
     passed: bool
-
-
-class ObjectThreads(Threads):
-    """Threads whose vacuum also sweeps."""
-
-    def __init__(self, engine: ObjectEngine, *, ttl_seconds: float | None = None) -> None:
-        super().__init__(engine, ttl_seconds=ttl_seconds)
-        self._engine = engine
-
-    async def vacuum(self, older_than_days: float | None, keep_last: int | None, dry_run: bool) -> int:
-        removed = await super().vacuum(older_than_days, keep_last, dry_run)
-        if not dry_run:
-            await self.sweep()
-        return removed
-
-    async def sweep(self, grace: timedelta = GRACE) -> int:
-        """See `ObjectEngine.sweep`."""
-        async with self.using():
-            return await self._engine.sweep(grace)

@@ -21,10 +21,9 @@ from locus.memory.backends.objects.schema import (
     row_facts,
     row_from,
 )
-from locus.memory.model.commit_rules import unneeded_runs
-from locus.memory.model.manifest import walk
-from locus.memory.model.payloads import wanted
+from locus.memory.model.manifest import walk, wanted
 from locus.memory.model.records import Entry, Known, RunInfo
+from locus.memory.model.retention import unneeded_runs
 
 
 class PutWrite(NamedTuple):

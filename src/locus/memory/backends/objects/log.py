@@ -23,7 +23,6 @@ from locus.errors import ConflictError, CorruptCheckpointError
 from locus.memory.backends.objects.client import ObjectStore, together
 from locus.memory.backends.objects.compaction import lags_behind, merge, needs_merging
 from locus.memory.backends.objects.index import ThreadIndex
-from locus.memory.backends.objects.object_keys import Life, Segment, event_key, thread_name
 from locus.memory.backends.objects.read import (
     Fetched,
     Knowledge,
@@ -34,7 +33,7 @@ from locus.memory.backends.objects.read import (
     list_shelf,
     look,
 )
-from locus.memory.backends.objects.schema import Draft, Place, event_record
+from locus.memory.backends.objects.schema import Draft, Life, Place, Segment, event_key, event_record, thread_name
 from locus.memory.backends.objects.thread_names import Names
 from locus.memory.model.ids import new_id
 

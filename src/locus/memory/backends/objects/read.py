@@ -10,23 +10,21 @@ from typing import NamedTuple
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.objects.client import PAGE, Listed, ObjectStore
 from locus.memory.backends.objects.index import ThreadIndex
-from locus.memory.backends.objects.object_keys import (
+from locus.memory.backends.objects.schema import (
+    Place,
+    Record,
     Segment,
     cover,
     event_folder,
     event_key,
-    parse_event,
-    parse_segment,
-    thread_folder,
-    thread_name,
-)
-from locus.memory.backends.objects.schema import (
-    Place,
-    Record,
     event_record,
     event_texts,
+    parse_event,
+    parse_segment,
     read_record,
     split_texts,
+    thread_folder,
+    thread_name,
 )
 
 LEASE = 300.0

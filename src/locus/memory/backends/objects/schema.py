@@ -1,4 +1,4 @@
-r"""Events and how they are written: lines of JSON.
+"""Events and how they are written: lines of JSON.
 
 The first line of an event's object is its *record*: what history, decisions and lookups need. The others are
 texts, one a line: the head of a checkpoint, the items of its runs, the values of pending writes::
@@ -13,18 +13,38 @@ Merged, the records of several events are the lines of one object, and their tex
 
 Kinds: `commit`; `delete` (of rows, by number); `writes`; `copy` and `base` (rows, runs and writes of a whole
 thread: copied from another one, or as a sweep has left them); `reset` (nothing before it counts); `none`.
+
+The names of objects. Every name is made of `[0-9A-Za-z._/-]`, and can be read back.
+
+::
+
+    locus.json                                  the format of everything beside it
+    n/customer.2d7-000000000001.maybe           a thread begins or ends with this number, perhaps
+    n/customer.2d7-000000000002.sure            at this number it has checkpoints (`gone`: it has none)
+    l/<digest>-000000000001.maybe               the same for an id too long for a key; it is the object's body
+    t/<digest>/m/999999999983-1-16.1.0.entries  entries of the events 1 to 16, merged once
+    t/<digest>/m/999999999983-1-16.1.0.items    their items
+    t/<digest>/s/999999999980-19                event 19
+    t/<digest>/s/999999999981-18                event 18
+
+Numbers are counted down from the largest one, so that the newest is listed first: whoever opens a thread needs
+one page, however long the thread is.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.model.codec import decode
+from locus.memory.model.ids import digest
 from locus.memory.model.records import Commit, Write
 
 VERSION = 1
@@ -165,3 +185,151 @@ def split_texts(body: bytes) -> Iterator[Texts]:
             raise CorruptCheckpointError("an object of merged items ends too early")
         yield Texts(header["n"], lines[at + 1 : end])
         at = end
+
+
+FORMAT = "locus.json"
+_LARGEST = 10**12 - 1
+LONGEST_NAME = 480
+_SEGMENT_LENGTH = 200
+"""Servers that keep objects as files take at most 255 bytes between two slashes."""
+
+_MARK = re.compile(r"([nl])/([0-9A-Za-z._/]+)-(\d{12})\.(maybe|sure|gone)")
+_SEGMENT = re.compile(r"t/([0-9a-f]{32})/m/\d{12}-(\d+)-(\d+)\.(\d)\.(\d+)\.(entries|items)")
+_EVENT = re.compile(r"t/([0-9a-f]{32})/s/\d{12}-(\d+)")
+
+BASE_LEVEL = 9
+"""The level of what a sweep has written: nothing before it is needed any more."""
+
+
+class Life(StrEnum):
+    """What a mark says of a thread at a number. The mark with the highest number is right."""
+
+    MAYBE = "maybe"
+    SURE = "sure"
+    GONE = "gone"
+
+
+class Mark(NamedTuple):
+    """That a thread has, or had, checkpoints. `name` is its encoded id, or the digest of a long one."""
+
+    long: bool
+    name: str
+    number: int
+    life: Life
+
+    @property
+    def key(self) -> str:
+        return f"{'l' if self.long else 'n'}/{in_segments(self.name)}-{self.number:012}.{self.life}"
+
+
+class Segment(NamedTuple):
+    """Events `low` to `high` in one object: only their entries, or only their items.
+
+    `note` is, for entries, the first event that a load of the latest checkpoint needs; for items, the number
+    up to which what is deleted was left out.
+    """
+
+    kind: str
+    low: int
+    high: int
+    level: int
+    note: int
+    size: int = 0
+
+    def key(self, thread: str) -> str:
+        place = f"{_LARGEST - self.high:012}-{self.low}-{self.high}"
+        return f"t/{thread}/m/{place}.{self.level}.{self.note}.{self.kind}"
+
+
+def thread_folder(thread: str) -> str:
+    return f"t/{thread}/"
+
+
+def event_folder(thread: str) -> str:
+    return f"t/{thread}/s/"
+
+
+@lru_cache(maxsize=4_096)
+def thread_name(thread_id: str) -> str:
+    """The folder of a thread."""
+    return digest(thread_id)
+
+
+def event_key(thread: str, number: int) -> str:
+    return f"t/{thread}/s/{_LARGEST - number:012}-{number}"
+
+
+def parse_event(key: str) -> int | None:
+    found = _EVENT.fullmatch(key)
+    return int(found[2]) if found else None
+
+
+def parse_segment(key: str, size: int) -> Segment | None:
+    found = _SEGMENT.fullmatch(key)
+    if found is None:
+        return None
+    return Segment(found[6], int(found[2]), int(found[3]), int(found[4]), int(found[5]), size)
+
+
+def parse_mark(key: str) -> Mark | None:
+    found = _MARK.fullmatch(key)
+    if found is None:
+        return None
+    return Mark(found[1] == "l", found[2].replace("/", ""), int(found[3]), Life(found[4]))
+
+
+def mark(thread_id: str, number: int, life: Life) -> Mark:
+    name = encoded(thread_id)
+    if len(name) <= LONGEST_NAME:
+        return Mark(False, name, number, life)
+    return Mark(True, thread_name(thread_id), number, life)
+
+
+def _escapes() -> Iterable[str]:
+    """How each byte is written. Escapes begin with a letter or a sign that stands where the byte would."""
+    for byte in range(256):
+        char = chr(byte)
+        if char.isascii() and char.isalnum() and char not in "Az":
+            yield char
+        else:
+            lead = "." if char < "0" else "A" if char <= "A" else "_" if char < "a" else "z"
+            yield f"{lead}{byte:02x}"
+
+
+_ESCAPES = tuple(_escapes())
+
+
+def encoded(text: str) -> str:
+    """A text as a name: letters and digits as they are, other bytes escaped.
+
+    Names sort as the texts do by code points, and the name of a beginning is the beginning of the name.
+    """
+    return "".join(_ESCAPES[byte] for byte in text.encode())
+
+
+def in_segments(name: str) -> str:
+    """A long name with slashes in it. They stand at the same places in all names, so the order stays as it is."""
+    return "/".join(name[at : at + _SEGMENT_LENGTH] for at in range(0, len(name), _SEGMENT_LENGTH))
+
+
+def decoded(name: str) -> str:
+    plain = re.sub(r"[.A_z]([0-9a-f]{2})", lambda found: chr(int(found[1], 16)), name)
+    return plain.encode("latin-1").decode()
+
+
+def cover(segments: Iterable[Segment], start: int = 1) -> list[Segment]:
+    """As few segments as possible that have every event from `start` on, as far as that goes, in order."""
+    left = sorted(segments, key=lambda segment: (segment.low, segment.high, segment.note))
+    chosen: list[Segment] = []
+    at = start
+    index = 0
+    best: Segment | None = None
+    while True:
+        while index < len(left) and left[index].low <= at:
+            # Of equally long ones the one that sorts last: a sweep has left more out of it.
+            best = left[index] if best is None or left[index].high >= best.high else best
+            index += 1
+        if best is None or best.high < at:
+            return chosen
+        chosen.append(best)
+        at = best.high + 1

@@ -17,9 +17,10 @@ from typing import TypeVar, cast
 
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends.objects.client import PAGE, Listed, ObjectStore, together
-from locus.memory.backends.objects.object_keys import (
+from locus.memory.backends.objects.schema import (
     FORMAT,
     LONGEST_NAME,
+    VERSION,
     Life,
     Mark,
     decoded,
@@ -28,7 +29,6 @@ from locus.memory.backends.objects.object_keys import (
     mark,
     parse_mark,
 )
-from locus.memory.backends.objects.schema import VERSION
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import Pattern
 

@@ -13,12 +13,12 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from locus.errors import ConfigurationError
+from locus.memory.backends.objects.backend import ObjectThreads
 from locus.memory.backends.objects.client import checked_prefix
 from locus.memory.backends.objects.compaction import GRACE
-from locus.memory.backends.objects.engine import ObjectEngine, ObjectThreads
-from locus.memory.backends.oci_bucket.client import Access
-from locus.memory.backends.oci_bucket.oci_bucket_store import OCIObjectStore
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.backends.objects.engine import ObjectEngine
+from locus.memory.backends.oci_bucket.client import Access, OCIObjectStore
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.oci_auth import check_auth_type
 
 DEFAULT_PREFIX = "locus/checkpoints/"

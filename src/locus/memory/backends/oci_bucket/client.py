@@ -3,20 +3,31 @@
 Oracle does not promise that a client may be shared by threads, and one that meets an object which exists already
 (412) closes all of its connections. A client of its own costs a thread 0.4 ms; the signer, whose key takes 60 ms
 to load, is shared.
+
+What the service or the network answered, as an error of ours, in words that say what to do.
+
+Objects under a prefix of an OCI bucket, for the object engine.
+
+Oracle's SDK blocks, so requests are made on a bounded pool of threads, and no event loop ever waits for one.
 """
 
 from __future__ import annotations
 
 import base64
+import builtins
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from locus.errors import BackendUnavailableError, ConfigurationError
+from locus.errors import BackendUnavailableError, CheckpointError, ConfigurationError
 from locus.extras import require
-from locus.memory.backends.objects.client import PAGE
+from locus.memory.backends.objects.client import PAGE, Listed, ObjectStore, together
+from locus.memory.runtime.worker import WorkerPool
 from locus.oci_auth import Signer, make_signer
 
 EXTRA: Final = "oci"
@@ -254,3 +265,111 @@ def _send_small_objects_unasked(session: Any) -> None:
                 return super().send(request, *args, **options)
 
         session.mount(scheme, Unasked())
+
+
+_CREDENTIALS = (
+    "check that the profile's user, tenancy, fingerprint and key belong together, that the public key is uploaded "
+    "to that user, that a security token has not ended, and that this machine's clock is right to five minutes"
+)
+
+
+def refused(error: Any, namespace: str, bucket: str) -> CheckpointError:
+    """For a `ServiceError`. The keys of objects are digests, and messages have no secret in them."""
+    said = f"{error.status} {error.code}" + (f", {error.message}" if error.message else "")
+    asked = f" (opc-request-id {error.request_id})" if error.request_id else ""
+    where = f"the bucket {bucket!r} in the namespace {namespace!r}"
+    match error.status:
+        case 401:
+            return BackendUnavailableError(f"OCI refused the signature: {said}{asked}; {_CREDENTIALS}")
+        case 403 | 404:
+            return BackendUnavailableError(
+                f"{where} is not there, or may not be used: {said}{asked}; check its name, the namespace and the "
+                "region, and that a policy allows these objects to be read, created, deleted and listed"
+            )
+        case 413:
+            return CheckpointError(f"the checkpoint is too large for one object: {said}{asked}")
+        case 429:
+            return BackendUnavailableError(f"OCI limits the requests to {where}: {said}{asked}; try again later")
+    return BackendUnavailableError(f"OCI Object Storage failed: {said}{asked}")
+
+
+def unreached(error: BaseException, endpoint: str) -> BackendUnavailableError:
+    """For whatever went wrong before there was an answer. The SDK's own text, with its URL, stays in the cause."""
+    root: BaseException = error
+    while root.args and isinstance(root.args[0], BaseException):
+        root = root.args[0]
+    return BackendUnavailableError(f"OCI Object Storage at {endpoint} did not answer: {type(root).__name__}")
+
+
+class OCIObjectStore(ObjectStore):
+    """The five requests, from any event loop."""
+
+    def __init__(
+        self,
+        access: Access,
+        namespace: str,
+        bucket: str,
+        prefix: str,
+        *,
+        retry_strategy: Any = None,
+        max_connections: int = 16,
+    ) -> None:
+        super().__init__()
+        self._prefix = prefix
+        self._namespace, self._bucket = namespace, bucket
+        connector = Connector(access, namespace, bucket, retry_strategy)
+        self._place = access.service_endpoint or connector.region or "the region of this machine"
+        self._pool: WorkerPool[Connection] = WorkerPool("locus-oci", connector, max_connections)
+        self._service_error: type[Exception] = require("oci.exceptions", EXTRA).ServiceError
+        # What `requests` raises, which the SDK is built on, is an OSError.
+        self.driver_errors = (self._service_error, OSError)  # type: ignore[misc]  # known when the SDK is
+        self.at_once = max_connections
+
+    @property
+    def identity(self) -> str:
+        # A bucket's name is unique within a namespace and a region.
+        return f"oci:{self._place}/{self._namespace}/{self._bucket}/{self._prefix}"
+
+    def translate(self, error: BaseException) -> CheckpointError:
+        if isinstance(error, self._service_error):
+            return refused(error, self._namespace, self._bucket)
+        return unreached(error, self._place)
+
+    async def put(self, key: str, body: bytes, *, if_absent: bool) -> bool:
+        self.requests["put"] += 1
+        return await self._pool.run(lambda connection: connection.put(self._prefix + key, body, if_absent=if_absent))
+
+    async def get(self, key: str) -> bytes | None:
+        self.requests["get"] += 1
+        return await self._pool.run(lambda connection: connection.get(self._prefix + key))
+
+    async def list(
+        self, prefix: str, *, start_after: str | None = None, limit: int | None = None
+    ) -> builtins.list[Listed]:
+        found: builtins.list[Listed] = []
+        query: dict[str, Any] = {"prefix": self._prefix + prefix}
+        if start_after is not None:
+            query["start_after"] = self._prefix + start_after
+        while limit is None or len(found) < limit:
+            query["limit"] = PAGE if limit is None else min(PAGE, limit - len(found))
+            self.requests["list"] += 1
+            page, next_start = await self._pool.run(lambda connection: connection.list(**query))
+            found += map(self._listed, page)
+            if next_start is None:
+                break
+            query.pop("start_after", None)
+            query["start"] = next_start
+        return found
+
+    def _listed(self, item: dict[str, Any]) -> Listed:
+        name: str = item["name"]
+        return Listed(name.removeprefix(self._prefix), item["size"], datetime.fromisoformat(item["timeModified"]))
+
+    async def delete(self, keys: Iterable[str]) -> None:
+        names = [self._prefix + key for key in keys]
+        batches = [names[start : start + PAGE] for start in range(0, len(names), PAGE)]
+        self.requests["delete"] += len(batches)
+        await together([partial(self._pool.run, methodcaller("delete_many", batch)) for batch in batches])
+
+    async def close(self) -> None:
+        await self._pool.close()

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-from locus.errors import CorruptCheckpointError
 from locus.memory.backends.opensearch.client import Failure, give_way, pause
-from locus.memory.backends.opensearch.log import Log, Torn
-from locus.memory.backends.opensearch.opensearch_layout import CHECKPOINT
-from locus.memory.backends.opensearch.opensearch_memory import KnownBase, base_of
-from locus.memory.backends.opensearch.opensearch_state import State
-from locus.memory.backends.opensearch.opensearch_trails import Mark, Trail, extended, needed
-from locus.memory.backends.opensearch.remove import finish, purge, replacing
+from locus.memory.backends.opensearch.client import Write as BulkWrite
+from locus.memory.backends.opensearch.log import KnownBase, Log, State, Torn, base_of
+from locus.memory.backends.opensearch.remove import finish, purge, remove, replacing
 from locus.memory.backends.opensearch.schema import (
+    CHECKPOINT,
+    WRITE,
     HeldRun,
+    Mark,
     Piece,
     Record,
     Tip,
+    Trail,
+    extended,
     micros,
     now,
     pieces_of,
+    writes_id,
 )
+from locus.memory.backends.opensearch.writes import chosen_writes, task_docs, writes_in
 from locus.memory.model.commit_rules import decide
-from locus.memory.model.payloads import wanted
 from locus.memory.model.records import (
     Commit,
     Known,
     Outcome,
-    Run,
-    Stored,
     Verdict,
+    Write,
 )
 
 T = TypeVar("T")
@@ -235,68 +235,35 @@ def _held(log: Log, base: KnownBase, piece: Piece) -> tuple[HeldRun, int] | None
     return held, tip.place
 
 
-class _Way(NamedTuple):
-    """A run that has to be read, and how far back from it."""
-
-    branch: str
-    mark: Mark
-    floor: int
-    skip: int
-
-
-def load(log: Log, record: Record) -> Stored:
-    """A checkpoint with everything that its manifest names."""
-    if not record.head:
-        raise CorruptCheckpointError(f"checkpoint {record.checkpoint_id!r} of thread {log.thread_id!r} has no head")
-    tips = record.tip_of()
-    first: dict[Piece, int] = {}
-    for extent in wanted(record.manifest):
-        piece = (extent.branch, extent.run)
-        first[piece] = min(first.get(piece, extent.skip), extent.skip)
-    ways = [
-        _Way(branch, Mark(number, tips[branch, number].place, 0), -1, skip) for (branch, number), skip in first.items()
-    ]
-    found: dict[Piece, HeldRun] = {}
-    records: dict[int, Record] = {record.place: record}
-    while ways:
-        records |= log.records({way.mark.place for way in ways} - records.keys())
-        ways = [further for way in ways for further in _step(records, found, way)]
-    runs: defaultdict[str, list[Run]] = defaultdict(list)
-    for held in found.values():
-        runs[held.run.branch].append(held.run)
-    own = {piece: found[piece] for piece in tips if piece in found}
-    log.memories.put(log.thread, log.state, base_of(record, _without_items(own)), record.namespace)
-    passed = log.state.tips.get(record.namespace) != record.place
-    return Stored(record.entry(log.thread_id), record.head, record.manifest, dict(runs), passed)
-
-
-def _without_items(found: Mapping[Piece, HeldRun]) -> dict[Piece, HeldRun]:
-    return {piece: HeldRun(held.run._replace(items=""), held.trail) for piece, held in found.items()}
-
-
-def _step(records: Mapping[int, Record], found: dict[Piece, HeldRun], way: _Way) -> list[_Way]:
-    record = records.get(way.mark.place)
-    held = None if record is None else record.held(way.branch, way.mark.number)
-    if held is None:
-        raise Torn
-    if held.run.items:
-        found[way.branch, way.mark.number] = held
-    if held.run.start <= way.skip:
-        return []
-    return [_Way(way.branch, mark, floor, way.skip) for mark, floor in needed(held.trail, way.skip, way.floor)]
-
-
-def whole_or_corrupt(log: Log, read: Callable[[], T]) -> T:
-    """Read again if something was removed meanwhile; what is missing although nothing was, is damaged."""
-    last: tuple[int, int, int] | None = None
-    for attempt in range(PATIENCE):
-        try:
-            return read()
-        except Torn:
-            at = (log.state.epoch, log.state.changes, log.state.removing)
-            if at == last:
-                raise CorruptCheckpointError(f"items of thread {log.thread_id!r} are missing") from None
-            last = at
-            log.memories.drop(log.thread)
-            give_way(attempt)
-    raise Failure(409, "too many writers", f"thread {log.thread_id!r} changes faster than it can be read")
+def put_writes(log: Log, place: tuple[str, str, str], writes: Sequence[Write], keep_numbered: bool) -> None:
+    """Replace the task's writes with index ≥ 0, unless they are to be kept, and those that are named again."""
+    namespace, checkpoint_id, task_id = place
+    fresh = {write.idx: write for write in writes}
+    for attempt in range(40):
+        log.look()
+        if log.state.expired(now()):
+            remove(log, lambda _: True, expired=True)
+            continue
+        if log.removed is not None and (namespace, checkpoint_id) in log.removed.names:
+            finish(log)
+        before = chosen_writes(log, task_docs(log, namespace, checkpoint_id, task_id))
+        stay = (write for doc in before for write in writes_in(doc) if keep_numbered or write.idx < 0)
+        kept = [write for write in stay if write.idx not in fresh]
+        source = {
+            "kind": WRITE,
+            "thread": log.thread,
+            "namespace": namespace,
+            "checkpoint_id": checkpoint_id,
+            "task_id": task_id,
+            "position": log.state.position,
+            "epoch": log.state.epoch,
+            "body": {"writes": [list(write) for write in (*kept, *fresh.values())]},
+        }
+        name = writes_id(log.thread, namespace, checkpoint_id, task_id)
+        old = log.doc(name)
+        action = "create" if old is None else "index"
+        (done,) = log.client.write(log.thread, [BulkWrite(action, name, source, only=old)])
+        if done:
+            return
+        give_way(attempt)
+    raise Failure(409, "too many writers", f"task {task_id!r} writes from several places at once")

@@ -11,7 +11,7 @@ from typing import Any
 
 from locus.errors import ConfigurationError, UnsupportedFormatError
 from locus.memory.backends.opensearch.client import Client, Failure, pause
-from locus.memory.backends.opensearch.opensearch_layout import FORMAT, MAPPING, settings
+from locus.memory.backends.opensearch.schema import FORMAT, MAPPING, settings
 
 
 def prepare(client: Client, shards: int, replicas: int | None) -> bool:

@@ -1,11 +1,21 @@
-"""The log of one thread, read and extended: by the id of each record, in real time."""
+"""The log of one thread, read and extended: by the id of each record, in real time.
+
+What the log of a thread adds up to. No I/O: a state and the next record give the next state.
+
+What a handle remembers of threads, so that a save need not look first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from locus.errors import CorruptCheckpointError
+from locus.errors import CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends.opensearch.client import (
     Client,
     Doc,
@@ -14,18 +24,291 @@ from locus.memory.backends.opensearch.client import (
     give_way,
     pause,
 )
-from locus.memory.backends.opensearch.opensearch_layout import (
+from locus.memory.backends.opensearch.schema import (
     CHECKPOINT,
+    END,
+    FORMAT,
     GONE,
     LAG,
     NAME,
+    THREAD,
+    HeldRun,
+    Piece,
+    Record,
+    Removed,
+    Source,
+    Tip,
     name_id,
+    now,
+    record_from,
     record_id,
+    record_source,
 )
-from locus.memory.backends.opensearch.opensearch_memory import Memories
-from locus.memory.backends.opensearch.opensearch_state import State, after, published_by, thread_source, thread_state
-from locus.memory.backends.opensearch.schema import Record, Removed, now, record_from, record_source
 from locus.memory.model.ids import digest
+from locus.memory.model.records import Known
+
+NAMESPACES = 32
+"""Of so many namespaces, the last ones in use, the newest checkpoint is known at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What the document of a thread says: up to which record, and until when the thread surely lives or may live."""
+
+    position: int = 0
+    changes: int = 0
+    live: bool = False
+    expires: int | None = None
+    until: int | None = None
+
+    def covers(self, expires: int | None) -> bool:
+        """Whether this expiry need not be written down, because it is known nearly enough."""
+        if self.expires is None or self.until is None or expires is None:
+            return self.expires is None and expires is None
+        return self.expires <= expires <= self.until
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A thread at a position of its log."""
+
+    thread_id: str
+    position: int = 0
+    epoch: int = 0
+    """Records up to this position are dead."""
+    last_seq: int = 0
+    live: int = 0
+    """How many checkpoints there are."""
+    order: int = 0
+    """The latest time of any checkpoint: what lists of several threads are sorted by."""
+    tips: Mapping[str, int] = field(default_factory=dict)
+    """The place of the newest checkpoint of each namespace, the last one in use at the end."""
+    more: bool = False
+    """There may be namespaces that are not among the tips."""
+    expires: int | None = None
+    life: int = 0
+    removing: int = 0
+    """The position of a removal that may be unfinished."""
+    changes: int = 0
+    """How often something was removed."""
+    batch: str = ""
+    names: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Where the checkpoints are that came after the published position."""
+    published: Published = Published()
+
+    def expired(self, now: int) -> bool:
+        return self.expires is not None and self.expires <= now
+
+    def there(self, now: int) -> bool:
+        """Whether the thread has a checkpoint that anybody may see."""
+        return self.live > 0 and not self.expired(now)
+
+    def begun_anew(self) -> State:
+        """The same thread with nothing in it."""
+        return State(
+            self.thread_id,
+            position=self.position,
+            epoch=self.position,
+            order=self.order,
+            changes=self.changes + 1,
+            published=self.published,
+        )
+
+    @property
+    def stale_document(self) -> bool:
+        """Whether the document of the thread has to be written before anybody is told that this is done."""
+        return (
+            self.position - self.published.position >= LAG
+            or self.published.live != (self.live > 0)
+            or self.published.changes != self.changes
+            or not self.published.covers(self.expires)
+        )
+
+
+def after(state: State, record: Record) -> State:
+    """The state with the next record of the log."""
+    if record.kind == GONE or record.position != state.position + 1:
+        raise CorruptCheckpointError(f"record {record.position} of thread {state.thread_id!r} is missing")
+    if record.state is not None:
+        told = state_from(state.thread_id, record.state)
+        names = {} if record.kind == END else dict(state.names)
+        if record.kind == CHECKPOINT:
+            names[record.namespace, record.checkpoint_id] = record.place
+        return replace(told, names=names, published=state.published)
+    if record.epoch != state.epoch:
+        state = replace(state.begun_anew(), epoch=record.epoch)
+    tips = dict(state.tips)
+    tips.pop(record.namespace, None)
+    tips[record.namespace] = record.place
+    more = state.more
+    if len(tips) > NAMESPACES:
+        more = True
+        del tips[next(iter(tips))]
+    return replace(
+        state,
+        position=record.position,
+        last_seq=record.seq,
+        live=state.live + 1,
+        order=record.order,
+        tips=tips,
+        more=more,
+        expires=record.expires,
+        life=record.life,
+        names={**state.names, (record.namespace, record.checkpoint_id): record.place},
+    )
+
+
+_STORED = ("position", "epoch", "last_seq", "live", "order", "more", "expires", "life", "removing", "changes", "batch")
+
+
+def state_source(state: State) -> dict[str, Any]:
+    """A state as records and the document of the thread hold it."""
+    told = {name: getattr(state, name) for name in _STORED if getattr(state, name)}
+    return {**told, "tips": [list(pair) for pair in state.tips.items()]}
+
+
+def state_from(thread_id: str, source: Source) -> State:
+    try:
+        tips = {namespace: int(place) for namespace, place in source["tips"]}
+        return State(thread_id, tips=tips, **{name: source[name] for name in _STORED if name in source})
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptCheckpointError(f"what is stored of thread {thread_id!r} cannot be read: {error}") from error
+
+
+def thread_source(thread: str, state: State, now: int) -> dict[str, Any]:
+    """The document of a thread. One without checkpoints has no id any more: only its position counts."""
+    source: dict[str, Any] = {
+        "kind": THREAD,
+        "thread": thread,
+        "live": state.live,
+        "at": now,
+        "body": {"format": FORMAT, "state": state_source(state)},
+    }
+    if state.live:
+        source["thread_id"] = state.thread_id
+    if state.expires is not None:
+        source["expires"] = state.expires
+    return source
+
+
+def published_by(state: State) -> Published:
+    """What the document says that is written of a state."""
+    until = None if state.expires is None else state.expires + state.life // 8
+    return Published(state.position, state.changes, state.live > 0, state.expires, until)
+
+
+def thread_state(thread_id: str, source: Source) -> State:
+    """The state in the document of a thread."""
+    body = source.get("body") or {}
+    if body.get("format", FORMAT) != FORMAT:
+        raise UnsupportedFormatError(f"thread {thread_id!r} was written by a newer version: upgrade locus-sdk")
+    if "state" not in body:
+        raise CorruptCheckpointError(f"the document of thread {thread_id!r} cannot be read")
+    state = state_from(thread_id, body["state"])
+    return replace(state, published=published_by(state))
+
+
+REMEMBERED = 600.0
+"""Seconds for which a handle may go on from what it knows, without looking first."""
+MOST_THREADS = 1_024
+MOST_BASES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBase(Known):
+    """A checkpoint that something may be saved on top of."""
+
+    place: int
+    position: int
+    tips: Mapping[Piece, Tip]
+    held: Mapping[Piece, HeldRun] = field(default_factory=dict)
+    """Runs whose trails are known; their items are not kept."""
+
+
+def base_of(record: Record, held: Mapping[Piece, HeldRun] | None = None) -> KnownBase:
+    own = {(h.run.branch, h.run.number): HeldRun(h.run._replace(items=""), h.trail) for h in record.runs}
+    tips = record.tip_of()
+    others = {piece: found for piece, found in (held or {}).items() if piece in tips}
+    return KnownBase(
+        record.checkpoint_id,
+        record.seq,
+        record.rev,
+        record.parent_id,
+        record.place,
+        record.position,
+        tips,
+        {**others, **own},
+    )
+
+
+@dataclass
+class Memory:
+    """What a handle knows of a thread: its state at that time, and checkpoints that are there in it."""
+
+    state: State
+    bases: OrderedDict[tuple[str, str], KnownBase]
+    monotonic: float
+    wall: float
+
+    @property
+    def fresh(self) -> bool:
+        """Both clocks are asked, because one of them stands still while a machine sleeps."""
+        passed = max(time.monotonic() - self.monotonic, abs(time.time() - self.wall))
+        return passed < REMEMBERED
+
+
+class Memories:
+    """Of many threads, the longest unused forgotten first. Several threads of the program use it at once."""
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._known: OrderedDict[str, Memory] = OrderedDict()
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+
+    def _locked(self) -> threading.Lock:
+        """The lock. After a fork somebody may have held it who is not there any more, so the child begins anew."""
+        if self._process != os.getpid():
+            self._begin()
+        return self._lock
+
+    def get(self, thread: str) -> Memory | None:
+        with self._locked():
+            known = self._known.get(thread)
+            if known is not None and not known.fresh:
+                del self._known[thread]
+                return None
+            return known
+
+    def put(self, thread: str, state: State, base: KnownBase | None = None, namespace: str = "") -> None:
+        """Remember a state; checkpoints that were known before still are, unless something was removed since."""
+        with self._locked():
+            before = self._known.pop(thread, None)
+            if before is not None and before.state.position > state.position:
+                self._known[thread] = before
+                return
+            bases: OrderedDict[tuple[str, str], KnownBase] = OrderedDict()
+            if before is not None and before.state.changes == state.changes:
+                bases = OrderedDict(before.bases)
+            if base is not None:
+                bases.pop((namespace, base.checkpoint_id), None)
+                bases[namespace, base.checkpoint_id] = base
+                while len(bases) > MOST_BASES:
+                    bases.popitem(last=False)
+            self._known[thread] = Memory(state, bases, time.monotonic(), time.time())
+            while len(self._known) > MOST_THREADS:
+                self._known.popitem(last=False)
+
+    def drop(self, thread: str) -> None:
+        with self._locked():
+            self._known.pop(thread, None)
+
+    def clear(self) -> None:
+        with self._locked():
+            self._known.clear()
+
 
 LIGHT = "body.head,body.runs.items"
 """What nobody needs who does not load a state."""

@@ -2,28 +2,62 @@
 
 A search may find what is being removed, or has expired. So for each thread among the hits its own document is
 asked, in real time, and decides.
+
+Reading whole threads from OpenSearch: each record once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
-from locus.memory.backends.opensearch.client import Client, Doc, Json
-from locus.memory.backends.opensearch.log import LIGHT, Log, live_filter, visible
-from locus.memory.backends.opensearch.opensearch_layout import (
+from locus.errors import CorruptCheckpointError
+from locus.memory.backends.opensearch.client import (
+    Client,
+    Doc,
+    Failure,
+    Json,
+    give_way,
+)
+from locus.memory.backends.opensearch.commit import (
+    PATIENCE,
+)
+from locus.memory.backends.opensearch.log import (
+    LIGHT,
+    Log,
+    Memories,
+    State,
+    Torn,
+    base_of,
+    live_filter,
+    thread_state,
+    visible,
+)
+from locus.memory.backends.opensearch.remove import (
+    REMOVAL_PATIENCE,
+    seen,
+    whole,
+)
+from locus.memory.backends.opensearch.schema import (
     CHECKPOINT,
     RUNS,
     THREAD,
+    HeldRun,
+    Mark,
+    Piece,
+    Record,
+    Removed,
     metadata_term,
+    needed,
+    now,
+    record_from,
     record_id,
     spelt,
 )
-from locus.memory.backends.opensearch.opensearch_memory import Memories
-from locus.memory.backends.opensearch.opensearch_state import State, thread_state
-from locus.memory.backends.opensearch.remove import seen, whole
-from locus.memory.backends.opensearch.schema import Record, Removed, now, record_from
+from locus.memory.backends.opensearch.writes import all_writes
 from locus.memory.model.ids import Pattern
-from locus.memory.model.manifest import walk
+from locus.memory.model.manifest import newest_runs, walk, wanted
 from locus.memory.model.matching import (
     best_hits,
     has_value,
@@ -32,8 +66,15 @@ from locus.memory.model.matching import (
     shown_text,
     snippet,
 )
-from locus.memory.model.payloads import wanted
-from locus.memory.model.records import Entry, Hit, Run
+from locus.memory.model.records import (
+    Entry,
+    Exported,
+    Hit,
+    Run,
+    Stored,
+)
+
+T = TypeVar("T")
 
 _NEWEST = [{"order": "desc"}, {"seq": "desc"}, {"thread": "asc"}]
 _TERMS = 500
@@ -227,3 +268,94 @@ def history(log: Log, namespace: str | None, limit: int | None, before_seq: int 
         if limit is not None and len(found) >= limit:
             break
     return found[:limit] if log.look().changes == state.changes else None
+
+
+def export(log: Log, after_seq: int, known: Mapping[str, int]) -> Exported:
+    """The checkpoints that follow a number, with what they need beside the runs that are known."""
+    for attempt in range(REMOVAL_PATIENCE):
+        state = log.look()
+        if not state.there(now()):
+            return Exported([], [])
+        records = whole(log, light=False)
+        found = sorted((r for r in seen(log, records) if r.seq > after_seq), key=lambda record: record.seq)
+        if log.look().changes != state.changes:
+            give_way(attempt)
+            continue
+        for record in found:
+            if not record.head:
+                raise CorruptCheckpointError(f"checkpoint {record.checkpoint_id!r} of {log.thread_id!r} has no head")
+        newest = newest_runs(record.manifest for record in found)
+        runs = [held.run for record in records for held in record.runs if held.run.items]
+        return Exported(
+            [Stored(record.entry(log.thread_id), record.head, record.manifest) for record in found],
+            [run for run in runs if known.get(run.branch, -1) < run.number <= newest.get(run.branch, -1)],
+            all_writes(log),
+        )
+    raise Failure(409, "too many writers", f"thread {log.thread_id!r} changes faster than it can be read")
+
+
+class _Way(NamedTuple):
+    """A run that has to be read, and how far back from it."""
+
+    branch: str
+    mark: Mark
+    floor: int
+    skip: int
+
+
+def load(log: Log, record: Record) -> Stored:
+    """A checkpoint with everything that its manifest names."""
+    if not record.head:
+        raise CorruptCheckpointError(f"checkpoint {record.checkpoint_id!r} of thread {log.thread_id!r} has no head")
+    tips = record.tip_of()
+    first: dict[Piece, int] = {}
+    for extent in wanted(record.manifest):
+        piece = (extent.branch, extent.run)
+        first[piece] = min(first.get(piece, extent.skip), extent.skip)
+    ways = [
+        _Way(branch, Mark(number, tips[branch, number].place, 0), -1, skip) for (branch, number), skip in first.items()
+    ]
+    found: dict[Piece, HeldRun] = {}
+    records: dict[int, Record] = {record.place: record}
+    while ways:
+        records |= log.records({way.mark.place for way in ways} - records.keys())
+        ways = [further for way in ways for further in _step(records, found, way)]
+    runs: defaultdict[str, list[Run]] = defaultdict(list)
+    for held in found.values():
+        runs[held.run.branch].append(held.run)
+    own = {piece: found[piece] for piece in tips if piece in found}
+    log.memories.put(log.thread, log.state, base_of(record, _without_items(own)), record.namespace)
+    passed = log.state.tips.get(record.namespace) != record.place
+    return Stored(record.entry(log.thread_id), record.head, record.manifest, dict(runs), passed)
+
+
+def _without_items(found: Mapping[Piece, HeldRun]) -> dict[Piece, HeldRun]:
+    return {piece: HeldRun(held.run._replace(items=""), held.trail) for piece, held in found.items()}
+
+
+def _step(records: Mapping[int, Record], found: dict[Piece, HeldRun], way: _Way) -> list[_Way]:
+    record = records.get(way.mark.place)
+    held = None if record is None else record.held(way.branch, way.mark.number)
+    if held is None:
+        raise Torn
+    if held.run.items:
+        found[way.branch, way.mark.number] = held
+    if held.run.start <= way.skip:
+        return []
+    return [_Way(way.branch, mark, floor, way.skip) for mark, floor in needed(held.trail, way.skip, way.floor)]
+
+
+def whole_or_corrupt(log: Log, read: Callable[[], T]) -> T:
+    """Read again if something was removed meanwhile; what is missing although nothing was, is damaged."""
+    last: tuple[int, int, int] | None = None
+    for attempt in range(PATIENCE):
+        try:
+            return read()
+        except Torn:
+            at = (log.state.epoch, log.state.changes, log.state.removing)
+            if at == last:
+                raise CorruptCheckpointError(f"items of thread {log.thread_id!r} are missing") from None
+            last = at
+            log.memories.drop(log.thread)
+            give_way(attempt)
+    raise Failure(409, "too many writers", f"thread {log.thread_id!r} changes faster than it can be read")

@@ -1,8 +1,14 @@
-"""Removing and copying: what has to look at a whole thread."""
+"""Removing and copying: what has to look at a whole thread.
+
+What has to be kept of the records of a thread when checkpoints are removed or copied. Pure functions.
+
+Cleaning up: threads whose time has come, and what was kept only to keep its place.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,9 +21,20 @@ from locus.memory.backends.opensearch.client import (
     give_way,
     portions,
 )
-from locus.memory.backends.opensearch.log import LIGHT, Log, Torn, live_filter, name_source
-from locus.memory.backends.opensearch.opensearch_keeping import copied, kept_runs, removal_of, rest_of
-from locus.memory.backends.opensearch.opensearch_layout import (
+from locus.memory.backends.opensearch.log import (
+    LIGHT,
+    NAMESPACES,
+    Log,
+    Memories,
+    State,
+    Torn,
+    after,
+    live_filter,
+    name_source,
+    state_source,
+    thread_state,
+)
+from locus.memory.backends.opensearch.schema import (
     CHECKPOINT,
     COPY,
     END,
@@ -29,16 +46,140 @@ from locus.memory.backends.opensearch.opensearch_layout import (
     RUNS,
     THREAD,
     WRITE,
+    HeldRun,
+    Mark,
+    Piece,
+    Record,
+    Removed,
+    Tip,
+    infos_of,
     name_id,
+    now,
+    record_from,
     record_id,
+    record_source,
     writes_id,
 )
-from locus.memory.backends.opensearch.opensearch_pending import dead_writes, place_of, writes_of
-from locus.memory.backends.opensearch.opensearch_state import NAMESPACES, State, after, state_source
-from locus.memory.backends.opensearch.schema import Record, Removed, now, record_from, record_source
+from locus.memory.backends.opensearch.writes import dead_writes, place_of, writes_of
 from locus.memory.model.ids import new_id
+from locus.memory.model.manifest import wanted
+from locus.memory.model.records import Extent, RunInfo
+from locus.memory.model.retention import new_parents, unneeded_runs
 
-PATIENCE = 60
+Kept = dict[int, dict[Piece, bool]]
+"""By place, the runs of a record that have to stay: with their items, or only as a step on the way to older ones."""
+
+
+def removal_of(records: Sequence[Record], doomed: Collection[int], *, keep_writes: bool = False) -> Removed:
+    """What a removal of these places says."""
+    checkpoints = [record for record in records if record.kind == CHECKPOINT]
+    seqs = {record.seq for record in checkpoints if record.place in doomed}
+    parents = new_parents([record.entry("") for record in checkpoints], seqs)
+    places = {record.seq: record.place for record in checkpoints}
+    names = () if keep_writes else tuple((r.namespace, r.checkpoint_id) for r in checkpoints if r.place in doomed)
+    return Removed(tuple(sorted(doomed)), {places[seq]: parent for seq, parent in parents.items()}, names)
+
+
+def kept_runs(records: Sequence[Record], removed: Collection[int]) -> Kept:
+    """What the checkpoints that are not removed need."""
+    staying = [record for record in records if record.kind == CHECKPOINT and record.place not in removed]
+    extents = [extent for record in staying for extent in wanted(record.manifest)]
+    values = {(piece, tip.place) for record in staying for piece, tip in record.tip_of().items() if piece[0][0] == "#"}
+    elsewhere = {piece for record in records if record.place not in removed for piece in _pieces(record)}
+    infos = {(info.branch, info.number): info for record in records for info in infos_of(record)}
+    unneeded = {(run.branch, run.number) for run in unneeded_runs(extents, infos.values())}
+    bounds = _bounds(extents, infos.values())
+    kept: Kept = {}
+    for record in records:
+        for piece in _pieces(record):
+            branch, number = piece
+            if branch.startswith("#"):
+                keep = (piece, record.place) in values
+                whole = keep
+            else:
+                low, high = bounds.get(branch, (0, -1))
+                # A number that was used again: the older run is nobody's any more.
+                replaced = record.place in removed and piece in elsewhere
+                keep = low < number <= high and not replaced
+                whole = piece not in unneeded
+            if keep:
+                kept.setdefault(record.place, {})[piece] = whole
+    return kept
+
+
+def _pieces(record: Record) -> list[Piece]:
+    return [(held.run.branch, held.run.number) for held in record.runs]
+
+
+def _bounds(extents: Iterable[Extent], infos: Iterable[RunInfo]) -> dict[str, tuple[int, int]]:
+    """For each branch: the numbers that readers pass on their way are above the first, and up to the second."""
+    ends: defaultdict[str, dict[int, int]] = defaultdict(dict)
+    for info in infos:
+        ends[info.branch][info.number] = info.start + info.length
+    bounds: dict[str, tuple[int, int]] = {}
+    for branch, number, skip, _ in set(extents):
+        low = number
+        while skip and low >= 0 and ends[branch].get(low, skip + 1) > skip:
+            low -= 1
+        low = low if skip else -1
+        before = bounds.get(branch, (low, number))
+        bounds[branch] = (min(before[0], low), max(before[1], number))
+    return bounds
+
+
+def rest_of(record: Record, removed: Removed, kept: Mapping[Piece, bool]) -> Record:
+    """What a record becomes; equal to what it was if nothing changes."""
+    runs = tuple(
+        _left(held, kept[piece]) for piece, held in zip(_pieces(record), record.runs, strict=True) if piece in kept
+    )
+    if record.place in removed.places:
+        return record.emptied(runs)
+    if record.kind == CHECKPOINT:
+        return replace(record, runs=runs, parent_id=removed.parents.get(record.place, record.parent_id))
+    return replace(record, runs=runs) if runs else record.emptied()
+
+
+def _left(held: HeldRun, whole: bool) -> HeldRun:
+    return held if whole else HeldRun(held.run._replace(items=""), held.trail)
+
+
+def copied(records: Sequence[Record], chosen: Collection[int], thread: str, batch: str, position: int) -> list[Record]:
+    """The records of a copy: checkpoints at these places, and the runs that they need."""
+    kept = kept_runs(records, [record.place for record in records if record.place not in chosen])
+    left = [record for record in records if record.place in chosen or record.place in kept]
+    places = {record.place: -number for number, record in enumerate(left, 1)}
+    made: list[Record] = []
+    for record in left:
+        own = kept.get(record.place, {})
+        runs = tuple(
+            _moved(_left(held, own[piece]), places)
+            for piece, held in zip(_pieces(record), record.runs, strict=True)
+            if piece in own
+        )
+        base = record if record.place in chosen else record.emptied(runs)
+        made.append(
+            replace(
+                base,
+                thread=thread,
+                batch=batch,
+                place=places[record.place],
+                position=position,
+                runs=runs,
+                tips=tuple(Tip(places[tip.place], tip.newest) for tip in base.tips),
+                removed=None,
+                state=None,
+            )
+        )
+    return made
+
+
+def _moved(held: HeldRun, places: Mapping[int, int]) -> HeldRun:
+    """The same run with the new places on its trail; those that nobody passes any more are left out."""
+    trail = tuple(Mark(mark.number, places[mark.place], mark.end) for mark in held.trail if mark.place in places)
+    return HeldRun(held.run, trail)
+
+
+REMOVAL_PATIENCE = 60
 PORTION = 200
 """Records that are changed, with their items, by one request."""
 
@@ -68,7 +209,7 @@ def remove(log: Log, chosen: Choice, *, expired: bool = False, everything: bool 
 
     `everything` is also what waits for its first checkpoint: pending writes.
     """
-    for attempt in range(PATIENCE):
+    for attempt in range(REMOVAL_PATIENCE):
         state = log.look()
         if state.expired(now()) != expired:
             return 0
@@ -89,7 +230,7 @@ def remove(log: Log, chosen: Choice, *, expired: bool = False, everything: bool 
             purge(log) if ending else finish(log, record, records)
             return len(doomed)
         give_way(attempt)
-    raise Failure(409, "too many writers", f"{PATIENCE} times another one was faster")
+    raise Failure(409, "too many writers", f"{REMOVAL_PATIENCE} times another one was faster")
 
 
 def _ending(log: Log) -> Record:
@@ -136,7 +277,7 @@ def finish(log: Log, record: Record | None = None, records: Sequence[Record] | N
     if log.state.published.position < log.state.removing:
         log.publish()
     place = log.state.removing
-    for _ in range(PATIENCE):
+    for _ in range(REMOVAL_PATIENCE):
         record = record or log.full_record(place)
         if record is None or record.removed is None or _cleaned(log, record.removed, place, records or whole(log)):
             break
@@ -210,7 +351,7 @@ def _buried(doc: Doc) -> Write:
 
 def copy(source: Log, dest: Log, namespace: str | None, ids: Collection[str] | None) -> int:
     """Copy checkpoints under another thread, in one step: the copies are written first, and then become visible."""
-    for attempt in range(PATIENCE):
+    for attempt in range(REMOVAL_PATIENCE):
         state = source.look()
         if not state.there(now()):
             return 0
@@ -236,7 +377,7 @@ def copy(source: Log, dest: Log, namespace: str | None, ids: Collection[str] | N
         if _copied(source, dest, [record for record in records if record.position <= state.position], chosen):
             return len(chosen)
         give_way(attempt)
-    raise Failure(409, "too many writers", f"{PATIENCE} times another one was faster")
+    raise Failure(409, "too many writers", f"{REMOVAL_PATIENCE} times another one was faster")
 
 
 def _copied(source: Log, dest: Log, records: Sequence[Record], chosen: Collection[int]) -> bool:
@@ -304,3 +445,59 @@ def drop_batch(client: Client, thread: str, batch: str) -> None:
         if not hits:
             return
         client.write(thread, [Write("delete", hit.id, only=hit) for hit in hits])
+
+
+def expire(client: Client, memories: Memories, moment: int) -> int:
+    """Remove the threads whose time has come, and return the number of their checkpoints; sweep what is old."""
+    client.refresh()
+    query: Json = {"bool": {"filter": [
+        {"term": {"kind": THREAD}},
+        {"range": {"live": {"gt": 0}}},
+        {"range": {"expires": {"lte": min(moment, now())}}},
+    ]}}  # fmt: skip
+    body = {"query": query, "sort": [{"thread_id": "asc"}], "_source": ["thread_id"]}
+    ended = [hit.source["thread_id"] for hits in client.pages(body) for hit in hits]
+    removed = 0
+    for thread_id in ended:
+        log = Log(client, memories, thread_id)
+        removed += remove(log, lambda _: True, expired=True)
+    _sweep(client)
+    return removed
+
+
+def _sweep(client: Client) -> None:
+    old: Json = {"range": {"at": {"lt": now() - KEPT}}}
+    empty = {"bool": {"filter": [{"term": {"kind": THREAD}}, {"term": {"live": 0}}]}}
+    kept = {"bool": {"should": [{"terms": {"kind": [GONE, END, INTENT]}}, empty]}}
+    if not client.search({"query": {"bool": {"filter": [old, kept]}}, "size": 1, "_source": False}):
+        return
+    _sweep_intents(client, old)
+    query = {"bool": {"filter": [{"terms": {"kind": [GONE, END]}}, old]}}
+    client.send("POST", f"{client.index}/_delete_by_query", {"query": query}, conflicts="proceed", refresh="true")
+    _sweep_threads(client, old)
+
+
+def _sweep_intents(client: Client, old: Json) -> None:
+    """Copies that were begun, and never became visible."""
+    body = {"query": {"bool": {"filter": [{"term": {"kind": INTENT}}, old]}}, "sort": [{"batch": "asc"}]}
+    for hits in client.pages(body):
+        found = client.get_threads(hit.source["thread"] for hit in hits)
+        for hit in hits:
+            thread, batch = hit.source["thread"], hit.source["batch"]
+            doc = found.get(thread)
+            if doc is not None and thread_state("", doc.source).batch == batch:
+                client.write(thread, [Write("delete", hit.id, only=hit)])
+            else:
+                drop_batch(client, thread, batch)
+
+
+def _sweep_threads(client: Client, old: Json) -> None:
+    """Documents of threads that have nothing left. No handle remembers them any more."""
+    body = {"query": {"bool": {"filter": [{"term": {"kind": THREAD}}, {"term": {"live": 0}}, old]}},
+            "sort": [{"thread": "asc"}]}  # fmt: skip
+    for hits in client.pages(body):
+        for hit in hits:
+            thread = hit.source["thread"]
+            rest = {"bool": {"filter": [{"term": {"thread": thread}}], "must_not": [{"term": {"kind": THREAD}}]}}
+            if not client.search({"query": rest, "size": 1, "_source": False}, thread):
+                client.write(thread, [Write("delete", hit.id, only=hit)])

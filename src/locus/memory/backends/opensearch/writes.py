@@ -1,76 +1,93 @@
-"""Pending writes, put and got. A document is changed on condition that nobody else has changed it."""
+"""Pending writes, put and got. A document is changed on condition that nobody else has changed it.
+
+Pending writes, found: one document for each task of a checkpoint, and one more if it came with a copy.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
-from locus.memory.backends.opensearch.client import Doc, Failure, give_way
-from locus.memory.backends.opensearch.client import Write as BulkWrite
+from locus.memory.backends.opensearch.client import Doc, Json
 from locus.memory.backends.opensearch.log import Log
-from locus.memory.backends.opensearch.opensearch_layout import WRITE, writes_id
-from locus.memory.backends.opensearch.opensearch_pending import chosen_writes, writes_of
-from locus.memory.backends.opensearch.remove import finish, remove
-from locus.memory.backends.opensearch.schema import now
+from locus.memory.backends.opensearch.schema import WRITE, Removed, now, writes_id
 from locus.memory.model.records import Write, writes_order
 
+_IN_ORDER = [{"checkpoint_id": "asc"}, {"namespace": "asc"}, {"task_id": "asc"}, {"position": "asc"}]
 
-def put_writes(log: Log, place: tuple[str, str, str], writes: Sequence[Write], keep_numbered: bool) -> None:
-    """Replace the task's writes with index ≥ 0, unless they are to be kept, and those that are named again."""
-    namespace, checkpoint_id, task_id = place
-    fresh = {write.idx: write for write in writes}
-    for attempt in range(40):
-        log.look()
-        if log.state.expired(now()):
-            remove(log, lambda _: True, expired=True)
-            continue
-        if log.removed is not None and (namespace, checkpoint_id) in log.removed.names:
-            finish(log)
-        before = chosen_writes(log, _docs(log, namespace, checkpoint_id, task_id))
-        stay = (write for doc in before for write in _writes(doc) if keep_numbered or write.idx < 0)
-        kept = [write for write in stay if write.idx not in fresh]
-        source = {
-            "kind": WRITE,
-            "thread": log.thread,
-            "namespace": namespace,
-            "checkpoint_id": checkpoint_id,
-            "task_id": task_id,
-            "position": log.state.position,
-            "epoch": log.state.epoch,
-            "body": {"writes": [list(write) for write in (*kept, *fresh.values())]},
-        }
-        name = writes_id(log.thread, namespace, checkpoint_id, task_id)
-        old = log.doc(name)
-        action = "create" if old is None else "index"
-        (done,) = log.client.write(log.thread, [BulkWrite(action, name, source, only=old)])
-        if done:
-            return
-        give_way(attempt)
-    raise Failure(409, "too many writers", f"task {task_id!r} writes from several places at once")
+
+def place_of(doc: Doc) -> tuple[str, str]:
+    """The namespace and id of the checkpoint that pending writes belong to."""
+    return doc.source["namespace"], doc.source["checkpoint_id"]
+
+
+def writes_of(log: Log, *clauses: Mapping[str, object]) -> list[Doc]:
+    """The pending writes of a thread that anybody may see."""
+    log.client.refresh()
+    body: Json = {
+        "query": {"bool": {"filter": [{"term": {"thread": log.thread}}, {"term": {"kind": WRITE}}, *clauses]}},
+        "sort": _IN_ORDER,
+    }
+    hits = [hit for page in log.client.pages(body, log.thread) for hit in page]
+    return chosen_writes(log, hits)
+
+
+def chosen_writes(log: Log, docs: list[Doc]) -> list[Doc]:
+    """Those that may be seen. What a task wrote since a copy takes the place of what came with it."""
+    found: dict[tuple[str, str, str], Doc] = {}
+    for doc in docs:
+        key = (*place_of(doc), doc.source["task_id"])
+        if writes_visible(log, doc) and (key not in found or "batch" not in doc.source):
+            found[key] = doc
+    return list(found.values())
+
+
+def writes_visible(log: Log, doc: Doc) -> bool:
+    """Whether pending writes belong to the epoch, and not to a checkpoint that is being removed."""
+    if doc.source["epoch"] != log.state.epoch or doc.source.get("batch", "") not in ("", log.state.batch):
+        return False
+    if log.state.expired(now()):
+        return False
+    return log.removed is None or place_of(doc) not in log.removed.names or doc.source["position"] >= log.state.removing
+
+
+def dead_writes(log: Log, removed: Removed, position: int) -> list[Doc]:
+    """Pending writes of the removed checkpoints; what was put after the removal is for others of these names."""
+    names = set(removed.names)
+    if not names:
+        return []
+    earlier = {"range": {"position": {"lt": position}}}
+    body: Json = {
+        "query": {"bool": {"filter": [{"term": {"thread": log.thread}}, {"term": {"kind": WRITE}}, earlier]}},
+        "sort": _IN_ORDER,
+        "_source": ["namespace", "checkpoint_id"],
+    }
+    hits = [hit for page in log.client.pages(body, log.thread) for hit in page]
+    return [hit for hit in hits if place_of(hit) in names]
 
 
 def get_writes(log: Log, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
     """In the order of (task_path, task_id, idx)."""
     log.look()
     if task_id is not None:
-        docs = chosen_writes(log, _docs(log, namespace, checkpoint_id, task_id))
+        docs = chosen_writes(log, task_docs(log, namespace, checkpoint_id, task_id))
     else:
         docs = writes_of(log, {"term": {"namespace": namespace}}, {"term": {"checkpoint_id": checkpoint_id}})
-    return sorted((write for doc in docs for write in _writes(doc)), key=writes_order)
+    return sorted((write for doc in docs for write in writes_in(doc)), key=writes_order)
 
 
 def all_writes(log: Log) -> dict[tuple[str, str], list[Write]]:
     """Those of all checkpoints, by namespace and checkpoint id."""
     found: dict[tuple[str, str], list[Write]] = {}
     for doc in writes_of(log):
-        found.setdefault((doc.source["namespace"], doc.source["checkpoint_id"]), []).extend(_writes(doc))
+        found.setdefault((doc.source["namespace"], doc.source["checkpoint_id"]), []).extend(writes_in(doc))
     return {place: sorted(writes, key=writes_order) for place, writes in found.items()}
 
 
-def _docs(log: Log, namespace: str, checkpoint_id: str, task_id: str) -> list[Doc]:
+def task_docs(log: Log, namespace: str, checkpoint_id: str, task_id: str) -> list[Doc]:
     batches = {"", log.state.batch}
     found = (log.doc(writes_id(log.thread, namespace, checkpoint_id, task_id, batch)) for batch in batches)
     return [doc for doc in found if doc is not None]
 
 
-def _writes(doc: Doc) -> list[Write]:
+def writes_in(doc: Doc) -> list[Write]:
     return [Write(*write) for write in doc.source["body"]["writes"]]

@@ -2,6 +2,12 @@
 
 The tables are shown in `oracle_schema`, a save in `oracle_save`. python-oracledb is needed when a backend is made;
 it works in thin mode, so that no Oracle client has to be installed.
+
+The versioned saver in Oracle Database.
+
+Oracle Database for code that is not async: the same names and methods, blocking, from any thread.
+
+They work on the event loop of `locus.memory.sync`, whose connections live on between calls.
 """
 
 from __future__ import annotations
@@ -14,12 +20,14 @@ from pydantic import PrivateAttr, SecretStr
 from locus.core.state import AgentState
 from locus.memory.backends.oracle import schema as oracle_schema
 from locus.memory.backends.oracle.config import OracleOptions, options_of
-from locus.memory.backends.oracle.oracle_flavour import OracleFlavour, checked_name
+from locus.memory.backends.oracle.schema import OracleFlavour, checked_name
 from locus.memory.backends.sql.backend import SQLBackend, SyncSQLBackend
-from locus.memory.checkpointer import ANY, DEFAULT_NAMESPACE, Unset
+from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Unset
+from locus.memory.runtime.portal import PORTAL
+from locus.memory.saver import CheckpointSaver
 from locus.memory.store import Threads
-from locus.memory.sync import PORTAL
-from locus.memory.thread_checkpointer import ThreadCheckpointer
+from locus.memory.sync import SyncCheckpointSaver
 
 __all__ = ["OracleBackend", "from_location"]
 
@@ -134,3 +142,119 @@ def from_location(location: str = "", **options: Any) -> ThreadCheckpointer:
     from locus.memory.backends.adapters import oracle_checkpointer
 
     return oracle_checkpointer(**(options_of(f"oracle:{location}") | options if location else options))
+
+
+class OracleCheckpointSaver(OracleOptions, CheckpointSaver):
+    """Versions of dicts with parents, namespaces and pending writes: a `CheckpointSaver` in Oracle Database.
+
+    The options are those of `OracleBackend`, and the same tables serve both.
+    """
+
+    _threads: Threads = PrivateAttr()
+
+    def __init__(
+        self,
+        dsn: str | None = None,
+        user: str = "admin",
+        password: str | SecretStr = "",
+        wallet_location: str | None = None,
+        wallet_password: str | SecretStr | None = None,
+        host: str | None = None,
+        port: int = 1521,
+        service_name: str | None = None,
+        table_name: str = "locus",
+        schema_name: str | None = None,
+        min_pool_size: int = 1,
+        max_pool_size: int = 5,
+        auto_create_table: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            dsn=dsn,
+            user=user,
+            password=password,
+            wallet_location=wallet_location,
+            wallet_password=wallet_password,
+            host=host,
+            port=port,
+            service_name=service_name,
+            table_name=table_name,
+            schema_name=schema_name,
+            min_pool_size=min_pool_size,
+            max_pool_size=max_pool_size,
+            auto_create_table=auto_create_table,
+            **kwargs,
+        )
+        self._threads = self.open_threads()
+
+    @property
+    def threads(self) -> Threads:  # type: ignore[override]  # nobody sets it
+        return self._threads
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.threads.engine.identity!r})"
+
+    __str__ = __repr__
+
+
+class OracleSyncBackend(SyncOracleBackend):
+    """An `OracleBackend` whose methods block."""
+
+    def __init__(
+        self,
+        dsn: str | None = None,
+        user: str = "admin",
+        password: str | SecretStr = "",
+        wallet_location: str | None = None,
+        wallet_password: str | SecretStr | None = None,
+        host: str | None = None,
+        port: int = 1521,
+        service_name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            OracleBackend(dsn, user, password, wallet_location, wallet_password, host, port, service_name, **kwargs)
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._oracle.threads.engine.identity!r})"
+
+
+class OracleSyncCheckpointSaver(SyncCheckpointSaver):
+    """An `OracleCheckpointSaver` whose methods block."""
+
+    def __init__(
+        self,
+        dsn: str | None = None,
+        user: str = "admin",
+        password: str | SecretStr = "",
+        wallet_location: str | None = None,
+        wallet_password: str | SecretStr | None = None,
+        host: str | None = None,
+        port: int = 1521,
+        service_name: str | None = None,
+        table_name: str = "locus",
+        schema_name: str | None = None,
+        min_pool_size: int = 1,
+        max_pool_size: int = 5,
+        auto_create_table: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            OracleCheckpointSaver(
+                dsn,
+                user,
+                password,
+                wallet_location,
+                wallet_password,
+                host,
+                port,
+                service_name,
+                table_name,
+                schema_name,
+                min_pool_size,
+                max_pool_size,
+                auto_create_table,
+                **kwargs,
+            )
+        )

@@ -1,4 +1,11 @@
-"""Connections to Oracle Database, by python-oracledb in thin mode: no Oracle client has to be installed."""
+"""Connections to Oracle Database, by python-oracledb in thin mode: no Oracle client has to be installed.
+
+What the errors of Oracle Database, and of its driver, mean.
+
+Numbers with ORA- are the server's, those with DPY- the driver's; it often puts one of its own before the server's.
+
+How values reach Oracle Database: which of them the driver encodes, and which it has to be given otherwise.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +13,244 @@ import asyncio
 import contextlib
 import encodings.idna  # noqa: F401 - host names need it, and a fork while it is imported would leave a child without
 import gc
+import json
+import re
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from locus.errors import ConfigurationError
-from locus.memory.backends.oracle.oracle_binds import (
-    Native,
-    Returned,
-    Rows,
-    Textual,
-    batches,
-    input_sizes,
+from locus.errors import (
+    BackendUnavailableError,
+    CheckpointError,
+    ConfigurationError,
+    CorruptCheckpointError,
+    SerializationError,
 )
-from locus.memory.backends.oracle.oracle_errors import misconfigured, oracledb
-from locus.memory.backends.oracle.oracle_flavour import spoken
+from locus.extras import require
+from locus.memory.backends.oracle.schema import JSONText, spoken
+from locus.memory.backends.sql.engine import Connection, Trouble, close_without_loop
 from locus.memory.backends.sql.flavour import Row
-from locus.memory.backends.sql.sql_pool import Connection, close_without_loop
+
+oracledb: Any = require("oracledb", "oracle")
+
+DRIVER_ERRORS: tuple[type[BaseException], ...] = (oracledb.Error, OSError)
+
+_CODE = re.compile(r"^((?:ORA-[0-9]{5}|DPY-[0-9]{4})):", re.MULTILINE)
+
+DUPLICATE, NO_PARENT = "ORA-00001", "ORA-02291"
+NO_TABLE, NO_COLUMN, NAME_IN_USE, MAY_NOT = "ORA-00942", "ORA-00904", "ORA-00955", "ORA-01031"
+
+_ROLLED_BACK = {DUPLICATE, NO_PARENT, "ORA-00060", "ORA-08177"}
+"""Another transaction was faster (a key is taken, a row that is referred to is gone), or two waited for each other."""
+_LOST = {
+    "DPY-1001", "DPY-4011", "DPY-4033", "DPY-6000", "DPY-6001", "DPY-6003", "DPY-6005",
+    "ORA-00018", "ORA-00020", "ORA-00028", "ORA-01012", "ORA-01033", "ORA-01034", "ORA-01089", "ORA-01090",
+    "ORA-01092", "ORA-02391", "ORA-02396", "ORA-03113", "ORA-03114", "ORA-03135", "ORA-12153", "ORA-12170",
+    "ORA-12203", "ORA-12514", "ORA-12516", "ORA-12518", "ORA-12519", "ORA-12520", "ORA-12528", "ORA-12537",
+    "ORA-12541", "ORA-12543", "ORA-12547", "ORA-12570", "ORA-12571", "ORA-12757", "ORA-25408",
+}  # fmt: skip
+_LOCKED = {"ORA-00054", "ORA-04021", "ORA-30006"}
+_HINTS = {
+    "ORA-01017": "it does not let this user in: check user and password",
+    "ORA-01005": "it does not let this user in: no password was given",
+    "DPY-4001": "it does not let this user in: no password was given",
+    "ORA-01045": "this user may not log on: GRANT CREATE SESSION",
+    "ORA-28000": "the user's account is locked: have it unlocked, and its password checked",
+    "ORA-28001": "the user's password has expired: have it changed",
+    "ORA-28759": "the wallet cannot be opened: check wallet_location",
+    "ORA-01031": "the user may not do that: see the page on Oracle for what has to be granted",
+    "ORA-01536": "the user's quota of disk space is used up: raise it",
+    "ORA-01950": "the user has no quota of disk space: ALTER USER … QUOTA UNLIMITED ON its tablespace",
+    "ORA-01652": "a tablespace is full",
+    "ORA-01653": "a tablespace is full: add or extend a data file",
+    "ORA-01654": "a tablespace is full: add or extend a data file",
+    "ORA-01658": "a tablespace is full: add or extend a data file",
+    "ORA-01691": "a tablespace is full: add or extend a data file",
+    "ORA-01692": "a tablespace is full: add or extend a data file",
+    "ORA-30036": "its undo tablespace is full",
+    "ORA-00257": "its archiver is stuck: its recovery area is full",
+    "ORA-16000": "it is open for reading only: connect to the primary",
+    "ORA-00020": "it has no process left: lower max_pool_size, or raise processes",
+    "ORA-00018": "it has no session left: lower max_pool_size, or raise sessions",
+    "ORA-02391": "the user has no session left: lower max_pool_size, or raise sessions_per_user",
+    "ORA-00054": "another transaction holds a lock for too long",
+    "ORA-04021": "another transaction holds a lock for too long",
+    "ORA-30006": "another transaction holds a lock for too long",
+    "ORA-00060": "transactions got into each other's way again and again",
+    "ORA-08177": "transactions got into each other's way again and again",
+    "DPY-4024": "a statement took longer than command_timeout",
+    "DPY-6001": "it does not know this service: check service_name, or wait until the database is open",
+    "DPY-6003": "it does not know this SID: give a service_name",
+    "ORA-40467": "the JSON search index is not there: run what OracleBackend.ddl() says about it",
+    "ORA-29861": "the JSON search index is unusable: have it dropped, and run what OracleBackend.ddl() says about it",
+}
+_TOO_MUCH = {
+    "ORA-12899": "a text is too long for its column",
+    "ORA-01461": "a text is too long for its column",
+    "ORA-40478": "it is larger than the 32 MB that a JSON column holds",
+    "ORA-40591": "it is larger than the 32 MB that a JSON column holds",
+    "DPY-3020": "a key is too long",
+}
+_CORRUPT = {NO_TABLE, NO_COLUMN, "ORA-01578", "ORA-08103", "ORA-01410", "DPY-3019", "DPY-3021", "DPY-5004"}
+_MISCONFIGURED = {
+    "DPY-4000": "the TNS alias is in no tnsnames.ora: check dsn and config_dir",
+    "DPY-4026": "tnsnames.ora cannot be read: config_dir (or wallet_location) is the folder that it is in",
+    "DPY-4027": "dsn is a TNS alias, and config_dir (or wallet_location) has to say where its tnsnames.ora is",
+    "DPY-4017": "dsn cannot be understood",
+    "DPY-4018": "dsn cannot be understood",
+    "DPY-4021": "the protocol is tcp or tcps",
+    "DPY-2018": "a file of the wallet is missing: wallet_location is the folder with ewallet.pem",
+    "DPY-2049": "dsn names no address",
+    "DPY-2053": "this program has called init_oracle_client(), and in thick mode the driver cannot be async",
+    "DPY-3010": "it is too old: 21c or later is needed",
+    "DPY-3040": "its character set is none that the driver knows",
+    "DPY-6002": "its certificate is for another server",
+}
+
+
+def codes_of(error: BaseException) -> list[str]:
+    """The numbers of an error, each before the one that explains it; none for an error of the system's."""
+    if not isinstance(error, oracledb.Error) or not error.args:
+        return []
+    code = getattr(error.args[0], "code", 0)
+    return [*_CODE.findall(str(error)), *([f"ORA-{code:05}"] if code else [])]
+
+
+def has_code(error: BaseException, *codes: str) -> bool:
+    return not set(codes).isdisjoint(codes_of(error))
+
+
+def told(error: BaseException) -> str:
+    """The first line of each part of an error's text, without the addresses of help pages."""
+    lines = [line for line in str(error).splitlines() if line and not line.startswith("Help: ")]
+    return "; ".join(lines[:3])
+
+
+def trouble_of(error: BaseException) -> Trouble:
+    if isinstance(error, TimeoutError):
+        return Trouble.FINAL
+    codes = codes_of(error)
+    if not _ROLLED_BACK.isdisjoint(codes):
+        return Trouble.ROLLED_BACK
+    # Whoever holds a lock may let go of it, but not for the sake of twenty attempts of as many seconds each.
+    return Trouble.LOST if not codes or not (_LOST | _LOCKED).isdisjoint(codes) else Trouble.FINAL
+
+
+def _found(table: dict[str, str], codes: list[str]) -> str:
+    return next((table[code] for code in reversed(codes) if code in table), "")
+
+
+def misconfigured(error: BaseException, where: str) -> ConfigurationError | None:
+    """Our error for options that cannot work, whatever the server does."""
+    hint = _found(_MISCONFIGURED, codes_of(error))
+    return ConfigurationError(f"Oracle Database at {where} cannot be used: {hint} ({told(error)})") if hint else None
+
+
+def translated(error: BaseException, where: str, secrets: list[str]) -> CheckpointError:
+    """Our error. The server's text is told, a password never."""
+    text = told(error)
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    codes = codes_of(error)
+    too_much, hint = _found(_TOO_MUCH, codes), _found(_HINTS, codes)
+    if too_much:
+        return SerializationError(f"Oracle Database cannot hold a value: {too_much} ({text})")
+    if not _CORRUPT.isdisjoint(codes):
+        return CorruptCheckpointError(f"the tables at {where} are damaged, or not what they were: {text}")
+    if hint:
+        return BackendUnavailableError(f"Oracle Database at {where} cannot be used, because {hint} ({text})")
+    if trouble_of(error) is Trouble.LOST:
+        return BackendUnavailableError(
+            f"Oracle Database at {where} cannot be reached, or ended the connection: {text or type(error).__name__}"
+        )
+    return BackendUnavailableError(f"Oracle Database at {where} failed: {text or type(error).__name__}")
+
+
+LONGEST_TEXT = 1_000
+"""In bytes; see `input_sizes`."""
+MOST_CONTAINERS = 24
+"""How many objects and lists a JSON value has that the driver encodes; see `Textual`."""
+
+
+class Rows(list[Sequence[Any]]):
+    """Values for a statement that is carried out once for each of them, in one round trip."""
+
+
+class Returned:
+    """Stands for what a statement returns `INTO`; it becomes the statement's only row."""
+
+
+class Native(NamedTuple):
+    """What a JSON column is to hold, as a value: the driver encodes it."""
+
+    value: Any
+
+
+class Textual(str):
+    """The same as text: the server parses it, from a temporary LOB.
+
+    The driver's encoder takes a time that grows with the square of the number of objects and lists (7 s for 800),
+    because its buffer grows by a chunk for each, needed or not.
+    """
+
+    __slots__ = ()
+
+
+def prepared(value: Any) -> Any:
+    """A value as it is bound, but for LOBs, which have to be made first."""
+    if not isinstance(value, JSONText):
+        return value
+    if value.count("{") + value.count("[") > MOST_CONTAINERS:  # or they stand in a text
+        found = json.loads(value)
+        return Native(found) if has_at_most(found, MOST_CONTAINERS) else Textual(value)
+    return Native(json.loads(value))
+
+
+def has_at_most(value: Any, containers: int) -> bool:
+    """Whether there are no more objects and lists in a JSON value."""
+    waiting, count = [value], 0
+    while waiting and count <= containers:
+        found = waiting.pop()
+        if isinstance(found, dict | list):
+            count += 1
+            waiting += found.values() if isinstance(found, dict) else found
+    return count <= containers
+
+
+Batch = tuple[str, list[list[Any]]]
+"""A statement with the values of all rows that it is carried out for."""
+
+
+def batches(text: str, rows: Sequence[Sequence[Any]]) -> list[Batch]:
+    """The statement, once for all rows whose values are bound in the same way."""
+    alike: dict[tuple[int, ...], list[list[Any]]] = {}
+    for row in rows:
+        values = [prepared(value) for value in row]
+        textual = tuple(at for at, value in enumerate(values) if isinstance(value, Textual))
+        alike.setdefault(textual, []).append(values)
+    return [(_parsed(text, textual), group) for textual, group in alike.items()]
+
+
+def _parsed(text: str, places: Sequence[int]) -> str:
+    """The statement with JSON made of the text in these places."""
+    for at in places:
+        text = re.sub(rf":{at + 1}\b", f"JSON(:{at + 1})", text, count=1)
+    return text
+
+
+def input_sizes(rows: Sequence[Sequence[Any]], json_type: Any) -> list[Any]:
+    """What the driver has to be told of the binds of a statement; None where it finds out by itself.
+
+    It declares four times the bytes of a text, and what is declared with more than 4,000 is a LONG, which may not be
+    compared (ORA-01461). If it is told a number of characters, it declares four bytes for each of those.
+    """
+    sizes: list[Any] = [json_type if isinstance(value, Native) else None for value in rows[0]]
+    for row in rows:
+        for at, value in enumerate(row):
+            if type(value) is str and len(value) * 4 > LONGEST_TEXT:
+                sizes[at] = max(sizes[at] or 0, len(value))
+    return sizes
+
 
 T = TypeVar("T")
 

@@ -10,9 +10,8 @@ from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, field_va
 
 from locus.errors import ConfigurationError
 from locus.extras import require
-from locus.memory.backends.oracle.oracle_flavour import OracleFlavour
-from locus.memory.backends.sql.engine import check_pool_sizes, check_timeouts
-from locus.memory.backends.sql.sql_pool import PoolOptions
+from locus.memory.backends.oracle.schema import OracleFlavour
+from locus.memory.backends.sql.config import PoolOptions, check_pool_sizes, check_timeouts
 from locus.memory.model.ids import digest
 from locus.memory.store import Threads
 

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.oracle.oracle_flavour import OracleFlavour
+from locus.memory.backends.oracle.schema import OracleFlavour
 from locus.memory.backends.sql.flavour import Row, Steps, marks, portions
 from locus.memory.backends.sql.read import entry_of, now, one
-from locus.memory.backends.sql.sql_words import metadata_key
-from locus.memory.model.manifest import visible
+from locus.memory.backends.sql.search import metadata_key
+from locus.memory.model.manifest import visible, wanted
 from locus.memory.model.matching import has_value
-from locus.memory.model.payloads import wanted
 from locus.memory.model.records import Entry, Extent, Run, Stored
 
 PAGE = 200

@@ -16,12 +16,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from locus.memory.backends.oracle.oracle_binds import Rows
-from locus.memory.backends.oracle.oracle_flavour import OracleFlavour
-from locus.memory.backends.oracle.schema import unindexed
+from locus.memory.backends.oracle.client import Rows
+from locus.memory.backends.oracle.schema import OracleFlavour, unindexed
 from locus.memory.backends.sql.flavour import Row, Steps, marks, portions
-from locus.memory.backends.sql.sql_search import checkpoint_hit, run_hit
-from locus.memory.backends.sql.sql_words import indexed, spelt
+from locus.memory.backends.sql.search import checkpoint_hit, indexed, run_hit, spelt
 from locus.memory.model.codec import encode_trusted
 from locus.memory.model.matching import best_hits
 from locus.memory.model.records import Hit

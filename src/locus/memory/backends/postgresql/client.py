@@ -25,10 +25,9 @@ from locus.errors import (
     CorruptCheckpointError,
     SerializationError,
 )
-from locus.memory.backends.postgresql.postgresql_flavour import numbered
-from locus.memory.backends.sql.engine import Trouble
+from locus.memory.backends.postgresql.schema import numbered
+from locus.memory.backends.sql.engine import Connection, Trouble
 from locus.memory.backends.sql.flavour import Row
-from locus.memory.backends.sql.sql_pool import Connection
 
 DRIVER_ERRORS = (psycopg.Error, OSError)
 RawConnection = AsyncConnection[tuple[Any, ...]]

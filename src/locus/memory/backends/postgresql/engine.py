@@ -24,14 +24,14 @@ from locus.memory.backends.postgresql.client import (
     translated,
     trouble_of,
 )
-from locus.memory.backends.postgresql.postgresql_flavour import JSONB, PostgreSQLFlavour
-from locus.memory.backends.postgresql.postgresql_threads import PostgreSQLThreads
+from locus.memory.backends.postgresql.commit import PostgreSQLThreads
+from locus.memory.backends.postgresql.schema import JSONB, PostgreSQLFlavour
 from locus.memory.backends.sql import read as sql_read
+from locus.memory.backends.sql.config import PoolOptions
 from locus.memory.backends.sql.engine import SQLServerEngine, Trouble, check_format, other_tables, script
 from locus.memory.backends.sql.flavour import Steps, run_steps_async
-from locus.memory.backends.sql.sql_pool import PoolOptions
-from locus.memory.checkpointer import ANY
 from locus.memory.model.records import (
+    ANY,
     Commit,
     Entry,
     Hit,

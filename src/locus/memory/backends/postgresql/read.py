@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locus.memory.backends.postgresql.postgresql_flavour import PostgreSQLFlavour
+from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
 from locus.memory.backends.sql.flavour import Steps
 from locus.memory.backends.sql.read import entry_of, now
 from locus.memory.model.codec import encode

@@ -15,9 +15,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from locus.memory.backends.postgresql.postgresql_flavour import PostgreSQLFlavour
+from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
 from locus.memory.backends.sql.flavour import Row, Steps
-from locus.memory.backends.sql.sql_search import checkpoint_hit, run_hit
+from locus.memory.backends.sql.search import checkpoint_hit, run_hit
 from locus.memory.model.ids import digest, words
 from locus.memory.model.matching import best_hits, score, searchable
 from locus.memory.model.records import Hit

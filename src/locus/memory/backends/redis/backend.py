@@ -13,9 +13,9 @@ from pydantic import SecretStr
 from locus.errors import ConfigurationError
 from locus.extras import require
 from locus.memory.backends.redis.config import located
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.memory.storage import StorageBackend
 from locus.memory.store import Threads
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 
 
 class RedisBackend(StorageBackend):
@@ -52,7 +52,7 @@ class RedisBackend(StorageBackend):
     ) -> None:
         options = {name: value for name, value in locals().items() if name not in ("self", "client", "__class__")}
         require("redis.asyncio", "redis")
-        from locus.memory.backends.redis.redis_opening import opened
+        from locus.memory.backends.redis.engine import opened
 
         location = located(**options)
         self.location = location

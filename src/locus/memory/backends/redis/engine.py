@@ -11,14 +11,23 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from redis.asyncio import RedisCluster
+
 from locus.errors import CapabilityError, CheckpointError, ConflictError, CorruptCheckpointError, UnsupportedFormatError
-from locus.memory.backends.redis import redis_queries as queries
 from locus.memory.backends.redis import scripts
-from locus.memory.backends.redis.client import DRIVER_ERRORS, RedisClients
+from locus.memory.backends.redis import scripts as queries
+from locus.memory.backends.redis.client import (
+    DRIVER_ERRORS,
+    RedisClients,
+    check_client,
+    identity_of,
+    new_client,
+    translated,
+)
+from locus.memory.backends.redis.commit import commit_arguments
+from locus.memory.backends.redis.config import RedisLocation
 from locus.memory.backends.redis.read import Listing
-from locus.memory.backends.redis.redis_errors import translated
-from locus.memory.backends.redis.redis_lua import Script
-from locus.memory.backends.redis.remove import Dump, Survey, commit_arguments
+from locus.memory.backends.redis.remove import Dump, Survey
 from locus.memory.backends.redis.schema import (
     FORMAT,
     Layout,
@@ -31,6 +40,7 @@ from locus.memory.backends.redis.schema import (
     to_writes,
     write_text,
 )
+from locus.memory.backends.redis.scripts import Script
 from locus.memory.backends.redis.search import RedisSearch
 from locus.memory.engine import (
     Copies,
@@ -283,3 +293,23 @@ def _incomplete(thread_id: str) -> CorruptCheckpointError:
 
 def _overtaken(thread_id: str) -> ConflictError:
     return ConflictError(f"thread {thread_id!r} is changed by others faster than this step can follow; try again")
+
+
+def opened(location: RedisLocation, client: Any = None) -> RedisEngine:
+    """The engine for a location, or for the database that a client is connected to."""
+    if client is not None:
+        check_client(client)
+    return RedisEngine(
+        RedisClients(
+            lambda: new_client(location),
+            shared=client,
+            retries=location.retries,
+            timeout=location.timeout,
+            at_once=location.max_connections,
+        ),
+        identity=identity_of(location, client),
+        prefix=location.prefix,
+        buckets=location.buckets,
+        ttl_seconds=location.ttl_seconds,
+        search=False if isinstance(client, RedisCluster) else location.search,
+    )

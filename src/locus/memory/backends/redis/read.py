@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 from redis.exceptions import NoPermissionError, ReadOnlyError
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.redis import redis_queries as scripts
+from locus.memory.backends.redis import scripts
 from locus.memory.backends.redis.client import Call, RedisClients
-from locus.memory.backends.redis.redis_lua import Script
 from locus.memory.backends.redis.schema import Layout, committed_at, history_arguments, pair_digest, to_entry
+from locus.memory.backends.redis.scripts import Script
 from locus.memory.model.ids import Pattern
 from locus.memory.model.matching import has_value
 from locus.memory.model.records import Entry

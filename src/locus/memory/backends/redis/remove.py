@@ -9,14 +9,10 @@ from typing import Any
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.redis.schema import (
-    entry_text,
     index_field,
     metadata_pairs,
-    milliseconds,
     nets,
-    payload_text,
     place,
-    run_text,
     to_entry,
     to_extents,
     to_payload,
@@ -25,57 +21,17 @@ from locus.memory.backends.redis.schema import (
     to_writes,
     whole_entry,
 )
-from locus.memory.checkpointer import Unset
-from locus.memory.model.commit_rules import plan_removal, unneeded_runs
-from locus.memory.model.payloads import newest_runs, wanted
+from locus.memory.model.manifest import newest_runs, wanted
 from locus.memory.model.records import (
     Commit,
     Entry,
     Exported,
     Extent,
-    Outcome,
     RunInfo,
     Stored,
-    Verdict,
     writes_order,
 )
-from locus.memory.model.table import entry_of
-
-NOTHING = Outcome(Verdict.COMMITTED)
-
-
-def commit_arguments(commit: Commit, removal: Sequence[Any] = (), version: str | bytes = "") -> list[Any]:
-    """What COMMIT takes. `removal` is what goes with the checkpoint that this one takes the place of."""
-    namespace, base, parent, latest = commit.namespace, commit.base, commit.parent_id, commit.if_latest
-    runs = (*commit.runs, *commit.values)
-    return [
-        commit.thread_id,
-        namespace,
-        commit.checkpoint_id,
-        index_field(namespace, commit.checkpoint_id),
-        commit.rev,
-        index_field(namespace, base.checkpoint_id) if base else "",
-        base.rev if base else "",
-        *_named(parent, "~" if commit.parent_as_named else "!" if commit.parent_required else "="),
-        index_field(namespace, parent) if isinstance(parent, str) else "",
-        *_named(latest, "="),
-        commit.replaces or "",
-        milliseconds(commit.expires_at),
-        entry_text(entry_of(commit, NOTHING)),
-        metadata_pairs(commit.metadata),
-        payload_text(wanted(commit.manifest), commit.head, commit.manifest),
-        version,
-        len(runs),
-        *chain.from_iterable((run.branch, run.number, run_text(run)) for run in runs),
-        *removal,
-    ]
-
-
-def _named(value: str | None | Unset, given: str) -> tuple[str, str]:
-    """A mode and an id: any, none, or this one."""
-    if isinstance(value, str):
-        return given, value
-    return ("-" if value is None else "*"), ""
+from locus.memory.model.retention import plan_removal, unneeded_runs
 
 
 class Survey:

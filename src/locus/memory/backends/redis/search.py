@@ -23,7 +23,7 @@ from typing import Any
 from redis.exceptions import NoPermissionError, ResponseError
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.redis import redis_queries as scripts
+from locus.memory.backends.redis import scripts
 from locus.memory.backends.redis.client import Call, RedisClients
 from locus.memory.backends.redis.remove import Survey
 from locus.memory.backends.redis.schema import Layout, to_payload, to_run

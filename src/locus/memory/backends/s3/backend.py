@@ -16,14 +16,14 @@ from pydantic import SecretStr
 
 from locus.errors import ConfigurationError
 from locus.extras import require
+from locus.memory.backends.objects.backend import ObjectThreads
 from locus.memory.backends.objects.client import checked_prefix
 from locus.memory.backends.objects.compaction import GRACE
-from locus.memory.backends.objects.engine import ObjectEngine, ObjectThreads
-from locus.memory.backends.s3.client import Access
-from locus.memory.backends.s3.s3_store import S3ObjectStore
+from locus.memory.backends.objects.engine import ObjectEngine
+from locus.memory.backends.s3.client import Access, S3ObjectStore
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.memory.model.arguments import checked_seconds
 from locus.memory.storage import StorageBackend
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 
 PREFIX = "locus/checkpoints/"
 _DEFAULT_REGION = "us-east-1"

@@ -2,25 +2,99 @@
 
 Every request of ours may be sent twice: reads and deletions by nature, and a conditional put because the engine
 compares what is there with what it sent. So whatever may pass is tried again.
+
+What S3 answers instead of what was asked for, and what that means to us.
+
+Objects under a prefix of an S3 bucket, for the object engine.
 """
 
 from __future__ import annotations
 
 import asyncio
+import builtins
 import concurrent.futures.thread  # noqa: F401 - asyncio needs it for the first request, when the process may be forking
+import hashlib
 import os
 import random
 import ssl
+from base64 import b64encode
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from io import BytesIO
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
+from xml.etree import ElementTree
+from xml.sax.saxutils import escape
 
+from locus.errors import BackendUnavailableError, CheckpointError, SerializationError
 from locus.extras import require
-from locus.memory.backends.s3.s3_errors import S3Error, error_of
+from locus.memory.backends.objects.client import PAGE, Listed, ObjectStore
+
+_ADVICE = {
+    "NoSuchBucket": "the bucket does not exist: create it, or correct its name, region or endpoint",
+    "AccessDenied": "these credentials may not do that: see the policy in the documentation",
+    "SignatureDoesNotMatch": "the secret key does not fit the access key",
+    "InvalidAccessKeyId": "the access key is unknown there",
+    "ExpiredToken": "the session token has expired: get new credentials",
+    "InvalidToken": "the session token is not valid there",
+    "RequestTimeTooSkewed": "this machine's clock is wrong by more than a quarter of an hour",
+    "AuthorizationHeaderMalformed": "the region is wrong: give `region_name`",
+    "PermanentRedirect": "the bucket is in another region: give `region_name`",
+    "NotImplemented": "this server has no conditional writes, without which nothing can be saved safely",
+}
+
+
+class S3Error(Exception):
+    """An answer of the server that is no success. Only its code and message are kept, which hold no secret."""
+
+    def __init__(self, status: int, code: str, message: str, action: str) -> None:
+        super().__init__(f"{action}: {status} {code}: {message}".rstrip(": "))
+        self.status = status
+        self.code = code
+
+    @property
+    def passing(self) -> bool:
+        """Whether the same request may succeed a little later."""
+        busy = self.status in (429, 500, 502, 503, 504)
+        return busy or self.code in ("ConditionalRequestConflict", "OperationAborted", "RequestTimeout", "SlowDown")
+
+
+def error_of(status: int, body: bytes, action: str) -> S3Error:
+    code = message = ""
+    try:
+        root = ElementTree.fromstring(body) if body.strip() else None
+    except ElementTree.ParseError:
+        root = None
+    if root is not None:
+        code, message = field(root, "Code"), field(root, "Message")
+    return S3Error(status, code, message[:300], action)
+
+
+def local(tag: str) -> str:
+    """A tag without its name space: not every server gives one."""
+    return tag.rpartition("}")[2]
+
+
+def field(node: ElementTree.Element, name: str) -> str:
+    """The text of a child, "" if there is none."""
+    return next((child.text or "" for child in node if local(child.tag) == name), "")
+
+
+def translated(error: BaseException, bucket: str, place: str) -> CheckpointError:
+    """Our error for one of the driver's."""
+    where = f"the S3 bucket {bucket!r} at {place}"
+    if isinstance(error, S3Error):
+        if error.code == "EntityTooLarge":
+            return SerializationError(f"a checkpoint is larger than {where} takes in one object: {error}")
+        advice = _ADVICE.get(error.code)
+        return BackendUnavailableError(f"{where} refused a request ({error})" + (f"; {advice}" if advice else ""))
+    if isinstance(error, TimeoutError):
+        return BackendUnavailableError(f"{where} did not answer in time")
+    return BackendUnavailableError(f"{where} cannot be reached: {type(error).__name__}: {error}")
+
 
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
@@ -196,3 +270,86 @@ class S3Client:
 
     async def close(self) -> None:
         await self._sessions.close()
+
+
+class S3ObjectStore(ObjectStore):
+    """The five requests, from any event loop."""
+
+    def __init__(self, access: Access, prefix: str) -> None:
+        super().__init__()
+        self._access = access
+        self._prefix = prefix
+        self._client = S3Client(access, self.requests)
+        self.driver_errors = self._client.errors  # type: ignore[misc]  # known when the driver is
+        self.at_once = access.max_connections
+
+    @property
+    def identity(self) -> str:
+        return f"s3:{self._access.address}/{self._prefix}"
+
+    def translate(self, error: BaseException) -> CheckpointError:
+        return translated(error, self._access.bucket, self._access.endpoint_url)
+
+    async def put(self, key: str, body: bytes, *, if_absent: bool) -> bool:
+        headers = {"If-None-Match": "*"} if if_absent else {}
+        answer = await self._client.ask(
+            "put", "PUT", self._prefix + key, body=body, headers=headers, accept=lambda error: error.status == 412
+        )
+        return answer.status != 412
+
+    async def get(self, key: str) -> bytes | None:
+        answer = await self._client.ask(
+            "get", "GET", self._prefix + key, accept=lambda error: error.code == "NoSuchKey"
+        )
+        return answer.body if answer.status < 300 else None
+
+    async def list(
+        self, prefix: str, *, start_after: str | None = None, limit: int | None = None
+    ) -> builtins.list[Listed]:
+        found: builtins.list[Listed] = []
+        query = {"list-type": "2", "encoding-type": "url", "prefix": self._prefix + prefix}
+        if start_after is not None:
+            query["start-after"] = self._prefix + start_after
+        while limit is None or len(found) < limit:
+            query["max-keys"] = str(PAGE if limit is None else min(PAGE, limit - len(found)))
+            answer = await self._client.ask("list", "GET", "", query=query)
+            page = _parsed(answer.body)
+            encoded = field(page, "EncodingType") == "url"
+            found += [self._listed(node, encoded) for node in page if local(node.tag) == "Contents"]
+            token = field(page, "NextContinuationToken")
+            if field(page, "IsTruncated") != "true" or not token:
+                break
+            query["continuation-token"] = token
+        return found
+
+    def _listed(self, node: ElementTree.Element, encoded: bool) -> Listed:
+        key = field(node, "Key")
+        key = (unquote(key) if encoded else key).removeprefix(self._prefix)
+        return Listed(key, int(field(node, "Size")), datetime.fromisoformat(field(node, "LastModified")))
+
+    async def delete(self, keys: Iterable[str]) -> None:
+        for some in _pages(keys):
+            entries = "".join(f"<Object><Key>{escape(self._prefix + key)}</Key></Object>" for key in some)
+            body = f"<Delete><Quiet>true</Quiet>{entries}</Delete>".encode()
+            digest = b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
+            headers = {"Content-MD5": digest, "Content-Type": "application/xml"}
+            answer = await self._client.ask("delete", "POST", "", query={"delete": ""}, body=body, headers=headers)
+            for node in _parsed(answer.body):
+                if local(node.tag) == "Error" and field(node, "Code") != "NoSuchKey":
+                    raise S3Error(200, field(node, "Code"), field(node, "Message"), "deleting objects")
+
+    async def close(self) -> None:
+        await self._client.close()
+
+
+def _parsed(body: bytes) -> ElementTree.Element:
+    try:
+        return ElementTree.fromstring(body)
+    except ElementTree.ParseError as error:
+        raise error_of(200, b"", f"the answer is not XML ({error})") from error
+
+
+def _pages(keys: Iterable[str]) -> Iterator[builtins.list[str]]:
+    left = list(keys)
+    for start in range(0, len(left), PAGE):
+        yield left[start : start + PAGE]

@@ -8,12 +8,13 @@ from typing import Any, cast
 
 from locus.errors import ConfigurationError
 from locus.memory.backends.sql.engine import SQLServerEngine
-from locus.memory.faces import entry_dict
+from locus.memory.checkpointer import entry_dict
 from locus.memory.model.arguments import UNLIMITED, checked_limit
 from locus.memory.model.codec import canonical, decode
 from locus.memory.model.ids import check_pattern
+from locus.memory.runtime.portal import PORTAL
 from locus.memory.storage import StorageBackend
-from locus.memory.sync import PORTAL, SyncBackend
+from locus.memory.sync import SyncBackend
 
 
 class SQLBackend(StorageBackend):

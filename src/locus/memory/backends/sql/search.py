@@ -2,20 +2,37 @@
 
 The database finds threads that hold the value anywhere, if it can; where it stands, and in which checkpoints, is
 looked at here. The items of a thread are read once, however many of its checkpoints show them.
+
+From a row that has the words to the checkpoint that shows them, for the SQL engines.
+
+Each engine finds rows with its own full-text index: runs, and checkpoints by what their head and metadata say.
+
+Words and metadata as the indexes of the SQL engines have them, where a database's own idea of them would differ.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from locus.memory.backends.sql.flavour import Flavour, Row, Steps
 from locus.memory.backends.sql.read import entry_of, now
 from locus.memory.model.codec import canonical, decode, encode
-from locus.memory.model.manifest import walk
-from locus.memory.model.payloads import decode_manifest, dict_from
-from locus.memory.model.records import Entry, Extent, Path, Run, Stored
+from locus.memory.model.ids import digest, words
+from locus.memory.model.manifest import decode_manifest, walk, wanted
+from locus.memory.model.matching import score, searchable, shown_text, snippet
+from locus.memory.model.payloads import dict_from
+from locus.memory.model.records import (
+    Entry,
+    Extent,
+    Hit,
+    Path,
+    Run,
+    Stored,
+)
 
 _CONTAINERS = (dict, list)
 
@@ -132,3 +149,84 @@ def _in_thread(sql: Flavour, thread: int, path: Path, value: Any) -> Steps[list[
         if holds(stored, path, value, items):
             found.append((row[10], stored.entry))
     return found
+
+
+def checkpoint_hit(sql: Flavour, key: int, points: float, terms: Sequence[str]) -> Steps[Hit | None]:
+    """The hit for the checkpoint with this row id, unless it has ended."""
+    rows = yield (
+        f"SELECT {sql.entry}, {sql.json_column('c.head')} FROM {sql.joined} WHERE {sql.alive} AND c.id = ?",
+        (now(sql), key),
+    )
+    if not rows:
+        return None
+    entry = entry_of(sql, rows[0])
+    return Hit(entry, points, snippet(terms, head_text(sql.read_json(rows[0][8]), entry.metadata)))
+
+
+def head_text(head: str, metadata: str) -> str:
+    """What search sees of a checkpoint itself."""
+    return searchable(f"[{head},{metadata}]")
+
+
+def run_hit(
+    sql: Flavour, thread: int, branch: str, number: int, points: float, terms: Sequence[str]
+) -> Steps[Hit | None]:
+    """The hit for the first checkpoint that shows the words of a run: the one that brought it, if it is left."""
+    rows = yield (
+        f"SELECT start, count, seq, {sql.json_column('items')} FROM {sql.runs}"
+        " WHERE thread = ? AND branch = ? AND number = ?",
+        (thread, branch, number),
+    )
+    if not rows:
+        return None
+    start, length, seq, items = rows[0]
+    run = Run(branch, number, start, length, sql.read_json(items))
+    newer = yield (
+        f"SELECT number, start FROM {sql.runs} WHERE thread = ? AND branch = ? AND number > ? ORDER BY number",
+        (thread, branch, number),
+    )
+    # From each newer run on, what is left of this one ends where the newer ones begin.
+    numbers = [row[0] for row in newer]
+    cuts = list(accumulate((row[1] for row in newer), min))
+    rows = yield (
+        f"SELECT {sql.entry}, {sql.json_column('c.manifest')} FROM {sql.joined}"
+        f" WHERE {sql.alive} AND c.thread = ? AND c.seq >= ? ORDER BY c.seq",
+        (now(sql), thread, seq),
+    )
+    found: dict[tuple[int, int], str] = {}
+    for row in rows:
+        for extent in wanted(sql.read_json(row[8])):
+            if extent.branch != branch or extent.run < number:
+                continue
+            passed = bisect_right(numbers, extent.run)
+            end = min(start + length, extent.skip + extent.length, *cuts[passed - 1 : passed])
+            piece = (max(start, extent.skip) - start, end - start)
+            if piece[0] < piece[1]:
+                if piece not in found:
+                    text = shown_text(run, *piece)
+                    found[piece] = text if score(terms, text) else ""
+                if found[piece]:
+                    return Hit(entry_of(sql, row), points, snippet(terms, found[piece]))
+    return None
+
+
+LONGEST_PLAIN = 38
+LARGE_TEXT = 4_000_000
+
+
+def spelt(word: str) -> str:
+    """A word so that no parser splits it or leaves it out: ASCII letters and digits, 3 to 40, and no stopword."""
+    return f"xx{word}" if word.isascii() and len(word) <= LONGEST_PLAIN else f"xu{digest(word)}"
+
+
+def indexed(text: str) -> str:
+    """The words of a JSON text, spelt. Of a very long one each word once, which costs it only some rank."""
+    found: Sequence[str] = words(searchable(text))
+    if len(text) > LARGE_TEXT:
+        found = list(dict.fromkeys(found))
+    return " ".join(map(spelt, found))
+
+
+def metadata_key(key: str, value: str) -> str:
+    """For a key and a value (canonical JSON). A key may hold anything, so it is written as JSON, too."""
+    return digest(f"{canonical(key)}:{value}")

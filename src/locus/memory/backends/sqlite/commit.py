@@ -8,10 +8,10 @@ from locus.memory.backends.sql.commit import SQLThread, SQLThreads
 from locus.memory.backends.sql.flavour import Steps
 from locus.memory.backends.sqlite import search as sqlite_search
 from locus.memory.backends.sqlite.schema import SQL, Connection
-from locus.memory.checkpointer import ANY
 from locus.memory.model.codec import canonical, decode
 from locus.memory.model.ids import digest
 from locus.memory.model.records import (
+    ANY,
     Commit,
     Entry,
     Outcome,

@@ -9,26 +9,23 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TypeVar
 from uuid import uuid4
 
 from locus.errors import (
     BackendUnavailableError,
     CapabilityError,
     CheckpointError,
-    ConfigurationError,
     CorruptCheckpointError,
     SerializationError,
 )
 from locus.memory.backends.sql import read as sql_read
-from locus.memory.backends.sql import sql_export
 from locus.memory.backends.sql.commit import is_written
 from locus.memory.backends.sql.flavour import Steps
 from locus.memory.backends.sqlite import search as sqlite_search
-from locus.memory.backends.sqlite.client import MemoryFile, SQLiteFile, checked_version, prepare
+from locus.memory.backends.sqlite.client import MemoryFile, SQLiteFile, execute, transaction
 from locus.memory.backends.sqlite.commit import SQLiteThreads, metadata_value
-from locus.memory.backends.sqlite.schema import SQL, Connection, execute, transaction
+from locus.memory.backends.sqlite.schema import SQL, Connection, checked_version
 from locus.memory.engine import (
     Copies,
     Engine,
@@ -38,7 +35,6 @@ from locus.memory.engine import (
     KeepsWrites,
     Searches,
 )
-from locus.memory.model.arguments import checked_seconds, possible_path
 from locus.memory.model.ids import Pattern
 from locus.memory.model.records import (
     Commit,
@@ -49,11 +45,7 @@ from locus.memory.model.records import (
     Stored,
     Write,
 )
-from locus.memory.registry import path_of
 from locus.memory.runtime.worker import Worker
-from locus.memory.storage import StorageBackend
-from locus.memory.store import Threads
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 
 T = TypeVar("T")
 
@@ -192,7 +184,7 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         return await self._change(lambda threads: threads.copy(source, dest, namespace, checkpoint_ids))
 
     async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
-        return await self._read(sql_export.export(SQL, thread_id, after_seq, limit, known))
+        return await self._read(sql_read.export(SQL, thread_id, after_seq, limit, known))
 
     def translate(self, error: BaseException) -> CheckpointError:
         text = str(error)
@@ -211,47 +203,3 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         await self._reader.close()
         if self._memory is not None:
             self._memory.discard()
-
-
-class SQLiteBackend(StorageBackend):
-    """Threads in an SQLite file, as plain dicts; `sqlite_checkpointer(path)` keeps `AgentState` there.
-
-    `durability="full"` waits until every save is on the disk; "normal" survives a killed process, and
-    may lose the last saves when the power fails. `timeout` is how long, in seconds, to wait for other
-    processes. `":memory:"` keeps everything in this process.
-    """
-
-    def __init__(
-        self,
-        path: str | Path = "locus.db",
-        *,
-        durability: Literal["full", "normal"] = "full",
-        ttl_seconds: float | None = None,
-        timeout: float = 30.0,
-    ) -> None:
-        if not isinstance(path, str | Path) or not str(path) or "\0" in str(path):
-            raise ConfigurationError(f"path must be the path of a file, got {path!r:.80}")
-        if durability not in ("full", "normal"):
-            raise ConfigurationError(f'durability is "full" or "normal", got {durability!r}')
-        checked_seconds(timeout, "timeout")
-        with possible_path(path):
-            is_folder = str(path) != ":memory:" and Path(path).expanduser().is_dir()
-        if is_folder:
-            raise ConfigurationError(
-                f"{str(path)!r} is a directory; name a file in it: {str(Path(path) / 'agents.db')!r}"
-            )
-        self.path = prepare(str(path))
-        super().__init__(
-            Threads(SQLiteEngine(self.path, durability=durability, timeout=timeout), ttl_seconds=ttl_seconds)
-        )
-
-    def __repr__(self) -> str:
-        return f"SQLiteBackend({self.path!r})"
-
-
-def from_location(location: str = "", **options: Any) -> ThreadCheckpointer:
-    """`"sqlite:agents.db"`, `"sqlite:///agents.db"`."""
-    from locus.memory.backends.adapters import sqlite_checkpointer
-
-    path = path_of(location)
-    return sqlite_checkpointer(path, **options) if path else sqlite_checkpointer(**options)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from locus.memory.backends.sql.sql_search import checkpoint_hit, run_hit
-from locus.memory.backends.sqlite.schema import SQL, Connection, execute
+from locus.memory.backends.sql.search import checkpoint_hit, run_hit
+from locus.memory.backends.sqlite.client import execute
+from locus.memory.backends.sqlite.schema import SQL, Connection
 from locus.memory.model.ids import words
 from locus.memory.model.matching import best_hits, searchable
 from locus.memory.model.records import Hit

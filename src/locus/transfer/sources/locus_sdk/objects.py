@@ -20,10 +20,10 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 from locus.errors import ConflictError, CorruptCheckpointError
 from locus.memory.backends.objects.client import PAGE, ObjectStore
 from locus.memory.backends.objects.engine import ObjectEngine
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import Pattern
 from locus.memory.registry import get_checkpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.transfer.sources.locus_sdk.keys import moment
 from locus.transfer.sources.locus_sdk.source import OldCheckpoint, OldStore
 

@@ -13,8 +13,8 @@ from locus.errors import ConfigurationError
 from locus.memory.backends.opensearch.client import Client
 from locus.memory.backends.opensearch.engine import OpenSearchEngine
 from locus.memory.backends.opensearch.index import mappings
+from locus.memory.checkpointer import ThreadCheckpointer
 from locus.memory.registry import get_checkpointer
-from locus.memory.thread_checkpointer import ThreadCheckpointer
 from locus.transfer.sources.locus_sdk.keys import OldKeys, as_dict, moment, plain
 from locus.transfer.sources.locus_sdk.source import OldCheckpoint
 

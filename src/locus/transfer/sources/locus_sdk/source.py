@@ -16,9 +16,9 @@ from pydantic import ValidationError
 
 from locus.core.state import AgentState
 from locus.errors import CorruptCheckpointError
-from locus.memory.checkpointer import DEFAULT_NAMESPACE
 from locus.memory.model.codec import canonical, encode
 from locus.memory.model.ids import Pattern
+from locus.memory.model.records import DEFAULT_NAMESPACE
 from locus.transfer.content import Checkpoint, Whole, state_dict
 
 

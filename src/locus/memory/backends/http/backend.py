@@ -1,0 +1,129 @@
+"""locus.memory.backends.http.backend"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from locus.errors import BackendUnavailableError, CheckpointError
+from locus.extras import require
+from locus.memory.backends.http.engine import HTTPEngine
+from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.engine import (
+    CheckpointerCapabilities,
+)
+from locus.memory.model.arguments import check_vacuum, checked_seconds, days_before
+from locus.memory.model.plan import Payload, Trace
+from locus.memory.model.records import (
+    ANY,
+    Unset,
+)
+from locus.memory.store import Saved, Threads
+
+if TYPE_CHECKING:
+    pass
+
+
+class HTTPThreads(Threads):
+    """Threads on a server that has to be asked what it can do."""
+
+    engine: HTTPEngine
+
+    @property
+    def capabilities(self) -> CheckpointerCapabilities:
+        server = self.engine.server
+        return super().capabilities if server is None else server.capabilities
+
+    @property
+    def keeps_writes(self) -> bool:
+        server = self.engine.server
+        return server is None or server.keeps_writes
+
+    async def save(
+        self,
+        thread_id: str,
+        payload: Payload,
+        *,
+        namespace: str,
+        checkpoint_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        parent: str | None | Unset = ANY,
+        parent_as_named: bool = False,
+        if_latest: str | None | Unset = ANY,
+        known: Trace | None = None,
+    ) -> Saved:
+        if self.engine.server is None:
+            async with self.using():
+                """How a save is planned depends on the server."""
+        return await super().save(
+            thread_id,
+            payload,
+            namespace=namespace,
+            checkpoint_id=checkpoint_id,
+            metadata=metadata,
+            parent=parent,
+            parent_as_named=parent_as_named,
+            if_latest=if_latest,
+            known=known,
+        )
+
+    async def vacuum(self, older_than_days: float | None, keep_last: int | None, dry_run: bool) -> int:
+        """The server does it: here, every thread would be a request or two."""
+        check_vacuum(older_than_days, keep_last)
+        cutoff = None if older_than_days is None else days_before(datetime.now(UTC), older_than_days)
+        async with self.using():
+            return await self.engine.vacuum(cutoff, keep_last, dry_run)
+
+
+class HTTPCheckpointer(ThreadCheckpointer):
+    """Keeps threads on a server.
+
+    `base_url` is where the server is, with the path under which it serves, if it has one. `headers` go with
+    every request; `auth` is a user and a password, `token` a bearer token; `timeout` is in seconds.
+    `ttl_seconds` lets a thread end that long after its last save, on a server that can do that.
+
+    What the server can do is known after the first request (`health_check` is one); until then `capabilities`
+    says what a server of ours can do at best.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        headers: dict[str, str] | None = None,
+        auth: tuple[str, str] | None = None,
+        timeout: float = 30.0,
+        *,
+        token: str | None = None,
+        ttl_seconds: float | None = None,
+    ) -> None:
+        require("httpx", "http")
+        from locus.memory.backends.http.client import Link
+
+        checked_seconds(timeout, "timeout")
+        self._link = Link(base_url, headers, auth, token, timeout)
+        super().__init__(HTTPThreads(HTTPEngine(self._link), ttl_seconds=ttl_seconds))
+
+    async def health_check(self) -> bool:
+        """Whether the server answers, and says that it is well. Credentials are not tried."""
+        try:
+            response = await self._link.ask("GET", "/health", again=True)
+        except BackendUnavailableError:
+            return False
+        with contextlib.suppress(CheckpointError):
+            await self.threads.engine.setup()
+        return response.is_success
+
+    def __repr__(self) -> str:
+        return f"HTTPCheckpointer({self._link.address!r})"
+
+
+def from_http(location: str = "", **options: Any) -> HTTPCheckpointer:
+    """`http://host:8700`"""
+    return HTTPCheckpointer(f"http:{location}", **options)
+
+
+def from_https(location: str = "", **options: Any) -> HTTPCheckpointer:
+    """`https://host`"""
+    return HTTPCheckpointer(f"https:{location}", **options)

@@ -1,0 +1,54 @@
+"""locus.memory.runtime.portal"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    pass
+
+T = TypeVar("T")
+
+
+class Portal:
+    """An event loop on a thread of its own, started when it is first needed, and anew after a fork."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._pid = 0
+        if hasattr(os, "register_at_fork"):
+            # A child that inherited the lock while another thread held it would wait for ever.
+            release = self._lock.release
+            os.register_at_fork(before=self._lock.acquire, after_in_parent=release, after_in_child=release)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end, and return its result."""
+        loop = self._running()
+        if threading.current_thread() is self._thread:
+            coroutine.close()
+            raise RuntimeError("a blocking call from inside the portal would wait for itself: await it instead")
+        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        try:
+            return future.result()
+        except BaseException:
+            # The caller is interrupted (Ctrl-C): what has not begun yet must not begin behind its back.
+            future.cancel()
+            raise
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None or self._pid != os.getpid():
+                self._loop = asyncio.new_event_loop()
+                self._pid = os.getpid()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="locus-portal", daemon=True)
+                self._thread.start()
+            return self._loop
+
+
+PORTAL = Portal()
