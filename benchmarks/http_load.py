@@ -27,7 +27,7 @@ from benchmarks.subjects.postgresql import shared_server
 from locus.core.state import AgentState
 from locus.memory.backends import HTTPCheckpointer, postgresql_checkpointer, sqlite_checkpointer
 from locus.memory.backends.http import client as http_client
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 
 CLIENTS = 32
 LEAST_RATE = 0.3
@@ -75,7 +75,7 @@ async def bytes_sent(url: str, turns: int, wire: Wire) -> dict[int, float]:
     return {length: median(ratios) for length, ratios in found.items()}
 
 
-async def load(handle: ThreadCheckpointer, turns: int, name: str) -> tuple[float, list[float]]:
+async def load(handle: Checkpointer, turns: int, name: str) -> tuple[float, list[float]]:
     """Saves per second of all conversations at once, and how long each took, in ms."""
     times: list[float] = []
 
@@ -94,7 +94,7 @@ async def load(handle: ThreadCheckpointer, turns: int, name: str) -> tuple[float
 
 
 async def compare(
-    backend: str, direct: Callable[[], ThreadCheckpointer], server: ServerProcess, turns: int, repeats: int
+    backend: str, direct: Callable[[], Checkpointer], server: ServerProcess, turns: int, repeats: int
 ) -> list[Figure]:
     """With and without HTTP, in turn."""
     ratios, rates, slowest, memory = [], [], [], []
@@ -133,7 +133,7 @@ async def measure(folder: Path, turns: int, length: int, repeats: int) -> list[F
         shown = ", ".join(f"{ratio:.2f} at {turn:,}" for turn, ratio in sent.items())
         fits = all(ratio <= MOST_BYTES for ratio in sent.values())
         figures.append(Figure("bytes sent for a save ÷ its new content", "http", f"≤ {MOST_BYTES:g}", shown, fits))
-        pairs: list[tuple[str, Callable[[], ThreadCheckpointer], ServerProcess]] = [
+        pairs: list[tuple[str, Callable[[], Checkpointer], ServerProcess]] = [
             ("sqlite", lambda: sqlite_checkpointer(folder / "direct.db"), sqlite),
             ("postgresql", lambda: postgresql_checkpointer(dsn=database.url), postgresql),
         ]

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.memory.backends.objects.backend import ObjectThreads
+from locus.memory.backends.objects.backend import ObjectCheckpointStore
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.objects.in_memory import MemoryObjectStore
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 
 KINDS = ("put", "get", "list", "delete")
 
@@ -64,10 +64,10 @@ async def measured(turns: int) -> Costs:
     """Save a growing conversation, and do everything else once."""
     objects, trips, costs = MemoryObjectStore(), Trips(), Costs()
 
-    def opened() -> ThreadCheckpointer:
+    def opened() -> Checkpointer:
         store = MemoryObjectStore(before=trips.before, after=trips.after, shared=objects)
         trips.stores.append(store)
-        return ThreadCheckpointer(ObjectThreads(ObjectEngine(store)))
+        return Checkpointer(ObjectCheckpointStore(ObjectEngine(store)))
 
     async def count(name: str, work: Awaitable[object]) -> None:
         trips.take()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.records import Commit, Outcome
 
 
 class Tap:
     """Remembers the commits of a handle; they are added up later, outside the time that is measured."""
 
-    def __init__(self, handle: ThreadCheckpointer) -> None:
-        self._engine = handle.threads.engine
+    def __init__(self, handle: Checkpointer) -> None:
+        self._engine = handle.store.engine
         self._commit = self._engine.commit
         self._seen: list[Commit] = []
         self._engine.commit = self._note  # type: ignore[method-assign]

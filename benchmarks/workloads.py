@@ -15,7 +15,7 @@ from benchmarks.subjects.base import Subject
 from benchmarks.tapping import Tap
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.storage import StorageBackend
 
 
@@ -24,7 +24,7 @@ class Conversation:
     """A thread that is being measured, and the handle that saves it."""
 
     subject: Subject
-    handle: ThreadCheckpointer
+    handle: Checkpointer
     thread_id: str
     number: int
     state: AgentState = field(default_factory=lambda: AgentState(agent_id="bench"))
@@ -163,7 +163,7 @@ class PlainDict(Workload):
         state = talk.state.with_messages(turn)
         # Fields at their defaults are left out, as in what the thread was grown with: so nothing but the turn is new.
         data = {**state.to_checkpoint(), "messages": [m.model_dump(exclude_defaults=True) for m in state.messages]}
-        backend = StorageBackend(talk.handle.threads)
+        backend = StorageBackend(talk.handle.store)
         job = _warm(talk, state, turn)
         return job._replace(save=lambda: backend.save(talk.thread_id, data))
 

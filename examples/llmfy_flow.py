@@ -16,7 +16,7 @@ from llmfy import END, START, FlowEngine, Send
 
 from locus.integrations.llmfy import LlmfyCheckpointer
 from locus.memory.backends import sqlite_checkpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 
 
 def joined(old: list[str] | None, new: list[str]) -> list[str]:
@@ -45,7 +45,7 @@ async def fail(state: Report) -> dict[str, Any]:
     raise ConnectionError("the power is gone")
 
 
-def flow(store: ThreadCheckpointer, writer: Any) -> FlowEngine:
+def flow(store: Checkpointer, writer: Any) -> FlowEngine:
     engine = FlowEngine(Report, checkpointer=LlmfyCheckpointer(store))
     engine.add_node("plan", plan)
     engine.add_node("research", research)

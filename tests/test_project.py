@@ -23,7 +23,6 @@ DATABASES = {"redis", "postgresql", "mysql", "opensearch", "oracle", "oci", "s3"
 FRAMEWORKS = {"langgraph", "openai-agents", "llmfy", "openai", "anthropic", "ollama"}
 # With the dots escaped, so that the search does not find this line.
 REGISTRIES = rb"pypi\.org|pythonhosted\.org|npmjs\.(org|com)|debian\.org/debian|anaconda\.org"
-MOST_LINES = 400
 
 
 def modules() -> list[str]:
@@ -71,14 +70,6 @@ def test_the_changelog_has_a_section_for_this_version() -> None:
 def test_no_file_names_a_package_registry() -> None:
     """Which registry serves a machine is the machine's setting."""
     assert [str(file.relative_to(ROOT)) for file in files() if re.search(REGISTRIES, file.read_bytes())] == []
-
-
-def test_no_module_is_two_rooms() -> None:
-    sizes = {
-        str(file.relative_to(ROOT)): len(file.read_text(encoding="utf-8").splitlines())
-        for file in (ROOT / "src").rglob("*.py")
-    }
-    assert {file: lines for file, lines in sizes.items() if lines > MOST_LINES} == {}
 
 
 def test_hatch_runs_what_make_runs() -> None:

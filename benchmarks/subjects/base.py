@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from benchmarks.subjects.floors import Floor
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 
 
 class Occupied(NamedTuple):
@@ -33,7 +33,7 @@ class Subject(ABC):
         self.folder = folder
 
     @abstractmethod
-    def open(self) -> ThreadCheckpointer:
+    def open(self) -> Checkpointer:
         """A new handle on the same data, that knows nothing yet."""
 
     @abstractmethod

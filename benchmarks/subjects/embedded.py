@@ -27,8 +27,8 @@ from benchmarks.subjects.redis import RedisSubject, RedisUnsyncedSubject
 from benchmarks.subjects.s3 import S3Subject
 from locus.memory.backends import FileCheckpointer, sqlite_checkpointer
 from locus.memory.backends.memory import MemoryEngine
-from locus.memory.checkpointer import ThreadCheckpointer
-from locus.memory.store import Threads
+from locus.memory.checkpointer import Checkpointer
+from locus.memory.store import CheckpointStore
 
 
 class MemorySubject(Subject):
@@ -41,8 +41,8 @@ class MemorySubject(Subject):
         super().__init__(folder)
         self._engine = MemoryEngine()
 
-    def open(self) -> ThreadCheckpointer:
-        return ThreadCheckpointer(Threads(self._engine))
+    def open(self) -> Checkpointer:
+        return Checkpointer(CheckpointStore(self._engine))
 
     def floor(self) -> Floor:
         return MemoryFloor()
@@ -61,7 +61,7 @@ class FileSubject(Subject):
     name = "file"
     save_limit = 4.0
 
-    def open(self) -> ThreadCheckpointer:
+    def open(self) -> Checkpointer:
         return FileCheckpointer(self.folder / "threads")
 
     def floor(self) -> Floor:
@@ -83,7 +83,7 @@ class SQLiteSubject(Subject):
     def _path(self) -> Path:
         return self.folder / "threads.db"
 
-    def open(self) -> ThreadCheckpointer:
+    def open(self) -> Checkpointer:
         return sqlite_checkpointer(self._path, durability=self.durability)
 
     def warm_up(self) -> None:

@@ -14,7 +14,7 @@ from benchmarks.subjects.base import Occupied, Subject
 from benchmarks.subjects.floors import Floor, database_bytes, extend_wal
 from benchmarks.subjects.http_floor import HTTPFloor
 from locus.memory.backends import HTTPCheckpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from tests.servers.ports import free_port
 
 
@@ -62,7 +62,7 @@ class HTTPSubject(Subject):
         self._server = serve(folder, f"sqlite:{self._path}")
         self._floor_server: ServerProcess | None = None
 
-    def open(self) -> ThreadCheckpointer:
+    def open(self) -> Checkpointer:
         return HTTPCheckpointer(self._server.url)
 
     def warm_up(self) -> None:

@@ -14,7 +14,7 @@ from benchmarks.subjects.base import Occupied, Subject
 from benchmarks.subjects.floors import Floor
 from locus.extras import require
 from locus.memory.backends import mysql_checkpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from tests.servers.mysql import MySQLServer
 
 aiomysql = require("aiomysql", "mysql")
@@ -82,7 +82,7 @@ class MySQLSubject(Subject):
         self._server = shared_server()
         self._name = f"b{uuid4().hex[:12]}"
 
-    def open(self) -> ThreadCheckpointer:
+    def open(self) -> Checkpointer:
         return mysql_checkpointer(dsn=self._server.url, table_name=self._name)
 
     def floor(self) -> Floor:

@@ -18,7 +18,7 @@ from benchmarks.subjects.base import Occupied, Subject
 from benchmarks.subjects.floors import Floor
 from locus.extras import require
 from locus.memory.backends.oci_bucket.backend import OCIBucketBackend
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from tests.servers.oci.server import OCIServer
 
 
@@ -69,7 +69,7 @@ class OCISubject(Subject):
         self._prefix = f"{uuid4().hex}/"
         self._client = sdk_client(self._server)
 
-    def open(self) -> ThreadCheckpointer:
+    def open(self) -> Checkpointer:
         return OCIBucketBackend(
             self._server.bucket,
             self._server.namespace,

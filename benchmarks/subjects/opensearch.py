@@ -13,7 +13,7 @@ from benchmarks.subjects.base import Occupied, Subject
 from benchmarks.subjects.floors import Floor
 from locus.extras import require
 from locus.memory.backends import opensearch_checkpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from tests.servers.opensearch import OpenSearchServer
 
 opensearchpy = require("opensearchpy", "opensearch")
@@ -79,7 +79,7 @@ class OpenSearchSubject(Subject):
         self._server = shared_server()
         self._index = f"b{uuid4().hex[:12]}"
 
-    def open(self) -> ThreadCheckpointer:
+    def open(self) -> Checkpointer:
         return opensearch_checkpointer([f"127.0.0.1:{self._server.port}"], self._index, replicas=0)
 
     def floor(self) -> Floor:

@@ -18,7 +18,7 @@ from benchmarks.subjects.postgresql import run_sql
 from benchmarks.subjects.postgresql import shared_server as shared_postgresql
 from locus.extras import require
 from locus.memory.backends import oracle_checkpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from tests.servers.oracle.server import ADMIN, OracleServer
 
 oracledb = require("oracledb", "oracle")
@@ -87,7 +87,7 @@ class OracleSubject(Subject):
         self._server = shared_server()
         self._name = f"b{uuid4().hex[:12]}"
 
-    def open(self) -> ThreadCheckpointer:
+    def open(self) -> Checkpointer:
         return oracle_checkpointer(**place_of(self._server), table_name=self._name)
 
     def floor(self) -> Floor:

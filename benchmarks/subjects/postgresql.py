@@ -14,7 +14,7 @@ import psycopg
 from benchmarks.subjects.base import Occupied, Subject
 from benchmarks.subjects.floors import Floor
 from locus.memory.backends import postgresql_checkpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from tests.servers.postgresql import PostgreSQLServer
 
 
@@ -78,7 +78,7 @@ class PostgreSQLSubject(Subject):
         self._server = shared_server()
         self._name = f"b{uuid4().hex[:12]}"
 
-    def open(self) -> ThreadCheckpointer:
+    def open(self) -> Checkpointer:
         return postgresql_checkpointer(dsn=self._server.url, table_name=self._name)
 
     def floor(self) -> Floor:

@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from benchmarks.subjects.base import Occupied, Subject
 from benchmarks.subjects.floors import Floor
 from locus.memory.backends import redis_checkpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from tests.servers.redis import RedisServer
 
 
@@ -66,7 +66,7 @@ class RedisSubject(Subject):
         self._server = shared_server(self.durable)
         self._prefix = f"{uuid4().hex}:"
 
-    def open(self) -> ThreadCheckpointer:
+    def open(self) -> Checkpointer:
         return redis_checkpointer(self._server.url, f"{self._prefix}ours:")
 
     def floor(self) -> Floor:

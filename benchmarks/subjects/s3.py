@@ -17,7 +17,7 @@ from locus.memory.backends.adapters import StorageBackendAdapter
 from locus.memory.backends.objects.client import ObjectStore
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.s3.backend import S3Backend
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from tests.servers.seaweedfs import SeaweedServer
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ def backend(server: SeaweedServer, prefix: str) -> S3Backend:
 
 
 def objects_of(opened: S3Backend) -> ObjectStore:
-    engine = opened.threads.engine
+    engine = opened.store.engine
     assert isinstance(engine, ObjectEngine)
     return engine.store
 
@@ -80,7 +80,7 @@ class S3Subject(Subject):
         self._server = shared_server()
         self._prefix = uuid4().hex
 
-    def open(self) -> ThreadCheckpointer:
+    def open(self) -> Checkpointer:
         return StorageBackendAdapter(backend(self._server, f"{self._prefix}/ours"))
 
     def floor(self) -> Floor:

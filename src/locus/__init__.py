@@ -1,3 +1,74 @@
-"""Locus keeps the state of AI agents: any framework, any database, and a cost that stays flat."""
+"""Locus keeps the state of AI agents: any framework, any database, and a cost that stays flat.
+
+The names below are imported when they are first used, so that `import locus` is quick and needs no driver.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from locus import _moved
+
+if TYPE_CHECKING:
+    from locus.agent import Agent
+    from locus.core.messages import Message
+    from locus.core.state import AgentState
+    from locus.errors import (
+        BackendUnavailableError,
+        CapabilityError,
+        CheckpointError,
+        CheckpointNotFoundError,
+        ConfigurationError,
+        ConflictError,
+        CorruptCheckpointError,
+        InvalidIdError,
+        LocusError,
+        MissingDependencyError,
+        SerializationError,
+        UnsupportedFormatError,
+    )
+    from locus.memory import get_checkpointer
+    from locus.tools import tool
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Agent": "agent",
+    "AgentState": "core.state",
+    "Message": "core.messages",
+    "get_checkpointer": "memory",
+    "tool": "tools",
+}
+
+__all__ = [
+    "Agent",
+    "AgentState",
+    "BackendUnavailableError",
+    "CapabilityError",
+    "CheckpointError",
+    "CheckpointNotFoundError",
+    "ConfigurationError",
+    "ConflictError",
+    "CorruptCheckpointError",
+    "InvalidIdError",
+    "LocusError",
+    "Message",
+    "MissingDependencyError",
+    "SerializationError",
+    "UnsupportedFormatError",
+    "get_checkpointer",
+    "tool",
+]
+
+_moved.install()
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'errors')}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

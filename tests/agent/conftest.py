@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from locus.memory.backends import FileCheckpointer, MemoryCheckpointer, sqlite_checkpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from tests.agent.support import Effects
 
 
 @pytest.fixture(params=["memory", "file", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> ThreadCheckpointer:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Checkpointer:
     """Each embedded store in turn."""
     if request.param == "memory":
         return MemoryCheckpointer()

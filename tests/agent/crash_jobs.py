@@ -22,7 +22,7 @@ from locus.agent.sessions import STARTED
 from locus.core.events import Event, ToolCompleteEvent
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.models.base import ModelResponse
 from locus.testing.processes.jobs import opened
 from locus.testing.processes.workers import Channel
@@ -54,11 +54,11 @@ class Talk:
             self._channel.send(**facts)
 
 
-class Told(ThreadCheckpointer):
+class Told(Checkpointer):
     """A handle that says when it begins and ends to write."""
 
-    def __init__(self, store: ThreadCheckpointer, say: Talk) -> None:
-        super().__init__(store.threads)
+    def __init__(self, store: Checkpointer, say: Talk) -> None:
+        super().__init__(store.store)
         self._say = say
 
     async def save(self, state: AgentState, thread_id: str, *args: Any, **options: Any) -> str:

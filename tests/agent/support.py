@@ -9,7 +9,7 @@ from typing import Any
 from locus.core.events import Event
 from locus.core.messages import Message, Role, ToolCall
 from locus.core.state import AgentState
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.models.base import ModelResponse, ToolSpec
 from locus.tools import Tool, tool
 
@@ -109,13 +109,13 @@ def shape(messages: Sequence[Message]) -> list[tuple[str, str, str | None, tuple
     ]
 
 
-async def steps_of(checkpointer: ThreadCheckpointer, thread_id: str) -> list[str]:
+async def steps_of(checkpointer: Checkpointer, thread_id: str) -> list[str]:
     """The steps that a thread's checkpoints were saved for, oldest first."""
     entries = await checkpointer.history(thread_id, limit=None)
     return [entry.metadata["step"] for entry in reversed(entries)]
 
 
-async def loaded(checkpointer: ThreadCheckpointer, thread_id: str, checkpoint_id: str | None = None) -> AgentState:
+async def loaded(checkpointer: Checkpointer, thread_id: str, checkpoint_id: str | None = None) -> AgentState:
     state = await checkpointer.load(thread_id, checkpoint_id)
     assert state is not None
     return state

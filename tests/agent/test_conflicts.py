@@ -16,7 +16,7 @@ from locus.core.events import CheckpointSavedEvent, Event, ToolStartEvent
 from locus.core.state import AgentState
 from locus.errors import ConflictError
 from locus.memory.backends import MemoryCheckpointer
-from locus.memory.checkpointer import HistoryEntry, ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer, HistoryEntry
 from tests.agent.support import (
     Effects,
     Following,
@@ -33,11 +33,11 @@ from tests.agent.support import (
 Hook = Callable[[], Awaitable[None]]
 
 
-class Paused(ThreadCheckpointer):
+class Paused(Checkpointer):
     """A worker's own handle on a store, which waits at one point until others have done something."""
 
-    def __init__(self, store: ThreadCheckpointer) -> None:
-        super().__init__(store.threads)
+    def __init__(self, store: Checkpointer) -> None:
+        super().__init__(store.store)
         self.before_save: dict[str, Hook] = {}
         self.before_start: Hook | None = None
 
@@ -56,7 +56,7 @@ class Paused(ThreadCheckpointer):
         await super().put_writes(thread_id, checkpoint_id, task_id, writes, **options)
 
 
-def at_once(store: ThreadCheckpointer, count: int, step: str, **settings: Any) -> list[Agent]:
+def at_once(store: Checkpointer, count: int, step: str, **settings: Any) -> list[Agent]:
     """Workers that have all loaded the thread before the first of them saves this step."""
     all_are_here = asyncio.Barrier(count)
 
@@ -100,7 +100,7 @@ async def killed_before_its_calls(agent: Agent) -> None:
 PAYING = Following(asks(a_call("pay", "c1", amount=1)), results_told)
 
 
-async def test_the_slower_of_two_first_messages_is_refused(store: ThreadCheckpointer) -> None:
+async def test_the_slower_of_two_first_messages_is_refused(store: Checkpointer) -> None:
     agents = at_once(store, 2, "input", model=Following("ok"))
     runs = [agent.invoke(text, "t") for agent, text in zip(agents, "ab", strict=True)]
     outcomes = await asyncio.gather(*runs, return_exceptions=True)
@@ -110,7 +110,7 @@ async def test_the_slower_of_two_first_messages_is_refused(store: ThreadCheckpoi
     assert said == accepted
 
 
-async def test_eight_messages_at_once_are_all_accepted_or_refused(store: ThreadCheckpointer) -> None:
+async def test_eight_messages_at_once_are_all_accepted_or_refused(store: Checkpointer) -> None:
     await Agent(model=Following("ok"), checkpointer=store).invoke("before", "t")
     texts = [f"message {number}" for number in range(8)]
     agents = at_once(store, 8, "input", model=Following("ok"))
@@ -122,7 +122,7 @@ async def test_eight_messages_at_once_are_all_accepted_or_refused(store: ThreadC
     assert sorted([*refused, *said]) == sorted(["before", *texts])
 
 
-async def test_eight_messages_at_once_wait_for_each_other(store: ThreadCheckpointer) -> None:
+async def test_eight_messages_at_once_wait_for_each_other(store: Checkpointer) -> None:
     model = Following(asks(a_call("look", at="x")), lambda messages: f"answer to {messages[-3].text}")
     agents = at_once(store, 8, "input", model=model, tools=[Effects().look()], on_conflict="wait")
     texts = [f"message {number}" for number in range(8)]
@@ -136,7 +136,7 @@ async def test_eight_messages_at_once_wait_for_each_other(store: ThreadCheckpoin
     assert all(turn[3][1] == f"answer to {turn[0][1]}" for turn in turns), "two runs were mixed"
 
 
-async def test_eight_messages_at_once_go_on_in_forks(store: ThreadCheckpointer) -> None:
+async def test_eight_messages_at_once_go_on_in_forks(store: Checkpointer) -> None:
     await Agent(model=Following("ok"), checkpointer=store).invoke("before", "t")
     texts = [f"message {number}" for number in range(8)]
     agents = at_once(store, 8, "input", model=Following("ok"), on_conflict="fork")
@@ -162,7 +162,7 @@ async def test_a_fork_of_a_new_thread_and_of_a_very_long_name(memory: MemoryChec
     assert len(spoken(await loaded(memory, forks[0]))) == 2
 
 
-async def test_two_workers_that_resume_at_once(store: ThreadCheckpointer, effects: Effects) -> None:
+async def test_two_workers_that_resume_at_once(store: Checkpointer, effects: Effects) -> None:
     await killed_before_its_calls(Agent(model=PAYING, tools=[effects.pay()], checkpointer=store))
     agents = at_once(store, 2, "resumed", model=PAYING, tools=[effects.pay()])
     outcomes = await asyncio.gather(*(agent.resume_invoke("t") for agent in agents), return_exceptions=True)
@@ -171,7 +171,7 @@ async def test_two_workers_that_resume_at_once(store: ThreadCheckpointer, effect
     assert is_sound((await loaded(store, "t")).messages)
 
 
-async def test_of_two_decisions_at_once_one_counts(store: ThreadCheckpointer, effects: Effects) -> None:
+async def test_of_two_decisions_at_once_one_counts(store: Checkpointer, effects: Effects) -> None:
     gate = [HumanInTheLoop(["pay"])]
     await Agent(model=PAYING, tools=[effects.pay()], checkpointer=store, middleware=gate).invoke("Pay", "t")
     agents = at_once(store, 2, "decision", model=PAYING, tools=[effects.pay()], middleware=gate)
@@ -206,9 +206,7 @@ async def test_a_fork_does_not_repeat_the_calls_of_the_thread_that_it_left(
     assert await memory.load(fork.thread_id) == fork.state
 
 
-async def test_a_worker_that_was_passed_before_it_began_makes_no_call(
-    store: ThreadCheckpointer, effects: Effects
-) -> None:
+async def test_a_worker_that_was_passed_before_it_began_makes_no_call(store: Checkpointer, effects: Effects) -> None:
     """A live worker is taken for dead: another one takes over just before the first one begins its call."""
     tools = [effects.pay()]
     handle = Paused(store)
@@ -223,9 +221,7 @@ async def test_a_worker_that_was_passed_before_it_began_makes_no_call(
     assert effects.done == ["pay 1"]
 
 
-async def test_a_call_that_began_just_before_the_takeover_is_in_doubt(
-    store: ThreadCheckpointer, effects: Effects
-) -> None:
+async def test_a_call_that_began_just_before_the_takeover_is_in_doubt(store: Checkpointer, effects: Effects) -> None:
     """The second worker saw no record when it looked first; the first one began before the second one's save."""
     await killed_before_its_calls(Agent(model=PAYING, tools=[effects.pay()], checkpointer=store))
     (latest,) = await store.list_checkpoints("t", limit=1)
@@ -240,7 +236,7 @@ async def test_a_call_that_began_just_before_the_takeover_is_in_doubt(
     assert effects.done == []
 
 
-async def test_a_takeover_that_is_killed_hides_no_record(store: ThreadCheckpointer, effects: Effects) -> None:
+async def test_a_takeover_that_is_killed_hides_no_record(store: Checkpointer, effects: Effects) -> None:
     """The same, but the second worker dies right after its save, and a third one has to find the record."""
     await killed_before_its_calls(Agent(model=PAYING, tools=[effects.pay()], checkpointer=store))
     (latest,) = await store.list_checkpoints("t", limit=1)
@@ -319,11 +315,11 @@ async def test_a_message_waits_until_the_run_before_it_is_over(memory: MemoryChe
     assert [text for _, text in spoken(await loaded(memory, "t"))] == expected
 
 
-async def test_a_run_that_begins_while_a_message_stops_waiting_is_waited_for_too(store: ThreadCheckpointer) -> None:
+async def test_a_run_that_begins_while_a_message_stops_waiting_is_waited_for_too(store: Checkpointer) -> None:
     slow = Slow("first answer")
     others: list[asyncio.Task[Any]] = []
 
-    class Overtaken(ThreadCheckpointer):
+    class Overtaken(Checkpointer):
         """Its first look finds no run; then another worker begins one."""
 
         async def history(self, *args: Any, **options: Any) -> list[HistoryEntry]:
@@ -334,7 +330,7 @@ async def test_a_run_that_begins_while_a_message_stops_waiting_is_waited_for_too
                 asyncio.get_running_loop().call_later(0.05, slow.gate.set)
             return found
 
-    agent = Agent(model=Following("second answer"), checkpointer=Overtaken(store.threads), on_conflict="wait")
+    agent = Agent(model=Following("second answer"), checkpointer=Overtaken(store.store), on_conflict="wait")
     await agent.invoke("second", "t")
     await asyncio.gather(*others)
     expected = ["first", "first answer", "second", "second answer"]

@@ -14,7 +14,7 @@ from locus.core.events import Event, ToolCompleteEvent
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError
 from locus.memory.backends import MemoryCheckpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.storage import StorageBackend
 from locus.tools import tool
 from tests.agent.support import (
@@ -36,8 +36,8 @@ def deep(place: Any, *steps: Step, **settings: Any) -> Agent:
     return create_deep_agent(Following(*steps), memory=place, **settings)
 
 
-async def workspace_of(store: ThreadCheckpointer, thread_id: str) -> dict[str, Any] | None:
-    return await StorageBackend(store.threads).load(thread_id, namespace=NAMESPACE)
+async def workspace_of(store: Checkpointer, thread_id: str) -> dict[str, Any] | None:
+    return await StorageBackend(store.store).load(thread_id, namespace=NAMESPACE)
 
 
 def test_it_has_the_tools_that_its_prompt_speaks_of() -> None:
@@ -49,7 +49,7 @@ def test_it_has_the_tools_that_its_prompt_speaks_of() -> None:
     assert schema["required"] == ["todos"]
 
 
-async def test_the_plan_is_kept_in_the_thread(store: ThreadCheckpointer) -> None:
+async def test_the_plan_is_kept_in_the_thread(store: Checkpointer) -> None:
     result = await deep(
         store, asks(a_call("write_todos", todos=TODOS)), asks(a_call("read_todos")), results_told
     ).invoke("plan", "t")
@@ -62,7 +62,7 @@ async def test_the_plan_is_kept_in_the_thread(store: ThreadCheckpointer) -> None
     assert await workspace_of(store, "other") is None
 
 
-async def test_files_are_kept_and_every_version_stays(store: ThreadCheckpointer) -> None:
+async def test_files_are_kept_and_every_version_stays(store: Checkpointer) -> None:
     result = await deep(
         store,
         asks(a_call("write_file", path="notes.md", content="one")),
@@ -72,7 +72,7 @@ async def test_files_are_kept_and_every_version_stays(store: ThreadCheckpointer)
     ).invoke("write", "t")
     assert "read_file=two; list_files=notes.md" in result.message
     assert "there is no file 'nowhere'; there are: notes.md" in result.message
-    backend = StorageBackend(store.threads)
+    backend = StorageBackend(store.store)
     ids = await backend.list_checkpoints("t", namespace=NAMESPACE)
     versions = [await backend.load("t", checkpoint_id, namespace=NAMESPACE) for checkpoint_id in ids]
     assert versions == [{"files": {"notes.md": "two"}}, {"files": {"notes.md": "one"}}]
@@ -80,7 +80,7 @@ async def test_files_are_kept_and_every_version_stays(store: ThreadCheckpointer)
     assert len(await store.history("t", limit=None)) == 8
 
 
-async def test_files_that_are_written_at_once_are_all_there(store: ThreadCheckpointer) -> None:
+async def test_files_that_are_written_at_once_are_all_there(store: Checkpointer) -> None:
     calls = [a_call("write_file", path=f"{number}.txt", content=str(number)) for number in range(6)]
     result = await deep(store, asks(*calls), asks(a_call("list_files")), results_told).invoke("go", "t")
     assert result.message.endswith("list_files=" + "\n".join(f"{number}.txt" for number in range(6)))
@@ -99,7 +99,7 @@ async def test_without_a_thread_the_workspace_lives_as_long_as_the_run() -> None
         assert "list_files=There are no files yet." in (await agent.invoke("go")).message
 
 
-async def test_a_sub_agent_has_a_thread_of_its_own(store: ThreadCheckpointer) -> None:
+async def test_a_sub_agent_has_a_thread_of_its_own(store: Checkpointer) -> None:
     clerk = Agent(model=Following("The archive says 42."), agent_id="clerk")
     agent = deep(
         store, asks(a_call("task", "c1", agent="clerk", prompt="Look it up")), results_told, subagents={"clerk": clerk}
@@ -148,11 +148,11 @@ async def test_a_sub_agent_is_not_bound_by_the_timeout_of_tools(memory: MemoryCh
     assert (await agent.invoke("go", "t")).message == "task=took its time"
 
 
-class Doomed(ThreadCheckpointer):
+class Doomed(Checkpointer):
     """A handle of a process that ends when the sub-agent has saved so many times."""
 
-    def __init__(self, store: ThreadCheckpointer, saves: int) -> None:
-        super().__init__(store.threads)
+    def __init__(self, store: Checkpointer, saves: int) -> None:
+        super().__init__(store.store)
         self._saves = saves
         self.over = asyncio.Event()
         self.gone = asyncio.Event()
@@ -166,11 +166,11 @@ class Doomed(ThreadCheckpointer):
         return saved
 
 
-async def test_killed_in_mid_sub_agent_nothing_is_done_twice(store: ThreadCheckpointer, effects: Effects) -> None:
+async def test_killed_in_mid_sub_agent_nothing_is_done_twice(store: Checkpointer, effects: Effects) -> None:
     """Killed after a save of the sub-agent; then the process that went on; and so forth."""
     paying: list[Step] = [asks(a_call("pay", "p1", amount=1)), asks(a_call("pay", "p2", amount=2)), results_told]
 
-    def agent(place: ThreadCheckpointer) -> Agent:
+    def agent(place: Checkpointer) -> Agent:
         clerk = Agent(model=Following(*paying), tools=[effects.pay()])
         steps = asks(a_call("task", "c1", agent="clerk", prompt="Pay both")), results_told
         return deep(place, *steps, subagents={"clerk": clerk})

@@ -21,7 +21,7 @@ from locus.core.events import (
     ToolStartEvent,
 )
 from locus.memory.backends import MemoryCheckpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.models import MockModel
 from locus.models.base import ModelChunk, ModelResponse
 from locus.tools import tool
@@ -211,13 +211,13 @@ async def test_a_save_under_way_is_carried_through_before_a_cancelled_run_ends(m
     """Else it might be committed later, and pass whoever resumes the thread meanwhile."""
     saving, go_on = asyncio.Event(), asyncio.Event()
 
-    class Slow(ThreadCheckpointer):
+    class Slow(Checkpointer):
         async def save(self, *args: Any, **options: Any) -> str:
             saving.set()
             await go_on.wait()
             return await super().save(*args, **options)
 
-    agent = Agent(model=Following("Yes."), checkpointer=Slow(memory.threads))
+    agent = Agent(model=Following("Yes."), checkpointer=Slow(memory.store))
     run = asyncio.create_task(agent.invoke("hm?", "t"))
     await saving.wait()
     run.cancel()

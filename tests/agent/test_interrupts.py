@@ -13,7 +13,7 @@ from locus.core.messages import Message, ToolCall
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError
 from locus.memory.backends import MemoryCheckpointer, sqlite_checkpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.conversation import InMemoryCheckpointer
 from locus.tools.calls import tool_call
 from tests.agent.support import (
@@ -49,7 +49,7 @@ async def asked(agent: Agent) -> AgentResult:
     return result
 
 
-async def test_a_gated_call_stops_the_run_before_anything_is_done(store: ThreadCheckpointer, effects: Effects) -> None:
+async def test_a_gated_call_stops_the_run_before_anything_is_done(store: Checkpointer, effects: Effects) -> None:
     result = await asked(gated(effects, store, PAY, LOOK))
     assert result.interrupt is not None
     assert (result.interrupt.kind, [call.id for call in result.interrupt.calls]) == ("approval", ["c1"])
@@ -60,7 +60,7 @@ async def test_a_gated_call_stops_the_run_before_anything_is_done(store: ThreadC
     assert (await loaded(store, "t")).messages[-1].tool_calls == (PAY, LOOK)
 
 
-async def test_an_approved_call_is_made(store: ThreadCheckpointer, effects: Effects) -> None:
+async def test_an_approved_call_is_made(store: Checkpointer, effects: Effects) -> None:
     await asked(gated(effects, store, PAY, LOOK))
     result = await gated(effects, store, PAY, LOOK).resume_invoke("t", "approve")
     assert result.message == "pay=paid 10; look=saw x"
@@ -228,7 +228,7 @@ async def test_a_new_message_rejects_gated_calls_that_were_left(memory: MemoryCh
     assert effects.done == ["look x"]
 
 
-async def test_an_approval_outlives_a_kill(store: ThreadCheckpointer, effects: Effects) -> None:
+async def test_an_approval_outlives_a_kill(store: Checkpointer, effects: Effects) -> None:
     """Approved, and killed before the call began: it is made without asking again."""
     await asked(gated(effects, store, PAY))
 

@@ -21,7 +21,7 @@ from locus.core.events import CheckpointSavedEvent, Event, ToolCompleteEvent, To
 from locus.core.messages import ToolCall
 from locus.errors import ConfigurationError
 from locus.memory.backends import MemoryCheckpointer, sqlite_checkpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from tests.agent.support import (
     Effects,
     Following,
@@ -68,7 +68,7 @@ class Cut:
 class Story:
     """The run, done to its end on one store, and its cut points."""
 
-    def __init__(self, store: ThreadCheckpointer) -> None:
+    def __init__(self, store: Checkpointer) -> None:
         self.store = store
         self.effects = Effects()
         self.copies = 0

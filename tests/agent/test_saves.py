@@ -11,7 +11,7 @@ from locus.agent import Agent, AgentConfig
 from locus.core.events import Event, ToolCompleteEvent
 from locus.core.messages import Message, Role
 from locus.memory.backends import MemoryCheckpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.models.base import ModelResponse
 from locus.tools import tool
 from tests.agent.support import (
@@ -26,7 +26,7 @@ from tests.agent.support import (
 )
 
 
-async def test_the_users_message_is_kept_before_the_model_is_asked(store: ThreadCheckpointer) -> None:
+async def test_the_users_message_is_kept_before_the_model_is_asked(store: Checkpointer) -> None:
     found: list[list[tuple[str, str]]] = []
 
     class Checks:
@@ -40,7 +40,7 @@ async def test_the_users_message_is_kept_before_the_model_is_asked(store: Thread
     assert [conversation[-1] for conversation in found] == [("user", "first"), ("user", "second")]
 
 
-async def test_the_calls_are_kept_before_they_are_made(store: ThreadCheckpointer) -> None:
+async def test_the_calls_are_kept_before_they_are_made(store: Checkpointer) -> None:
     found: list[Message] = []
 
     @tool
@@ -53,7 +53,7 @@ async def test_the_calls_are_kept_before_they_are_made(store: ThreadCheckpointer
     assert [(message.role, [call.id for call in message.tool_calls]) for message in found] == [(Role.ASSISTANT, ["c1"])]
 
 
-async def test_each_result_is_kept_before_it_is_told(store: ThreadCheckpointer, effects: Effects) -> None:
+async def test_each_result_is_kept_before_it_is_told(store: Checkpointer, effects: Effects) -> None:
     """Also while another call of the same message is still under way."""
     found: list[list[tuple[str, str]]] = []
 
@@ -69,7 +69,7 @@ async def test_each_result_is_kept_before_it_is_told(store: ThreadCheckpointer, 
     assert sorted(found) == [[("locus:result", "paid 1")], [("locus:result", "saw x")]]
 
 
-async def test_the_results_are_kept_before_the_next_step(store: ThreadCheckpointer, effects: Effects) -> None:
+async def test_the_results_are_kept_before_the_next_step(store: Checkpointer, effects: Effects) -> None:
     model = Following(asks(a_call("pay", amount=1)), asks(a_call("pay", amount=2)), results_told)
     agent = Agent(model=model, tools=[effects.pay()], checkpointer=store)
     result = await agent.invoke("go", "t")
@@ -81,7 +81,7 @@ async def test_the_results_are_kept_before_the_next_step(store: ThreadCheckpoint
     assert result.checkpoint_id == (await store.list_checkpoints("t"))[0]
 
 
-async def test_every_checkpoint_stays_and_has_the_one_before_as_its_parent(store: ThreadCheckpointer) -> None:
+async def test_every_checkpoint_stays_and_has_the_one_before_as_its_parent(store: Checkpointer) -> None:
     agent = Agent(model=Following("ok"), checkpointer=store)
     for number in range(4):
         await agent.invoke(f"message {number}", "t")
@@ -117,7 +117,7 @@ async def test_an_agent_without_an_id_keeps_the_threads(memory: MemoryCheckpoint
     assert (await second.invoke("c", "t")).state.agent_id == "second"
 
 
-async def test_results_may_be_saved_less_often(store: ThreadCheckpointer, effects: Effects) -> None:
+async def test_results_may_be_saved_less_often(store: Checkpointer, effects: Effects) -> None:
     calls = [asks(a_call("pay", amount=n)) for n in range(1, 5)]
     agent = Agent(
         model=Following(*calls, results_told),
@@ -131,7 +131,7 @@ async def test_results_may_be_saved_less_often(store: ThreadCheckpointer, effect
     assert await steps_of(store, "t") == ["input", "calls", "calls", "calls", "results", "calls", "answer"]
 
 
-async def test_results_that_were_not_saved_yet_are_recorded(store: ThreadCheckpointer, effects: Effects) -> None:
+async def test_results_that_were_not_saved_yet_are_recorded(store: Checkpointer, effects: Effects) -> None:
     class Fails(Following):
         async def complete(self, messages: Sequence[Message], tools: Any = None, **options: Any) -> ModelResponse:
             if messages[-1].role is Role.TOOL and self.fails:
@@ -168,7 +168,7 @@ async def test_without_a_checkpointer_a_thread_id_means_nothing() -> None:
         assert (result.message, result.thread_id) == ("1 messages", None)
 
 
-async def test_threads_are_kept_apart(store: ThreadCheckpointer) -> None:
+async def test_threads_are_kept_apart(store: Checkpointer) -> None:
     agent = Agent(model=Following("ok"), checkpointer=store)
     for thread_id in ("a/b", "a_b", "a:b", "A/b", "a/b "):
         await agent.invoke(f"I am {thread_id}", thread_id)

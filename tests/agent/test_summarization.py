@@ -14,7 +14,7 @@ from locus.core.messages import Message, Role, ToolResult
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError
 from locus.memory.backends import MemoryCheckpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.conversation import InMemoryCheckpointer
 from locus.models import MockModel
 from locus.testing.data import budget
@@ -112,7 +112,7 @@ def test_a_cut_is_where_a_turn_begins(at: int, start: int) -> None:
     assert turn_start([user, answer, user, answer, answer, user], at) == start
 
 
-async def test_earlier_checkpoints_keep_everything(store: ThreadCheckpointer) -> None:
+async def test_earlier_checkpoints_keep_everything(store: Checkpointer) -> None:
     agent = Agent(
         model=Following(lambda messages: f"{len(messages)} seen"),
         checkpointer=store,

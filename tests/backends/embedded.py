@@ -9,7 +9,7 @@ from pathlib import Path
 
 from locus.memory.backends import FileCheckpointer, sqlite_checkpointer
 from locus.memory.backends.file.schema import file_name
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.stores import DurableTestStore
 
 
@@ -36,7 +36,7 @@ class SQLiteStore(DurableTestStore):
     def url(self) -> str:
         return f"sqlite:{self.path}"
 
-    def open(self, *, ttl_seconds: float | None = None) -> ThreadCheckpointer:
+    def open(self, *, ttl_seconds: float | None = None) -> Checkpointer:
         return sqlite_checkpointer(self.path, ttl_seconds=ttl_seconds)
 
     async def corrupt(self, thread_id: str) -> None:
@@ -65,7 +65,7 @@ class FileStore(DurableTestStore):
     def url(self) -> str:
         return f"file:{self.path}"
 
-    def open(self, *, ttl_seconds: float | None = None) -> ThreadCheckpointer:
+    def open(self, *, ttl_seconds: float | None = None) -> Checkpointer:
         return FileCheckpointer(self.path, ttl_seconds=ttl_seconds)
 
     def log(self, thread_id: str) -> Path:

@@ -20,7 +20,7 @@ import pytest
 import pytest_asyncio
 
 from locus.memory.backends import MemoryCheckpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.stores import TestStore
 from tests.backends.embedded import FileStore, SQLiteStore
 from tests.backends.http.store import StoreOverHTTP, server_process
@@ -59,7 +59,7 @@ class MemoryStore(TestStore):
     def __init__(self) -> None:
         self._kept = MemoryCheckpointer()
 
-    def open(self, *, ttl_seconds: float | None = None) -> ThreadCheckpointer:
+    def open(self, *, ttl_seconds: float | None = None) -> Checkpointer:
         return self._kept
 
     async def corrupt(self, thread_id: str) -> None:
@@ -162,7 +162,7 @@ def server_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Tes
 
 
 @pytest_asyncio.fixture
-async def handle(store: TestStore) -> AsyncIterator[ThreadCheckpointer]:
+async def handle(store: TestStore) -> AsyncIterator[Checkpointer]:
     """An open handle on `store`."""
     async with store.open() as handle:
         yield handle

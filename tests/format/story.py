@@ -23,7 +23,7 @@ from locus.memory import store as store_module
 from locus.memory.backends import FileCheckpointer, sqlite_checkpointer
 from locus.memory.backends.file.schema import FORMAT
 from locus.memory.backends.sqlite.schema import MIGRATIONS
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import at
 
 DATA = Path(__file__).parent / "data"
@@ -53,7 +53,7 @@ def repeatable() -> Iterator[None]:
         yield
 
 
-async def tell(cp: ThreadCheckpointer) -> Told:
+async def tell(cp: Checkpointer) -> Told:
     """Save, edit, fork, replace and delete."""
     told: Told = {}
 
@@ -97,7 +97,7 @@ async def tell(cp: ThreadCheckpointer) -> Told:
     return told
 
 
-def _written(cp: ThreadCheckpointer) -> Told:
+def _written(cp: Checkpointer) -> Told:
     async def write() -> Told:
         async with cp:
             return await tell(cp)

@@ -17,7 +17,7 @@ from locus.core.state import AgentState
 from locus.errors import UnsupportedFormatError
 from locus.memory import get_checkpointer
 from locus.memory.backends import MemoryCheckpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from tests.format.story import (
     DATA,
     EMPTIED,
@@ -43,9 +43,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return copied
 
 
-def opened(place: Path) -> ThreadCheckpointer:
+def opened(place: Path) -> Checkpointer:
     checkpointer = get_checkpointer(f"{'file' if place.is_dir() else 'sqlite'}:{place}")
-    assert isinstance(checkpointer, ThreadCheckpointer)
+    assert isinstance(checkpointer, Checkpointer)
     return checkpointer
 
 
@@ -98,7 +98,7 @@ async def test_it_can_be_carried_on(place: Path) -> None:
                 assert await cp.load(thread_id, checkpoint_id, namespace=namespace) == expected
 
 
-CALLS: list[Callable[[ThreadCheckpointer], Awaitable[Any]]] = [
+CALLS: list[Callable[[Checkpointer], Awaitable[Any]]] = [
     lambda cp: cp.load(PLAIN),
     lambda cp: cp.load(PLAIN, "one"),
     lambda cp: cp.save(AgentState(), PLAIN),
@@ -130,7 +130,7 @@ def contents(place: Path) -> dict[Path, bytes]:
     "call", CALLS, ids=["load", "load one", "save", "history", "exists", "delete", "put_writes", "search"]
 )
 async def test_what_a_newer_version_wrote_is_refused_and_left_alone(
-    place: Path, call: Callable[[ThreadCheckpointer], Awaitable[Any]]
+    place: Path, call: Callable[[Checkpointer], Awaitable[Any]]
 ) -> None:
     before = make_newer(place)
     cp = opened(place)

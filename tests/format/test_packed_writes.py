@@ -74,7 +74,7 @@ def test_an_old_table_becomes_the_new_one_with_everything_in_it(old: Path) -> No
 
 def test_an_old_database_that_may_only_be_read_is_read(old: Path) -> None:
     backend = SQLiteBackend(old)
-    backend.threads.engine.reading_only = True
+    backend.store.engine.reading_only = True
     with backend.sync as reader:
         assert [write.value for write in reader.get_writes("t", "c", "a")] == ["small", LARGE]
     assert rows(old, "SELECT version FROM locus_format") == [(1,)]

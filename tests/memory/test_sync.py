@@ -15,7 +15,7 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import ConflictError
 from locus.memory.backends import FileCheckpointer, MemoryCheckpointer, SQLiteBackend, sqlite_checkpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.runtime.portal import PORTAL, Portal
 from locus.memory.storage import StorageBackend
 from locus.memory.sync import SyncBackend, SyncCheckpointer
@@ -57,7 +57,7 @@ def test_a_storage_backend_has_one_too(tmp_path: Path) -> None:
         assert backend.load("none") is None
 
 
-@pytest.mark.parametrize(("face", "blocking"), [(ThreadCheckpointer, SyncCheckpointer), (StorageBackend, SyncBackend)])
+@pytest.mark.parametrize(("face", "blocking"), [(Checkpointer, SyncCheckpointer), (StorageBackend, SyncBackend)])
 def test_the_two_faces_have_the_same_verbs(face: type[Any], blocking: type[Any]) -> None:
     verbs = {name for name, _ in inspect.getmembers(face, inspect.iscoroutinefunction) if not name.startswith("_")}
     assert verbs >= {"save", "load", "delete", "vacuum", "close"}

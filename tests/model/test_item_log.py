@@ -14,7 +14,7 @@ from locus.memory.item_log import ItemLog, noted
 from locus.memory.model.codec import decode
 from locus.memory.model.payloads import dict_payload
 from locus.memory.model.records import Commit, Outcome, Stored, Verdict
-from locus.memory.store import Threads
+from locus.memory.store import CheckpointStore
 
 
 class Watched(MemoryEngine):
@@ -57,7 +57,7 @@ def log(engine: Watched) -> ItemLog:
 
 
 def new_log(engine: Watched, **options: Any) -> ItemLog:
-    return ItemLog(Threads(engine, **options), "thread", "ns")
+    return ItemLog(CheckpointStore(engine, **options), "thread", "ns")
 
 
 def sent(commit: Commit) -> int:
@@ -110,11 +110,11 @@ def test_metadata_of_something_else_says_nothing(metadata: str) -> None:
 
 async def test_metadata_that_were_copied_to_another_checkpoint_mislead_nobody(engine: Watched, log: ItemLog) -> None:
     await log.append([1, 2])
-    threads = Threads(engine)
+    store = CheckpointStore(engine)
     copied = decode(engine.commits[0].metadata)
     payload = dict_payload({"items": [3, 4, 5]})
-    await threads.save("another", payload, namespace="ns", metadata=copied)
-    another = ItemLog(threads, "another", "ns")
+    await store.save("another", payload, namespace="ns", metadata=copied)
+    another = ItemLog(store, "another", "ns")
     await another.append([6])
     assert await another.read() == [3, 4, 5, 6]
 

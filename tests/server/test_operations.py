@@ -81,7 +81,7 @@ async def test_a_failure_of_our_own_tells_nothing_and_is_logged_without_the_data
     async def fail(*_: object) -> None:
         raise KeyError("somebody's secret")
 
-    monkeypatch.setattr(store.threads.engine, "threads", fail)
+    monkeypatch.setattr(store.store.engine, "threads", fail)
     async with asking(create_app(store)) as client:
         response = await client.get("/threads")
     assert (response.status_code, response.json()["code"]) == (500, "failed")

@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import ClassVar
 
 from locus.memory.backends.memory import MemoryEngine
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.ids import Pattern
 from locus.memory.model.manifest import wanted
 from locus.memory.model.records import DEFAULT_NAMESPACE, Commit, Entry, Outcome, Stored, Verdict
 from locus.memory.model.retention import Removal
 from locus.memory.model.table import Row, ThreadTable
-from locus.memory.store import Threads
+from locus.memory.store import CheckpointStore
 from locus.testing.stores import TestStore
 
 
@@ -168,8 +168,8 @@ class MemoryStore(TestStore):
     def __init__(self, engine: MemoryEngine) -> None:
         self._engine = engine
 
-    def open(self, *, ttl_seconds: float | None = None) -> ThreadCheckpointer:
-        return ThreadCheckpointer(Threads(self._engine, ttl_seconds=ttl_seconds))
+    def open(self, *, ttl_seconds: float | None = None) -> Checkpointer:
+        return Checkpointer(CheckpointStore(self._engine, ttl_seconds=ttl_seconds))
 
     async def corrupt(self, thread_id: str) -> None:
         raise NotImplementedError

@@ -15,7 +15,7 @@ from locus.memory.backends import FileCheckpointer
 from locus.memory.backends.memory import MemoryEngine
 from locus.memory.backends.sql.flavour import Steps
 from locus.memory.backends.sqlite.engine import SQLiteEngine
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.records import (
     ANY,
     Commit,
@@ -26,7 +26,7 @@ from locus.memory.model.records import (
     Verdict,
     Write,
 )
-from locus.memory.store import Threads
+from locus.memory.store import CheckpointStore
 from tests.backends.embedded import FileStore, SQLiteStore
 
 
@@ -207,18 +207,18 @@ class OutageIsNone(SQLite):
             return None
 
 
-def files_without_fsync(path: str) -> ThreadCheckpointer:
+def files_without_fsync(path: str) -> Checkpointer:
     """The file backend in a process where nothing waits for the disk."""
     for name in ("fsync", "fdatasync"):
         setattr(os, name, lambda _fd: None)
     return FileCheckpointer(path)
 
 
-def over(engine: Callable[[str], SQLite]) -> Callable[[str], ThreadCheckpointer]:
-    return lambda path: ThreadCheckpointer(Threads(engine(path)))
+def over(engine: Callable[[str], SQLite]) -> Callable[[str], Checkpointer]:
+    return lambda path: Checkpointer(CheckpointStore(engine(path)))
 
 
-OPENERS: dict[str, Callable[[str], ThreadCheckpointer]] = {
+OPENERS: dict[str, Callable[[str], Checkpointer]] = {
     "sound sqlite": over(SQLite),
     "sound file": FileCheckpointer,
     "runs afterwards": over(RunsAfterwards),
@@ -233,7 +233,7 @@ OPENERS: dict[str, Callable[[str], ThreadCheckpointer]] = {
 }
 
 
-def from_location(location: str) -> ThreadCheckpointer:
+def from_location(location: str) -> Checkpointer:
     name, _, path = location.partition(":")
     return OPENERS[name](path)
 
@@ -250,7 +250,7 @@ class BrokenSQLiteStore(SQLiteStore):
     def url(self) -> str:
         return f"broken:{self._name}:{self.path}"
 
-    def open(self, *, ttl_seconds: float | None = None) -> ThreadCheckpointer:
+    def open(self, *, ttl_seconds: float | None = None) -> Checkpointer:
         return OPENERS[self._name](str(self.path))
 
 

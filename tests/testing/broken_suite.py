@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 from locus.memory.backends.memory import MemoryEngine
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.saver import CheckpointSaver
 from locus.testing import CheckpointerContract, TestStore
 from locus.testing.contract import DurableContract
@@ -122,14 +122,14 @@ class TestWritesWhole(InMemory):
 class TestLenient(InMemory):
     engine = MemoryEngine
 
-    def saver_over(self, handle: ThreadCheckpointer) -> CheckpointSaver:
+    def saver_over(self, handle: Checkpointer) -> CheckpointSaver:
         return broken_savers.Lenient(handle)
 
 
 class TestAlwaysTheNewest(InMemory):
     engine = MemoryEngine
 
-    def saver_over(self, handle: ThreadCheckpointer) -> CheckpointSaver:
+    def saver_over(self, handle: Checkpointer) -> CheckpointSaver:
         return broken_savers.AlwaysTheNewest(handle)
 
 

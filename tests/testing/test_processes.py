@@ -86,8 +86,8 @@ def test_the_server_and_its_children_end_with_the_process_that_started_them(tmp_
     """Also when that process is killed, and cannot tidy up."""
     script = (
         "import os, signal\n"
-        "from locus.testing.processes import Crew, shared_server\n"
-        "from tests.contract import odd_jobs\n"
+        "from locus.testing.processes.workers import Crew, shared_server\n"
+        "from tests.testing import odd_jobs\n"
         f"crew = Crew({f'file:{tmp_path}'!r})\n"
         "print(shared_server().pid, crew.start(odd_jobs.hang).hear()['pid'], flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -13,7 +13,7 @@ from typing import Any
 
 from locus.core.messages import Message
 from locus.memory import get_checkpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.laws.base import exact
 from locus.transfer import Report, import_store
 
@@ -22,9 +22,9 @@ KEYS: dict[str, dict[str, Any]] = json.loads((SAMPLES / "keys.json").read_text()
 OURS = ("_checkpoint_id", "_checkpoint_timestamp", "_metadata")
 
 
-def opened(url: str) -> ThreadCheckpointer:
+def opened(url: str) -> Checkpointer:
     handle = get_checkpointer(url)
-    assert isinstance(handle, ThreadCheckpointer)
+    assert isinstance(handle, Checkpointer)
     return handle
 
 

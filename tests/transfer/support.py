@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from locus.core.state import AgentState
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.payloads import dict_from
 from locus.memory.storage import StorageBackend
 from locus.testing.data import (
@@ -19,7 +19,7 @@ from locus.testing.data import (
 from locus.testing.laws.base import dicts, exact
 
 
-async def fill(handle: ThreadCheckpointer, *, small: bool = False) -> int:
+async def fill(handle: Checkpointer, *, small: bool = False) -> int:
     """Threads of every kind; return how many there are."""
     await _forks(handle)
     await _namespaces(dicts(handle))
@@ -31,7 +31,7 @@ async def fill(handle: ThreadCheckpointer, *, small: bool = False) -> int:
     return 4 + len(ids)
 
 
-async def _forks(handle: ThreadCheckpointer) -> None:
+async def _forks(handle: Checkpointer) -> None:
     """Appended to, forked, edited, trimmed; some deleted, one replaced, whose child stays."""
     state = rich_state()
     for number in range(6):
@@ -65,22 +65,22 @@ async def _values(backend: StorageBackend, values: tuple[Any, ...]) -> None:
         await backend.save("values", data, f"c{number}", {key: value})
 
 
-async def _long(handle: ThreadCheckpointer, turns: int) -> None:
+async def _long(handle: Checkpointer, turns: int) -> None:
     state = AgentState(agent_id="long")
     for turn in range(turns):
         state = state.with_messages(conversation(4, turn * 4)).with_metadata("note", f"{turn % 3}" * 1_500)
         await handle.save(state, "long")
 
 
-async def contents(handle: ThreadCheckpointer) -> dict[str, list[tuple[Any, ...]]]:
+async def contents(handle: Checkpointer) -> dict[str, list[tuple[Any, ...]]]:
     """Everything that a store holds, in order, and so that equal things are equal."""
-    threads = handle.threads
+    store = handle.store
     found: dict[str, list[tuple[Any, ...]]] = {}
-    for thread_id in await threads.list_threads(None, "*"):
+    for thread_id in await store.list_threads(None, "*"):
         rows = found[thread_id] = []
-        for entry in reversed(await threads.history(thread_id, None, None, None)):
+        for entry in reversed(await store.history(thread_id, None, None, None)):
             place = {"namespace": entry.namespace}
-            stored = await threads.read(thread_id, entry.checkpoint_id, entry.namespace)
+            stored = await store.read(thread_id, entry.checkpoint_id, entry.namespace)
             assert stored is not None
             writes = await dicts(handle).get_writes(thread_id, entry.checkpoint_id, **place)
             metadata = await handle.get_metadata(thread_id, entry.checkpoint_id, **place)

@@ -14,7 +14,7 @@ import pytest
 from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError, ConfigurationError
 from locus.memory.backends import FileCheckpointer, MemoryCheckpointer, StorageBackendAdapter, sqlite_checkpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import at, conversation, message, rich_state
 from locus.testing.laws.base import dicts, ids
 from locus.transfer import Report, copy_store
@@ -22,15 +22,15 @@ from locus.transfer.move import move
 from locus.transfer.read import StoreSource
 from tests.transfer.support import contents, fill
 
-KINDS: dict[str, Callable[[Path], ThreadCheckpointer]] = {
+KINDS: dict[str, Callable[[Path], Checkpointer]] = {
     "memory": lambda _folder: MemoryCheckpointer(),
     "file": lambda folder: FileCheckpointer(folder / "files"),
     "sqlite": lambda folder: sqlite_checkpointer(folder / "a.db", durability="normal"),
 }
 
 
-async def moved(source: ThreadCheckpointer, target: ThreadCheckpointer, **options: Any) -> Report:
-    return await move(StoreSource(source.threads), target.threads, name="target", **options)
+async def moved(source: Checkpointer, target: Checkpointer, **options: Any) -> Report:
+    return await move(StoreSource(source.store), target.store, name="target", **options)
 
 
 @pytest.mark.parametrize("into", KINDS)
@@ -173,14 +173,14 @@ async def test_namespaces_are_moved_each_for_itself(tmp_path: Path) -> None:
         assert await ids(target, "t", namespace="other") == ["c2", "c1", "c0"]
 
 
-async def _other_content(handle: ThreadCheckpointer, how: str) -> None:
+async def _other_content(handle: Checkpointer, how: str) -> None:
     """Almost the thread of `_thread`."""
     await _thread(handle, metadata={"k": 2} if how == "metadata" else {"k": 1})
     if how == "more":
         await dicts(handle).save("t", {"n": 9}, "z")
 
 
-async def _thread(handle: ThreadCheckpointer, metadata: dict[str, Any] | None = None) -> None:
+async def _thread(handle: Checkpointer, metadata: dict[str, Any] | None = None) -> None:
     await dicts(handle).save("t", {"n": [1, 2]}, "a", metadata or {"k": 1})
 
 

@@ -11,7 +11,7 @@ import pytest
 from locus.errors import ConfigurationError
 from locus.memory import get_checkpointer
 from locus.memory.backends import sqlite_checkpointer
-from locus.memory.checkpointer import ThreadCheckpointer, ThreadsFace
+from locus.memory.checkpointer import Checkpointer, StoreVerbs
 from locus.transfer import copy_store
 from tests.backends.embedded import SQLiteStore
 from tests.backends.http.store import StoreOverHTTP, server_process
@@ -34,10 +34,10 @@ from tests.transfer.support import contents, fill
 __all__ = ["oracle_place"]
 
 
-def opened(url: str) -> ThreadCheckpointer:
+def opened(url: str) -> Checkpointer:
     handle = get_checkpointer(url)
-    assert isinstance(handle, ThreadsFace)
-    return ThreadCheckpointer(handle.threads)
+    assert isinstance(handle, StoreVerbs)
+    return Checkpointer(handle.store)
 
 
 async def there_and_back(url: str, folder: Path) -> None:

@@ -19,7 +19,7 @@ from locus.memory.backends.objects.client import ObjectStore
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.objects.in_memory import MemoryObjectStore
 from locus.memory.backends.oci_bucket.client import Access, OCIObjectStore
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.ids import Pattern, check_pattern
 from locus.transfer.sources.locus_sdk.objects import PREFIX, OldObjects, old_objects
 from tests.backends.s3.store import set_credentials
@@ -52,8 +52,8 @@ def states(objects: dict[str, bytes], thread_id: str) -> dict[str, dict[str, Any
 def bucket_of(url: str) -> ObjectStore:
     """All objects of a bucket."""
     handle = get_checkpointer(url, prefix="")
-    assert isinstance(handle, ThreadCheckpointer)
-    engine = handle.threads.engine
+    assert isinstance(handle, Checkpointer)
+    engine = handle.store.engine
     assert isinstance(engine, ObjectEngine)
     return engine.store
 

@@ -15,7 +15,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from locus.integrations.langgraph.saver import LocusSaver
 from locus.memory.backends import FileCheckpointer, sqlite_checkpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.processes.workers import Crew
 from locus.transfer import copy_store, import_store
 from tests.transfer.graphs import everything, talk
@@ -25,7 +25,7 @@ from tests.transfer.support import contents, fill
 pytestmark = pytest.mark.crash
 
 
-def _target(kind: str, folder: Path) -> tuple[str, ThreadCheckpointer]:
+def _target(kind: str, folder: Path) -> tuple[str, Checkpointer]:
     if kind == "file":
         return f"file:{folder / 'files'}", FileCheckpointer(folder / "files")
     return f"sqlite:{folder / 'b.db'}", sqlite_checkpointer(folder / "b.db")
@@ -66,7 +66,7 @@ async def test_an_import_that_is_killed_again_and_again_gets_there(tmp_path: Pat
         expected = await everything(saver)
     modules = ["kill_jobs", "graphs"]
     used = ["locus.integrations.langgraph", "locus.transfer.sources.langgraph"]
-    with Crew(url, [*(f"tests.integration.moving.{name}" for name in modules), *used]) as crew:
+    with Crew(url, [*(f"tests.transfer.{name}" for name in modules), *used]) as crew:
         for step in (2, 5, 13):
             worker = crew.start(import_and_die, kind="langgraph", source=str(path), destination=url, step=step)
             worker.hear_out()

@@ -20,7 +20,7 @@ from locus.core.events import Event
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError, ConflictError
-from locus.memory.checkpointer import BaseCheckpointer, ThreadCheckpointer, ThreadsFace
+from locus.memory.checkpointer import BaseCheckpointer, Checkpointer, StoreVerbs
 from locus.memory.conversation import AgentCheckpointer
 from locus.memory.registry import as_checkpointer
 from locus.memory.runtime.portal import PORTAL
@@ -58,7 +58,7 @@ class Agent:
         if memory is None:
             return None
         # Ours first: a checkpointer has the two methods of a conversation memory, with other arguments.
-        if isinstance(memory, str | BaseCheckpointer | ThreadsFace):
+        if isinstance(memory, str | BaseCheckpointer | StoreVerbs):
             return as_checkpointer(memory)
         if isinstance(memory, AgentCheckpointer):
             return memory
@@ -72,7 +72,7 @@ class Agent:
         kept = self._kept
         if thread_id is None or kept is None:
             return NoSession()
-        if isinstance(kept, ThreadCheckpointer):
+        if isinstance(kept, Checkpointer):
             return ThreadSession(kept, thread_id, self.config.on_conflict)
         if isinstance(kept, BaseCheckpointer):
             return PlainSession(kept, thread_id)

@@ -10,7 +10,7 @@ from locus.agent.agent import Agent
 from locus.agent.calls import current_call
 from locus.agent.results import AgentResult
 from locus.agent.workspace import Workspace
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.ids import MAX_ID_LENGTH, digest
 from locus.tools import Tool, tool
 
@@ -54,7 +54,7 @@ def create_deep_agent(
         name: Agent(agent.config, checkpointer=kept) if agent.checkpointer is None else agent
         for name, agent in (subagents or {}).items()
     }
-    workspace = Workspace(kept.threads if isinstance(kept, ThreadCheckpointer) else None)
+    workspace = Workspace(kept.store if isinstance(kept, Checkpointer) else None)
     every = [*tools, *workspace.tools(), *([_task(helpers)] if helpers else [])]
     prompt = f"{system_prompt}\n\n{DEEP_PROMPT}" if system_prompt else DEEP_PROMPT
     return create_agent(place.model, tools=every, memory=place.checkpointer, system_prompt=prompt, **settings)
@@ -62,7 +62,7 @@ def create_deep_agent(
 
 def _keeps_everything(kept: object) -> bool:
     """Whether there is a place for namespaces and for the records of single calls."""
-    return isinstance(kept, ThreadCheckpointer) and kept.threads.keeps_writes
+    return isinstance(kept, Checkpointer) and kept.store.keeps_writes
 
 
 def sub_thread(thread_id: str, call_id: str) -> str:
@@ -87,7 +87,7 @@ def _task(agents: Mapping[str, Agent]) -> Tool[..., Any]:
         context = current_call.get()
         thread_id = sub_thread(context.thread_id, context.call.id) if context.thread_id else None
         kept = chosen.checkpointer
-        begun = isinstance(kept, ThreadCheckpointer) and thread_id is not None and await kept.exists(thread_id)
+        begun = isinstance(kept, Checkpointer) and thread_id is not None and await kept.exists(thread_id)
         if begun and thread_id is not None:
             return _told(await chosen.resume_invoke(thread_id))
         return _told(await chosen.invoke(prompt, thread_id))

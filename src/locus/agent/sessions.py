@@ -9,7 +9,7 @@ from locus.core.messages import Message, ToolResult
 from locus.core.state import AgentState
 from locus.core.tasks import finished
 from locus.errors import ConflictError
-from locus.memory.checkpointer import BaseCheckpointer, HistoryEntry, ThreadCheckpointer
+from locus.memory.checkpointer import BaseCheckpointer, Checkpointer, HistoryEntry
 from locus.memory.conversation import AgentCheckpointer
 from locus.memory.model.ids import MAX_ID_LENGTH, new_id
 
@@ -80,7 +80,7 @@ class NoSession(Session):
 class ThreadSession(Session):
     """A thread of a checkpointer of ours: every save names the checkpoint that it expects to be the latest."""
 
-    def __init__(self, checkpointer: ThreadCheckpointer, thread_id: str, on_conflict: OnConflict) -> None:
+    def __init__(self, checkpointer: Checkpointer, thread_id: str, on_conflict: OnConflict) -> None:
         super().__init__(thread_id)
         self._checkpointer = checkpointer
         self._on_conflict = on_conflict
@@ -89,7 +89,7 @@ class ThreadSession(Session):
 
     @property
     def _keeps_records(self) -> bool:
-        return self._checkpointer.threads.keeps_writes
+        return self._checkpointer.store.keeps_writes
 
     async def _newest(self) -> HistoryEntry | None:
         return next(iter(await self._checkpointer.history(self._thread, limit=1)), None)

@@ -16,7 +16,7 @@ from locus.agent.calls import CallContext, current_call
 from locus.agent.sessions import Session
 from locus.errors import ConflictError
 from locus.memory.storage import StorageBackend
-from locus.memory.store import Threads
+from locus.memory.store import CheckpointStore
 from locus.tools import Tool, tool
 
 NAMESPACE = "workspace"
@@ -36,8 +36,8 @@ class Workspace:
     Without a store they live as long as this object, and those of a run without a thread as long as the run.
     """
 
-    def __init__(self, threads: Threads | None) -> None:
-        self._store = StorageBackend(threads) if threads is not None else None
+    def __init__(self, store: CheckpointStore | None) -> None:
+        self._store = StorageBackend(store) if store is not None else None
         self._by_thread: dict[str, dict[str, Any]] = {}
         self._by_run: WeakKeyDictionary[Session, dict[str, Any]] = WeakKeyDictionary()
 

@@ -7,8 +7,7 @@ the bottom the answer is an identity check, which costs the same at ten messages
   serialise as ordinary dicts and lists do, and refuse to be changed.
 - `Items` is the tuple that a state keeps its messages in. It remembers which older tuple it was derived
   from by `+` or by slicing, so that "what is new here?" needs no comparison at all.
-
-What a state remembers of where it was kept. It is carried along by every `with_*`.
+- `Remembering` is the base of a state: it carries what is known of where it was kept through every `with_*`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from typing import (
     overload,
 )
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, PrivateAttr
 from pydantic.fields import FieldInfo
 
 T = TypeVar("T", covariant=True)
@@ -272,3 +271,23 @@ class Lineage:
     def __reduce__(self) -> tuple[type[Lineage], tuple[()]]:
         # A state that travels to another process finds its place there anew.
         return Lineage, ()
+
+
+class Remembering(Frozen):
+    """A model that remembers where it was kept, and hands that on to whatever is derived from it."""
+
+    _lineage: Lineage = PrivateAttr(default_factory=Lineage)
+
+    def _kept_at(self, place: Place) -> Any | None:
+        """What a store left here when this was last loaded from it, or saved to it."""
+        return self._private()["_lineage"].at(place)
+
+    def _keep_at(self, place: Place, trace: object) -> None:
+        private = self._private()
+        private["_lineage"] = private["_lineage"].after(place, trace)
+
+    def _private(self) -> dict[str, Any]:
+        """Where pydantic keeps `_lineage`; every save asks for it, and the way through pydantic is long."""
+        private = self.__pydantic_private__
+        assert private is not None
+        return private

@@ -8,15 +8,14 @@ from enum import Enum
 from typing import Annotated, Any, Self, TypeVar
 from uuid import uuid4
 
-from pydantic import AfterValidator, BaseModel, Field, PlainSerializer, PrivateAttr
+from pydantic import AfterValidator, BaseModel, Field, PlainSerializer
 
 from locus.core.frozen import (
     EMPTY,
     Frozen,
     FrozenMapping,
     Items,
-    Lineage,
-    Place,
+    Remembering,
     as_items,
     freeze,
     trust,
@@ -53,7 +52,7 @@ class ToolExecution(Frozen):
         return self.error is None
 
 
-class AgentState(Frozen):
+class AgentState(Remembering):
     """Everything an agent needs to go on: immutable, changed by `with_*`, which return a new state.
 
     A state remembers the checkpoint it was loaded from or saved as; states derived from it inherit that,
@@ -77,22 +76,6 @@ class AgentState(Frozen):
     tool_history: Annotated[tuple[str, ...], AfterValidator(as_items)] = Items()
     confidence_history: Annotated[tuple[float, ...], AfterValidator(as_items)] = Items()
     errors: Annotated[tuple[str, ...], AfterValidator(as_items)] = Items()
-
-    _lineage: Lineage = PrivateAttr(default_factory=Lineage)
-
-    def _kept_at(self, place: Place) -> Any | None:
-        """What a store left here when this state was last loaded from it, or saved to it."""
-        return self._private()["_lineage"].at(place)
-
-    def _keep_at(self, place: Place, trace: object) -> None:
-        private = self._private()
-        private["_lineage"] = private["_lineage"].after(place, trace)
-
-    def _private(self) -> dict[str, Any]:
-        """Where pydantic keeps `_lineage`; every save asks for it, and the way through pydantic is long."""
-        private = self.__pydantic_private__
-        assert private is not None
-        return private
 
     @property
     def total_tokens(self) -> int:

@@ -21,7 +21,7 @@ from locus.errors import CheckpointNotFoundError
 from locus.extras import require
 from locus.memory.item_log import ItemLog, noted
 from locus.memory.model.records import Entry
-from locus.memory.saver import threads_of
+from locus.memory.saver import store_of
 
 if TYPE_CHECKING:
     from agents import SessionSettings, TResponseInputItem
@@ -88,7 +88,7 @@ class LocusSession:
         self.session_id = session_id
         self.session_settings = _settings(session_settings)
         self._opened = isinstance(store, str)
-        self._log = ItemLog(threads_of(store), session_id, namespace)
+        self._log = ItemLog(store_of(store), session_id, namespace)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The newest `limit` items (else as many as the settings say, else all), in their order."""
@@ -111,7 +111,7 @@ class LocusSession:
 
     async def history(self, limit: int | None = 10, before: str | None = None) -> list[SessionPoint]:
         """The points that the session can be read at or forked from, newest first, without their items."""
-        threads, namespace = self._log.threads, self._log.namespace
+        threads, namespace = self._log.store, self._log.namespace
         entries = await threads.history(self.session_id, limit, before, namespace)
         return [_point(entry) for entry in entries]
 
@@ -127,10 +127,10 @@ class LocusSession:
         log = self._log
         forked = copy(self)
         forked.session_id, forked._opened = new_session_id, False
-        forked._log = ItemLog(log.threads, new_session_id, log.namespace)
+        forked._log = ItemLog(log.store, new_session_id, log.namespace)
         start = checkpoint_id if checkpoint_id is not None else await log.latest()
         if start is not None:
-            copied = await log.threads.copy(self.session_id, new_session_id, start, log.namespace)
+            copied = await log.store.copy(self.session_id, new_session_id, start, log.namespace)
             if not copied:
                 raise CheckpointNotFoundError(f"session {self.session_id!r} has no checkpoint {start!r} to fork from")
         return forked
@@ -142,7 +142,7 @@ class LocusSession:
     async def close(self) -> None:
         """Close the store, if this session opened it."""
         if self._opened:
-            await self._log.threads.close()
+            await self._log.store.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -151,7 +151,7 @@ class LocusSession:
         await self.close()
 
     def __repr__(self) -> str:
-        return f"LocusSession({self.session_id!r}, {type(self._log.threads.engine).__name__})"
+        return f"LocusSession({self.session_id!r}, {type(self._log.store.engine).__name__})"
 
     async def _get_compaction_snapshot(
         self, limit: int, *, prune_prefix: Callable[[TResponseInputItem], bool] | None = None

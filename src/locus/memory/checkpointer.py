@@ -33,7 +33,7 @@ from locus.memory.model.ids import check_ids
 from locus.memory.model.payloads import anchor, state_from, state_payload, state_trace
 from locus.memory.model.plan import Trace
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Entry, Unset
-from locus.memory.store import Threads
+from locus.memory.store import CheckpointStore
 
 if TYPE_CHECKING:
     from locus.memory.diffs import StateDiff
@@ -177,20 +177,20 @@ THIRTY_DAYS: Final = _Days(30)
 """The default age. It gives way to `keep_last`, where an age that was asked for does not."""
 
 
-class ThreadsFace:
-    """The verbs over `self.threads` that do not depend on what a payload is."""
+class StoreVerbs:
+    """The verbs over `self.store` that do not depend on what a payload is."""
 
     if TYPE_CHECKING:  # as text only, or a face that is a pydantic model would have it for a field
-        threads: Threads
+        store: CheckpointStore
 
     @property
     def capabilities(self) -> CheckpointerCapabilities:
-        return self.threads.capabilities
+        return self.store.capabilities
 
     async def list_checkpoints(
         self, thread_id: str, limit: int = 10, *, namespace: str = DEFAULT_NAMESPACE
     ) -> list[str]:
-        return [entry.checkpoint_id for entry in await self.threads.history(thread_id, limit, None, namespace)]
+        return [entry.checkpoint_id for entry in await self.store.history(thread_id, limit, None, namespace)]
 
     async def history(
         self,
@@ -200,36 +200,36 @@ class ThreadsFace:
         *,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> list[HistoryEntry]:
-        return [history_entry(entry) for entry in await self.threads.history(thread_id, limit, before, namespace)]
+        return [history_entry(entry) for entry in await self.store.history(thread_id, limit, before, namespace)]
 
     async def delete(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None) -> bool:
         """Delete one checkpoint, or the whole thread; with a namespace but no id, that namespace."""
         if checkpoint_id is not None and namespace is None:
             namespace = DEFAULT_NAMESPACE
-        return await self.threads.delete(thread_id, checkpoint_id, namespace)
+        return await self.store.delete(thread_id, checkpoint_id, namespace)
 
     async def exists(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None) -> bool:
         """Whether that checkpoint, or any of the thread (or of that namespace of it), is there."""
         if checkpoint_id is None:
-            return bool(await self.threads.history(thread_id, 1, None, namespace))
+            return bool(await self.store.history(thread_id, 1, None, namespace))
         return (
-            await self.threads.entry(thread_id, checkpoint_id, DEFAULT_NAMESPACE if namespace is None else namespace)
+            await self.store.entry(thread_id, checkpoint_id, DEFAULT_NAMESPACE if namespace is None else namespace)
             is not None
         )
 
     async def search(self, query: str, limit: int = 10) -> list[dict[str, Any]]:
         return [
             {**entry_dict(hit.entry), "score": hit.score, "snippet": hit.snippet}
-            for hit in await self.threads.search(query, limit)
+            for hit in await self.store.search(query, limit)
         ]
 
     async def query_by_metadata(self, key: str, value: Any, limit: int = 100) -> list[dict[str, Any]]:
-        return [entry_dict(entry) for entry in await self.threads.find(key, value, limit)]
+        return [entry_dict(entry) for entry in await self.store.find(key, value, limit)]
 
     async def get_metadata(
         self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE
     ) -> dict[str, Any] | None:
-        entry = await self.threads.entry(thread_id, checkpoint_id, namespace)
+        entry = await self.store.entry(thread_id, checkpoint_id, namespace)
         return None if entry is None else metadata_of(entry)
 
     async def vacuum(
@@ -242,7 +242,7 @@ class ThreadsFace:
         `dry_run=True` only counts.
         """
         by_number_only = keep_last is not None and older_than_days is THIRTY_DAYS
-        return await self.threads.vacuum(None if by_number_only else older_than_days, keep_last, dry_run)
+        return await self.store.vacuum(None if by_number_only else older_than_days, keep_last, dry_run)
 
     async def copy_thread(
         self,
@@ -256,13 +256,13 @@ class ThreadsFace:
 
         False if there is nothing to copy; `ConflictError` if the new id is in use.
         """
-        return await self.threads.copy(source_thread_id, dest_thread_id, checkpoint_id, namespace)
+        return await self.store.copy(source_thread_id, dest_thread_id, checkpoint_id, namespace)
 
     async def list_threads(self, limit: int | None = 100, pattern: str = "*") -> list[str]:
-        return await self.threads.list_threads(limit, pattern)
+        return await self.store.list_threads(limit, pattern)
 
     async def list_with_metadata(self, limit: int = 100) -> list[dict[str, Any]]:
-        return [entry_dict(entry) for entry in await self.threads.recent(limit)]
+        return [entry_dict(entry) for entry in await self.store.recent(limit)]
 
     async def put_writes(
         self,
@@ -274,9 +274,7 @@ class ThreadsFace:
         task_path: str = "",
         namespace: str = DEFAULT_NAMESPACE,
     ) -> None:
-        await self.threads.put_writes(
-            thread_id, checkpoint_id, task_id, writes, task_path=task_path, namespace=namespace
-        )
+        await self.store.put_writes(thread_id, checkpoint_id, task_id, writes, task_path=task_path, namespace=namespace)
 
     async def get_writes(
         self,
@@ -286,14 +284,14 @@ class ThreadsFace:
         *,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> list[PendingWrite]:
-        writes = await self.threads.get_writes(thread_id, checkpoint_id, task_id=task_id, namespace=namespace)
+        writes = await self.store.get_writes(thread_id, checkpoint_id, task_id=task_id, namespace=namespace)
         return [
             PendingWrite(write.task_id, write.idx, write.channel, decode(write.value), write.task_path)
             for write in writes
         ]
 
     async def close(self) -> None:
-        await self.threads.close()
+        await self.store.close()
 
 
 def metadata_of(entry: Entry) -> dict[str, Any]:
@@ -319,11 +317,11 @@ def entry_dict(entry: Entry) -> dict[str, Any]:
     return dict(vars(history_entry(entry)))
 
 
-class ThreadCheckpointer(ThreadsFace, BaseCheckpointer):
+class Checkpointer(StoreVerbs, BaseCheckpointer):
     """A checkpointer over a store of threads. All checkpointers of ours are one."""
 
-    def __init__(self, threads: Threads) -> None:
-        self.threads = threads
+    def __init__(self, store: CheckpointStore) -> None:
+        self.store = store
 
     async def save(  # the contract's call, with what only our stores can do added by keyword
         self,
@@ -344,7 +342,7 @@ class ThreadCheckpointer(ThreadsFace, BaseCheckpointer):
         """
         payload = state_payload(state)
         place = self._place(thread_id, namespace)
-        saved = await self.threads.save(
+        saved = await self.store.save(
             thread_id,
             payload,
             namespace=namespace,
@@ -362,7 +360,7 @@ class ThreadCheckpointer(ThreadsFace, BaseCheckpointer):
     async def load(
         self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE
     ) -> AgentState | None:
-        stored = await self.threads.read(thread_id, checkpoint_id, namespace)
+        stored = await self.store.read(thread_id, checkpoint_id, namespace)
         if stored is None:
             return None
         state = state_from(stored)
@@ -380,7 +378,7 @@ class ThreadCheckpointer(ThreadsFace, BaseCheckpointer):
 
     def _place(self, thread_id: str, namespace: str) -> Place:
         check_ids(thread_id, None, namespace)
-        return self.threads.engine.identity, thread_id, namespace
+        return self.store.engine.identity, thread_id, namespace
 
     async def diff(self, thread_id: str, a: str, b: str, *, namespace: str = DEFAULT_NAMESPACE) -> StateDiff:
         """What changed from checkpoint `a` to checkpoint `b`."""

@@ -41,7 +41,7 @@ from locus.memory.model.records import (
     Stored,
     Verdict,
 )
-from locus.memory.store import Threads
+from locus.memory.store import CheckpointStore
 
 _PATH = ("items",)
 
@@ -139,9 +139,9 @@ _locks: WeakKeyDictionary[asyncio.AbstractEventLoop, _Locks] = WeakKeyDictionary
 class ItemLog:
     """One log. Handles on the same log may be used at once, from any number of tasks and processes."""
 
-    def __init__(self, threads: Threads, thread_id: str, namespace: str) -> None:
+    def __init__(self, store: CheckpointStore, thread_id: str, namespace: str) -> None:
         check_ids(thread_id, None, namespace)
-        self.threads = threads
+        self.store = store
         self.thread_id = thread_id
         self.namespace = namespace
         self._tip: Tip | None = None
@@ -209,13 +209,13 @@ class ItemLog:
 
     async def latest(self) -> str | None:
         """The id of the latest checkpoint."""
-        entry = await self.threads.entry(self.thread_id, None, self.namespace)
+        entry = await self.store.entry(self.thread_id, None, self.namespace)
         return None if entry is None else entry.checkpoint_id
 
     async def delete(self) -> None:
         """Remove the log with its history."""
         self._tip = None
-        await finished(self.threads.delete(self.thread_id, None, self.namespace))
+        await finished(self.store.delete(self.thread_id, None, self.namespace))
 
     async def _change(self, name: str, work_out: Callable[[Tip | None], Awaitable[Edit | None]]) -> None:
         """Work a change out for the latest checkpoint and commit it, until no other writer is in between."""
@@ -240,7 +240,7 @@ class ItemLog:
         loop, held = asyncio.get_running_loop(), self._held
         if held is None or held[0]() is not loop:
             locks = _locks.setdefault(loop, WeakValueDictionary())
-            key = (self.threads.engine.identity, self.thread_id, self.namespace)
+            key = (self.store.engine.identity, self.thread_id, self.namespace)
             lock = locks.get(key)
             if lock is None:
                 lock = locks[key] = asyncio.Lock()
@@ -260,13 +260,13 @@ class ItemLog:
             own_branch = True
         if outcome.verdict is Verdict.COMMITTED:
             last = edit.texts[-1] if edit.texts else None
-            kept = extents if self.threads.engine.keeps_runs else None
+            kept = extents if self.store.engine.keeps_runs else None
             self._tip = Tip(Base(rev, rev), count, kept, last)
         return outcome.verdict
 
     async def _committed(self, commit: Commit) -> Outcome:
         """Commit, and be sure of the outcome even if the caller is cancelled: a second try finds the first."""
-        async with self.threads.using() as engine:
+        async with self.store.using() as engine:
             try:
                 return await engine.commit(commit)
             except asyncio.CancelledError:
@@ -285,7 +285,7 @@ class ItemLog:
         base: Base | None,
     ) -> Commit:
         now = datetime.now(UTC)
-        ttl = self.threads.ttl_seconds
+        ttl = self.store.ttl_seconds
         places = encode_trusted(extents)
         return Commit(
             thread_id=self.thread_id,
@@ -326,10 +326,10 @@ class ItemLog:
 
     async def _tip_at(self, checkpoint_id: str | None) -> Tip | None:
         """A checkpoint, or the latest, without its items where that is possible."""
-        async with self.threads.using() as engine:
+        async with self.store.using() as engine:
             """What a store keeps of a list may be known only when it was asked."""
         if engine.keeps_runs:
-            entry = await self.threads.entry(self.thread_id, checkpoint_id, self.namespace)
+            entry = await self.store.entry(self.thread_id, checkpoint_id, self.namespace)
             tip = noted_tip(entry) if entry else None
             if entry is None or tip is not None:
                 return tip
@@ -337,7 +337,7 @@ class ItemLog:
         return None if stored is None else tip_of(stored)
 
     async def _stored(self, checkpoint_id: str | None) -> Stored | None:
-        return await self.threads.read(self.thread_id, checkpoint_id, self.namespace)
+        return await self.store.read(self.thread_id, checkpoint_id, self.namespace)
 
     async def _texts(self, tip: Tip, start: int) -> list[str]:
         """The items of a checkpoint, from a position on."""

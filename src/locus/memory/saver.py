@@ -13,14 +13,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from locus.errors import ConfigurationError
-from locus.memory.checkpointer import ThreadsFace, metadata_of
+from locus.memory.checkpointer import StoreVerbs, metadata_of
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import check_ids
 from locus.memory.model.payloads import dict_from, dict_payload
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Entry, Stored, Unset
 from locus.memory.storage import StorageBackend
-from locus.memory.store import SPECIAL_CHANNELS, Threads
+from locus.memory.store import SPECIAL_CHANNELS, CheckpointStore
 
 if TYPE_CHECKING:
     from locus.memory.sync import SyncCheckpointSaver
@@ -61,16 +61,16 @@ class CheckpointSaver:
     """
 
     def __init__(self, store: Any) -> None:
-        self.threads = threads_of(store)
+        self.store = store_of(store)
 
     @property
     def capabilities(self) -> CheckpointerCapabilities:
-        return self.threads.capabilities
+        return self.store.capabilities
 
     @property
     def backend(self) -> StorageBackend:
         """The same store as a storage backend: for search, queries by metadata and vacuum."""
-        return StorageBackend(self.threads)
+        return StorageBackend(self.store)
 
     async def put(
         self,
@@ -92,7 +92,7 @@ class CheckpointSaver:
         written.
         """
         check_ids(thread_id, checkpoint_id, checkpoint_ns)
-        await self.threads.save(
+        await self.store.save(
             thread_id,
             dict_payload(checkpoint_data),
             namespace=checkpoint_ns,
@@ -107,7 +107,7 @@ class CheckpointSaver:
         self, *, thread_id: str, checkpoint_id: str | None = None, checkpoint_ns: str = DEFAULT_NAMESPACE
     ) -> SavedCheckpoint | None:
         """That checkpoint, or the latest of the namespace; `None` if there is none."""
-        stored = await self.threads.read(thread_id, checkpoint_id, checkpoint_ns)
+        stored = await self.store.read(thread_id, checkpoint_id, checkpoint_ns)
         return None if stored is None else _checkpoint(stored)
 
     async def list_checkpoints(
@@ -122,7 +122,7 @@ class CheckpointSaver:
 
         Each is read whole. `history` has the same without the payloads, and costs next to nothing.
         """
-        entries = await self.threads.history(thread_id, limit, before, checkpoint_ns)
+        entries = await self.store.history(thread_id, limit, before, checkpoint_ns)
         found: list[SavedCheckpoint] = []
         for start in range(0, len(entries), _AT_ONCE):
             part = entries[start : start + _AT_ONCE]
@@ -144,7 +144,7 @@ class CheckpointSaver:
         before: str | None = None,
     ) -> list[CheckpointInfo]:
         """What `list_checkpoints` gives, without the payloads."""
-        return [_info(entry) for entry in await self.threads.history(thread_id, limit, before, checkpoint_ns)]
+        return [_info(entry) for entry in await self.store.history(thread_id, limit, before, checkpoint_ns)]
 
     async def put_writes(
         self,
@@ -162,7 +162,7 @@ class CheckpointSaver:
         indexes and are a set of their own beside the numbered ones: neither kind replaces the other.
         """
         writes = list(writes)
-        await self.threads.put_writes(
+        await self.store.put_writes(
             thread_id,
             checkpoint_id,
             task_id,
@@ -181,7 +181,7 @@ class CheckpointSaver:
         task_id: str | None = None,
     ) -> list[SavedWrite]:
         """What tasks (or one of them) wrote since a checkpoint, ordered by task path, task and index."""
-        found = await self.threads.get_writes(thread_id, checkpoint_id, task_id=task_id, namespace=checkpoint_ns)
+        found = await self.store.get_writes(thread_id, checkpoint_id, task_id=task_id, namespace=checkpoint_ns)
         return [
             SavedWrite(
                 task_id=write.task_id,
@@ -195,13 +195,13 @@ class CheckpointSaver:
 
     async def delete_thread(self, *, thread_id: str) -> None:
         """Delete a thread: the checkpoints and pending writes of all its namespaces."""
-        await self.threads.delete(thread_id, None, None)
+        await self.store.delete(thread_id, None, None)
 
     async def delete_checkpoint(
         self, *, thread_id: str, checkpoint_id: str, checkpoint_ns: str = DEFAULT_NAMESPACE
     ) -> bool:
         """Delete one checkpoint with its pending writes; its children get its parent. True if it was there."""
-        return await self.threads.delete(thread_id, checkpoint_id, checkpoint_ns)
+        return await self.store.delete(thread_id, checkpoint_id, checkpoint_ns)
 
     async def delete_checkpoints(
         self, *, thread_id: str, checkpoint_ids: Collection[str], checkpoint_ns: str = DEFAULT_NAMESPACE
@@ -210,11 +210,11 @@ class CheckpointSaver:
         chosen = frozenset(checkpoint_ids)
         for checkpoint_id in chosen:
             check_ids(thread_id, checkpoint_id, checkpoint_ns)
-        entries = await self.threads.history(thread_id, None, None, checkpoint_ns)
+        entries = await self.store.history(thread_id, None, None, checkpoint_ns)
         doomed = {entry.seq: entry.rev for entry in entries if entry.checkpoint_id in chosen}
         if not doomed:
             return 0
-        async with self.threads.using() as engine:
+        async with self.store.using() as engine:
             return await engine.delete(thread_id, checkpoint_ns, doomed)
 
     async def copy_thread(
@@ -229,15 +229,15 @@ class CheckpointSaver:
 
         False if there is nothing to copy; `ConflictError` if the new id is in use.
         """
-        return await self.threads.copy(source_thread_id, dest_thread_id, checkpoint_id, checkpoint_ns)
+        return await self.store.copy(source_thread_id, dest_thread_id, checkpoint_id, checkpoint_ns)
 
     async def list_threads(self, *, limit: int | None = 100, pattern: str = "*") -> list[str]:
         """The ids of threads that match a pattern (`*` any text, `?` one character), in order."""
-        return await self.threads.list_threads(limit, pattern)
+        return await self.store.list_threads(limit, pattern)
 
     async def list_namespaces(self, *, thread_id: str) -> list[str]:
         """The namespaces in which a thread has checkpoints, in order."""
-        return sorted({entry.namespace for entry in await self.threads.history(thread_id, None, None, None)})
+        return sorted({entry.namespace for entry in await self.store.history(thread_id, None, None, None)})
 
     @cached_property
     def sync(self) -> SyncCheckpointSaver:
@@ -248,7 +248,7 @@ class CheckpointSaver:
 
     async def close(self) -> None:
         """Close the store; whoever uses it again opens it anew."""
-        await self.threads.close()
+        await self.store.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -257,18 +257,18 @@ class CheckpointSaver:
         await self.close()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({type(self.threads.engine).__name__})"
+        return f"{type(self).__name__}({type(self.store.engine).__name__})"
 
 
-def threads_of(store: Any) -> Threads:
+def store_of(store: Any) -> CheckpointStore:
     """The threads that a checkpointer, a storage backend, a name or a URL keeps."""
-    if isinstance(store, ThreadsFace | CheckpointSaver):
-        return store.threads
+    if isinstance(store, StoreVerbs | CheckpointSaver):
+        return store.store
     from locus.memory.registry import as_checkpointer
 
     found = as_checkpointer(store)
-    if isinstance(found, ThreadsFace):
-        return found.threads
+    if isinstance(found, StoreVerbs):
+        return found.store
     raise ConfigurationError(
         f"a saver keeps dicts with parents and namespaces, and {type(found).__name__} keeps only AgentState: "
         "use a backend of ours, or an object with the methods of a storage backend"

@@ -5,20 +5,20 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from locus.memory.checkpointer import ThreadsFace
+from locus.memory.checkpointer import StoreVerbs
 from locus.memory.model.payloads import dict_from, dict_payload
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Unset
-from locus.memory.store import Threads
+from locus.memory.store import CheckpointStore
 
 if TYPE_CHECKING:
     from locus.memory.sync import SyncBackend
 
 
-class StorageBackend(ThreadsFace):
+class StorageBackend(StoreVerbs):
     """Keeps plain dicts by thread. `StorageBackendAdapter(backend)` makes a checkpointer of it."""
 
-    def __init__(self, threads: Threads) -> None:
-        self.threads = threads
+    def __init__(self, store: CheckpointStore) -> None:
+        self.store = store
 
     async def save(
         self,
@@ -36,7 +36,7 @@ class StorageBackend(ThreadsFace):
         See `BaseCheckpointer.save` for the laws. A dict does not know where it comes from, so its parent
         is the latest checkpoint unless `parent` names another.
         """
-        saved = await self.threads.save(
+        saved = await self.store.save(
             thread_id,
             dict_payload(data),
             namespace=namespace,
@@ -51,7 +51,7 @@ class StorageBackend(ThreadsFace):
         self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE
     ) -> dict[str, Any] | None:
         """The dict of that checkpoint, or of the latest; `None` if there is none."""
-        stored = await self.threads.read(thread_id, checkpoint_id, namespace)
+        stored = await self.store.read(thread_id, checkpoint_id, namespace)
         return None if stored is None else dict_from(stored)
 
     @cached_property

@@ -73,28 +73,28 @@ class _Using:
     A class, because a save passes through here, and a generator would cost it three times as much.
     """
 
-    __slots__ = ("_threads",)
+    __slots__ = ("_store",)
 
-    def __init__(self, threads: Threads) -> None:
-        self._threads = threads
+    def __init__(self, store: CheckpointStore) -> None:
+        self._store = store
 
     async def __aenter__(self) -> Engine:
-        threads = self._threads
-        if not threads.ready:
+        store = self._store
+        if not store.ready:
             try:
-                await threads.engine.setup()
-            except threads.engine.driver_errors as error:
-                raise threads.engine.translate(error) from error
-            threads.ready = True
-        return threads.engine
+                await store.engine.setup()
+            except store.engine.driver_errors as error:
+                raise store.engine.translate(error) from error
+            store.ready = True
+        return store.engine
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        engine = self._threads.engine
+        engine = self._store.engine
         if isinstance(error, engine.driver_errors) and not isinstance(error, LocusError):
             raise engine.translate(error) from error
 
 
-class Threads:
+class CheckpointStore:
     """Threads in one engine. `ttl_seconds` lets a thread end that long after its last save."""
 
     def __init__(self, engine: Engine, *, ttl_seconds: float | None = None) -> None:

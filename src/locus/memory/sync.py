@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from locus.memory.checkpointer import THIRTY_DAYS, HistoryEntry, PendingWrite, ThreadCheckpointer, ThreadsFace
+from locus.memory.checkpointer import THIRTY_DAYS, Checkpointer, HistoryEntry, PendingWrite, StoreVerbs
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Unset
 from locus.memory.runtime.portal import PORTAL
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-F = TypeVar("F", bound=ThreadsFace)
+F = TypeVar("F", bound=StoreVerbs)
 
 
 class SyncFace(Generic[F]):
-    """The verbs of `ThreadsFace`, blocking. What they do is said there."""
+    """The verbs of `StoreVerbs`, blocking. What they do is said there."""
 
     def __init__(self, face: F) -> None:
         self._face = face
@@ -122,7 +122,7 @@ class SyncFace(Generic[F]):
         self.close()
 
 
-class SyncCheckpointer(SyncFace[ThreadCheckpointer]):
+class SyncCheckpointer(SyncFace[Checkpointer]):
     """A checkpointer, blocking."""
 
     def save(
@@ -346,4 +346,4 @@ class SyncCheckpointSaver:
         self.close()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({type(self._saver.threads.engine).__name__})"
+        return f"{type(self).__name__}({type(self._saver.store.engine).__name__})"

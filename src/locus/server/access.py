@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from locus.memory.model.arguments import UNLIMITED
 from locus.memory.model.ids import Pattern, check_id
-from locus.memory.store import Threads
+from locus.memory.store import CheckpointStore
 from locus.server.auth import Grant
 from locus.server.bodies import Limits, read_json
 from locus.wire.format import from_segment
@@ -21,8 +21,8 @@ T = TypeVar("T")
 class Access:
     """A store, and how much may be asked of it. Every endpoint finds its thread through `thread`."""
 
-    def __init__(self, threads: Threads, limits: Limits) -> None:
-        self.threads = threads
+    def __init__(self, store: CheckpointStore, limits: Limits) -> None:
+        self.store = store
         self.limits = limits
 
     @staticmethod
@@ -59,7 +59,7 @@ class Access:
 
     async def thread_ids(self, request: Request, pattern: Pattern, limit: int | None) -> list[str]:
         grant = self.grant(request)
-        async with self.threads.using() as engine:
+        async with self.store.using() as engine:
             if grant.everywhere:
                 return await engine.threads(pattern, limit)
             # Only what the store can look up in one range: a prefix may hold what a pattern takes for syntax.

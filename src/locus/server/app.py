@@ -9,7 +9,7 @@ from typing import Any
 from starlette.routing import Router
 
 from locus.errors import ConfigurationError
-from locus.memory.checkpointer import ThreadsFace
+from locus.memory.checkpointer import StoreVerbs
 from locus.memory.registry import as_checkpointer
 from locus.server.access import Access
 from locus.server.auth import Guard, Token
@@ -35,10 +35,10 @@ def create_app(
     nobody else can reach. `hosts` are the names that it may be called by (`None`: any). The checkpointer is
     closed when the server ends.
     """
-    face = checkpointer if isinstance(checkpointer, ThreadsFace) else as_checkpointer(checkpointer)
-    if not isinstance(face, ThreadsFace):
+    face = checkpointer if isinstance(checkpointer, StoreVerbs) else as_checkpointer(checkpointer)
+    if not isinstance(face, StoreVerbs):
         raise ConfigurationError(f"a server needs a store of ours, and {type(face).__name__} is none")
-    access = Access(face.threads, limits or Limits())
+    access = Access(face.store, limits or Limits())
     metrics = Metrics()
 
     @asynccontextmanager

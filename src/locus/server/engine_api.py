@@ -32,7 +32,7 @@ class EngineAPI:
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._threads = access.threads
+        self._store = access.store
 
     def routes(self) -> list[Route]:
         thread = "/threads/{thread_id}"
@@ -49,27 +49,27 @@ class EngineAPI:
         thread_id = self._access.thread(request, writing=True)
         namespace, expected = fields.namespace(request), fields.if_latest(request)
         commit = self._dated(commit_from(thread_id, namespace, await self._access.body(request), expected))
-        async with self._threads.using() as engine:
+        async with self._store.using() as engine:
             if commit.base is not None and not engine.keeps_runs:
                 raise CapabilityError("the store of this server keeps whole states only: send no base")
             outcome = await engine.commit(commit)
         if outcome.verdict in _REFUSALS:
-            self._threads.refused(commit, outcome)
+            self._store.refused(commit, outcome)
         return await json_response(request, outcome_data(outcome))
 
     def _dated(self, commit: Commit) -> Commit:
         """A thread ends when its saver says, else when this server's store says."""
-        ttl_seconds = self._threads.ttl_seconds
+        ttl_seconds = self._store.ttl_seconds
         if commit.expires_at is None and ttl_seconds is not None:
             return replace(commit, expires_at=datetime.now(UTC) + timedelta(seconds=ttl_seconds))
-        if commit.expires_at is not None and not isinstance(self._threads.engine, Expires):
+        if commit.expires_at is not None and not isinstance(self._store.engine, Expires):
             raise CapabilityError("the store of this server lets no thread expire: leave out ttl_seconds")
         return commit
 
     async def stored(self, request: Request) -> Response:
         thread_id = self._access.thread(request)
         wanted = request.query_params.get("checkpoint_id")
-        stored = await self._threads.read(thread_id, wanted, fields.namespace(request))
+        stored = await self._store.read(thread_id, wanted, fields.namespace(request))
         if stored is None:
             raise Problem(404, NOT_FOUND, "there is no such checkpoint")
         return await text_response(request, stored_text(stored))
@@ -77,7 +77,7 @@ class EngineAPI:
     async def entry(self, request: Request) -> Response:
         thread_id = self._access.thread(request)
         wanted = request.query_params.get("checkpoint_id")
-        entry = await self._threads.entry(thread_id, wanted, fields.namespace(request))
+        entry = await self._store.entry(thread_id, wanted, fields.namespace(request))
         if entry is None:
             raise Problem(404, NOT_FOUND, "there is no such checkpoint")
         return await json_response(request, entry_data(entry))
@@ -90,7 +90,7 @@ class EngineAPI:
         after = fields.number(body.get("after_seq", 0), "after_seq")
         limit = fields.number(body.get("limit", LARGEST_EXPORT), "limit", least=1)
         known = {name: fields.number(value, "known") for name, value in fields.mapping(body, "known").items()}
-        async with self._threads.using() as engine:
+        async with self._store.using() as engine:
             if not isinstance(engine, Exports) or not engine.offers(Exports):
                 raise CapabilityError("the store of this server gives one checkpoint at a time")
             exported = await engine.export(thread_id, after, min(limit, LARGEST_EXPORT), known)
@@ -104,7 +104,7 @@ class EngineAPI:
         if namespace is not None:
             check_id(namespace, "namespace", empty=True)
         seqs = _seqs(body) if body.get("seqs") is not None else None
-        async with self._threads.using() as engine:
+        async with self._store.using() as engine:
             deleted = await engine.delete(thread_id, namespace, seqs)
         return await json_response(request, {"deleted": deleted})
 
@@ -122,14 +122,14 @@ class EngineAPI:
         if body.get("checkpoint_ids") is not None:
             copied = await self._copy_these(source, dest, among, fields.sequence(body, "checkpoint_ids"))
         else:
-            copied = await self._threads.copy(source, dest, wanted, among)
+            copied = await self._store.copy(source, dest, wanted, among)
         if not copied:
             raise Problem(404, NOT_FOUND, "there is nothing to copy")
         return await json_response(request, {"copied": int(copied)})
 
     async def _copy_these(self, source: str, dest: str, among: str, ids: list[Any]) -> int:
         wanted = {check_id(name, "checkpoint_id") for name in ids}
-        async with self._threads.using() as engine:
+        async with self._store.using() as engine:
             if not isinstance(engine, Copies):
                 raise CapabilityError("the store of this server does not support branching")
             copied = await engine.copy(source, dest, among, wanted)

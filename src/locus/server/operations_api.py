@@ -47,14 +47,14 @@ class OperationsAPI:
 
     async def about(self, request: Request) -> Response:
         """What this server can do: what a client asks before anything else."""
-        threads = self._access.threads
-        async with threads.using() as engine:
+        store = self._access.store
+        async with store.using() as engine:
             about = {
                 "service": SERVICE,
                 "protocol": PROTOCOL,
                 "version": software(),
-                "capabilities": asdict(threads.capabilities),
-                "pending_writes": threads.keeps_writes,
+                "capabilities": asdict(store.capabilities),
+                "pending_writes": store.keeps_writes,
                 "deltas": engine.keeps_runs,
                 "exports": engine.offers(Exports),
                 "keeps_key_order": engine.dialect.exact,
@@ -70,7 +70,7 @@ class OperationsAPI:
     async def ready(self, request: Request) -> Response:
         """The store answers."""
         try:
-            async with asyncio.timeout(READY_SECONDS), self._access.threads.using() as engine:
+            async with asyncio.timeout(READY_SECONDS), self._access.store.using() as engine:
                 await engine.entry("locus-ready", "default", None)
         except TimeoutError as error:
             raise Problem(503, "store_unavailable", "the store of this server does not answer") from error

@@ -33,7 +33,7 @@ class QueriesAPI:
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._threads = access.threads
+        self._store = access.store
 
     def routes(self) -> list[Route]:
         return [
@@ -46,7 +46,7 @@ class QueriesAPI:
     async def recent(self, request: Request) -> Response:
         limit = fields.query_number(request, "limit", 100, UNLIMITED)
         assert limit is not None
-        found = await self._access.seen(request, limit, self._threads.recent, _thread)
+        found = await self._access.seen(request, limit, self._store.recent, _thread)
         return await json_response(request, {"checkpoints": [entry_data(entry) for entry in found]})
 
     async def find(self, request: Request) -> Response:
@@ -58,7 +58,7 @@ class QueriesAPI:
             raise fields.invalid("value", "given")
 
         async def fetch(most: int) -> list[Entry]:
-            return await self._threads.find(key, body["value"], most)
+            return await self._store.find(key, body["value"], most)
 
         found = await self._access.seen(request, limit, fetch, _thread)
         return await json_response(request, {"checkpoints": [entry_data(entry) for entry in found]})
@@ -68,11 +68,11 @@ class QueriesAPI:
         body = await self._access.body(request)
         fields.only(body, frozenset({"query", "terms", "limit"}))
         terms, limit = _terms(body), fields.limit(body, 10)
-        if not isinstance(self._threads.engine, Searches):
+        if not isinstance(self._store.engine, Searches):
             raise CapabilityError("the store of this server does not support search")
 
         async def fetch(most: int) -> list[Hit]:
-            async with self._threads.using() as engine:
+            async with self._store.using() as engine:
                 assert isinstance(engine, Searches)
                 return await engine.search(terms, most) if terms else []
 
@@ -101,7 +101,7 @@ class QueriesAPI:
         return await json_response(request, {"removed": removed, "next": None})
 
     async def _vacuum_one(self, thread_id: str, cutoff: datetime | None, keep_last: int | None, dry_run: bool) -> int:
-        async with self._threads.using() as engine:
+        async with self._store.using() as engine:
             entries = await engine.history(thread_id, None, None, None)
             seqs = outlived(entries, cutoff, keep_last)
             doomed = {entry.seq: entry.rev for entry in entries if entry.seq in seqs}
@@ -111,7 +111,7 @@ class QueriesAPI:
 
     async def _expire(self, request: Request) -> int:
         """What has expired is seen by nobody, so whose it was matters only to the count."""
-        async with self._threads.using() as engine:
+        async with self._store.using() as engine:
             if isinstance(engine, Expires) and self._access.grant(request).everywhere:
                 return await engine.expire(datetime.now(UTC))
         return 0

@@ -33,7 +33,7 @@ class ThreadsAPI:
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._threads = access.threads
+        self._store = access.store
 
     def routes(self) -> list[Route]:
         thread = "/threads/{thread_id}"
@@ -61,7 +61,7 @@ class ThreadsAPI:
         """The whole thread, or one namespace of it."""
         thread_id = self._access.thread(request, writing=True)
         namespace = fields.namespace(request) if "namespace" in request.query_params else None
-        if not await self._threads.delete(thread_id, None, namespace):
+        if not await self._store.delete(thread_id, None, namespace):
             raise Problem(404, NOT_FOUND, "there is no such thread")
         return Response(status_code=204)
 
@@ -73,7 +73,7 @@ class ThreadsAPI:
         if body.get("thread_id") not in (None, thread_id):
             raise InvalidIdError("the thread_id in the body is not the one in the path")
         parent = body.get("parent_id", ANY)
-        saved = await self._threads.save(
+        saved = await self._store.save(
             thread_id,
             dict_payload(fields.mapping(body, "state")),
             namespace=fields.namespace(request),
@@ -98,9 +98,9 @@ class ThreadsAPI:
         if before is not None and (before_seq is not None or every):
             raise fields.invalid("before", "given without before_seq and every_namespace")
         if before is not None:
-            entries = await self._threads.history(thread_id, limit, before, namespace)
+            entries = await self._store.history(thread_id, limit, before, namespace)
         else:
-            async with self._threads.using() as engine:
+            async with self._store.using() as engine:
                 entries = await engine.history(thread_id, namespace, limit, before_seq)
         return await json_response(request, {"checkpoints": [entry_data(entry) for entry in entries]})
 
@@ -112,7 +112,7 @@ class ThreadsAPI:
 
     async def _load(self, request: Request, checkpoint_id: str | None) -> Response:
         thread_id = self._access.thread(request)
-        stored = await self._threads.read(thread_id, checkpoint_id, fields.namespace(request))
+        stored = await self._store.read(thread_id, checkpoint_id, fields.namespace(request))
         if stored is None:
             raise Problem(404, NOT_FOUND, "there is no such checkpoint")
         headers = {"ETag": etag(stored.entry.checkpoint_id)}
@@ -135,13 +135,13 @@ class ThreadsAPI:
     async def delete(self, request: Request) -> Response:
         thread_id = self._access.thread(request, writing=True)
         checkpoint_id = self._access.checkpoint(request)
-        if not await self._threads.delete(thread_id, checkpoint_id, fields.namespace(request)):
+        if not await self._store.delete(thread_id, checkpoint_id, fields.namespace(request)):
             raise Problem(404, NOT_FOUND, "there is no such checkpoint")
         return Response(status_code=204)
 
     async def get_writes(self, request: Request) -> Response:
         thread_id = self._access.thread(request)
-        writes = await self._threads.get_writes(
+        writes = await self._store.get_writes(
             thread_id,
             self._access.checkpoint(request),
             task_id=request.query_params.get("task_id"),
@@ -157,7 +157,7 @@ class ThreadsAPI:
         rows = fields.sequence(body, "writes")
         if not all(isinstance(row, list) and len(row) == 2 for row in rows):
             raise fields.invalid("writes", "lists of a channel and a value")
-        await self._threads.put_writes(
+        await self._store.put_writes(
             thread_id,
             checkpoint_id,
             fields.text(body, "task_id"),
@@ -171,7 +171,7 @@ class ThreadsAPI:
     async def export(self, request: Request) -> Response:
         """All checkpoints of all namespaces, oldest first, one JSON object a line, with state and writes."""
         thread_id = self._access.thread(request)
-        async with self._threads.using() as engine:
+        async with self._store.using() as engine:
             if not await engine.history(thread_id, None, 1, None):
                 raise Problem(404, NOT_FOUND, "there is no such thread")
         lines = self._lines(thread_id)
@@ -182,18 +182,18 @@ class ThreadsAPI:
 
     async def _lines(self, thread_id: str) -> AsyncIterator[bytes]:
         for entry in reversed(await self._all_entries(thread_id)):
-            stored = await self._threads.read(thread_id, entry.checkpoint_id, entry.namespace)
+            stored = await self._store.read(thread_id, entry.checkpoint_id, entry.namespace)
             if stored is None:  # deleted since the export began
                 continue
             writes = []
-            if self._threads.keeps_writes:
-                writes = await self._threads.get_writes(
+            if self._store.keeps_writes:
+                writes = await self._store.get_writes(
                     thread_id, entry.checkpoint_id, task_id=None, namespace=entry.namespace
                 )
             yield self._with_state(stored, writes=[write_data(write) for write in writes]).encode() + b"\n"
 
     async def _all_entries(self, thread_id: str) -> list[Entry]:
-        async with self._threads.using() as engine:
+        async with self._store.using() as engine:
             return await engine.history(thread_id, None, None, None)
 
 

@@ -34,8 +34,8 @@ _HOMES = {
     "REQUIRED": "contract",
     "CheckpointerContract": "contract",
     "CoreContract": "contract",
-    "DurableContract": "durable",
-    "DurableLaws": "durable",
+    "DurableContract": "contract",
+    "DurableLaws": "contract",
     "DurableTestStore": "stores",
     "OutageLaws": "laws.outage",
     "OutageTestStore": "stores",
@@ -65,7 +65,6 @@ if "pytest" in sys.modules:
     pytest.register_assert_rewrite(
         "locus.testing.contract",
         "locus.testing.processes.crash",
-        "locus.testing.contract",
         "locus.testing.laws",
         "locus.testing.processes.ledger",
         "locus.testing.stateful",

@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import ConflictError
-from locus.memory.checkpointer import HistoryEntry, ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer, HistoryEntry
 from locus.memory.model.records import ANY, Unset
 from locus.memory.sync import SyncBackend, SyncCheckpointer
 from locus.testing.data import budget, message
@@ -184,7 +184,7 @@ class Slot:
 class ThreadsMachine(RuleBasedStateMachine):
     """Two handles on one store, three holders of states, some threads. The store is emptied at the end."""
 
-    def __init__(self, handles: Sequence[ThreadCheckpointer], copies: bool = True) -> None:
+    def __init__(self, handles: Sequence[Checkpointer], copies: bool = True) -> None:
         super().__init__()
         self.states: list[SyncCheckpointer] = [handle.sync for handle in handles]
         self.dicts: list[SyncBackend] = [dicts(handle).sync for handle in handles]

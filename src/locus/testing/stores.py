@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import AbstractAsyncContextManager
 
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 
 
 class TestStore(ABC):
@@ -14,7 +14,7 @@ class TestStore(ABC):
     __test__ = False
 
     @abstractmethod
-    def open(self, *, ttl_seconds: float | None = None) -> ThreadCheckpointer:
+    def open(self, *, ttl_seconds: float | None = None) -> Checkpointer:
         """A new handle. The suite closes it."""
 
     @abstractmethod
@@ -38,6 +38,6 @@ class DurableTestStore(OutageTestStore):
     def url(self) -> str:
         """What `locus.memory.get_checkpointer` opens it with, in any process."""
 
-    def open_after_kill(self) -> ThreadCheckpointer:
+    def open_after_kill(self) -> Checkpointer:
         """A new handle, once everything that a killed process had sent is done: a server may still carry it out."""
         return self.open()

@@ -6,7 +6,7 @@ from locus.errors import ConfigurationError
 from locus.transfer.move import move
 from locus.transfer.read import StoreSource
 from locus.transfer.report import Progress, Report
-from locus.transfer.stores import existing, reading, store
+from locus.transfer.stores import existing, opened, reading
 
 
 async def copy_store(
@@ -19,7 +19,7 @@ async def copy_store(
     progress: Progress = lambda _report: None,
 ) -> Report:
     """Copy the threads that match from one store to another, both named by URLs; see `moves.move`."""
-    origin, target = reading(source), store(destination)
+    origin, target = reading(source), opened(destination)
     name = target.engine.identity
     try:
         if origin.engine.identity == name:

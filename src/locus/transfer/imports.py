@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from locus.errors import ConfigurationError
 from locus.transfer.move import Source, move
 from locus.transfer.report import Progress, Report
-from locus.transfer.stores import existing, location, store
+from locus.transfer.stores import existing, location, opened
 
 if TYPE_CHECKING:
     from locus.transfer.sources.locus_sdk.source import OldStore
@@ -40,7 +40,7 @@ async def import_store(
     `allowed_types` are the classes that LangGraph's states may hold, or their names ("my_app.state:Ticket");
     `tenant` is that of a `PgCheckpointer` of locus-sdk; the tables are those of sessions of openai-agents.
     """
-    target = store(destination)
+    target = opened(destination)
     name = target.engine.identity
     origin: Source | None = None
     try:

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from locus.errors import BackendUnavailableError, ConfigurationError, CorruptCheckpointError, LocusError
 from locus.memory.model.ids import Pattern, check_pattern
-from locus.memory.store import Threads
+from locus.memory.store import CheckpointStore
 from locus.transfer.content import Checkpoint
 from locus.transfer.read import checkpoints
 from locus.transfer.report import Problem, Progress, Report
@@ -44,7 +44,7 @@ class _Seen(NamedTuple):
 
 async def move(
     source: Source,
-    destination: Threads | None,
+    destination: CheckpointStore | None,
     *,
     name: str,
     pattern: str = "*",
@@ -85,7 +85,7 @@ class _Move:
     """One thread."""
 
     def __init__(
-        self, source: Source, destination: Threads | None, thread_id: str, report: Report, progress: Progress
+        self, source: Source, destination: CheckpointStore | None, thread_id: str, report: Report, progress: Progress
     ) -> None:
         self._source = source
         self._destination = destination
@@ -139,7 +139,7 @@ class _Move:
             report.moved += 1
         self._progress(report)
 
-    async def _verify(self, destination: Threads, ahead: set[str]) -> None:
+    async def _verify(self, destination: CheckpointStore, ahead: set[str]) -> None:
         """Hold what is at the destination now against what came from the source."""
         at = dict.fromkeys(self._seen, 0)
         async with aclosing(checkpoints(destination, self._thread_id)) as found:

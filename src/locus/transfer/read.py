@@ -9,7 +9,7 @@ from locus.errors import ConflictError, CorruptCheckpointError
 from locus.memory.engine import Exports, KeepsWrites
 from locus.memory.model.ids import Pattern
 from locus.memory.model.records import Exported, Stored, Write
-from locus.memory.store import Threads
+from locus.memory.store import CheckpointStore
 from locus.transfer.content import Checkpoint, Records
 from locus.transfer.items import Shelf
 
@@ -17,10 +17,10 @@ PAGE = 500
 """How many checkpoints are read at once."""
 
 
-async def checkpoints(threads: Threads, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
+async def checkpoints(store: CheckpointStore, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
     """The checkpoints of a thread, of all its namespaces, oldest first."""
     shelf = Shelf()
-    async with aclosing(_pages(threads, thread_id, shelf)) as pages:
+    async with aclosing(_pages(store, thread_id, shelf)) as pages:
         async for page in pages:
             shelf.add(page.runs)
             for stored in page.checkpoints:
@@ -46,17 +46,17 @@ def _checkpoint(stored: Stored, shelf: Shelf, writes: Mapping[tuple[str, str], S
     )
 
 
-async def _pages(threads: Threads, thread_id: str, shelf: Shelf) -> AsyncGenerator[Exported, None]:
-    async with threads.using() as engine:
+async def _pages(store: CheckpointStore, thread_id: str, shelf: Shelf) -> AsyncGenerator[Exported, None]:
+    async with store.using() as engine:
         # What a store can do may be known only when it was asked.
         exports = engine.offers(Exports)
     if not isinstance(engine, Exports) or not exports:
-        async for page in _one_by_one(threads, thread_id):
+        async for page in _one_by_one(store, thread_id):
             yield page
         return
     after = 0
     while True:
-        async with threads.using():
+        async with store.using():
             page = await engine.export(thread_id, after, PAGE, shelf.known)
         if not page.checkpoints:
             return
@@ -64,35 +64,35 @@ async def _pages(threads: Threads, thread_id: str, shelf: Shelf) -> AsyncGenerat
         after = page.checkpoints[-1].entry.seq
 
 
-async def _one_by_one(threads: Threads, thread_id: str) -> AsyncGenerator[Exported, None]:
+async def _one_by_one(store: CheckpointStore, thread_id: str) -> AsyncGenerator[Exported, None]:
     """For stores that give one checkpoint at a time, each with all of its items."""
-    for entry in reversed(await threads.history(thread_id, None, None, None)):
+    for entry in reversed(await store.history(thread_id, None, None, None)):
         place = (entry.namespace, entry.checkpoint_id)
-        stored = await threads.read(thread_id, entry.checkpoint_id, entry.namespace)
+        stored = await store.read(thread_id, entry.checkpoint_id, entry.namespace)
         if stored is None or stored.entry.rev != entry.rev:
             raise ConflictError(f"thread {thread_id!r} was changed while it was read; try again")
         writes: list[Write] = []
-        if isinstance(threads.engine, KeepsWrites) and threads.keeps_writes:
-            writes = await threads.get_writes(thread_id, entry.checkpoint_id, task_id=None, namespace=entry.namespace)
+        if isinstance(store.engine, KeepsWrites) and store.keeps_writes:
+            writes = await store.get_writes(thread_id, entry.checkpoint_id, task_id=None, namespace=entry.namespace)
         yield Exported([stored], [run for runs in stored.runs.values() for run in runs], {place: writes})
 
 
 class StoreSource:
     """A store of ours to move from."""
 
-    def __init__(self, threads: Threads) -> None:
-        self._threads = threads
+    def __init__(self, store: CheckpointStore) -> None:
+        self._store = store
 
     @property
     def name(self) -> str:
-        return self._threads.engine.identity
+        return self._store.engine.identity
 
     async def threads(self, pattern: Pattern) -> list[str]:
-        async with self._threads.using() as engine:
+        async with self._store.using() as engine:
             return await engine.threads(pattern, None)
 
     def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
-        return checkpoints(self._threads, thread_id)
+        return checkpoints(self._store, thread_id)
 
     async def close(self) -> None:
-        await self._threads.close()
+        await self._store.close()

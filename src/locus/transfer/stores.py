@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 from locus.errors import ConfigurationError
-from locus.memory.checkpointer import ThreadsFace
+from locus.memory.checkpointer import StoreVerbs
 from locus.memory.engine import NothingThereError
 from locus.memory.registry import get_checkpointer
-from locus.memory.store import Threads
+from locus.memory.store import CheckpointStore
 
 FROM_ENVIRONMENT = "env:"
 
@@ -24,30 +24,30 @@ def location(given: str) -> str:
     return found
 
 
-def store(given: str) -> Threads:
+def opened(given: str) -> CheckpointStore:
     """A store of ours, not opened yet."""
     url = location(given)
     if url.partition(":")[0] == "memory":
         raise ConfigurationError("a store in memory ends with this command: name one that lasts")
     checkpointer = get_checkpointer(url)
-    if not isinstance(checkpointer, ThreadsFace):
+    if not isinstance(checkpointer, StoreVerbs):
         raise ConfigurationError(f"{type(checkpointer).__name__} is not a store of threads that could be moved")
-    return checkpointer.threads
+    return checkpointer.store
 
 
-def reading(given: str) -> Threads:
+def reading(given: str) -> CheckpointStore:
     """A store to read from: nothing in it is changed, and nothing is made if it is not there."""
-    threads = store(given)
-    threads.engine.reading_only = True
-    return threads
+    store = opened(given)
+    store.engine.reading_only = True
+    return store
 
 
-async def existing(given: str) -> Threads | None:
+async def existing(given: str) -> CheckpointStore | None:
     """A store to look into, if it is there."""
-    threads = reading(given)
+    store = reading(given)
     try:
-        async with threads.using():
-            return threads
+        async with store.using():
+            return store
     except NothingThereError:
-        await threads.close()
+        await store.close()
         return None

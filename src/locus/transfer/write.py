@@ -16,7 +16,7 @@ from locus.errors import CapabilityError, ConflictError
 from locus.memory.engine import KeepsWrites
 from locus.memory.model.ids import check_id, check_ids, new_id
 from locus.memory.model.records import Base, Commit, Entry, Verdict, Write
-from locus.memory.store import SPECIAL_CHANNELS, Threads
+from locus.memory.store import SPECIAL_CHANNELS, CheckpointStore
 from locus.transfer.content import Checkpoint, Content, Planned, entry_header
 
 _GROUNDS = 1_000
@@ -35,8 +35,8 @@ class _Ground(NamedTuple):
 class ThreadWriter:
     """Moves checkpoints into one thread."""
 
-    def __init__(self, threads: Threads, thread_id: str) -> None:
-        self._threads = threads
+    def __init__(self, store: CheckpointStore, thread_id: str) -> None:
+        self._store = store
         self._thread_id = thread_id
         self._present: dict[str, list[Entry]] = {}
         self._at: dict[str, int] = {}
@@ -47,7 +47,7 @@ class ThreadWriter:
     async def look(self) -> None:
         """Find out what is there."""
         check_ids(self._thread_id, None, None)
-        for entry in reversed(await self._threads.history(self._thread_id, None, None, None)):
+        for entry in reversed(await self._store.history(self._thread_id, None, None, None)):
             self._present.setdefault(entry.namespace, []).append(entry)
 
     def is_ahead(self, namespace: str) -> bool:
@@ -90,7 +90,7 @@ class ThreadWriter:
                 rev, ground.planted if ground else None, own_branches=own_branches, sort_keys=self._sort_keys
             )
             commit = self._commit(checkpoint, rev, planned, ground)
-            async with self._threads.using() as engine:
+            async with self._store.using() as engine:
                 outcome = await engine.commit(commit)
             match outcome.verdict:
                 case Verdict.COMMITTED:
@@ -108,10 +108,10 @@ class ThreadWriter:
 
     @property
     def _sort_keys(self) -> bool:
-        return not self._threads.engine.dialect.exact
+        return not self._store.engine.dialect.exact
 
     def _commit(self, checkpoint: Checkpoint, rev: str, planned: Planned, ground: _Ground | None) -> Commit:
-        ttl = self._threads.ttl_seconds
+        ttl = self._store.ttl_seconds
         return Commit(
             thread_id=self._thread_id,
             namespace=checkpoint.namespace,
@@ -139,7 +139,7 @@ class ThreadWriter:
 
     async def _ground(self, namespace: str, parent_id: str | None) -> _Ground | None:
         """What to build upon: the parent, or what was saved last."""
-        if not self._threads.engine.keeps_runs or namespace not in self._latest:
+        if not self._store.engine.keeps_runs or namespace not in self._latest:
             return None
         for checkpoint_id in (parent_id, self._latest[namespace]):
             found = self._grounds.get((namespace, checkpoint_id or ""))
@@ -152,7 +152,7 @@ class ThreadWriter:
         if namespace not in self._moved_before:
             return None
         content, entry = self._moved_before[namespace]
-        stored = await self._threads.read(self._thread_id, entry.checkpoint_id, namespace)
+        stored = await self._store.read(self._thread_id, entry.checkpoint_id, namespace)
         if stored is None or stored.entry.rev != entry.rev:
             return None
         planted = content.planted(stored, sort_keys=self._sort_keys)
@@ -164,8 +164,8 @@ class ThreadWriter:
         """Before the checkpoint, so that it is never there without them."""
         if not checkpoint.writes:
             return
-        engine = self._threads.engine
-        if not isinstance(engine, KeepsWrites) or not self._threads.keeps_writes:
+        engine = self._store.engine
+        if not isinstance(engine, KeepsWrites) or not self._store.keeps_writes:
             raise CapabilityError(
                 f"thread {self._thread_id!r} has pending writes, and the destination has no place for them"
             )
@@ -176,7 +176,7 @@ class ThreadWriter:
             check_id(write.channel, "channel", empty=True)
             tasks.setdefault(write.task_id, []).append(write)
         place = (self._thread_id, checkpoint.namespace, checkpoint.checkpoint_id)
-        async with self._threads.using():
+        async with self._store.using():
             for task_id, writes in tasks.items():
                 await engine.put_writes(*place, task_id, in_positions(writes))
 

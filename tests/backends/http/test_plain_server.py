@@ -90,7 +90,7 @@ async def test_ids_are_escaped(foreign: Foreign, name: str) -> None:
 
 async def test_plain_dicts_are_kept_too(foreign: Foreign) -> None:
     async with HTTPCheckpointer(foreign.url) as checkpointer:
-        backend = StorageBackend(checkpointer.threads)
+        backend = StorageBackend(checkpointer.store)
         for data in ({"n": 1}, {"state": {"x": 1}}, {"state": 7}, {"items": [{"a": [1] * 100}] * 50}):
             await backend.save("t", data)
             assert await backend.load("t") == data

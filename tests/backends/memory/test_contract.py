@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from locus.memory.backends.memory import MemoryEngine
-from locus.memory.checkpointer import ThreadCheckpointer
-from locus.memory.store import Threads
+from locus.memory.checkpointer import Checkpointer
+from locus.memory.store import CheckpointStore
 from locus.testing import REQUIRED, CheckpointerContract, TestStore
 
 
@@ -16,8 +16,8 @@ class MemoryStore(TestStore):
     def __init__(self) -> None:
         self.engine = MemoryEngine()
 
-    def open(self, *, ttl_seconds: float | None = None) -> ThreadCheckpointer:
-        return ThreadCheckpointer(Threads(self.engine, ttl_seconds=ttl_seconds))
+    def open(self, *, ttl_seconds: float | None = None) -> Checkpointer:
+        return Checkpointer(CheckpointStore(self.engine, ttl_seconds=ttl_seconds))
 
     async def corrupt(self, thread_id: str) -> None:
         table = self.engine._tables[thread_id]

@@ -13,7 +13,7 @@ import pymysql  # type: ignore[import-untyped]
 from pymysql.constants import CLIENT  # type: ignore[import-untyped]
 
 from locus.memory.backends import mysql_checkpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.stores import DurableTestStore
 from tests.servers.proxy import Proxy
 
@@ -83,10 +83,10 @@ class MySQLStore(DurableTestStore):
         options = f"table_name={self.table_name}&retry_seconds=0.3&connect_timeout=20"
         return f"{with_port(self.direct, self.proxy.port)}?{options}"
 
-    def open(self, *, ttl_seconds: float | None = None) -> ThreadCheckpointer:
+    def open(self, *, ttl_seconds: float | None = None) -> Checkpointer:
         return mysql_checkpointer(dsn=self.url, ttl_seconds=ttl_seconds)
 
-    def open_after_kill(self) -> ThreadCheckpointer:
+    def open_after_kill(self) -> Checkpointer:
         self.proxy.wait_for_the_dead()
         return self.open()
 

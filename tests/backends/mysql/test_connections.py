@@ -240,7 +240,7 @@ async def test_encrypted_connections(url: str, mysql_server: MySQLServer) -> Non
     encrypted = f"{url}&ssl_ca={authority}&ssl_check_hostname=false"
     async with mysql_checkpointer(dsn=encrypted) as checkpointer:
         await checkpointer.save(AgentState(), "t")
-        engine: Any = checkpointer.threads.engine
+        engine: Any = checkpointer.store.engine
         async with engine._borrowed() as connection:
             ((_, cipher),) = await connection.execute("SHOW SESSION STATUS LIKE 'Ssl_cipher'")
         assert cipher

@@ -12,7 +12,7 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError
 from locus.memory.backends import mysql_checkpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from tests.backends.mysql.stores import drop_tables, new_name, with_port
 from tests.servers.mysql import MySQLServer
 from tests.servers.proxy import Proxy
@@ -30,7 +30,7 @@ def durable_server(tmp_path: Path) -> Iterator[MySQLServer]:
 
 
 async def _write(
-    checkpointer: ThreadCheckpointer, name: str, stop: asyncio.Event
+    checkpointer: Checkpointer, name: str, stop: asyncio.Event
 ) -> tuple[dict[str, AgentState], AgentState | None]:
     """Save turn by turn until told to stop; return what was acknowledged, and what was not (it may be there)."""
     state, saved, unsure = AgentState(agent_id=name), dict[str, AgentState](), None
@@ -45,7 +45,7 @@ async def _write(
     return saved, unsure
 
 
-async def _assert_whole(checkpointer: ThreadCheckpointer, name: str, saved: dict[str, AgentState]) -> None:
+async def _assert_whole(checkpointer: Checkpointer, name: str, saved: dict[str, AgentState]) -> None:
     """All that was acknowledged is there as it was saved; whatever else is there is whole."""
     entries = await checkpointer.history(name, None)
     assert {entry.checkpoint_id for entry in entries} >= set(saved)

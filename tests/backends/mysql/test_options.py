@@ -108,7 +108,7 @@ def test_options_that_cannot_work_are_refused(options: dict[str, Any]) -> None:
 
 def test_the_password_is_in_no_text() -> None:
     backend = MySQLBackend(password=SECRET)
-    engine = backend.threads.engine
+    engine = backend.store.engine
     for text in (repr(backend), repr(backend.config), str(backend.config), engine.identity, repr(vars(engine))):
         assert SECRET not in text
 

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from locus.memory.backends.objects.backend import ObjectThreads
+from locus.memory.backends.objects.backend import ObjectCheckpointStore
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.objects.in_memory import MemoryObjectStore, StoreFault
 from locus.memory.backends.objects.schema import thread_folder, thread_name
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import CheckpointerCapabilities
 from locus.testing.contract import CoreContract
 from locus.testing.laws.copies import CopyLaws
@@ -40,9 +40,9 @@ class ObjectsInMemory(OutageTestStore):
         if not self._reachable:
             raise StoreFault("out of reach")
 
-    def open(self, *, ttl_seconds: float | None = None) -> ThreadCheckpointer:
+    def open(self, *, ttl_seconds: float | None = None) -> Checkpointer:
         engine = ObjectEngine(MemoryObjectStore(before=self._reach, shared=self.objects))
-        return ThreadCheckpointer(ObjectThreads(engine, ttl_seconds=ttl_seconds))
+        return Checkpointer(ObjectCheckpointStore(engine, ttl_seconds=ttl_seconds))
 
     async def corrupt(self, thread_id: str) -> None:
         """Cut off the end of every text."""

@@ -9,7 +9,7 @@ import pytest
 
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends.objects import read as objects_read
-from locus.memory.backends.objects.backend import ObjectThreads
+from locus.memory.backends.objects.backend import ObjectCheckpointStore
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.objects.in_memory import MemoryObjectStore, StoreFault
 from locus.memory.backends.objects.schema import Draft, event_key, thread_folder, thread_name
@@ -24,13 +24,13 @@ def objects() -> MemoryObjectStore:
 
 
 def opened(objects: MemoryObjectStore) -> StorageBackend:
-    return StorageBackend(ObjectThreads(ObjectEngine(MemoryObjectStore(shared=objects))))
+    return StorageBackend(ObjectCheckpointStore(ObjectEngine(MemoryObjectStore(shared=objects))))
 
 
 async def sweep(backend: StorageBackend, grace: timedelta = HOUR) -> int:
-    threads = backend.threads
-    assert isinstance(threads, ObjectThreads)
-    return await threads.sweep(grace)
+    store = backend.store
+    assert isinstance(store, ObjectCheckpointStore)
+    return await store.sweep(grace)
 
 
 def age(objects: MemoryObjectStore, by: timedelta = 2 * HOUR) -> None:
@@ -93,7 +93,7 @@ async def test_a_sweep_that_has_nothing_to_do_writes_nothing(objects: MemoryObje
     await saved(backend, 40)
     await sweep(backend)
     store = MemoryObjectStore(shared=objects)
-    await sweep(StorageBackend(ObjectThreads(ObjectEngine(store))))
+    await sweep(StorageBackend(ObjectCheckpointStore(ObjectEngine(store))))
     assert store.requests["put"] == 0
 
 
@@ -220,7 +220,7 @@ async def test_a_save_that_never_came_is_no_thread(objects: MemoryObjectStore) -
         if kind == "put" and "/s/" in key:
             raise StoreFault("ended here")
 
-    broken = ObjectThreads(ObjectEngine(MemoryObjectStore(before=stop, shared=objects)))
+    broken = ObjectCheckpointStore(ObjectEngine(MemoryObjectStore(before=stop, shared=objects)))
     with pytest.raises(Exception, match="ended here"):
         await StorageBackend(broken).save("t", {"n": 1})
     handle = opened(objects)

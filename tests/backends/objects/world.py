@@ -22,7 +22,7 @@ import pytest
 from locus.errors import BackendUnavailableError, CheckpointNotFoundError, ConflictError
 from locus.memory.backends.objects import compaction
 from locus.memory.backends.objects import read as objects_read
-from locus.memory.backends.objects.backend import ObjectThreads
+from locus.memory.backends.objects.backend import ObjectCheckpointStore
 from locus.memory.backends.objects.compaction import GRACE
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.objects.in_memory import MemoryObjectStore, StoreFault
@@ -123,7 +123,7 @@ class World:
         else:
             store = _Watched(self, process)
         store.now = self.clock.now
-        return StorageBackend(ObjectThreads(ObjectEngine(store)))
+        return StorageBackend(ObjectCheckpointStore(ObjectEngine(store)))
 
     @property
     def grace(self) -> timedelta:
@@ -247,9 +247,9 @@ class World:
             await backend.put_writes(thread_id, names[0], self.random.choice("xy"), [("channel", self._count)])
 
     async def _sweep(self, backend: StorageBackend, _thread_id: str) -> None:
-        threads = backend.threads
-        assert isinstance(threads, ObjectThreads)
-        await threads.sweep(self.grace)
+        store = backend.store
+        assert isinstance(store, ObjectCheckpointStore)
+        await store.sweep(self.grace)
 
     async def check(self) -> None:
         """A handle that knows nothing sees exactly what all events make, and nothing that was acknowledged is lost."""

@@ -11,7 +11,7 @@ import pytest
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.objects.schema import thread_folder, thread_name
 from locus.memory.backends.oci_bucket.backend import OCIBucketBackend
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing import REQUIRED
 from locus.testing.contract import CoreContract, DurableLaws
 from locus.testing.laws.copies import CopyLaws
@@ -34,7 +34,7 @@ class OCIStore(DurableTestStore):
     def url(self) -> str:
         return self._server.url_of(self._prefix)
 
-    def open(self, *, ttl_seconds: float | None = None) -> ThreadCheckpointer:
+    def open(self, *, ttl_seconds: float | None = None) -> Checkpointer:
         return OCIBucketBackend(
             self._server.bucket,
             self._server.namespace,
@@ -48,7 +48,7 @@ class OCIStore(DurableTestStore):
     async def corrupt(self, thread_id: str) -> None:
         """Cut off the end of every text."""
         async with self.open() as checkpointer:
-            engine = checkpointer.threads.engine
+            engine = checkpointer.store.engine
             assert isinstance(engine, ObjectEngine)
             found = await engine.store.list(thread_folder(thread_name(thread_id)))
             assert found

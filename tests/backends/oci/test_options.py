@@ -74,7 +74,7 @@ def test_options_come_by_keyword_or_in_the_url(tmp_path: Path, monkeypatch: pyte
     in_url = get_checkpointer(f"oci://ns/bucket?config_file={config}&auth_type=api_key")
     assert isinstance(by_keyword, OCIBucketBackend)
     assert isinstance(in_url, OCIBucketBackend)
-    assert by_keyword.threads.engine.identity == in_url.threads.engine.identity
+    assert by_keyword.store.engine.identity == in_url.store.engine.identity
 
 
 @pytest.mark.parametrize("url", ["oci", "oci:", "oci:bucket", "oci://", "oci://ns", "oci://ns/", "oci:///bucket/p"])

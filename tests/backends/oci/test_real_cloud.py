@@ -35,7 +35,7 @@ async def backend(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OCIBucketBac
     opened = get_checkpointer(URL, prefix=f"{given.prefix}{uuid4().hex}")
     assert isinstance(opened, OCIBucketBackend)
     yield opened
-    engine = opened.threads.engine
+    engine = opened.store.engine
     assert isinstance(engine, ObjectEngine)
     await engine.store.delete([listed.key for listed in await engine.store.list("")])
     await opened.close()
@@ -73,7 +73,7 @@ async def test_one_of_many_wins(backend: OCIBucketBackend) -> None:
 
 
 async def test_more_than_one_page(backend: OCIBucketBackend) -> None:
-    engine = backend.threads.engine
+    engine = backend.store.engine
     assert isinstance(engine, ObjectEngine)
     keys = [f"page/{number:04}" for number in range(1_050)]
     await asyncio.gather(*(engine.store.put(key, b"x", if_absent=True) for key in keys))

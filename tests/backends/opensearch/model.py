@@ -17,8 +17,8 @@ from typing import Any
 from locus.memory.backends.opensearch.client import Client, Settings
 from locus.memory.backends.opensearch.engine import OpenSearchEngine
 from locus.memory.backends.opensearch.schema import MAPPING
-from locus.memory.checkpointer import ThreadCheckpointer
-from locus.memory.store import Threads
+from locus.memory.checkpointer import Checkpointer
+from locus.memory.store import CheckpointStore
 
 Json = dict[str, Any]
 Hook = Callable[[], None]
@@ -239,5 +239,5 @@ class ModelEngine(OpenSearchEngine):
         super().__init__(settings, lambda: ModelClient(settings, index, before), connections=8)
 
 
-def open_model(index: ModelIndex, before: Hook | None = None, **options: Any) -> ThreadCheckpointer:
-    return ThreadCheckpointer(Threads(ModelEngine(index, before), **options))
+def open_model(index: ModelIndex, before: Hook | None = None, **options: Any) -> Checkpointer:
+    return Checkpointer(CheckpointStore(ModelEngine(index, before), **options))

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from locus.memory.backends import opensearch_checkpointer
 from locus.memory.backends.opensearch.schema import MAPPING, settings
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.ids import digest
 from locus.testing.stores import DurableTestStore
 from tests.servers.proxy import Proxy
@@ -44,10 +44,10 @@ class OpenSearchStore(DurableTestStore):
     def url(self) -> str:
         return f"opensearch://{self.host}/{self.index}?timeout=20&replicas=0"
 
-    def open(self, *, ttl_seconds: float | None = None, **options: Any) -> ThreadCheckpointer:
+    def open(self, *, ttl_seconds: float | None = None, **options: Any) -> Checkpointer:
         return opensearch_checkpointer([self.host], self.index, ttl_seconds=ttl_seconds, replicas=0, **options)
 
-    def open_after_kill(self) -> ThreadCheckpointer:
+    def open_after_kill(self) -> Checkpointer:
         if self._proxy is not None:
             self._proxy.wait_for_the_dead()
         return self.open()

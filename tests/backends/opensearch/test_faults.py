@@ -16,7 +16,7 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError
 from locus.memory.backends import OpenSearchBackend, opensearch_checkpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from tests.backends.opensearch.store import OpenSearchStore
 from tests.servers.opensearch import OpenSearchServer
 from tests.servers.proxy import Proxy
@@ -43,7 +43,7 @@ def _said(number: int) -> Message:
     return Message.user(f"message {number} {'and so on ' * 50}")
 
 
-async def _write(checkpointer: ThreadCheckpointer, name: str, stop: asyncio.Event) -> dict[str, AgentState]:
+async def _write(checkpointer: Checkpointer, name: str, stop: asyncio.Event) -> dict[str, AgentState]:
     """Save turn by turn until told to stop; return what was acknowledged."""
     state, saved = AgentState(agent_id=name), dict[str, AgentState]()
     while not stop.is_set():
@@ -56,7 +56,7 @@ async def _write(checkpointer: ThreadCheckpointer, name: str, stop: asyncio.Even
     return saved
 
 
-async def _assert_whole(checkpointer: ThreadCheckpointer, name: str, saved: dict[str, AgentState]) -> None:
+async def _assert_whole(checkpointer: Checkpointer, name: str, saved: dict[str, AgentState]) -> None:
     """All that was acknowledged is there as it was saved; whatever else is there is whole."""
     entries = await checkpointer.history(name, None)
     assert {entry.checkpoint_id for entry in entries} >= set(saved)

@@ -14,7 +14,7 @@ import pytest
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.memory.backends.opensearch import client as opensearch_client
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from tests.backends.opensearch.model import Died, ModelIndex, open_model
 
 THREAD = "t"
@@ -62,7 +62,7 @@ class Report:
     deleted: set[str] = field(default_factory=set)
 
 
-async def _some_steps(handle: ThreadCheckpointer, rng: random.Random, name: str, report: Report) -> None:
+async def _some_steps(handle: Checkpointer, rng: random.Random, name: str, report: Report) -> None:
     state = AgentState().with_message(Message.user(name))
     for step in range(rng.randint(3, 6)):
         action = rng.choice(["append", "append", "append", "replace", "delete", "latest", "trim", "write"])
@@ -138,28 +138,28 @@ def _check_documents(index: ModelIndex, live: int) -> None:
     assert not [source for source in sources if "removed" in source.get("body", {})]
 
 
-Step = Callable[[ThreadCheckpointer], Awaitable[object]]
+Step = Callable[[Checkpointer], Awaitable[object]]
 
 
-async def _append(handle: ThreadCheckpointer) -> object:
+async def _append(handle: Checkpointer) -> object:
     state = await handle.load(THREAD)
     assert state is not None
     return await handle.save(state.with_message(Message.user("one more")), THREAD, "new")
 
 
-async def _replace(handle: ThreadCheckpointer) -> object:
+async def _replace(handle: Checkpointer) -> object:
     return await handle.save(AgentState().with_message(Message.user("another")), THREAD, "c2")
 
 
-async def _delete_thread(handle: ThreadCheckpointer) -> object:
+async def _delete_thread(handle: Checkpointer) -> object:
     return await handle.delete(THREAD)
 
 
-async def _copy(handle: ThreadCheckpointer) -> object:
+async def _copy(handle: Checkpointer) -> object:
     return await handle.exists("copy") or await handle.copy_thread(THREAD, "copy")
 
 
-async def _delete_some(handle: ThreadCheckpointer) -> object:
+async def _delete_some(handle: Checkpointer) -> object:
     return await handle.vacuum(keep_last=2)
 
 

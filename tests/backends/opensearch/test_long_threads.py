@@ -8,7 +8,7 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.memory.backends import OpenSearchBackend
 from locus.memory.backends.opensearch import client as opensearch_client
-from locus.memory.store import Threads
+from locus.memory.store import CheckpointStore
 from tests.backends.opensearch.store import OpenSearchStore
 
 
@@ -76,4 +76,4 @@ async def test_answers_of_several_pages_are_whole(
         assert len(await backend.get_writes("copy", "c0")) == 24
         assert await backend.delete("t00")
         assert await backend.vacuum(0) == 24
-    assert isinstance(backend.threads, Threads)
+    assert isinstance(backend.store, CheckpointStore)

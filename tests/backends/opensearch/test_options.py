@@ -94,7 +94,7 @@ def test_no_secret_is_shown(password: Any) -> None:
     adapter = opensearch_checkpointer(["https://eve:hush-hush@search.example"])
     settings = Settings([], "i", 1.0, connection_options("eve", password, verify_certs=True, ca_certs=None,
                                                          client_cert=None, client_key=None))  # fmt: skip
-    for shown in (repr(backend), repr(adapter), repr(adapter.backend), repr(settings), backend.threads.engine.identity):
+    for shown in (repr(backend), repr(adapter), repr(adapter.backend), repr(settings), backend.store.engine.identity):
         assert "hush" not in shown
     assert "search.example:443" in repr(backend)
 

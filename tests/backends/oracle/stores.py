@@ -18,7 +18,7 @@ import pytest
 
 from locus.memory.backends import OracleBackend, oracle_checkpointer
 from locus.memory.backends.oracle.schema import OracleFlavour, tables
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.stores import DurableTestStore
 from tests.servers.oracle.fixtures import REAL, OracleDatabase
 from tests.servers.proxy import Proxy
@@ -93,13 +93,13 @@ class OracleStore(DurableTestStore):
     def url(self) -> str:
         return url_of(self.database, **self.options)
 
-    def open(self, *, ttl_seconds: float | None = None) -> ThreadCheckpointer:
+    def open(self, *, ttl_seconds: float | None = None) -> Checkpointer:
         return oracle_checkpointer(**place_of(self.database), **self.options, ttl_seconds=ttl_seconds)
 
     def backend(self, **options: Any) -> OracleBackend:
         return OracleBackend(**place_of(self.database), **(self.options | options))
 
-    def open_after_kill(self) -> ThreadCheckpointer:
+    def open_after_kill(self) -> Checkpointer:
         if not REAL:
             self._gate().wait_for_the_dead()
         return self.open()

@@ -139,7 +139,7 @@ async def test_closing_neither_raises_nor_hangs_without_a_server(oracle_store: O
 
 async def test_the_pool_keeps_to_its_size(oracle_store: OracleStore) -> None:
     backend = oracle_store.backend(max_pool_size=2)
-    engine = backend.threads.engine
+    engine = backend.store.engine
     assert isinstance(engine, OracleEngine)
     opened = []
     connect = engine._pools._connect

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from locus.memory.backends import OracleCheckpointSaver, OracleSyncCheckpointSaver
 from locus.memory.saver import CheckpointSaver
-from locus.memory.store import Threads
+from locus.memory.store import CheckpointStore
 from locus.testing import REQUIRED, SaverLaws
 from locus.testing.contract import DurableContract
 from locus.testing.laws.crash import CrashLaws
@@ -87,8 +87,8 @@ class Awaited:
         self._blocking = blocking
 
     @property
-    def threads(self) -> Threads:
-        threads: Threads = self._blocking._saver.threads
+    def threads(self) -> CheckpointStore:
+        threads: CheckpointStore = self._blocking._saver.store
         return threads
 
     @property

@@ -10,7 +10,7 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError
 from locus.memory.backends import oracle_checkpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from tests.backends.oracle.places import oracle_place, oracle_proxy, oracle_store, oracle_tables
 from tests.backends.oracle.stores import OracleStore, place_of
 from tests.servers.oracle.server import OracleServer
@@ -26,7 +26,7 @@ WRITERS = 4
 class Writers:
     """Tasks that save turn by turn, each to a thread of its own, until they are told to stop."""
 
-    def __init__(self, checkpointer: ThreadCheckpointer) -> None:
+    def __init__(self, checkpointer: Checkpointer) -> None:
         self._checkpointer = checkpointer
         self._stop = asyncio.Event()
         self.saved: dict[str, dict[str, AgentState]] = {f"writer {number}": {} for number in range(WRITERS)}
@@ -57,7 +57,7 @@ class Writers:
             assert len(await self._checkpointer.history(name, None)) == len(saved), "a save was made twice"
 
 
-async def _assert_whole(checkpointer: ThreadCheckpointer, name: str, saved: dict[str, AgentState]) -> None:
+async def _assert_whole(checkpointer: Checkpointer, name: str, saved: dict[str, AgentState]) -> None:
     """All that was acknowledged is there as it was saved; whatever else is there is whole."""
     entries = await checkpointer.history(name, None)
     assert {entry.checkpoint_id for entry in entries} >= set(saved)
@@ -69,7 +69,7 @@ async def _assert_whole(checkpointer: ThreadCheckpointer, name: str, saved: dict
         assert [message.content for message in state.messages] == [f"{name} {n}" for n in range(len(state.messages))]
 
 
-def _opened(store: OracleStore, **options: float) -> ThreadCheckpointer:
+def _opened(store: OracleStore, **options: float) -> Checkpointer:
     return oracle_checkpointer(**place_of(store.database), **(store.options | options))
 
 

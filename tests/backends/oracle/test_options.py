@@ -217,7 +217,7 @@ def test_options_that_cannot_work_are_refused(kind: Any, options: dict[str, Any]
 
 def test_no_secret_is_in_any_text() -> None:
     backend = OracleBackend(f"app/{SECRET}@h/s", password=SECRET, wallet_password=SECRET)
-    engine = backend.threads.engine
+    engine = backend.store.engine
     for text in (repr(backend), str(backend), engine.identity, repr(vars(engine)), repr(backend.address())):
         assert SECRET not in text
     saver = OracleCheckpointSaver("alias", password=SECRET)
@@ -229,7 +229,7 @@ def test_no_secret_is_in_any_text() -> None:
 def test_two_databases_are_told_apart_by_their_addresses() -> None:
     descriptors = [f"(DESCRIPTION=(ADDRESS=(HOST={host})))" for host in "ab"]
     backends = [OracleBackend(dsn) for dsn in ("a", "b", *descriptors)]
-    assert len({backend.threads.engine.identity for backend in backends}) == 4
+    assert len({backend.store.engine.identity for backend in backends}) == 4
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import psycopg
 
 from locus.memory.backends import postgresql_checkpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.stores import DurableTestStore
 from tests.servers.proxy import Proxy
 
@@ -33,12 +33,12 @@ class PostgreSQLStore(DurableTestStore):
     def url(self) -> str:
         return f"{self.dsn}&schema_name={self.schema}&retry_seconds=0.1&connect_timeout=5"
 
-    def open(self, *, ttl_seconds: float | None = None) -> ThreadCheckpointer:
+    def open(self, *, ttl_seconds: float | None = None) -> Checkpointer:
         return postgresql_checkpointer(
             dsn=self.dsn, schema_name=self.schema, ttl_seconds=ttl_seconds, retry_seconds=0.1, connect_timeout=5
         )
 
-    def open_after_kill(self) -> ThreadCheckpointer:
+    def open_after_kill(self) -> Checkpointer:
         end = time.monotonic() + 30
         with self.connection() as connection:
             while connection.execute(_OPEN, (self.schema,)).fetchone() is not None:

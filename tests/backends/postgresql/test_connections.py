@@ -64,7 +64,7 @@ async def watched(store: PostgreSQLStore) -> AsyncIterator[Watched]:
 
 
 def engine_of(backend: PostgreSQLBackend) -> PostgreSQLEngine:
-    engine = backend.threads.engine
+    engine = backend.store.engine
     assert isinstance(engine, PostgreSQLEngine)
     return engine
 

@@ -196,7 +196,7 @@ async def test_a_save_scans_no_checkpoints_whatever_plan_the_server_keeps(
     """Plans are made, and kept, while the tables are small and a scan of them is cheap."""
     for number in range(6):
         await backend.save("t", {"list": [number]}, f"c{number}")
-    base = await backend.threads.entry("t", "c5", "default")
+    base = await backend.store.entry("t", "c5", "default")
     assert base is not None
     commit = Commit(
         thread_id="t",

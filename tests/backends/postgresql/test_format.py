@@ -1,6 +1,6 @@
 """What is written is pinned, and what was written once stays readable.
 
-A format that is new gets a file of its own: `LOCUS_WRITE_FORMAT=1 pytest tests/integration/postgresql/test_format.py`.
+A format that is new gets a file of its own: `LOCUS_WRITE_FORMAT=1 pytest tests/backends/postgresql/test_format.py`.
 """
 
 from __future__ import annotations

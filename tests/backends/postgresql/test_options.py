@@ -34,7 +34,7 @@ def test_the_defaults_are_those_of_a_server_next_door() -> None:
         "user": "postgres",
         "application_name": "locus",
     }
-    assert backend.threads.engine.identity == 'postgresql:localhost:5432/locus/"locus_threads"'
+    assert backend.store.engine.identity == 'postgresql:localhost:5432/locus/"locus_threads"'
 
 
 @pytest.mark.parametrize("password", [PASSWORD, SecretStr(PASSWORD)])
@@ -92,7 +92,7 @@ def test_a_name_alone_is_the_default_server() -> None:
 def test_a_config_gives_the_same_backend() -> None:
     config = PostgreSQLConfig(host="db", password=SecretStr(PASSWORD), schema_name="s", table_name="t")
     backend = PostgreSQLBackend.from_config(config)
-    assert backend.threads.engine.identity == 'postgresql:db:5432/locus/"s"."t_threads"'
+    assert backend.store.engine.identity == 'postgresql:db:5432/locus/"s"."t_threads"'
     factory = postgresql_checkpointer("db", password=PASSWORD, schema_name="s", table_name="t")
     assert backend_of(factory).config == config
 

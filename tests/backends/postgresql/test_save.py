@@ -71,7 +71,7 @@ class Bench:
 
     def __init__(self, store: PostgreSQLStore) -> None:
         self.backend = PostgreSQLBackend(dsn=store.server_url, schema_name=store.schema)
-        engine = self.backend.threads.engine
+        engine = self.backend.store.engine
         assert isinstance(engine, PostgreSQLEngine)
         self.engine = engine
         self.changes = PostgreSQLThreads(engine.sql)

@@ -141,7 +141,7 @@ async def test_a_stranger_with_the_same_name_is_left_alone(store: PostgreSQLStor
 
 async def test_two_names_are_two_stores(store: PostgreSQLStore) -> None:
     async with backend_of(store, table_name="One") as one, backend_of(store, table_name="one") as other:
-        assert one.threads.engine.identity != other.threads.engine.identity
+        assert one.store.engine.identity != other.store.engine.identity
         await one.save("t", {"n": 1})
         assert await other.load("t") is None
         await other.save("t", {"n": 2})

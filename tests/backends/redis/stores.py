@@ -11,7 +11,7 @@ from redis import Redis
 from redis.cluster import RedisCluster as ClusterClient
 
 from locus.memory.backends import redis_checkpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.stores import DurableTestStore
 from tests.servers.proxy import Proxy
 from tests.servers.redis import RedisCluster, RedisServer
@@ -33,10 +33,10 @@ class RedisStore(DurableTestStore):
     def url(self) -> str:
         return f"redis://127.0.0.1:{self._proxy.port}/0?prefix={self.prefix}&search={self._search}&timeout={PATIENCE}"
 
-    def open(self, *, ttl_seconds: float | None = None) -> ThreadCheckpointer:
+    def open(self, *, ttl_seconds: float | None = None) -> Checkpointer:
         return redis_checkpointer(self.url, ttl_seconds=ttl_seconds)
 
-    def open_after_kill(self) -> ThreadCheckpointer:
+    def open_after_kill(self) -> Checkpointer:
         self._proxy.wait_for_the_dead()
         return self.open()
 
@@ -86,7 +86,7 @@ class ClusterStore(DurableTestStore):
     def url(self) -> str:
         return f"{self._cluster.url}?cluster=true&prefix={self.prefix}&timeout={PATIENCE}&buckets=32"
 
-    def open(self, *, ttl_seconds: float | None = None) -> ThreadCheckpointer:
+    def open(self, *, ttl_seconds: float | None = None) -> Checkpointer:
         return redis_checkpointer(self.url, ttl_seconds=ttl_seconds)
 
     @contextmanager

@@ -122,7 +122,7 @@ def engine(store: RedisStore) -> Iterator[tuple[asyncio.Runner, RedisEngine]]:
     with asyncio.Runner() as runner:
         handle = redis_checkpointer(store.url)
         runner.run(handle.exists("nothing"))
-        found = handle.threads.engine
+        found = handle.store.engine
         assert isinstance(found, RedisEngine)
         yield runner, found
         runner.run(handle.close())

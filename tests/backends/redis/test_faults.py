@@ -15,7 +15,7 @@ from redis import Redis
 from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError, CheckpointError
 from locus.memory.backends import redis_checkpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import conversation, message
 from locus.testing.laws.base import assert_all_load, assert_same_state
 from tests.servers.proxy import Proxy
@@ -49,7 +49,7 @@ async def test_a_server_killed_under_load_loses_nothing_that_was_acknowledged(se
     begun: dict[str, dict[str, AgentState]] = {name: {} for name in saved}
     stop = asyncio.Event()
 
-    async def save_on(handle: ThreadCheckpointer, thread_id: str) -> None:
+    async def save_on(handle: Checkpointer, thread_id: str) -> None:
         state, turn = AgentState(), 0
         while not stop.is_set():
             turn += 1

@@ -9,12 +9,12 @@ import pytest
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import HOSTILE_IDS, HOSTILE_KEYS, conversation, message
 from tests.backends.redis.stores import RedisStore
 
 
-async def _busy_thread(handle: ThreadCheckpointer, thread_id: str) -> None:
+async def _busy_thread(handle: Checkpointer, thread_id: str) -> None:
     """Appends, forks, replaces, edits and pending writes, with metadata."""
     state = AgentState().with_messages(conversation(4)).with_metadata("large", "x" * 3_000)
     for turn in range(4):

@@ -55,7 +55,7 @@ def test_no_secret_is_shown() -> None:
     url = f"redis://user:{QUOTED}@example.org/1"
     for backend in (RedisBackend(url), RedisBackend("redis://example.org", username="user", password=SECRET)):
         handle = redis_checkpointer(url)
-        for shown in (backend, backend.location, handle, backend.threads.engine, backend.threads.engine.identity):
+        for shown in (backend, backend.location, handle, backend.store.engine, backend.store.engine.identity):
             for text in (repr(shown), str(shown)):
                 assert SECRET not in text
                 assert QUOTED not in text

@@ -43,7 +43,7 @@ async def test_documents_go_with_what_they_speak_of(searching: RedisStore) -> No
 
 async def test_documents_end_with_their_thread_and_live_as_long(searching: RedisStore) -> None:
     async with searching.open(ttl_seconds=3.0) as handle:
-        backend = StorageBackend(handle.threads)
+        backend = StorageBackend(handle.store)
         await backend.save("t", {"m": ["heron"]})
         await backend.save("short", {"m": ["ibis"]})
         assert len(await handle.search("heron")) == 1

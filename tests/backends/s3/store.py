@@ -16,7 +16,7 @@ from locus.memory.backends.objects.client import ObjectStore
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.objects.schema import thread_folder, thread_name
 from locus.memory.backends.s3.backend import S3Backend
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.stores import DurableTestStore
 from tests.servers.proxy import Proxy
 from tests.servers.seaweedfs import SeaweedServer
@@ -30,8 +30,8 @@ def set_credentials(server: SeaweedServer, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.delenv("AWS_PROFILE", raising=False)
 
 
-def objects_of(handle: ThreadCheckpointer | S3Backend) -> ObjectStore:
-    engine = handle.threads.engine
+def objects_of(handle: Checkpointer | S3Backend) -> ObjectStore:
+    engine = handle.store.engine
     assert isinstance(engine, ObjectEngine)
     return engine.store
 
@@ -49,12 +49,12 @@ class S3Store(DurableTestStore):
     def url(self) -> str:
         return f"s3://{self.bucket}/{self.prefix}?{urlencode({'endpoint_url': self.endpoint})}"
 
-    def open(self, *, ttl_seconds: float | None = None, **options: Any) -> ThreadCheckpointer:
+    def open(self, *, ttl_seconds: float | None = None, **options: Any) -> Checkpointer:
         # An outage would be waited for as long as it takes a server to come back.
         given = {"max_retries": 1, "timeout": 20.0, "ttl_seconds": ttl_seconds, **options}
         return s3_checkpointer(self.bucket, self.prefix, endpoint_url=self.endpoint, **given)
 
-    def open_after_kill(self) -> ThreadCheckpointer:
+    def open_after_kill(self) -> Checkpointer:
         self._proxy.wait_for_the_dead()
         return self.open()
 

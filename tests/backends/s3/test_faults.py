@@ -15,7 +15,7 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError, ConflictError
 from locus.memory.backends import s3_checkpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import message
 from tests.backends.s3.store import objects_of, set_credentials
 from tests.servers.proxy import Proxy
@@ -119,11 +119,11 @@ async def faulty(s3_server: SeaweedServer, monkeypatch: pytest.MonkeyPatch) -> A
 @pytest_asyncio.fixture
 async def opened(
     faulty: FaultyS3, s3_server: SeaweedServer, request: pytest.FixtureRequest
-) -> AsyncIterator[Callable[..., ThreadCheckpointer]]:
-    handles: list[ThreadCheckpointer] = []
+) -> AsyncIterator[Callable[..., Checkpointer]]:
+    handles: list[Checkpointer] = []
     prefix = f"faults-{id(request)}-{asyncio.get_running_loop().time()}"
 
-    def open_one(**options: Any) -> ThreadCheckpointer:
+    def open_one(**options: Any) -> Checkpointer:
         endpoint = f"http://127.0.0.1:{faulty.port}"
         handles.append(s3_checkpointer(s3_server.bucket, prefix, **{"endpoint_url": endpoint, **options}))
         return handles[-1]
@@ -136,7 +136,7 @@ async def opened(
         await handle.close()
 
 
-Open = Callable[..., ThreadCheckpointer]
+Open = Callable[..., Checkpointer]
 
 PASSING: dict[str, Fault] = {
     "500": refused(500, "InternalError"),

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.s3("moto")
 
 
 def objects_of(backend: S3Backend) -> ObjectStore:
-    engine = backend.threads.engine
+    engine = backend.store.engine
     assert isinstance(engine, ObjectEngine)
     return engine.store
 

@@ -27,7 +27,7 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def identity(backend: Any) -> str:
-    return str(backend.threads.engine.identity)
+    return str(backend.store.engine.identity)
 
 
 def test_where_a_bucket_is() -> None:
@@ -107,7 +107,7 @@ def test_threads_cannot_expire() -> None:
 def test_secrets_are_not_shown() -> None:
     for secret in (SECRET, SecretStr(SECRET)):
         backend = S3Backend("b", aws_access_key_id="key", aws_secret_access_key=secret, aws_session_token=secret)
-        assert SECRET not in f"{backend!r} {identity(backend)} {vars(backend.threads.engine)}"
+        assert SECRET not in f"{backend!r} {identity(backend)} {vars(backend.store.engine)}"
 
 
 async def test_missing_credentials_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from locus.core.state import AgentState
 from locus.errors import ConflictError
 from locus.memory import get_checkpointer
 from locus.memory.backends.objects.engine import ObjectEngine
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import conversation, message
 
 URL = os.environ.get("LOCUS_TEST_S3_BUCKET", "")
@@ -27,17 +27,17 @@ pytestmark = [
 
 
 @pytest_asyncio.fixture
-async def checkpointer() -> AsyncIterator[ThreadCheckpointer]:
+async def checkpointer() -> AsyncIterator[Checkpointer]:
     opened = get_checkpointer(URL, prefix=f"locus-test/{uuid4().hex}")
-    assert isinstance(opened, ThreadCheckpointer)
+    assert isinstance(opened, Checkpointer)
     yield opened
-    engine = opened.threads.engine
+    engine = opened.store.engine
     assert isinstance(engine, ObjectEngine)
     await engine.store.delete([listed.key for listed in await engine.store.list("")])
     await opened.close()
 
 
-async def test_a_thread_is_kept(checkpointer: ThreadCheckpointer) -> None:
+async def test_a_thread_is_kept(checkpointer: Checkpointer) -> None:
     state = AgentState().with_messages(conversation(3))
     saved = {}
     for number in range(40):
@@ -52,7 +52,7 @@ async def test_a_thread_is_kept(checkpointer: ThreadCheckpointer) -> None:
     assert await checkpointer.list_threads() == []
 
 
-async def test_of_two_writers_one_is_told(checkpointer: ThreadCheckpointer) -> None:
+async def test_of_two_writers_one_is_told(checkpointer: Checkpointer) -> None:
     first = await checkpointer.save(AgentState(), "t")
     answers = await asyncio.gather(
         *(checkpointer.save(AgentState(iteration=n), "t", if_latest=first) for n in range(8)), return_exceptions=True

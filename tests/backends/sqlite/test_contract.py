@@ -91,7 +91,7 @@ async def test_every_save_waits_for_the_disk(store: SQLiteStore) -> None:
     """SQLite's own word for it; FULL is 2."""
     async with store.open() as checkpointer:
         await checkpointer.save(AgentState(), "thread")
-        engine = checkpointer.threads.engine
+        engine = checkpointer.store.engine
         level = await engine._writer.run(  # type: ignore[attr-defined]
             lambda file: file.current().execute("PRAGMA synchronous").fetchone()
         )

@@ -20,7 +20,7 @@ FULL, NORMAL = 2, 1
 
 async def pragma(backend: SQLiteBackend, name: str, *, writer: bool = True) -> Any:
     """A setting of the connection that the backend itself uses."""
-    engine = backend.threads.engine
+    engine = backend.store.engine
     assert isinstance(engine, SQLiteEngine)
     await engine.setup()
     worker = engine._writer if writer else engine._reader
@@ -93,7 +93,7 @@ def test_the_tables_may_live_in_an_applications_own_database(tmp_path: Path) -> 
 def test_migrating_is_done_once_and_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as connection:
         broken = (*MIGRATIONS, ("CREATE TABLE locus_new (x)", "CREATE NONSENSE"))
-        monkeypatch.setattr("locus.memory.backends.sqlite.client.MIGRATIONS", broken)
+        monkeypatch.setattr("locus.memory.backends.sqlite.schema.MIGRATIONS", broken)
         with pytest.raises(sqlite3.OperationalError):
             migrate(connection)
         assert version(connection) == 0

@@ -13,7 +13,7 @@ from langgraph.checkpoint.conformance.initializer import RegisteredCheckpointer
 
 from locus.integrations.langgraph.saver import LocusSaver
 from locus.memory.backends import MemoryCheckpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.stores import TestStore
 from tests.backends.embedded import FileStore, SQLiteStore
 from tests.backends.http.store import StoreOverHTTP, server_process
@@ -69,7 +69,7 @@ class MemoryStore(TestStore):
     def __init__(self) -> None:
         self._kept = MemoryCheckpointer()
 
-    def open(self, *, ttl_seconds: float | None = None) -> ThreadCheckpointer:
+    def open(self, *, ttl_seconds: float | None = None) -> Checkpointer:
         return self._kept
 
     async def corrupt(self, thread_id: str) -> None:

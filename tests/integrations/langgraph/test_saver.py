@@ -299,7 +299,7 @@ class TestStores:
 
     def test_options_belong_to_a_name(self, path: Path) -> None:
         with LocusSaver(f"sqlite:{path}", ttl_seconds=60) as saver:
-            assert saver.threads.ttl_seconds == 60
+            assert saver.store.ttl_seconds == 60
         with pytest.raises(ConfigurationError, match="ttl_seconds"):
             LocusSaver(MemoryCheckpointer(), ttl_seconds=60)
 

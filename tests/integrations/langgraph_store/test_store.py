@@ -291,7 +291,7 @@ async def test_the_database_of_a_checkpointer_may_hold_a_store(tmp_path: Path) -
         await handle.save(AgentState(), "thread")
         async with LocusStore(handle) as store:
             await store.aput(("n",), "a", {"v": 1})
-        assert handle.threads.ready
+        assert handle.store.ready
         assert await handle.list_threads() == ["thread"]
         assert repr(store) == "LocusStore(SQLiteEngine)"
 

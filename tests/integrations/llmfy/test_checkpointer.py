@@ -15,7 +15,7 @@ from locus.core.state import AgentState
 from locus.errors import CapabilityError, ConfigurationError, CorruptCheckpointError, SerializationError
 from locus.integrations.llmfy import LlmfyCheckpointer
 from locus.memory.backends import sqlite_checkpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.stores import TestStore
 from tests.backends.strangers import AsyncStore
 
@@ -41,7 +41,7 @@ def ids(found: list[Checkpoint]) -> list[str]:
 
 
 @pytest.fixture
-def kept(handle: ThreadCheckpointer) -> LlmfyCheckpointer:
+def kept(handle: Checkpointer) -> LlmfyCheckpointer:
     return LlmfyCheckpointer(handle)
 
 
@@ -109,7 +109,7 @@ async def test_deleting_the_newest_makes_the_one_before_it_the_newest(kept: Llmf
     assert await kept.list("s") == []
 
 
-async def test_clearing_leaves_what_is_not_llmfys(kept: LlmfyCheckpointer, handle: ThreadCheckpointer) -> None:
+async def test_clearing_leaves_what_is_not_llmfys(kept: LlmfyCheckpointer, handle: Checkpointer) -> None:
     await handle.save(AgentState(agent_id="other"), "s")
     for session in ("s", "t"):
         await kept.save(checkpoint("a", session))
@@ -121,7 +121,7 @@ async def test_clearing_leaves_what_is_not_llmfys(kept: LlmfyCheckpointer, handl
     assert state.agent_id == "other"
 
 
-async def test_runs_and_metadata_can_be_listed(kept: LlmfyCheckpointer, handle: ThreadCheckpointer) -> None:
+async def test_runs_and_metadata_can_be_listed(kept: LlmfyCheckpointer, handle: Checkpointer) -> None:
     for number in range(4):
         await kept.save(checkpoint(f"c{number}", run_id=f"run-{number % 2}", step=number))
     assert ids(await kept.list_by_run("s", "run-1")) == ["c3", "c1"]
@@ -150,7 +150,7 @@ async def test_what_cannot_be_kept_is_refused_with_its_place(kept: LlmfyCheckpoi
 
 
 async def test_what_no_flow_has_saved_is_an_error_and_not_a_checkpoint(
-    kept: LlmfyCheckpointer, handle: ThreadCheckpointer
+    kept: LlmfyCheckpointer, handle: Checkpointer
 ) -> None:
     await handle.save(AgentState(), "s", namespace="llmfy")
     with pytest.raises(CorruptCheckpointError, match="was not saved by a flow"):
@@ -163,7 +163,7 @@ async def test_a_url_is_opened_and_closed_and_a_store_is_left_open(tmp_path: Pat
     async with sqlite_checkpointer(tmp_path / "locus.db") as handle:
         async with LlmfyCheckpointer(handle) as kept:
             assert await kept.load("s") == checkpoint("a")
-        assert handle.threads.ready
+        assert handle.store.ready
     assert repr(kept) == "LlmfyCheckpointer(SQLiteEngine)"
     with pytest.raises(ConfigurationError):
         LlmfyCheckpointer(None)

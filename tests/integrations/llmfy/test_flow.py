@@ -11,7 +11,7 @@ from llmfy.exception.llmfy_exception import CheckpointDeserializationException, 
 from pydantic import BaseModel
 
 from locus.integrations.llmfy import InMemoryCheckpointer, LlmfyCheckpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.stores import TestStore
 
 
@@ -60,7 +60,7 @@ def line(checkpointer: Any, *, fails: list[bool] | None = None, **options: Any) 
     return built(flow)
 
 
-async def test_a_flow_saves_after_every_node_and_can_be_asked(handle: ThreadCheckpointer) -> None:
+async def test_a_flow_saves_after_every_node_and_can_be_asked(handle: Checkpointer) -> None:
     kept = LlmfyCheckpointer(handle)
     flow = line(kept)
     final = await flow.invoke({"topic": "soup"}, session_id="alice")
@@ -92,7 +92,7 @@ async def test_a_flow_goes_on_where_a_crash_has_left_it(store: TestStore) -> Non
         assert runs[0] == runs[1] != runs[2]
 
 
-async def test_a_fan_out_saves_every_branch(handle: ThreadCheckpointer) -> None:
+async def test_a_fan_out_saves_every_branch(handle: Checkpointer) -> None:
     kept = LlmfyCheckpointer(handle)
     flow = FlowEngine(Shopping, checkpointer=kept)
     branches = ("bread", "milk", "eggs")
@@ -112,7 +112,7 @@ async def test_a_fan_out_saves_every_branch(handle: ThreadCheckpointer) -> None:
     assert await flow.get_state("alice") == final
 
 
-async def test_a_fan_out_of_any_width_is_one_checkpoint(handle: ThreadCheckpointer) -> None:
+async def test_a_fan_out_of_any_width_is_one_checkpoint(handle: Checkpointer) -> None:
     async def each(state: dict[str, Any]) -> dict[str, Any]:
         return {"log": [state["item"]]}
 
@@ -135,7 +135,7 @@ async def test_a_fan_out_of_any_width_is_one_checkpoint(handle: ThreadCheckpoint
     assert about[1].attempt is None
 
 
-async def test_objects_of_registered_types_come_back_and_others_are_refused(handle: ThreadCheckpointer) -> None:
+async def test_objects_of_registered_types_come_back_and_others_are_refused(handle: Checkpointer) -> None:
     objects = [Order(item="egg", count=6), Note("soft"), {"nested": [Note("hard")]}]
     flow = line(LlmfyCheckpointer(handle), types=[Order, Note])
     final = await flow.invoke({"log": objects}, session_id="alice")
@@ -146,7 +146,7 @@ async def test_objects_of_registered_types_come_back_and_others_are_refused(hand
         await line(LlmfyCheckpointer(handle)).invoke({"log": objects}, session_id="bob")
 
 
-async def test_sessions_of_many_turns_store_each_item_once(handle: ThreadCheckpointer) -> None:
+async def test_sessions_of_many_turns_store_each_item_once(handle: Checkpointer) -> None:
     kept = LlmfyCheckpointer(handle)
     flow = line(kept)
     for number in range(5):
@@ -154,7 +154,7 @@ async def test_sessions_of_many_turns_store_each_item_once(handle: ThreadCheckpo
     final = await flow.get_state("alice")
     assert final is not None
     assert len(final["log"]) == 20
-    stored = await handle.threads.read("alice", None, "llmfy")
+    stored = await handle.store.read("alice", None, "llmfy")
     assert stored is not None
     # One branch, which every save has continued: nothing was written a second time.
     ((_branch, runs),) = stored.runs.items()

@@ -9,12 +9,12 @@ import pytest_asyncio
 
 from locus.errors import CheckpointNotFoundError, ConflictError
 from locus.integrations.openai_agents import LocusSession
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from tests.integrations.openai_agents.test_session import items
 
 
 @pytest_asyncio.fixture
-async def session(handle: ThreadCheckpointer) -> LocusSession:
+async def session(handle: Checkpointer) -> LocusSession:
     """With three items, of which the last was popped, and one more."""
     session = LocusSession("alice", handle)
     await session.add_items(items(1, 2))
@@ -56,14 +56,14 @@ async def test_a_fork_goes_on_by_itself(session: LocusSession) -> None:
     assert await forked.get_items() == items(1, 2, 3, 10)
 
 
-async def test_a_fork_of_the_latest_and_of_nothing(session: LocusSession, handle: ThreadCheckpointer) -> None:
+async def test_a_fork_of_the_latest_and_of_nothing(session: LocusSession, handle: Checkpointer) -> None:
     assert await (await session.fork("bob")).get_items() == items(1, 2, 4)
     empty = await LocusSession("nobody", handle).fork("carol")
     await empty.add_items(items(1))
     assert await empty.get_items() == items(1)
 
 
-async def test_forks_that_cannot_be(session: LocusSession, handle: ThreadCheckpointer) -> None:
+async def test_forks_that_cannot_be(session: LocusSession, handle: Checkpointer) -> None:
     await LocusSession("bob", handle).add_items(items(1))
     with pytest.raises(ConflictError, match="'bob' exists already"):
         await session.fork("bob")
@@ -72,7 +72,7 @@ async def test_forks_that_cannot_be(session: LocusSession, handle: ThreadCheckpo
     assert await LocusSession("bob", handle).get_items() == items(1)
 
 
-async def test_going_back_keeps_what_came_after(session: LocusSession, handle: ThreadCheckpointer) -> None:
+async def test_going_back_keeps_what_came_after(session: LocusSession, handle: Checkpointer) -> None:
     points = await session.history()
     await session.rewind(points[2].checkpoint_id)
     assert await session.get_items() == items(1, 2, 3)
@@ -90,7 +90,7 @@ async def test_going_back_keeps_what_came_after(session: LocusSession, handle: T
         await session.rewind("nothing")
 
 
-async def test_going_back_again_and_again_stays_right(handle: ThreadCheckpointer) -> None:
+async def test_going_back_again_and_again_stays_right(handle: Checkpointer) -> None:
     """Each turn leaves a piece of a list behind; when there are too many the list is written anew."""
     session = LocusSession("alice", handle)
     expected: list[Any] = items(0)
@@ -105,7 +105,7 @@ async def test_going_back_again_and_again_stays_right(handle: ThreadCheckpointer
     assert await session.pop_item() == items(13)[0]
 
 
-async def test_points_can_be_removed_by_number(session: LocusSession, handle: ThreadCheckpointer) -> None:
+async def test_points_can_be_removed_by_number(session: LocusSession, handle: Checkpointer) -> None:
     assert await handle.vacuum(keep_last=1) == 3
     assert await session.get_items() == items(1, 2, 4)
     assert [point.items for point in await session.history()] == [3]

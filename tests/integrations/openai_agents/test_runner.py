@@ -15,7 +15,7 @@ from openai import AsyncOpenAI
 
 from locus.integrations.openai_agents import LocusSession
 from locus.memory.backends import sqlite_checkpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from tests.integrations.openai_agents.responses import (
     calls,
     compacts,
@@ -56,7 +56,7 @@ def agent(client: AsyncOpenAI) -> Agent[Any]:
 
 
 @pytest_asyncio.fixture
-async def handle(tmp_path: Path) -> AsyncIterator[ThreadCheckpointer]:
+async def handle(tmp_path: Path) -> AsyncIterator[Checkpointer]:
     async with sqlite_checkpointer(tmp_path / "locus.db") as handle:
         yield handle
 
@@ -84,7 +84,7 @@ async def test_a_conversation_goes_on_where_another_handle_left_it(
     assert asked(server) == ["I am Alice.", "Hello Alice.", "Who am I?"]
 
 
-async def test_tools_and_streams_are_kept(server: ModelServer, agent: Agent[Any], handle: ThreadCheckpointer) -> None:
+async def test_tools_and_streams_are_kept(server: ModelServer, agent: Agent[Any], handle: Checkpointer) -> None:
     session = LocusSession("alice", handle)
     server.replies = [calls("add", "call_1", a=2, b=3), says("It is 5."), streams("It still is 5.")]
     assert await run(agent, "2 + 3?", session) == "It is 5."
@@ -98,7 +98,7 @@ async def test_tools_and_streams_are_kept(server: ModelServer, agent: Agent[Any]
 
 
 async def test_a_call_that_was_never_answered_does_not_block_the_session(
-    server: ModelServer, agent: Agent[Any], handle: ThreadCheckpointer
+    server: ModelServer, agent: Agent[Any], handle: Checkpointer
 ) -> None:
     """The process died between the call and its output."""
     session = LocusSession("alice", handle)
@@ -111,7 +111,7 @@ async def test_a_call_that_was_never_answered_does_not_block_the_session(
 
 
 async def test_a_limit_that_cuts_a_call_off_its_output_does_not_either(
-    server: ModelServer, agent: Agent[Any], handle: ThreadCheckpointer
+    server: ModelServer, agent: Agent[Any], handle: Checkpointer
 ) -> None:
     session = LocusSession("alice", handle, session_settings=SessionSettings(limit=2))
     server.replies = [calls("add", "call_1", a=2, b=3), says("It is 5."), says("Yes."), says("Again: yes.")]
@@ -124,7 +124,7 @@ async def test_a_limit_that_cuts_a_call_off_its_output_does_not_either(
 
 
 async def test_a_fork_and_a_return_are_seen_by_the_model(
-    server: ModelServer, agent: Agent[Any], handle: ThreadCheckpointer
+    server: ModelServer, agent: Agent[Any], handle: Checkpointer
 ) -> None:
     session = LocusSession("alice", handle)
     server.replies = [says("Red."), says("Blue."), says("Green.")]
@@ -138,7 +138,7 @@ async def test_a_fork_and_a_return_are_seen_by_the_model(
     assert texts(await session.get_items()) == ["A colour?", "Red."]
 
 
-async def test_runs_at_once_lose_nothing(server: ModelServer, agent: Agent[Any], handle: ThreadCheckpointer) -> None:
+async def test_runs_at_once_lose_nothing(server: ModelServer, agent: Agent[Any], handle: Checkpointer) -> None:
     server.replies = [says(f"Answer {number}.") for number in range(4)]
     await asyncio.gather(*(run(agent, f"Question {number}?", LocusSession("alice", handle)) for number in range(4)))
     kept = texts(await LocusSession("alice", handle).get_items())
@@ -146,7 +146,7 @@ async def test_runs_at_once_lose_nothing(server: ModelServer, agent: Agent[Any],
 
 
 async def test_compaction_replaces_items_and_keeps_the_history(
-    server: ModelServer, client: AsyncOpenAI, agent: Agent[Any], handle: ThreadCheckpointer
+    server: ModelServer, client: AsyncOpenAI, agent: Agent[Any], handle: Checkpointer
 ) -> None:
     kept = LocusSession("alice", handle)
     session = OpenAIResponsesCompactionSession(
@@ -167,7 +167,7 @@ async def test_compaction_replaces_items_and_keeps_the_history(
     assert asked(server) == ["They greeted each other.", "Bye!"]
 
 
-async def test_compaction_gives_way_to_what_was_added_meanwhile(handle: ThreadCheckpointer) -> None:
+async def test_compaction_gives_way_to_what_was_added_meanwhile(handle: Checkpointer) -> None:
     session = LocusSession("alice", handle)
     assert await session._get_compaction_snapshot(5) is None
     await session.add_items([{"role": "user", "content": f"{number}"} for number in range(5)])

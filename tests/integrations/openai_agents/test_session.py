@@ -16,7 +16,7 @@ from locus.core.state import AgentState
 from locus.errors import CapabilityError, ConfigurationError, CorruptCheckpointError, InvalidIdError, SerializationError
 from locus.integrations.openai_agents import NAMESPACE, LocusSession
 from locus.memory.backends import SQLiteBackend, sqlite_checkpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.registry import get_checkpointer
 from locus.testing.stores import TestStore
 from tests.backends.embedded import FileStore, SQLiteStore
@@ -35,7 +35,7 @@ def items(*numbers: int) -> list[Any]:
 
 
 @pytest.fixture
-def session(handle: ThreadCheckpointer) -> LocusSession:
+def session(handle: Checkpointer) -> LocusSession:
     return LocusSession("alice", handle)
 
 
@@ -48,7 +48,7 @@ async def test_it_is_a_session_of_the_sdk_and_empty_at_first(session: LocusSessi
     assert await session.history() == []
 
 
-async def test_items_come_back_equal_and_in_order(session: LocusSession, handle: ThreadCheckpointer) -> None:
+async def test_items_come_back_equal_and_in_order(session: LocusSession, handle: Checkpointer) -> None:
     await session.add_items(ODD)  # type: ignore[arg-type]
     await session.add_items(items(1, 2))
     assert await session.get_items() == [*ODD, *items(1, 2)]
@@ -72,7 +72,7 @@ async def test_a_limit_gives_the_newest_in_order(session: LocusSession, limit: i
 
 @pytest.mark.parametrize("settings", [SessionSettings(limit=2), {"limit": 2}])
 async def test_the_settings_limit_what_is_read_unless_the_call_does(
-    handle: ThreadCheckpointer, settings: SessionSettings | dict[str, Any]
+    handle: Checkpointer, settings: SessionSettings | dict[str, Any]
 ) -> None:
     session = LocusSession("alice", handle, session_settings=settings)
     await session.add_items(items(1, 2, 3, 4))
@@ -81,7 +81,7 @@ async def test_the_settings_limit_what_is_read_unless_the_call_does(
     assert isinstance(session.session_settings, SessionSettings)
 
 
-async def test_pop_takes_the_newest_until_nothing_is_left(session: LocusSession, handle: ThreadCheckpointer) -> None:
+async def test_pop_takes_the_newest_until_nothing_is_left(session: LocusSession, handle: Checkpointer) -> None:
     await session.add_items(items(1, 2))
     await session.add_items(items(3))
     assert await session.pop_item() == items(3)[0]
@@ -94,9 +94,7 @@ async def test_pop_takes_the_newest_until_nothing_is_left(session: LocusSession,
     assert await session.get_items() == items(5)
 
 
-async def test_clear_removes_everything_and_leaves_others_alone(
-    session: LocusSession, handle: ThreadCheckpointer
-) -> None:
+async def test_clear_removes_everything_and_leaves_others_alone(session: LocusSession, handle: Checkpointer) -> None:
     other = LocusSession("bob", handle)
     for one in (session, other):
         await one.add_items(items(1))
@@ -130,7 +128,7 @@ async def test_concurrent_pops_give_every_item_once(store: TestStore) -> None:
         assert found == [f"item {number}" for number in range(10)]
 
 
-async def test_a_handle_follows_what_others_did(session: LocusSession, handle: ThreadCheckpointer) -> None:
+async def test_a_handle_follows_what_others_did(session: LocusSession, handle: Checkpointer) -> None:
     other = LocusSession("alice", handle)
     await session.add_items(items(1, 2))
     assert await other.pop_item() == items(2)[0]
@@ -144,7 +142,7 @@ async def test_a_handle_follows_what_others_did(session: LocusSession, handle: T
     assert await session.pop_item() is None
 
 
-async def test_sessions_are_kept_apart_from_each_other_and_from_agents(handle: ThreadCheckpointer) -> None:
+async def test_sessions_are_kept_apart_from_each_other_and_from_agents(handle: Checkpointer) -> None:
     names = ["a", "A", "a/b", "a.b", "a ", "ä", "a%", "'; DROP TABLE x"]
     for name in names:
         await LocusSession(name, handle).add_items([{"of": name}])  # type: ignore[list-item]
@@ -166,7 +164,7 @@ async def test_what_json_cannot_hold_is_named_and_nothing_is_written(session: Lo
     assert await session.get_items() == items(1)
 
 
-async def test_a_namespace_that_something_else_uses_is_an_error(handle: ThreadCheckpointer) -> None:
+async def test_a_namespace_that_something_else_uses_is_an_error(handle: Checkpointer) -> None:
     await handle.save(AgentState(), "alice", namespace=NAMESPACE)
     session = LocusSession("alice", handle)
     for call in (session.get_items(), session.add_items(items(1)), session.pop_item()):
@@ -196,7 +194,7 @@ async def test_a_url_is_opened_and_closed_and_a_store_is_left_open(tmp_path: Pat
     async with sqlite_checkpointer(tmp_path / "locus.db") as handle:
         async with LocusSession("alice", handle) as session:
             assert await session.get_items() == items(1)
-        assert handle.threads.ready
+        assert handle.store.ready
         assert repr(session) == "LocusSession('alice', SQLiteEngine)"
 
 

@@ -32,7 +32,7 @@ from locus.memory.model.arguments import UNLIMITED
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import MAX_ID_LENGTH, check_ids, digest
 from locus.memory.model.records import Entry, Run, Stored, Write
-from locus.memory.store import Threads
+from locus.memory.store import CheckpointStore
 
 AT_ONCE = 8
 LONG_PATH = "write"
@@ -58,18 +58,18 @@ def kept_value(value: Any, task_path: str) -> Any:
 class Reader:
     """Reads from one store."""
 
-    def __init__(self, threads: Threads, codec: TypedCodec) -> None:
-        self.threads = threads
+    def __init__(self, store: CheckpointStore, codec: TypedCodec) -> None:
+        self.store = store
         self.codec = codec
 
     async def one(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Found | None:
         """That checkpoint, or the latest."""
-        stored = await self.threads.read(thread_id, checkpoint_id, namespace)
+        stored = await self.store.read(thread_id, checkpoint_id, namespace)
         return None if stored is None else (stored, await self._writes(stored.entry))
 
     async def _writes(self, entry: Entry) -> list[Write]:
         place = (entry.thread_id, entry.checkpoint_id)
-        return await self.threads.get_writes(*place, task_id=None, namespace=entry.namespace)
+        return await self.store.get_writes(*place, task_id=None, namespace=entry.namespace)
 
     async def many(self, entries: Sequence[Entry]) -> list[Found]:
         """Those of these checkpoints that are still there and are LangGraph's, in the same order."""
@@ -81,7 +81,7 @@ class Reader:
 
     async def _of_thread(self, thread_id: str, entries: list[Entry]) -> list[Found]:
         low, high = min(entry.seq for entry in entries), max(entry.seq for entry in entries)
-        if self.threads.engine.offers(Exports) and high - low < 4 * len(entries):
+        if self.store.engine.offers(Exports) and high - low < 4 * len(entries):
             return await self._exported(thread_id, low, high - low + 1)
         found: list[Found | None] = []
         for start in range(0, len(entries), AT_ONCE):
@@ -91,7 +91,7 @@ class Reader:
 
     async def _exported(self, thread_id: str, seq: int, count: int) -> list[Found]:
         """So many checkpoints from a number on. They share most of their items, which are read once."""
-        async with self.threads.using() as engine:
+        async with self.store.using() as engine:
             assert isinstance(engine, Exports)
             exported = await engine.export(thread_id, seq - 1, count, {})
         runs: dict[str, list[Run]] = {}
@@ -205,11 +205,11 @@ class Listing:
             return await self._page_of_all()
         if self._checkpoint_id is not None and self._namespace is not None:
             self._ended = True
-            entry = await self._reader.threads.entry(self._thread_id, self._checkpoint_id, self._namespace)
+            entry = await self._reader.store.entry(self._thread_id, self._checkpoint_id, self._namespace)
             return [] if entry is None else [entry]
         await self._find_beginning(self._thread_id)
         size = PAGE if self._where or self._before or self._checkpoint_id else count
-        async with self._reader.threads.using() as engine:
+        async with self._reader.store.using() as engine:
             entries = await engine.history(self._thread_id, self._namespace, size, self._before_seq)
         self._ended = len(entries) < size
         self._before_seq = entries[-1].seq if entries else None
@@ -218,19 +218,19 @@ class Listing:
     async def _find_beginning(self, thread_id: str) -> None:
         if self._before is None or self._before_seq is not None or self._namespace is None:
             return
-        entry = await self._reader.threads.entry(thread_id, self._before, self._namespace)
+        entry = await self._reader.store.entry(thread_id, self._before, self._namespace)
         if entry is not None:
             self._before, self._before_seq = None, entry.seq
 
     async def _page_of_all(self) -> list[Entry]:
         """Entries of all threads. Where the store finds by metadata, and a text is looked for, only such."""
-        threads = self._reader.threads
+        store = self._reader.store
         text = next((item for item in self._where.items() if isinstance(item[1], str)), None)
-        if text is not None and isinstance(threads.engine, FindsMetadata):
+        if text is not None and isinstance(store.engine, FindsMetadata):
             self._ended = True
-            return await threads.find(*text, None)
+            return await store.find(*text, None)
         size = PAGE * (1 + len(self._seen)) if not self._where else None
-        entries = await threads.recent(size)
+        entries = await store.recent(size)
         self._ended = size is None or len(entries) < size
         fresh = [entry for entry in entries if place_of(entry) not in self._seen]
         self._seen.update(map(place_of, fresh))
@@ -286,14 +286,14 @@ class Line:
         """An entry. Ancestors are mostly the ones just before, so these are fetched together."""
         namespace = self._target.namespace
         while checkpoint_id not in self._known and self._before_seq is not None:
-            async with self._reader.threads.using() as engine:
+            async with self._reader.store.using() as engine:
                 page = await engine.history(self._target.thread_id, namespace, HISTORY_PAGE, self._before_seq)
             self._known |= {entry.checkpoint_id: entry for entry in page}
             self._before_seq = page[-1].seq if len(page) == HISTORY_PAGE else None
         if checkpoint_id in self._known:
             return self._known[checkpoint_id]
         # One that was put again is newer than its children.
-        return await self._reader.threads.entry(self._target.thread_id, checkpoint_id, namespace)
+        return await self._reader.store.entry(self._target.thread_id, checkpoint_id, namespace)
 
 
 async def channel_history(reader: Reader, entry: Entry, channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:

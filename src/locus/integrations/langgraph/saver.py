@@ -51,7 +51,7 @@ from locus.integrations.langgraph.read import (
 from locus.memory.model.codec import decode, encode
 from locus.memory.registry import get_checkpointer
 from locus.memory.runtime.portal import PORTAL
-from locus.memory.saver import threads_of
+from locus.memory.saver import store_of
 from locus.memory.store import SPECIAL_CHANNELS
 
 
@@ -164,14 +164,14 @@ class LocusSaver(BlockingSaver):
                 f"options ({', '.join(options)}) belong to a name or URL; this store is open already"
             )
         self._owns = isinstance(store, str)
-        self.threads = threads_of(get_checkpointer(store, **options) if isinstance(store, str) else store)
-        if not self.threads.keeps_writes:
+        self.store = store_of(get_checkpointer(store, **options) if isinstance(store, str) else store)
+        if not self.store.keeps_writes:
             raise CapabilityError(
-                f"{type(self.threads.engine).__name__} keeps no pending writes, and LangGraph needs them"
+                f"{type(self.store.engine).__name__} keeps no pending writes, and LangGraph needs them"
             )
         self._codec = typed_codec(allowed_types)
         super().__init__(serde=JSONSerializer(self._codec))
-        self._reader = Reader(self.threads, self._codec)
+        self._reader = Reader(self.store, self._codec)
         self._memory = Memory()
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -213,7 +213,7 @@ class LocusSaver(BlockingSaver):
         thread_id, namespace = _place(config)
         place = (thread_id, kept_namespace(namespace))
         parent = _checkpoint_id(config)
-        async with self.threads.using() as engine:
+        async with self.store.using() as engine:
             # What a database does to the order of keys may be known only when it was asked.
             sort_keys = not engine.dialect.exact
         known = self._memory.get(place).at(parent, sort_keys)
@@ -221,7 +221,7 @@ class LocusSaver(BlockingSaver):
         encoding = Encoding(self._codec, encoder, known.lists, self._memory.touched(place, parent))
         payload = encoding.payload(checkpoint, namespace)
         about = get_serializable_checkpoint_metadata(config, metadata)
-        done = await self.threads.save(
+        done = await self.store.save(
             thread_id,
             payload,
             namespace=place[1],
@@ -243,7 +243,7 @@ class LocusSaver(BlockingSaver):
         if checkpoint_id is None:
             raise ConfigurationError("put_writes needs the id of a checkpoint: config['configurable']['checkpoint_id']")
         self._memory.touch((thread_id, kept_namespace(namespace)), checkpoint_id, returned(v for _, v in writes))
-        await self.threads.put_writes(
+        await self.store.put_writes(
             thread_id,
             checkpoint_id,
             task_id,
@@ -258,21 +258,21 @@ class LocusSaver(BlockingSaver):
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete a thread: the checkpoints and pending writes of all its namespaces."""
-        await self.threads.delete(str(thread_id), None, None)
+        await self.store.delete(str(thread_id), None, None)
         self._memory.forget_thread(str(thread_id))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints of these runs, in all threads; what followed them goes on from what was before."""
         doomed: dict[str, dict[int, str]] = {}
         for run_id in run_ids:
-            for entry in await self.threads.find("run_id", str(run_id), None):
+            for entry in await self.store.find("run_id", str(run_id), None):
                 doomed.setdefault(entry.thread_id, {})[entry.seq] = entry.rev
         for thread_id, seqs in doomed.items():
             await self._delete(thread_id, seqs)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread whole, under an id that is not in use; else `ConflictError` is raised."""
-        await self.threads.copy(str(source_thread_id), str(target_thread_id), None, "")
+        await self.store.copy(str(source_thread_id), str(target_thread_id), None, "")
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete all but the latest checkpoint of each namespace of these threads; with `strategy="delete"`, all.
@@ -288,7 +288,7 @@ class LocusSaver(BlockingSaver):
                 await self._keep_latest(thread_id)
 
     async def _keep_latest(self, thread_id: str) -> None:
-        entries = await self.threads.history(thread_id, None, None, None)
+        entries = await self.store.history(thread_id, None, None, None)
         doomed: dict[int, str] = {}
         for namespace in {entry.namespace for entry in entries}:
             latest, *others = [entry for entry in entries if entry.namespace == namespace]
@@ -298,7 +298,7 @@ class LocusSaver(BlockingSaver):
             await self._delete(thread_id, doomed)
 
     async def _delete(self, thread_id: str, seqs: Mapping[int, str]) -> None:
-        async with self.threads.using() as engine:
+        async with self.store.using() as engine:
             await engine.delete(thread_id, None, seqs)
         self._memory.forget_thread(thread_id)
 
@@ -307,7 +307,7 @@ class LocusSaver(BlockingSaver):
     ) -> Mapping[str, DeltaChannelHistory]:
         """What was written to delta channels on the way to a checkpoint, and the values that they began with."""
         thread_id, namespace = _place(config)
-        entry = await self.threads.entry(thread_id, _checkpoint_id(config), kept_namespace(namespace))
+        entry = await self.store.entry(thread_id, _checkpoint_id(config), kept_namespace(namespace))
         if entry is None:
             return {channel: {"writes": []} for channel in channels}
         return await channel_history(self._reader, entry, channels)
@@ -344,7 +344,7 @@ class LocusSaver(BlockingSaver):
     async def aclose(self) -> None:
         """Close the store, if this saver opened it. Whoever uses it again opens it anew."""
         if self._owns:
-            await self.threads.close()
+            await self.store.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -353,7 +353,7 @@ class LocusSaver(BlockingSaver):
         await self.aclose()
 
     def __repr__(self) -> str:
-        return f"LocusSaver({self.threads.engine.identity!r})"
+        return f"LocusSaver({self.store.engine.identity!r})"
 
 
 def _place(config: RunnableConfig) -> tuple[str, str]:

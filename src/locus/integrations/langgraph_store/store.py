@@ -47,7 +47,7 @@ from locus.memory.model.codec import decode, encode
 from locus.memory.model.ids import words
 from locus.memory.registry import get_checkpointer
 from locus.memory.runtime.portal import PORTAL
-from locus.memory.saver import threads_of
+from locus.memory.saver import store_of
 
 T = TypeVar("T")
 
@@ -72,8 +72,8 @@ class LocusStore(BaseStore):
                 f"options ({', '.join(options)}) belong to a name or URL; this store is open already"
             )
         self._owns = isinstance(store, str)
-        self._threads = threads_of(get_checkpointer(store, **options) if isinstance(store, str) else store)
-        engine = self._threads.engine
+        self._store = store_of(get_checkpointer(store, **options) if isinstance(store, str) else store)
+        engine = self._store.engine
         if not isinstance(engine, SQLiteEngine) and not (
             isinstance(engine, SQLServerEngine) and isinstance(engine.sql, PostgreSQLFlavour)
         ):
@@ -110,7 +110,7 @@ class LocusStore(BaseStore):
         return PORTAL.run(self.asweep_ttl())
 
     async def _carry_out(self, operation: Callable[[], Steps[T]], *, writing: bool, alone: bool = False) -> T:
-        async with self._threads.using():
+        async with self._store.using():
             if not self._ready:
                 await self._set_up()
             return await self._engine.carry_out(operation, writing=writing, alone=alone)
@@ -208,7 +208,7 @@ class LocusStore(BaseStore):
     async def aclose(self) -> None:
         """Close the database, if it was opened here."""
         if self._owns:
-            await self._threads.close()
+            await self._store.close()
 
     def close(self) -> None:
         PORTAL.run(self.aclose())

@@ -19,7 +19,7 @@ from locus.memory.checkpointer import metadata_of
 from locus.memory.model.arguments import checked_limit
 from locus.memory.model.payloads import dict_from, dict_payload
 from locus.memory.model.records import Entry, Stored
-from locus.memory.saver import threads_of
+from locus.memory.saver import store_of
 
 if TYPE_CHECKING:
     from llmfy.flow_engine.checkpointer.base_checkpointer import BaseCheckpointer, Checkpoint, CheckpointMetadata
@@ -52,7 +52,7 @@ class LlmfyCheckpointer(BaseCheckpointer):
 
     def __init__(self, store: Any, *, namespace: str = NAMESPACE) -> None:
         self._opened = isinstance(store, str)
-        self._threads = threads_of(store)
+        self._store = store_of(store)
         self._namespace = namespace
 
     async def save(self, checkpoint: AnyCheckpoint) -> None:
@@ -61,7 +61,7 @@ class LlmfyCheckpointer(BaseCheckpointer):
         if not isinstance(about.created_at, datetime):
             raise SerializationError(f"metadata.created_at is no datetime: {about.created_at!r:.80}", "created_at")
         facts = {name: getattr(about, name) for name in _FACTS}
-        await self._threads.save(
+        await self._store.save(
             about.session_id,
             dict_payload(state),
             namespace=self._namespace,
@@ -71,37 +71,37 @@ class LlmfyCheckpointer(BaseCheckpointer):
 
     async def load(self, session_id: str, checkpoint_id: str | None = None) -> Checkpoint | None:
         """That checkpoint, or the newest; `None` if there is none."""
-        stored = await self._threads.read(session_id, checkpoint_id, self._namespace)
+        stored = await self._store.read(session_id, checkpoint_id, self._namespace)
         return None if stored is None else _checkpoint(stored)
 
     async def list(self, session_id: str, limit: int = 10) -> builtins.list[Checkpoint]:
         """A session's checkpoints with their states, newest first. `history` lists without states."""
-        entries = await self._threads.history(session_id, limit, None, self._namespace)
+        entries = await self._store.history(session_id, limit, None, self._namespace)
         return await self._loaded(entries)
 
     async def list_by_run(self, session_id: str, run_id: str, limit: int = 100) -> builtins.list[Checkpoint]:
         """The checkpoints of one `invoke` or `stream`, newest first."""
-        entries = await self._threads.history(session_id, None, None, self._namespace)
+        entries = await self._store.history(session_id, None, None, self._namespace)
         found = [entry for entry in entries if metadata_of(entry).get("run_id") == run_id]
         return await self._loaded(found[: checked_limit(limit, None)])
 
     async def history(self, session_id: str, limit: int | None = 10) -> builtins.list[CheckpointMetadata]:
         """What is known of a session's checkpoints without their states, newest first."""
-        return [_metadata(entry) for entry in await self._threads.history(session_id, limit, None, self._namespace)]
+        return [_metadata(entry) for entry in await self._store.history(session_id, limit, None, self._namespace)]
 
     async def delete(self, session_id: str, checkpoint_id: str | None = None) -> None:
         """Delete one checkpoint, or all of the session."""
-        await self._threads.delete(session_id, checkpoint_id, self._namespace)
+        await self._store.delete(session_id, checkpoint_id, self._namespace)
 
     async def clear_all(self) -> None:
         """Delete the checkpoints of all flows. What else is in the store stays."""
-        for session_id in await self._threads.list_threads(None, "*"):
-            await self._threads.delete(session_id, None, self._namespace)
+        for session_id in await self._store.list_threads(None, "*"):
+            await self._store.delete(session_id, None, self._namespace)
 
     async def close(self) -> None:
         """Close the store, if it was opened here."""
         if self._opened:
-            await self._threads.close()
+            await self._store.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -110,7 +110,7 @@ class LlmfyCheckpointer(BaseCheckpointer):
         await self.close()
 
     def __repr__(self) -> str:
-        return f"LlmfyCheckpointer({type(self._threads.engine).__name__})"
+        return f"LlmfyCheckpointer({type(self._store.engine).__name__})"
 
     async def _loaded(self, entries: builtins.list[Entry]) -> builtins.list[Checkpoint]:
         """The checkpoints of entries; those that were deleted meanwhile are left out."""
@@ -118,7 +118,7 @@ class LlmfyCheckpointer(BaseCheckpointer):
 
         async def read(entry: Entry) -> Stored | None:
             async with turn:
-                return await self._threads.read(entry.thread_id, entry.checkpoint_id, self._namespace)
+                return await self._store.read(entry.thread_id, entry.checkpoint_id, self._namespace)
 
         found = await asyncio.gather(*map(read, entries))
         return [_checkpoint(stored) for stored in found if stored is not None]

@@ -12,12 +12,12 @@ from pydantic import SecretStr
 
 from locus.memory.backends.plain import PlainStoreEngine
 from locus.memory.backends.sqlite.backend import SQLiteBackend
-from locus.memory.checkpointer import THIRTY_DAYS, BaseCheckpointer, ThreadCheckpointer, ThreadsFace
+from locus.memory.checkpointer import THIRTY_DAYS, BaseCheckpointer, Checkpointer, StoreVerbs
 from locus.memory.engine import CheckpointerCapabilities
-from locus.memory.store import Threads
+from locus.memory.store import CheckpointStore
 
 
-class StorageBackendAdapter(ThreadCheckpointer):
+class StorageBackendAdapter(Checkpointer):
     """A checkpointer over a storage backend: one of ours, or any object with the five plain methods.
 
     With one of ours every law of the contract holds. An object of another kind needs `save(key, data)`,
@@ -28,9 +28,9 @@ class StorageBackendAdapter(ThreadCheckpointer):
 
     def __init__(self, backend: Any) -> None:
         self.backend = backend
-        ours = isinstance(backend, ThreadsFace)
+        ours = isinstance(backend, StoreVerbs)
         self._stranger = None if ours else backend
-        super().__init__(backend.threads if ours else Threads(PlainStoreEngine(backend)))
+        super().__init__(backend.store if ours else CheckpointStore(PlainStoreEngine(backend)))
 
     def _has(self, method: str) -> bool:
         return callable(getattr(self._stranger, method, None))
@@ -88,7 +88,7 @@ class StorageBackendAdapter(ThreadCheckpointer):
             result = getattr(self._stranger, method)(*args, **options)
             return await result if inspect.isawaitable(result) else result
         except Exception as error:
-            raise self.threads.engine.translate(error) from error
+            raise self.store.engine.translate(error) from error
 
     def __repr__(self) -> str:
         return f"StorageBackendAdapter({type(self.backend).__name__})"

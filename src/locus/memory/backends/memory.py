@@ -12,7 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from locus.errors import BackendUnavailableError, CheckpointError, ConfigurationError
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import (
     Copies,
     Engine,
@@ -35,7 +35,7 @@ from locus.memory.model.records import (
     Write,
 )
 from locus.memory.model.table import ThreadTable
-from locus.memory.store import Threads
+from locus.memory.store import CheckpointStore
 
 
 class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):
@@ -176,12 +176,12 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             return {table.thread_id: len(table.rows) for table in self._live()}
 
 
-class MemoryCheckpointer(ThreadCheckpointer):
+class MemoryCheckpointer(Checkpointer):
     """Keeps everything in memory, until the process ends."""
 
     def __init__(self, *, ttl_seconds: float | None = None) -> None:
         self._engine = MemoryEngine()
-        super().__init__(Threads(self._engine, ttl_seconds=ttl_seconds))
+        super().__init__(CheckpointStore(self._engine, ttl_seconds=ttl_seconds))
 
     def clear(self) -> None:
         """Forget all threads."""

@@ -16,7 +16,7 @@ import pytest_asyncio
 
 from locus.core.state import AgentState
 from locus.memory import store as threads_module
-from locus.memory.checkpointer import HistoryEntry, ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer, HistoryEntry
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.storage import StorageBackend
 from locus.testing.processes.workers import Crew
@@ -26,7 +26,7 @@ from locus.testing.stores import DurableTestStore, TestStore
 class OpenHandle(Protocol):
     """Opens one more handle on the store of the test."""
 
-    def __call__(self, *, ttl_seconds: float | None = None) -> ThreadCheckpointer: ...
+    def __call__(self, *, ttl_seconds: float | None = None) -> Checkpointer: ...
 
 
 class Laws:
@@ -58,9 +58,9 @@ class Laws:
     @pytest_asyncio.fixture
     async def open_handle(self, store: TestStore) -> AsyncIterator[OpenHandle]:
         """Opens handles, and closes them at the end of the test."""
-        opened: list[ThreadCheckpointer] = []
+        opened: list[Checkpointer] = []
 
-        def open_one(*, ttl_seconds: float | None = None) -> ThreadCheckpointer:
+        def open_one(*, ttl_seconds: float | None = None) -> Checkpointer:
             opened.append(store.open(ttl_seconds=ttl_seconds))
             return opened[-1]
 
@@ -69,7 +69,7 @@ class Laws:
             await handle.close()
 
     @pytest_asyncio.fixture
-    async def checkpointer(self, open_handle: OpenHandle) -> ThreadCheckpointer:
+    async def checkpointer(self, open_handle: OpenHandle) -> Checkpointer:
         return open_handle()
 
     @pytest.fixture
@@ -121,34 +121,34 @@ def assert_same_state(loaded: AgentState | None, saved: AgentState) -> None:
     assert exact(loaded.to_checkpoint()) == exact(saved.to_checkpoint())
 
 
-async def assert_all_load(handle: ThreadCheckpointer, thread_id: str, expected: dict[str, AgentState]) -> None:
+async def assert_all_load(handle: Checkpointer, thread_id: str, expected: dict[str, AgentState]) -> None:
     """Every checkpoint of the thread is there and loads as it was saved, and there is no other."""
     assert set(await handle.list_checkpoints(thread_id, limit=100_000)) == set(expected)
     for checkpoint_id, state in expected.items():
         assert_same_state(await handle.load(thread_id, checkpoint_id), state)
 
 
-async def ids(handle: ThreadCheckpointer | StorageBackend, thread_id: str, **options: Any) -> list[str]:
+async def ids(handle: Checkpointer | StorageBackend, thread_id: str, **options: Any) -> list[str]:
     """All checkpoint ids of a thread, newest first."""
     return [entry.checkpoint_id for entry in await handle.history(thread_id, None, **options)]
 
 
-async def entry_of(handle: ThreadCheckpointer, thread_id: str, checkpoint_id: str) -> HistoryEntry:
+async def entry_of(handle: Checkpointer, thread_id: str, checkpoint_id: str) -> HistoryEntry:
     return next(entry for entry in await handle.history(thread_id, None) if entry.checkpoint_id == checkpoint_id)
 
 
-async def parent_of(handle: ThreadCheckpointer, thread_id: str, checkpoint_id: str) -> str | None:
+async def parent_of(handle: Checkpointer, thread_id: str, checkpoint_id: str) -> str | None:
     return (await entry_of(handle, thread_id, checkpoint_id)).parent_id
 
 
-async def snapshot(handle: ThreadCheckpointer) -> dict[str, list[HistoryEntry]]:
+async def snapshot(handle: Checkpointer) -> dict[str, list[HistoryEntry]]:
     """Everything that is listed of a store: taken before and after what must not change anything."""
     return {thread_id: await handle.history(thread_id, None) for thread_id in await handle.list_threads(None)}
 
 
-def dicts(handle: ThreadCheckpointer) -> StorageBackend:
+def dicts(handle: Checkpointer) -> StorageBackend:
     """The same store, for plain dicts."""
-    return StorageBackend(handle.threads)
+    return StorageBackend(handle.store)
 
 
 class WorkerLaws(Laws):

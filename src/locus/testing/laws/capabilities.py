@@ -11,48 +11,48 @@ import pytest
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import CapabilityError
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import CheckpointerCapabilities
 from locus.testing.laws.base import Laws, OpenHandle
 from locus.testing.stores import TestStore
 
 
-async def _searches(handle: ThreadCheckpointer, _store: TestStore) -> bool:
+async def _searches(handle: Checkpointer, _store: TestStore) -> bool:
     return [hit["thread_id"] for hit in await handle.search("kangaroo")] == ["t"]
 
 
-async def _finds(handle: ThreadCheckpointer, _store: TestStore) -> bool:
+async def _finds(handle: Checkpointer, _store: TestStore) -> bool:
     return [hit["thread_id"] for hit in await handle.query_by_metadata("k", "v")] == ["t"]
 
 
-async def _vacuums(handle: ThreadCheckpointer, _store: TestStore) -> bool:
+async def _vacuums(handle: Checkpointer, _store: TestStore) -> bool:
     return await handle.vacuum(older_than_days=0) == 1 and not await handle.exists("t")
 
 
-async def _branches(handle: ThreadCheckpointer, _store: TestStore) -> bool:
+async def _branches(handle: Checkpointer, _store: TestStore) -> bool:
     return await handle.copy_thread("t", "copy") and await handle.exists("copy", "c")
 
 
-async def _expires(_handle: ThreadCheckpointer, store: TestStore) -> bool:
+async def _expires(_handle: Checkpointer, store: TestStore) -> bool:
     async with store.open(ttl_seconds=3_600) as handle:
         await handle.save(AgentState(), "short-lived")
         return await handle.exists("short-lived")
 
 
-async def _lists_threads(handle: ThreadCheckpointer, _store: TestStore) -> bool:
+async def _lists_threads(handle: Checkpointer, _store: TestStore) -> bool:
     return await handle.list_threads() == ["t"]
 
 
-async def _lists_with_metadata(handle: ThreadCheckpointer, _store: TestStore) -> bool:
+async def _lists_with_metadata(handle: Checkpointer, _store: TestStore) -> bool:
     return [hit["metadata"] for hit in await handle.list_with_metadata()] == [{"k": "v"}]
 
 
-async def _keeps_ids(_handle: ThreadCheckpointer, store: TestStore) -> bool:
+async def _keeps_ids(_handle: Checkpointer, store: TestStore) -> bool:
     async with store.open() as another:
         return await another.exists("t", "c") and await another.list_checkpoints("t") == ["c"]
 
 
-PROOFS: dict[str, Callable[[ThreadCheckpointer, TestStore], Awaitable[bool]]] = {
+PROOFS: dict[str, Callable[[Checkpointer, TestStore], Awaitable[bool]]] = {
     "search": _searches,
     "metadata_query": _finds,
     "vacuum": _vacuums,
@@ -72,12 +72,12 @@ class CapabilityLaws(Laws):
     """The laws that come with a capability; filled in where the contract is put together."""
 
     async def test_the_capabilities_are_those_required(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         assert checkpointer.capabilities == self.required
         assert open_handle().capabilities == self.required
 
-    async def test_every_capability_brings_its_laws(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_every_capability_brings_its_laws(self, checkpointer: Checkpointer) -> None:
         """So a flag cannot hollow the suite out, and no law is left without a test."""
         for name, laws in self.laws_of.items():
             assert isinstance(self, laws) == getattr(checkpointer.capabilities, name), name
@@ -87,7 +87,7 @@ class CapabilityLaws(Laws):
 
     @pytest.mark.parametrize("name", PROOFS)
     async def test_a_capability_works_or_says_that_it_does_not(
-        self, checkpointer: ThreadCheckpointer, store: TestStore, name: str
+        self, checkpointer: Checkpointer, store: TestStore, name: str
     ) -> None:
         state = AgentState().with_message(Message.user("a kangaroo"))
         await checkpointer.save(state, "t", "c", {"k": "v"})

@@ -9,7 +9,7 @@ import pytest
 
 from locus.core.state import AgentState
 from locus.errors import ConflictError
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import conversation, message
 from locus.testing.laws.base import (
     Laws,
@@ -25,7 +25,7 @@ from locus.testing.laws.base import (
 class ConflictLaws(Laws):
     """Law 5."""
 
-    async def test_a_save_that_expects_the_right_latest_is_done(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_save_that_expects_the_right_latest_is_done(self, checkpointer: Checkpointer) -> None:
         state = AgentState()
         latest: str | None = None
         for turn in range(4):
@@ -36,7 +36,7 @@ class ConflictLaws(Laws):
         assert (await ids(checkpointer, "t"))[0] == latest
 
     async def test_a_save_that_expects_the_wrong_latest_is_refused(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         first = await checkpointer.save(AgentState(), "t")
         second = await open_handle().save(AgentState(), "t")
@@ -51,7 +51,7 @@ class ConflictLaws(Laws):
         assert await checkpointer.load("t", "new id") is None
 
     async def test_expecting_a_checkpoint_of_a_thread_that_is_not_there_is_refused(
-        self, checkpointer: ThreadCheckpointer
+        self, checkpointer: Checkpointer
     ) -> None:
         with pytest.raises(ConflictError) as caught:
             await checkpointer.save(AgentState(), "t", if_latest="gone")
@@ -59,14 +59,14 @@ class ConflictLaws(Laws):
         assert not await checkpointer.exists("t")
         assert await checkpointer.save(AgentState(), "t", if_latest=None)
 
-    async def test_an_expectation_is_about_one_namespace(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_an_expectation_is_about_one_namespace(self, checkpointer: Checkpointer) -> None:
         first = await checkpointer.save(AgentState(), "t")
         await checkpointer.save(AgentState(), "t", namespace="other", if_latest=None)
         await checkpointer.save(AgentState(), "t", if_latest=first)
         with pytest.raises(ConflictError):
             await checkpointer.save(AgentState(), "t", namespace="other", if_latest=first)
 
-    async def test_the_latest_that_was_deleted_is_the_latest_no_more(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_the_latest_that_was_deleted_is_the_latest_no_more(self, checkpointer: Checkpointer) -> None:
         first = await checkpointer.save(AgentState(), "t")
         second = await checkpointer.save(AgentState(), "t")
         await checkpointer.delete("t", second)
@@ -75,7 +75,7 @@ class ConflictLaws(Laws):
         assert caught.value.latest == first
         assert await checkpointer.save(AgentState(), "t", if_latest=first)
 
-    async def test_a_refused_state_can_be_saved_afterwards(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_refused_state_can_be_saved_afterwards(self, checkpointer: Checkpointer) -> None:
         base = AgentState().with_messages(conversation(3))
         first = await checkpointer.save(base, "t")
         rival = base.with_message(message(50))
@@ -88,7 +88,7 @@ class ConflictLaws(Laws):
 
     @pytest.mark.parametrize("known", [True, False], ids=["same base", "fresh states"])
     async def test_of_many_that_expect_the_same_exactly_one_wins(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, known: bool
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, known: bool
     ) -> None:
         base = AgentState().with_messages(conversation(3))
         for latest in (None, await checkpointer.save(base, "old")):
@@ -106,7 +106,7 @@ class ConflictLaws(Laws):
             assert await checkpointer.load(thread_id) == states[answers.index(winners[0])]
 
     async def test_concurrent_saves_without_an_expectation_all_survive(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         handles = [checkpointer, *(open_handle() for _ in range(3))]
         base = AgentState().with_messages(conversation(5))
@@ -120,7 +120,7 @@ class ConflictLaws(Laws):
         assert seqs == sorted(set(seqs), reverse=True)
 
     async def test_concurrent_first_saves_all_survive(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         handles = [checkpointer, *(open_handle() for _ in range(7))]
         states = [AgentState().with_messages(conversation(3, number * 10)) for number in range(24)]
@@ -129,9 +129,7 @@ class ConflictLaws(Laws):
         history = await checkpointer.history("t", None)
         assert [entry.parent_id for entry in history] == [*(entry.checkpoint_id for entry in history[1:]), None]
 
-    async def test_concurrent_dicts_all_survive(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
-    ) -> None:
+    async def test_concurrent_dicts_all_survive(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
         backends = [dicts(checkpointer), dicts(open_handle()), dicts(open_handle())]
         common: list[Any] = [{"n": number} for number in range(20)]
         await backends[0].save("t", {"items": common})
@@ -142,7 +140,7 @@ class ConflictLaws(Laws):
             assert_same(await backends[0].load("t", name), data)
 
     async def test_concurrent_saves_to_many_threads_do_not_mix(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         other = open_handle()
 
@@ -159,7 +157,7 @@ class ConflictLaws(Laws):
             assert len(await ids(checkpointer, f"t{number}")) == 5
 
     async def test_readers_beside_a_writer_see_whole_states_only(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         """Every message of turn n says n, so a torn read shows."""
         reader = dicts(open_handle())

@@ -9,7 +9,7 @@ import pytest
 
 from locus.core.state import AgentState
 from locus.errors import ConflictError, InvalidIdError
-from locus.memory.checkpointer import HistoryEntry, ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer, HistoryEntry
 from locus.memory.saver import CheckpointSaver
 from locus.testing.data import BAD_IDS, HOSTILE_IDS, conversation, message
 from locus.testing.laws.base import (
@@ -24,7 +24,7 @@ from locus.testing.laws.base import (
 )
 
 
-async def _forked_thread(handle: ThreadCheckpointer) -> dict[str, AgentState]:
+async def _forked_thread(handle: Checkpointer) -> dict[str, AgentState]:
     """a ← b ← c, and d forked from a; then e after c."""
     state = AgentState().with_messages(conversation(3)).with_metadata("large", "x" * 3_000)
     states: dict[str, AgentState] = {}
@@ -46,7 +46,7 @@ def _facts(entries: list[HistoryEntry]) -> list[tuple[Any, ...]]:
 class CopyLaws(Laws):
     """`copy_thread`."""
 
-    async def test_a_copy_has_everything(self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle) -> None:
+    async def test_a_copy_has_everything(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
         states = await _forked_thread(checkpointer)
         await dicts(checkpointer).save("src", {"in": "other"}, namespace="other")
         assert await checkpointer.copy_thread("src", "dst")
@@ -62,7 +62,7 @@ class CopyLaws(Laws):
         await assert_all_load(checkpointer, "src", states)
 
     async def test_a_copy_has_the_parents_that_a_saver_was_told(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         saver = CheckpointSaver(checkpointer)
         place: dict[str, Any] = {"thread_id": "src", "checkpoint_ns": ""}
@@ -83,7 +83,7 @@ class CopyLaws(Laws):
             assert [(each["checkpoint_id"], each["parent_checkpoint_id"]) for each in found] == expected
 
     async def test_a_copy_up_to_a_checkpoint_has_it_and_its_ancestors(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         states = await _forked_thread(checkpointer)
         await dicts(checkpointer).save("src", {"in": "other"}, namespace="other")
@@ -100,7 +100,7 @@ class CopyLaws(Laws):
                 assert await checkpointer.get_writes(f"up to {point}", name) == []
 
     async def test_the_copy_and_the_source_do_not_know_each_other(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         states = await _forked_thread(checkpointer)
         assert await checkpointer.copy_thread("src", "dst")
@@ -120,9 +120,7 @@ class CopyLaws(Laws):
         await assert_all_load(open_handle(), "dst", copy)
         assert len(await checkpointer.get_writes("dst", "e")) == 2
 
-    async def test_a_state_loaded_from_the_source_can_be_saved_in_the_copy(
-        self, checkpointer: ThreadCheckpointer
-    ) -> None:
+    async def test_a_state_loaded_from_the_source_can_be_saved_in_the_copy(self, checkpointer: Checkpointer) -> None:
         states = await _forked_thread(checkpointer)
         state = await checkpointer.load("src", "b")
         assert state is not None
@@ -132,7 +130,7 @@ class CopyLaws(Laws):
         name = await checkpointer.save(later, "dst")
         await assert_all_load(checkpointer, "dst", {**{n: states[n] for n in "abc"}, name: later})
 
-    async def test_a_copy_into_a_thread_that_exists_is_refused(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_copy_into_a_thread_that_exists_is_refused(self, checkpointer: Checkpointer) -> None:
         await _forked_thread(checkpointer)
         kept = AgentState(agent_id="kept")
         await checkpointer.save(kept, "dst")
@@ -146,7 +144,7 @@ class CopyLaws(Laws):
         assert await snapshot(checkpointer) == before
         assert_same_state(await checkpointer.load("dst"), kept)
 
-    async def test_a_copy_of_what_is_not_there_is_false(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_copy_of_what_is_not_there_is_false(self, checkpointer: Checkpointer) -> None:
         await checkpointer.save(AgentState(), "src", "a", namespace="other")
         assert not await checkpointer.copy_thread("nothing", "dst")
         assert not await checkpointer.copy_thread("nothing", "dst", "a")
@@ -156,7 +154,7 @@ class CopyLaws(Laws):
         assert await checkpointer.copy_thread("src", "dst", "a", namespace="other")
         assert await checkpointer.exists("dst", "a", namespace="other")
 
-    async def test_a_copy_under_an_id_that_was_deleted_starts_clean(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_copy_under_an_id_that_was_deleted_starts_clean(self, checkpointer: Checkpointer) -> None:
         states = await _forked_thread(checkpointer)
         old = await checkpointer.save(AgentState().with_messages(conversation(3, 50)), "dst")
         assert await checkpointer.delete("dst")
@@ -164,7 +162,7 @@ class CopyLaws(Laws):
         assert await checkpointer.load("dst", old) is None
         await assert_all_load(checkpointer, "dst", states)
 
-    async def test_writes_that_wait_under_the_new_id_are_kept(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_writes_that_wait_under_the_new_id_are_kept(self, checkpointer: Checkpointer) -> None:
         """They do not make a thread, so the copy is not refused; nor may it wipe them out."""
         await checkpointer.save(AgentState(), "src", "a")
         await checkpointer.put_writes("dst", "b", "task", [("x", 1)])
@@ -174,7 +172,7 @@ class CopyLaws(Laws):
         assert len(await checkpointer.get_writes("dst", "a", namespace="other")) == 1
         assert await checkpointer.get_writes("dst", "a") == []
 
-    async def test_a_copy_keeps_the_order_of_commits(self, checkpointer: ThreadCheckpointer, clock: Clock) -> None:
+    async def test_a_copy_keeps_the_order_of_commits(self, checkpointer: Checkpointer, clock: Clock) -> None:
         saved = []
         for number in range(4):
             clock.shift(days=-number)
@@ -188,7 +186,7 @@ class CopyLaws(Laws):
         assert (first.checkpoint_id, first.parent_id, first.seq > second.seq) == (newest, saved[-1], True)
 
     async def test_copies_at_once_into_one_thread_leave_one(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         states = await _forked_thread(checkpointer)
         handles = [checkpointer, open_handle(), open_handle()]
@@ -199,7 +197,7 @@ class CopyLaws(Laws):
         assert sum(isinstance(answer, ConflictError) for answer in answers) == 5
         await assert_all_load(checkpointer, "dst", states)
 
-    async def test_any_id_can_be_copied(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_any_id_can_be_copied(self, checkpointer: Checkpointer) -> None:
         await dicts(checkpointer).save("source", {"m": [{"n": 1}] * 9})
         for name in HOSTILE_IDS:
             assert await checkpointer.copy_thread("source", name)

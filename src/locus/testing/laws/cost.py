@@ -9,7 +9,7 @@ import pytest
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import Engine
 from locus.memory.model.records import Commit, Outcome
 from locus.testing.laws.base import Laws, OpenHandle, assert_same_state, dicts
@@ -67,12 +67,12 @@ class CostLaws(Laws):
     """Bytes, and not time: time belongs to a benchmark."""
 
     @pytest.fixture
-    def sent(self, checkpointer: ThreadCheckpointer, monkeypatch: pytest.MonkeyPatch) -> Sent:
+    def sent(self, checkpointer: Checkpointer, monkeypatch: pytest.MonkeyPatch) -> Sent:
         sent = Sent()
-        sent.watch(type(checkpointer.threads.engine), monkeypatch)
+        sent.watch(type(checkpointer.store.engine), monkeypatch)
         return sent
 
-    async def test_appending_with_a_warm_handle_is_flat(self, checkpointer: ThreadCheckpointer, sent: Sent) -> None:
+    async def test_appending_with_a_warm_handle_is_flat(self, checkpointer: Checkpointer, sent: Sent) -> None:
         state, sizes = AgentState(), []
         for turn in range(LATE + 1):
             state = state.with_messages(_turn(turn)).next_iteration()
@@ -81,7 +81,7 @@ class CostLaws(Laws):
         _assert_flat(sizes)
         assert_same_state(await checkpointer.load("t"), state)
 
-    async def test_appending_after_a_load_each_turn_is_flat(self, checkpointer: ThreadCheckpointer, sent: Sent) -> None:
+    async def test_appending_after_a_load_each_turn_is_flat(self, checkpointer: Checkpointer, sent: Sent) -> None:
         state, sizes = AgentState(), []
         for turn in range(LATE + 1):
             known = await checkpointer.load("t") if _slowly(turn) else None
@@ -91,7 +91,7 @@ class CostLaws(Laws):
         _assert_flat(sizes)
 
     async def test_a_cold_handle_each_turn_is_flat(
-        self, open_handle: OpenHandle, checkpointer: ThreadCheckpointer, sent: Sent
+        self, open_handle: OpenHandle, checkpointer: Checkpointer, sent: Sent
     ) -> None:
         """The state is built anew from plain data, and the handle has never seen the thread."""
         state, sizes = AgentState(), []
@@ -107,7 +107,7 @@ class CostLaws(Laws):
 
     @pytest.mark.parametrize("warm", [True, False], ids=["warm", "cold"])
     async def test_plain_dicts_are_flat(
-        self, open_handle: OpenHandle, checkpointer: ThreadCheckpointer, sent: Sent, warm: bool
+        self, open_handle: OpenHandle, checkpointer: Checkpointer, sent: Sent, warm: bool
     ) -> None:
         items: list[Any] = []
         sizes = []
@@ -118,7 +118,7 @@ class CostLaws(Laws):
             sizes.append(sent.take())
         _assert_flat(sizes)
 
-    async def test_a_window_trimmed_from_the_front_is_flat(self, checkpointer: ThreadCheckpointer, sent: Sent) -> None:
+    async def test_a_window_trimmed_from_the_front_is_flat(self, checkpointer: Checkpointer, sent: Sent) -> None:
         state, sizes = AgentState(), []
         for turn in range(LATE + 1):
             kept = state.messages[4:] if len(state.messages) >= 24 else state.messages
@@ -128,7 +128,7 @@ class CostLaws(Laws):
         _assert_flat(sizes)
 
     async def test_a_system_message_and_a_window_behind_it_are_flat(
-        self, checkpointer: ThreadCheckpointer, sent: Sent
+        self, checkpointer: Checkpointer, sent: Sent
     ) -> None:
         state, sizes = AgentState().with_message(Message.system(_TEXT)), []
         for turn in range(LATE + 1):
@@ -138,7 +138,7 @@ class CostLaws(Laws):
             sizes.append(sent.take())
         _assert_flat(sizes)
 
-    async def test_an_edited_last_message_is_flat(self, checkpointer: ThreadCheckpointer, sent: Sent) -> None:
+    async def test_an_edited_last_message_is_flat(self, checkpointer: Checkpointer, sent: Sent) -> None:
         state, sizes = AgentState(), []
         for turn in range(LATE + 1):
             edited = (Message.assistant(f"edited {turn:06}"),) if state.messages else ()
@@ -147,7 +147,7 @@ class CostLaws(Laws):
             sizes.append(sent.take())
         _assert_flat(sizes)
 
-    async def test_an_edit_near_the_front_is_flat(self, checkpointer: ThreadCheckpointer, sent: Sent) -> None:
+    async def test_an_edit_near_the_front_is_flat(self, checkpointer: Checkpointer, sent: Sent) -> None:
         """What comes after the edited message is stored already."""
         state, sizes = AgentState().with_messages(_turn(0)), []
         for turn in range(LATE + 1):
@@ -158,7 +158,7 @@ class CostLaws(Laws):
             sizes.append(sent.take())
         _assert_flat(sizes)
 
-    async def test_edited_dicts_are_flat(self, checkpointer: ThreadCheckpointer, sent: Sent) -> None:
+    async def test_edited_dicts_are_flat(self, checkpointer: Checkpointer, sent: Sent) -> None:
         items: list[Any] = []
         sizes = []
         for turn in range(LATE + 1):
@@ -167,7 +167,7 @@ class CostLaws(Laws):
             sizes.append(sent.take())
         _assert_flat(sizes)
 
-    async def test_a_fork_from_an_old_checkpoint_is_flat(self, checkpointer: ThreadCheckpointer, sent: Sent) -> None:
+    async def test_a_fork_from_an_old_checkpoint_is_flat(self, checkpointer: Checkpointer, sent: Sent) -> None:
         state, names, sizes = AgentState(), list[str](), []
         for turn in range(LATE + 1):
             state = state.with_messages(_turn(turn))
@@ -179,9 +179,7 @@ class CostLaws(Laws):
             sizes.append(sent.take())
         _assert_flat(sizes)
 
-    async def test_a_list_that_grows_inside_metadata_is_flat(
-        self, checkpointer: ThreadCheckpointer, sent: Sent
-    ) -> None:
+    async def test_a_list_that_grows_inside_metadata_is_flat(self, checkpointer: Checkpointer, sent: Sent) -> None:
         state, sizes = AgentState(), []
         for turn in range(LATE + 1):
             log = state.metadata.get("deep", {}).get("log", [])
@@ -191,9 +189,7 @@ class CostLaws(Laws):
             sizes.append(sent.take())
         _assert_flat(sizes)
 
-    async def test_what_is_large_and_does_not_change_is_sent_once(
-        self, checkpointer: ThreadCheckpointer, sent: Sent
-    ) -> None:
+    async def test_what_is_large_and_does_not_change_is_sent_once(self, checkpointer: Checkpointer, sent: Sent) -> None:
         state = AgentState().with_metadata({"manual": _TEXT * 100, "nested": {"manual": _TEXT * 50}})
         await checkpointer.save(state, "t")
         assert sent.take() > len(_TEXT) * 150

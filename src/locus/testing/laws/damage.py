@@ -9,7 +9,7 @@ import pytest
 
 from locus.core.state import AgentState
 from locus.errors import ConflictError, CorruptCheckpointError
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import conversation, message
 from locus.testing.laws.base import Laws, OpenHandle, assert_same_state, dicts
 from locus.testing.stores import TestStore
@@ -29,7 +29,7 @@ class DamageLaws(Laws):
     """Law 6, for damage."""
 
     async def test_a_damaged_state_raises(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, store: TestStore
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, store: TestStore
     ) -> None:
         saved_as = await checkpointer.save(AgentState().with_messages(conversation(6)), "t")
         await store.corrupt("t")
@@ -43,7 +43,7 @@ class DamageLaws(Laws):
                 await handle.diff("t", saved_as, saved_as)
 
     async def test_a_damaged_thread_is_there(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, store: TestStore
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, store: TestStore
     ) -> None:
         saved_as = await checkpointer.save(AgentState().with_messages(conversation(6)), "t")
         await store.corrupt("t")
@@ -54,7 +54,7 @@ class DamageLaws(Laws):
             assert await _or_corrupt(handle.list_threads()) in (None, ["t"])
 
     async def test_damage_in_one_thread_does_not_reach_another(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, store: TestStore
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, store: TestStore
     ) -> None:
         state = AgentState().with_messages(conversation(6))
         for thread_id in ("damaged", "whole"):
@@ -80,7 +80,7 @@ class DamageLaws(Laws):
         assert await _or_corrupt(handle.list_checkpoints("t")) in (None, [first])
 
     async def test_a_damaged_thread_can_be_deleted_and_made_anew(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, store: TestStore
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, store: TestStore
     ) -> None:
         await checkpointer.save(AgentState().with_messages(conversation(6)), "t")
         await store.corrupt("t")

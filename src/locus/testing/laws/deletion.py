@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from locus.core.state import AgentState
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import conversation, message
 from locus.testing.laws.base import (
     Laws,
@@ -19,7 +19,7 @@ from locus.testing.laws.base import (
 )
 
 
-async def _turns(handle: ThreadCheckpointer, count: int, thread_id: str = "t") -> dict[str, AgentState]:
+async def _turns(handle: Checkpointer, count: int, thread_id: str = "t") -> dict[str, AgentState]:
     """A conversation that grows by a message a turn; the states by checkpoint id, oldest first."""
     state = AgentState()
     saved: dict[str, AgentState] = {}
@@ -33,7 +33,7 @@ class DeletionLaws(Laws):
     """Law 3."""
 
     async def test_deleting_the_newest_makes_the_one_before_it_the_latest(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         saved = await _turns(checkpointer, 5)
         order = list(saved)
@@ -43,9 +43,7 @@ class DeletionLaws(Laws):
                 assert_same_state(await handle.load("t"), saved[order[-1]])
                 assert await handle.list_checkpoints("t") == order[::-1]
 
-    async def test_a_deleted_checkpoint_is_gone(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
-    ) -> None:
+    async def test_a_deleted_checkpoint_is_gone(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
         first, second = await _turns(checkpointer, 2)
         await checkpointer.put_writes("t", second, "task", [("x", 1)])
         assert await checkpointer.delete("t", second)
@@ -57,9 +55,7 @@ class DeletionLaws(Laws):
             assert await handle.get_writes("t", second) == []
             assert not await handle.delete("t", second)
 
-    async def test_deleting_what_is_not_there_is_false_and_changes_nothing(
-        self, checkpointer: ThreadCheckpointer
-    ) -> None:
+    async def test_deleting_what_is_not_there_is_false_and_changes_nothing(self, checkpointer: Checkpointer) -> None:
         saved = await _turns(checkpointer, 2)
         assert not await checkpointer.delete("t", "nothing")
         assert not await checkpointer.delete("u")
@@ -68,9 +64,7 @@ class DeletionLaws(Laws):
         assert not await checkpointer.delete("t", namespace="other")
         await assert_all_load(checkpointer, "t", saved)
 
-    async def test_deleting_any_one_of_a_thread_leaves_the_others_loadable(
-        self, checkpointer: ThreadCheckpointer
-    ) -> None:
+    async def test_deleting_any_one_of_a_thread_leaves_the_others_loadable(self, checkpointer: Checkpointer) -> None:
         for victim in range(6):
             saved = await _turns(checkpointer, 6, f"t{victim}")
             gone = list(saved)[victim]
@@ -79,7 +73,7 @@ class DeletionLaws(Laws):
             await assert_all_load(checkpointer, f"t{victim}", saved)
 
     async def test_many_deletions_in_any_order_leave_the_others_loadable(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         for seed in range(4):
             chance = random.Random(seed)
@@ -95,9 +89,7 @@ class DeletionLaws(Laws):
             await assert_all_load(checkpointer, thread_id, saved)
 
     @staticmethod
-    async def _winding_thread(
-        handle: ThreadCheckpointer, thread_id: str, chance: random.Random
-    ) -> dict[str, AgentState]:
+    async def _winding_thread(handle: Checkpointer, thread_id: str, chance: random.Random) -> dict[str, AgentState]:
         """Appends, trims, edits and forks, as they come."""
         state, saved = AgentState(), dict[str, AgentState]()
         for turn in range(25):
@@ -112,7 +104,7 @@ class DeletionLaws(Laws):
         return saved
 
     async def test_a_line_that_was_trimmed_does_not_decide_for_one_that_was_not(
-        self, checkpointer: ThreadCheckpointer
+        self, checkpointer: Checkpointer
     ) -> None:
         """Both read the same items, one of them only the last few."""
         base = AgentState()
@@ -128,7 +120,7 @@ class DeletionLaws(Laws):
             assert_same_state(await checkpointer.load("t", "trimmed"), trimmed)
             assert_same_state(await checkpointer.load("t", "longer"), longer)
 
-    async def test_saving_goes_on_after_deletions(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_saving_goes_on_after_deletions(self, checkpointer: Checkpointer) -> None:
         chance = random.Random(5)
         state, saved = AgentState(), dict[str, AgentState]()
         for turn in range(30):
@@ -140,7 +132,7 @@ class DeletionLaws(Laws):
                 del saved[doomed]
         await assert_all_load(checkpointer, "t", saved)
 
-    async def test_children_of_a_deleted_checkpoint_get_its_parent(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_children_of_a_deleted_checkpoint_get_its_parent(self, checkpointer: Checkpointer) -> None:
         for name, parent in (("a", None), ("b", "a"), ("c", "b"), ("d", "b"), ("e", "d")):
             await checkpointer.save(AgentState(), "t", name, parent=parent)
         assert await checkpointer.delete("t", "b")
@@ -149,7 +141,7 @@ class DeletionLaws(Laws):
         assert [await parent_of(checkpointer, "t", name) for name in "cde"] == [None, None, "d"]
 
     async def test_deleting_a_thread_removes_everything_of_it(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         saved = await _turns(checkpointer, 3)
         await checkpointer.save(AgentState(), "t", "c", namespace="")
@@ -169,7 +161,7 @@ class DeletionLaws(Laws):
         assert not await checkpointer.delete("t")
 
     async def test_a_thread_of_more_than_a_thousand_checkpoints_is_deleted_whole(
-        self, checkpointer: ThreadCheckpointer
+        self, checkpointer: Checkpointer
     ) -> None:
         backend = dicts(checkpointer)
         for number in range(1_100):
@@ -180,7 +172,7 @@ class DeletionLaws(Laws):
         assert await backend.list_with_metadata() == []
 
     async def test_a_thread_that_is_made_anew_starts_clean(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         saved = await _turns(checkpointer, 3)
         assert await checkpointer.delete("t")
@@ -195,7 +187,7 @@ class DeletionLaws(Laws):
                 assert await handle.load("t", checkpoint_id) is None
             assert await handle.delete("t")
 
-    async def test_deleting_in_one_thread_touches_no_other(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_deleting_in_one_thread_touches_no_other(self, checkpointer: Checkpointer) -> None:
         shared = {"items": [{"n": index} for index in range(50)], "large": "same " * 500}
         backend = dicts(checkpointer)
         for thread_id in ("a", "b"):
@@ -207,7 +199,7 @@ class DeletionLaws(Laws):
         for checkpoint_id in ("1", "2"):
             assert_same(await backend.load("b", checkpoint_id), {**shared, "in": ["b", checkpoint_id]})
 
-    async def test_the_last_checkpoint_takes_the_thread_with_it(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_the_last_checkpoint_takes_the_thread_with_it(self, checkpointer: Checkpointer) -> None:
         (only,) = await _turns(checkpointer, 1)
         assert await checkpointer.delete("t", only)
         assert await checkpointer.load("t") is None
@@ -216,7 +208,7 @@ class DeletionLaws(Laws):
         assert await checkpointer.save(AgentState(), "t", if_latest=None)
 
     async def test_what_is_trimmed_stays_when_the_line_it_was_trimmed_from_is_deleted(
-        self, checkpointer: ThreadCheckpointer
+        self, checkpointer: Checkpointer
     ) -> None:
         """What the deletion frees may be written again by another line, and must not show in this one."""
         first = AgentState().with_messages([message(0), message(1)])
@@ -232,11 +224,11 @@ class DeletionLaws(Laws):
         four = await checkpointer.save(edited, "t")
         await assert_all_load(checkpointer, "t", {one: first, three: trimmed, four: edited})
 
-    async def test_what_was_chosen_for_deletion_is_not_what_came_after(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_what_was_chosen_for_deletion_is_not_what_came_after(self, checkpointer: Checkpointer) -> None:
         """A vacuum in another process looks first and deletes then; the thread may have been begun anew."""
         await checkpointer.save(AgentState(agent_id="old"), "t")
-        (old,) = await checkpointer.threads.history("t", None, None, None)
+        (old,) = await checkpointer.store.history("t", None, None, None)
         assert await checkpointer.delete("t")
         kept = await checkpointer.save(AgentState(agent_id="new"), "t")
-        assert await checkpointer.threads.engine.delete("t", None, {old.seq: old.rev}) == 0
+        assert await checkpointer.store.engine.delete("t", None, {old.seq: old.rev}) == 0
         assert await checkpointer.list_checkpoints("t") == [kept]

@@ -9,7 +9,7 @@ import pytest
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import conversation, message
 from locus.testing.laws.base import Laws, OpenHandle, assert_all_load, assert_same, dicts
 
@@ -92,7 +92,7 @@ class EvolutionLaws(Laws):
 
     @pytest.mark.parametrize("evolution", EVOLUTIONS)
     async def test_every_state_of_a_changing_conversation_loads_equal(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, evolution: str
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, evolution: str
     ) -> None:
         state, saved = AgentState(), dict[str, AgentState]()
         for turn in range(self.evolution_turns):
@@ -102,7 +102,7 @@ class EvolutionLaws(Laws):
 
     @pytest.mark.parametrize("evolution", EVOLUTIONS)
     async def test_every_dict_of_a_changing_conversation_loads_equal(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, evolution: str
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, evolution: str
     ) -> None:
         """Plain dicts through two handles in turn: each time one is a turn behind."""
         backends = [dicts(checkpointer), dicts(open_handle())]
@@ -117,7 +117,7 @@ class EvolutionLaws(Laws):
 
     @pytest.mark.parametrize("evolution", EVOLUTIONS)
     async def test_every_state_loads_equal_when_two_handles_take_turns(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, evolution: str
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, evolution: str
     ) -> None:
         """Each turn is loaded by the other handle, and some are rebuilt from nothing but data."""
         handles = [checkpointer, open_handle()]
@@ -132,7 +132,7 @@ class EvolutionLaws(Laws):
             saved[await handle.save(state, "t")] = state
         await assert_all_load(handles[0], "t", saved)
 
-    async def test_all_lists_of_a_state_evolve_on_their_own(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_all_lists_of_a_state_evolve_on_their_own(self, checkpointer: Checkpointer) -> None:
         state, saved = AgentState(), dict[str, AgentState]()
         for turn in range(30):
             state = state.with_confidence(turn / 40).with_error(f"error {turn}")

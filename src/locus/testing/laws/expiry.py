@@ -8,7 +8,7 @@ import pytest
 
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import conversation, message
 from locus.testing.laws.base import Clock, Laws, OpenHandle, assert_same_state, ids
 from locus.testing.stores import TestStore
@@ -16,7 +16,7 @@ from locus.testing.stores import TestStore
 _HOUR = 3_600.0
 
 
-async def _save_expired(handle: ThreadCheckpointer, clock: Clock, thread_id: str, word: str = "w") -> str:
+async def _save_expired(handle: Checkpointer, clock: Clock, thread_id: str, word: str = "w") -> str:
     """Save with a clock so far behind that the thread has ended by now."""
     clock.shift(days=-2)
     state = AgentState().with_messages(conversation(3)).with_error(word)
@@ -37,7 +37,7 @@ class ExpiryLaws(Laws):
             assert await reader.list_threads() == ["t"]
 
     async def test_an_expired_thread_is_seen_by_nobody(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, clock: Clock
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, clock: Clock
     ) -> None:
         handle = open_handle(ttl_seconds=_HOUR)
         ended = await _save_expired(handle, clock, "ended", "platypus")
@@ -59,7 +59,7 @@ class ExpiryLaws(Laws):
                 assert [hit["thread_id"] for hit in await reader.query_by_metadata("k", "v")] == ["stays"]
 
     async def test_an_expired_thread_cannot_be_copied_or_deleted(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, clock: Clock
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, clock: Clock
     ) -> None:
         handle = open_handle(ttl_seconds=_HOUR)
         ended = await _save_expired(handle, clock, "ended")
@@ -103,14 +103,14 @@ class ExpiryLaws(Laws):
             assert await reader.get_writes("t", "same id") == []
 
     async def test_vacuum_removes_what_has_expired(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, clock: Clock
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, clock: Clock
     ) -> None:
         await _save_expired(open_handle(ttl_seconds=_HOUR), clock, "ended")
         await checkpointer.save(AgentState(), "stays")
         await checkpointer.vacuum()
         assert await checkpointer.list_threads() == ["stays"]
 
-    async def test_threads_without_a_time_to_live_stay(self, checkpointer: ThreadCheckpointer, clock: Clock) -> None:
+    async def test_threads_without_a_time_to_live_stay(self, checkpointer: Checkpointer, clock: Clock) -> None:
         clock.shift(days=-20_000)
         await checkpointer.save(AgentState(), "t")
         clock.shift()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.payloads import dict_from
 from locus.memory.model.records import ANY
 from locus.memory.storage import StorageBackend
@@ -40,25 +40,25 @@ class ExportLaws(Laws):
     """A thread is read whole."""
 
     async def test_a_thread_read_whole_is_what_it_is_one_by_one(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, monkeypatch: pytest.MonkeyPatch
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(transfer_read, "PAGE", 3)
         await _story(dicts(checkpointer))
-        threads = open_handle().threads
-        found = [checkpoint async for checkpoint in transfer_read.checkpoints(threads, "t")]
-        entries = (await threads.history("t", None, None, None))[::-1]
+        store = open_handle().store
+        found = [checkpoint async for checkpoint in transfer_read.checkpoints(store, "t")]
+        entries = (await store.history("t", None, None, None))[::-1]
         assert [(one.namespace, one.checkpoint_id, one.parent_id, one.created_at) for one in found] == [
             (entry.namespace, entry.checkpoint_id, entry.parent_id, entry.created_at) for entry in entries
         ]
         assert [entry.checkpoint_id for entry in entries] == ["c", "d", "e", "a", "f", "g", "a"]
         for one in found:
-            stored = await threads.read("t", one.checkpoint_id, one.namespace)
+            stored = await store.read("t", one.checkpoint_id, one.namespace)
             assert stored is not None
             assert one.content.digest == value_digest(dict_from(stored))
-            writes = await threads.get_writes("t", one.checkpoint_id, task_id=None, namespace=one.namespace)
+            writes = await store.get_writes("t", one.checkpoint_id, task_id=None, namespace=one.namespace)
             assert one.writes_digest == writes_digest(writes)
         assert [len(one.writes) for one in found] == [4, 0, 0, 0, 0, 0, 0]
 
-    async def test_a_thread_that_is_not_there_has_nothing_to_read(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_thread_that_is_not_there_has_nothing_to_read(self, checkpointer: Checkpointer) -> None:
         await dicts(checkpointer).save("t", {"n": 1}, parent=ANY)
-        assert [one async for one in transfer_read.checkpoints(checkpointer.threads, "u")] == []
+        assert [one async for one in transfer_read.checkpoints(checkpointer.store, "u")] == []

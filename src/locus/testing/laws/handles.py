@@ -7,7 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from locus.core.state import AgentState
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import conversation, message
 from locus.testing.laws.base import (
     Laws,
@@ -20,7 +20,7 @@ from locus.testing.laws.base import (
 from locus.testing.stores import TestStore
 
 
-async def _converse(handle: ThreadCheckpointer, thread_id: str, turns: int) -> AgentState:
+async def _converse(handle: Checkpointer, thread_id: str, turns: int) -> AgentState:
     """Go on with a conversation, turn by turn."""
     state = await handle.load(thread_id) or AgentState(agent_id=thread_id)
     for turn in range(turns):
@@ -33,7 +33,7 @@ class HandleLaws(Laws):
     """`close`, `async with`, the sync face, and loops."""
 
     async def test_close_can_be_repeated_and_use_afterwards_opens_anew(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         await open_handle().close()
         state = AgentState().with_messages(conversation(3))
@@ -48,7 +48,7 @@ class HandleLaws(Laws):
         assert_same_state(await open_handle().load("t"), state)
 
     async def test_closing_one_handle_closes_no_other(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         other = open_handle()
         await checkpointer.save(AgentState(), "t")
@@ -68,14 +68,14 @@ class HandleLaws(Laws):
             assert_same(await dicts(handle).load("d"), {"n": 1})
 
     async def test_the_first_uses_may_come_all_at_once(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         handles = [checkpointer, *(open_handle() for _ in range(7))]
         await asyncio.gather(*(handles[n % 8].save(AgentState(), f"t{n:02}") for n in range(32)))
         assert await checkpointer.list_threads() == [f"t{n:02}" for n in range(32)]
 
     async def test_the_sync_face_works_inside_a_running_loop(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         sync = checkpointer.sync
         state = AgentState().with_messages(conversation(3))
@@ -98,14 +98,14 @@ class HandleLaws(Laws):
         assert await open_handle().list_checkpoints("t") == [second]
         assert await checkpointer.list_checkpoints("t") == [second]
 
-    async def test_the_sync_face_of_dicts(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_the_sync_face_of_dicts(self, checkpointer: Checkpointer) -> None:
         with dicts(checkpointer).sync as sync:
             saved_as = sync.save("t", {"n": [1, {"x": None}]})
             assert_same(sync.load("t"), {"n": [1, {"x": None}]})
             assert sync.list_checkpoints("t") == [saved_as]
         assert_same(await dicts(checkpointer).load("t"), {"n": [1, {"x": None}]})
 
-    async def test_the_sync_face_works_from_several_threads_at_once(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_the_sync_face_works_from_several_threads_at_once(self, checkpointer: Checkpointer) -> None:
         start = threading.Barrier(4)
 
         def converse(number: int) -> AgentState:
@@ -125,7 +125,7 @@ class HandleLaws(Laws):
             assert_same_state(await checkpointer.load(f"t{number}"), state)
         assert len(await ids(checkpointer, "shared")) == 24
 
-    async def test_one_handle_serves_several_loops_at_once(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_one_handle_serves_several_loops_at_once(self, checkpointer: Checkpointer) -> None:
         start = threading.Barrier(3)
 
         async def work(number: int) -> AgentState:
@@ -147,7 +147,7 @@ class HandleLaws(Laws):
             assert await checkpointer.load("shared", name) is not None
 
     async def test_one_handle_serves_loops_one_after_another(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         await _converse(checkpointer, "t", 2)
         for _ in range(3):
@@ -156,7 +156,7 @@ class HandleLaws(Laws):
             await _converse(checkpointer, "t", 1)
         assert len(await ids(open_handle(), "t")) == 11
 
-    async def test_a_handle_closed_in_one_loop_works_in_another(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_handle_closed_in_one_loop_works_in_another(self, checkpointer: Checkpointer) -> None:
         async def work() -> None:
             await _converse(checkpointer, "t", 2)
             await checkpointer.close()
@@ -167,7 +167,7 @@ class HandleLaws(Laws):
         assert len(await ids(checkpointer, "t")) == 4
 
     async def test_a_cancelled_save_leaves_the_handle_usable(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         base = AgentState().with_messages(conversation(3))
         await checkpointer.save(base, "t", "base")

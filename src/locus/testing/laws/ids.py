@@ -9,7 +9,7 @@ import pytest
 
 from locus.core.state import AgentState
 from locus.errors import InvalidIdError
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.records import ANY
 from locus.testing.data import BAD_IDS, HOSTILE_IDS
 from locus.testing.laws.base import (
@@ -30,9 +30,7 @@ def _state(name: str) -> AgentState:
 class IdLaws(Laws):
     """Law 7, for ids."""
 
-    async def test_thread_ids_are_kept_apart_exactly(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
-    ) -> None:
+    async def test_thread_ids_are_kept_apart_exactly(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
         states = {name: _state(name) for name in HOSTILE_IDS}
         for name, state in states.items():
             assert await checkpointer.load(name) is None, name
@@ -44,7 +42,7 @@ class IdLaws(Laws):
                 (entry,) = await handle.history(name)
                 assert (entry.thread_id, entry.metadata) == (name, {"name": name})
 
-    async def test_deleting_a_thread_touches_no_other_whatever_its_id(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_deleting_a_thread_touches_no_other_whatever_its_id(self, checkpointer: Checkpointer) -> None:
         left = list(HOSTILE_IDS)
         for name in left:
             await checkpointer.save(_state(name), name)
@@ -59,7 +57,7 @@ class IdLaws(Laws):
             assert loaded.agent_id == f"the state of {name}"
 
     async def test_checkpoint_ids_are_kept_apart_exactly(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         for name in HOSTILE_IDS:
             assert await checkpointer.save(_state(name), "t", name) == name
@@ -77,7 +75,7 @@ class IdLaws(Laws):
             assert await checkpointer.delete("t", name)
         assert await ids(checkpointer, "t") == list(reversed(HOSTILE_IDS[1::2]))
 
-    async def test_namespaces_are_kept_apart_exactly(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_namespaces_are_kept_apart_exactly(self, checkpointer: Checkpointer) -> None:
         for name in ("", *HOSTILE_IDS):
             await checkpointer.save(_state(name), "t", "same id", namespace=name)
         for name in ("", *HOSTILE_IDS):
@@ -90,7 +88,7 @@ class IdLaws(Laws):
         for index, name in enumerate(HOSTILE_IDS):
             assert await checkpointer.exists("t", namespace=name) == (index % 2 == 1)
 
-    async def test_task_ids_paths_and_channels_are_kept_apart_exactly(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_task_ids_paths_and_channels_are_kept_apart_exactly(self, checkpointer: Checkpointer) -> None:
         saved_as = await checkpointer.save(AgentState(), "t")
         for name in HOSTILE_IDS:
             await checkpointer.put_writes("t", saved_as, name, [(name, name)], task_path=name)
@@ -100,7 +98,7 @@ class IdLaws(Laws):
         found = [write.task_id for write in await checkpointer.get_writes("t", saved_as)]
         assert found == sorted(HOSTILE_IDS)
 
-    async def test_plain_dicts_keep_the_same_ids_apart(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_plain_dicts_keep_the_same_ids_apart(self, checkpointer: Checkpointer) -> None:
         backend = dicts(checkpointer)
         for name in HOSTILE_IDS:
             await backend.save(name, {"name": name}, name)
@@ -108,7 +106,7 @@ class IdLaws(Laws):
             assert_same(await backend.load(name, name), {"name": name})
             assert await backend.list_checkpoints(name) == [name]
 
-    async def test_forks_and_conflicts_work_under_any_id(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_forks_and_conflicts_work_under_any_id(self, checkpointer: Checkpointer) -> None:
         for name in HOSTILE_IDS:
             first = await checkpointer.save(_state(name), name, f"{name[:200]}-1")
             second = await checkpointer.save(_state("other"), name, f"{name[:200]}-2", parent=first)
@@ -119,14 +117,14 @@ class IdLaws(Laws):
             (entry, *_) = await checkpointer.history(name)
             assert entry.parent_id == first
 
-    async def test_a_bad_thread_id_is_refused_by_every_verb(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_bad_thread_id_is_refused_by_every_verb(self, checkpointer: Checkpointer) -> None:
         await checkpointer.save(AgentState(), "t", "c")
         before = await snapshot(checkpointer)
         for bad in (*BAD_IDS, None):
             await _all_refused(_with_thread_id(checkpointer, bad), bad)
         assert await snapshot(checkpointer) == before
 
-    async def test_bad_checkpoint_ids_parents_and_task_ids_are_refused(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_bad_checkpoint_ids_parents_and_task_ids_are_refused(self, checkpointer: Checkpointer) -> None:
         await checkpointer.save(AgentState(), "t", "c")
         before = await snapshot(checkpointer)
         for bad in BAD_IDS:
@@ -134,7 +132,7 @@ class IdLaws(Laws):
         assert await snapshot(checkpointer) == before
         assert await checkpointer.get_writes("t", "c") == []
 
-    async def test_bad_namespaces_task_paths_and_channels_are_refused(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_bad_namespaces_task_paths_and_channels_are_refused(self, checkpointer: Checkpointer) -> None:
         """All three may be empty."""
         for bad in BAD_IDS:
             if bad != "":
@@ -142,7 +140,7 @@ class IdLaws(Laws):
         assert await checkpointer.list_threads() == []
         assert await checkpointer.get_writes("t", "c") == []
 
-    async def test_an_empty_parent_or_expectation_is_not_taken_for_none(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_an_empty_parent_or_expectation_is_not_taken_for_none(self, checkpointer: Checkpointer) -> None:
         for options in ({"parent": ""}, {"if_latest": ""}):
             with pytest.raises(InvalidIdError):
                 await checkpointer.save(AgentState(), "t", **options)  # type: ignore[arg-type]
@@ -161,7 +159,7 @@ async def _all_refused(verbs: Verbs, bad: object) -> None:
         pytest.fail(f"{verb} accepted {bad!r}")
 
 
-def _with_thread_id(handle: ThreadCheckpointer, bad: Any) -> Verbs:
+def _with_thread_id(handle: Checkpointer, bad: Any) -> Verbs:
     return {
         "save": lambda: handle.save(AgentState(), bad),
         "dict save": lambda: dicts(handle).save(bad, {}),
@@ -177,7 +175,7 @@ def _with_thread_id(handle: ThreadCheckpointer, bad: Any) -> Verbs:
     }
 
 
-def _with_checkpoint_id(handle: ThreadCheckpointer, bad: Any) -> Verbs:
+def _with_checkpoint_id(handle: Checkpointer, bad: Any) -> Verbs:
     return {
         "save": lambda: handle.save(AgentState(), "t", bad),
         "parent": lambda: handle.save(AgentState(), "t", parent=bad),
@@ -195,7 +193,7 @@ def _with_checkpoint_id(handle: ThreadCheckpointer, bad: Any) -> Verbs:
     }
 
 
-def _with_namespace(handle: ThreadCheckpointer, bad: Any) -> Verbs:
+def _with_namespace(handle: Checkpointer, bad: Any) -> Verbs:
     return {
         "save": lambda: handle.save(AgentState(), "t", namespace=bad),
         "dict save": lambda: dicts(handle).save("t", {}, namespace=bad),

@@ -8,7 +8,7 @@ import pytest
 
 from locus.core.state import AgentState, ToolExecution
 from locus.errors import CheckpointNotFoundError
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import conversation, message
 from locus.testing.laws.base import (
     Laws,
@@ -22,7 +22,7 @@ from locus.testing.laws.base import (
 )
 
 
-async def _loaded(handle: ThreadCheckpointer, thread_id: str, checkpoint_id: str | None = None) -> AgentState:
+async def _loaded(handle: Checkpointer, thread_id: str, checkpoint_id: str | None = None) -> AgentState:
     state = await handle.load(thread_id, checkpoint_id)
     assert state is not None
     return state
@@ -32,7 +32,7 @@ class LineageLaws(Laws):
     """Parents, and forks whose lines all stay loadable."""
 
     async def test_a_state_loaded_from_an_old_checkpoint_forks_there(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         state = AgentState()
         saved: dict[str, AgentState] = {}
@@ -51,7 +51,7 @@ class LineageLaws(Laws):
         assert await parent_of(checkpointer, "t", list(saved)[-1]) == main[3]
         await assert_all_load(open_handle(), "t", saved)
 
-    async def test_every_derived_state_inherits_where_it_came_from(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_every_derived_state_inherits_where_it_came_from(self, checkpointer: Checkpointer) -> None:
         first = await checkpointer.save(AgentState().with_messages(conversation(3)), "t")
         await checkpointer.save(AgentState(), "t")
         state = await _loaded(checkpointer, "t", first)
@@ -77,7 +77,7 @@ class LineageLaws(Laws):
             assert await parent_of(checkpointer, "t", saved_as) == first, how
             assert_same_state(await checkpointer.load("t", saved_as), child)
 
-    async def test_a_state_that_was_saved_continues_from_there(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_state_that_was_saved_continues_from_there(self, checkpointer: Checkpointer) -> None:
         """Also when it was derived before: siblings of one saved state have the same parent."""
         state = AgentState().with_message(message(0))
         early = state.with_message(message(1))
@@ -90,7 +90,7 @@ class LineageLaws(Laws):
         assert_same_state(await checkpointer.load("t"), early)
 
     async def test_a_fresh_state_and_a_dict_follow_the_latest(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         expected: list[str] = []
         for number in range(6):
@@ -103,7 +103,7 @@ class LineageLaws(Laws):
         assert [entry.checkpoint_id for entry in history] == expected[::-1]
         assert [entry.parent_id for entry in history] == [*expected[-2::-1], None]
 
-    async def test_a_parent_can_be_named(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_parent_can_be_named(self, checkpointer: Checkpointer) -> None:
         first = await checkpointer.save(AgentState(), "t")
         await checkpointer.save(AgentState(), "t")
         state = await _loaded(checkpointer, "t")
@@ -115,7 +115,7 @@ class LineageLaws(Laws):
         assert await parent_of(checkpointer, "t", root) is None
 
     async def test_a_parent_that_is_not_there_is_refused_and_nothing_is_written(
-        self, checkpointer: ThreadCheckpointer
+        self, checkpointer: Checkpointer
     ) -> None:
         saved_as = await checkpointer.save(AgentState(), "t")
         elsewhere = await checkpointer.save(AgentState(), "u")
@@ -130,7 +130,7 @@ class LineageLaws(Laws):
         assert await snapshot(checkpointer) == before
         assert await ids(checkpointer, "t") == [saved_as]
 
-    async def test_where_a_state_was_kept_is_no_part_of_what_it_is(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_where_a_state_was_kept_is_no_part_of_what_it_is(self, checkpointer: Checkpointer) -> None:
         state = AgentState().with_message(message(0))
         same = AgentState.from_checkpoint(state.to_checkpoint())
         await checkpointer.save(state, "t")
@@ -138,7 +138,7 @@ class LineageLaws(Laws):
         assert await checkpointer.load("t") == same
         assert await checkpointer.load("t") == state
 
-    async def test_the_memory_of_one_thread_is_not_taken_to_another(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_the_memory_of_one_thread_is_not_taken_to_another(self, checkpointer: Checkpointer) -> None:
         state = AgentState().with_messages(conversation(5))
         first = await checkpointer.save(state, "t")
         longer = state.with_message(message(9))
@@ -151,7 +151,7 @@ class LineageLaws(Laws):
         for thread_id, namespace in places:
             assert_same_state(await checkpointer.load(thread_id, namespace=namespace), longer)
 
-    async def test_two_lines_grow_side_by_side(self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle) -> None:
+    async def test_two_lines_grow_side_by_side(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
         other = open_handle()
         base = AgentState().with_messages(conversation(4))
         saved = {await checkpointer.save(base, "t"): base}

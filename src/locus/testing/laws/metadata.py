@@ -8,7 +8,7 @@ import pytest
 
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError, LocusError, SerializationError
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import EXACT_VALUES, HOSTILE_IDS, HOSTILE_KEYS, at
 from locus.testing.laws.base import Clock, Laws, assert_same, dicts, exact
 
@@ -51,14 +51,14 @@ _DISTINCT: tuple[Any, ...] = (
 )
 
 
-async def _threads_with(handle: ThreadCheckpointer, key: str, value: Any) -> list[str]:
+async def _threads_with(handle: Checkpointer, key: str, value: Any) -> list[str]:
     return sorted(found["thread_id"] for found in await handle.query_by_metadata(key, value, 1_000))
 
 
 class MetadataLaws(Laws):
     """`query_by_metadata`, `get_metadata` and `list_with_metadata`."""
 
-    async def test_a_value_is_matched_exactly(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_value_is_matched_exactly(self, checkpointer: Checkpointer) -> None:
         for index, value in enumerate(_DISTINCT):
             await dicts(checkpointer).save(f"t{index}", {}, metadata={"key": value, "other": "x"})
         await dicts(checkpointer).save("missing", {}, metadata={"other": "x"})
@@ -68,18 +68,18 @@ class MetadataLaws(Laws):
         assert await _threads_with(checkpointer, "key", "nothing has this") == []
         assert len(await _threads_with(checkpointer, "other", "x")) == len(_DISTINCT) + 1
 
-    async def test_every_value_can_be_queried(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_every_value_can_be_queried(self, checkpointer: Checkpointer) -> None:
         for index, value in enumerate(EXACT_VALUES):
             await dicts(checkpointer).save(f"t{index}", {}, metadata={"key": value})
         for index, value in enumerate(EXACT_VALUES):
             expected = sorted(f"t{i}" for i, other in enumerate(EXACT_VALUES) if exact(other) == exact(value))
             assert await _threads_with(checkpointer, "key", value) == expected, index
 
-    async def test_the_order_of_keys_in_a_value_does_not_count(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_the_order_of_keys_in_a_value_does_not_count(self, checkpointer: Checkpointer) -> None:
         await dicts(checkpointer).save("t", {}, metadata={"key": {"a": 1, "b": {"c": 2, "d": 3}}})
         assert await _threads_with(checkpointer, "key", {"b": {"d": 3, "c": 2}, "a": 1}) == ["t"]
 
-    async def test_keys_are_data(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_keys_are_data(self, checkpointer: Checkpointer) -> None:
         names = sorted({*HOSTILE_KEYS, *HOSTILE_IDS[::4]})
         for index, key in enumerate(names):
             await dicts(checkpointer).save(f"t{index}", {}, metadata={key: index, "inner": {key: -1}})
@@ -89,7 +89,7 @@ class MetadataLaws(Laws):
         for key in ("inner.a", "$.inner.a", "inner->a", "no such key"):
             assert await _threads_with(checkpointer, key, -1) == []
 
-    async def test_hits_are_newest_first_and_limited(self, checkpointer: ThreadCheckpointer, clock: Clock) -> None:
+    async def test_hits_are_newest_first_and_limited(self, checkpointer: Checkpointer, clock: Clock) -> None:
         saved = []
         for number in range(6):
             clock.stop(at(number))
@@ -101,7 +101,7 @@ class MetadataLaws(Laws):
         assert await checkpointer.query_by_metadata("k", "v", 0) == []
 
     async def test_hits_of_one_thread_are_in_the_order_of_commits(
-        self, checkpointer: ThreadCheckpointer, clock: Clock
+        self, checkpointer: Checkpointer, clock: Clock
     ) -> None:
         saved = []
         for number in range(4):
@@ -112,7 +112,7 @@ class MetadataLaws(Laws):
         (newest,) = await checkpointer.query_by_metadata("k", "v", 1)
         assert newest["checkpoint_id"] == saved[-1]
 
-    async def test_a_hit_says_where_it_is(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_hit_says_where_it_is(self, checkpointer: Checkpointer) -> None:
         first = await checkpointer.save(AgentState(), "t", metadata={"k": "v", "more": [1]}, namespace="n")
         (hit,) = await checkpointer.query_by_metadata("k", "v")
         (entry,) = await checkpointer.history("t", namespace="n")
@@ -120,7 +120,7 @@ class MetadataLaws(Laws):
         assert (hit["thread_id"], hit["checkpoint_id"], hit["namespace"]) == ("t", first, "n")
         assert hit == vars(entry)
 
-    async def test_what_is_deleted_or_replaced_is_found_no_more(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_what_is_deleted_or_replaced_is_found_no_more(self, checkpointer: Checkpointer) -> None:
         backend = dicts(checkpointer)
         await backend.save("t", {}, "a", {"k": 1})
         await backend.save("t", {}, "b", {"k": 1})
@@ -132,7 +132,7 @@ class MetadataLaws(Laws):
         assert await backend.delete("u")
         assert await _threads_with(checkpointer, "k", 1) == []
 
-    async def test_metadata_of_the_latest_of_one_and_of_none(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_metadata_of_the_latest_of_one_and_of_none(self, checkpointer: Checkpointer) -> None:
         assert await checkpointer.get_metadata("t") is None
         first = await checkpointer.save(AgentState(), "t", metadata={"n": 1})
         second = await checkpointer.save(AgentState(), "t")
@@ -142,7 +142,7 @@ class MetadataLaws(Laws):
         assert await checkpointer.get_metadata("t", "nothing") is None
         assert await checkpointer.get_metadata("t", first, namespace="other") is None
 
-    async def test_metadata_is_a_copy(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_metadata_is_a_copy(self, checkpointer: Checkpointer) -> None:
         given: dict[str, Any] = {"list": [1]}
         await checkpointer.save(AgentState(), "t", metadata=given)
         given["list"].append(2)
@@ -152,9 +152,7 @@ class MetadataLaws(Laws):
             assert found is not None
             found["list"].append(3)
 
-    async def test_all_threads_are_listed_with_their_metadata(
-        self, checkpointer: ThreadCheckpointer, clock: Clock
-    ) -> None:
+    async def test_all_threads_are_listed_with_their_metadata(self, checkpointer: Checkpointer, clock: Clock) -> None:
         saved = []
         for number in range(6):
             clock.stop(at(number))
@@ -165,7 +163,7 @@ class MetadataLaws(Laws):
         assert await checkpointer.list_with_metadata(2) == found[:2]
 
     async def test_a_key_that_is_no_text_and_a_value_json_cannot_hold_are_refused(
-        self, checkpointer: ThreadCheckpointer
+        self, checkpointer: Checkpointer
     ) -> None:
         await checkpointer.save(AgentState(), "t", metadata={"k": 1})
         bad: Any
@@ -179,7 +177,7 @@ class MetadataLaws(Laws):
             with pytest.raises(ConfigurationError):
                 await checkpointer.query_by_metadata("k", 1, bad)
 
-    async def test_a_query_without_a_limit_is_never_empty(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_query_without_a_limit_is_never_empty(self, checkpointer: Checkpointer) -> None:
         await checkpointer.save(AgentState(), "t", metadata={"k": 1})
         none: Any = None
         try:

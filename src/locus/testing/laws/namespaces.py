@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from locus.core.state import AgentState
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import conversation, message
 from locus.testing.laws.base import Laws, OpenHandle, assert_same_state, dicts, ids
 
@@ -13,9 +13,7 @@ _NAMES = ("default", "", "child", "child|1")
 class NamespaceLaws(Laws):
     """Each namespace has a history of its own; the thread has them all."""
 
-    async def test_each_has_a_history_of_its_own(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
-    ) -> None:
+    async def test_each_has_a_history_of_its_own(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
         states = dict.fromkeys(_NAMES, AgentState())
         saved: dict[str, list[str]] = {name: [] for name in _NAMES}
         for turn in range(4):
@@ -32,13 +30,13 @@ class NamespaceLaws(Laws):
                 foreign = next(iter(saved[_NAMES[_NAMES.index(name) - 1]]))
                 assert await handle.load("t", foreign, namespace=name) is None
 
-    async def test_the_sequence_is_shared(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_the_sequence_is_shared(self, checkpointer: Checkpointer) -> None:
         for turn in range(6):
             await dicts(checkpointer).save("t", {"n": turn}, namespace=_NAMES[turn % 4])
         seqs = [entry.seq for name in _NAMES for entry in await checkpointer.history("t", namespace=name)]
         assert len(set(seqs)) == 6
 
-    async def test_the_same_checkpoint_id_may_be_in_several(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_the_same_checkpoint_id_may_be_in_several(self, checkpointer: Checkpointer) -> None:
         for name in _NAMES:
             await dicts(checkpointer).save("t", {"in": name}, "c", namespace=name)
         for name in _NAMES:
@@ -48,7 +46,7 @@ class NamespaceLaws(Laws):
             assert await checkpointer.exists("t", "c", namespace=name) == (name != "default")
 
     async def test_one_can_be_deleted_and_the_others_stay(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         shared = {"items": [{"n": index} for index in range(30)], "large": "x" * 2_000}
         backend = dicts(checkpointer)
@@ -67,7 +65,7 @@ class NamespaceLaws(Laws):
                 assert len(await backend.get_writes("t", "c", namespace=other)) == there
         assert await backend.list_threads() == ["t"]
 
-    async def test_a_thread_with_nothing_in_default_is_a_thread(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_thread_with_nothing_in_default_is_a_thread(self, checkpointer: Checkpointer) -> None:
         await checkpointer.save(AgentState(), "t", namespace="")
         assert await checkpointer.list_threads() == ["t"]
         assert await checkpointer.load("t") is None
@@ -78,7 +76,7 @@ class NamespaceLaws(Laws):
         assert await checkpointer.delete("t")
         assert await checkpointer.list_threads() == []
 
-    async def test_forks_and_conflicts_stay_inside(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_forks_and_conflicts_stay_inside(self, checkpointer: Checkpointer) -> None:
         first = await checkpointer.save(AgentState(), "t", namespace="child")
         await checkpointer.save(AgentState(), "t")
         state = await checkpointer.load("t", namespace="child")

@@ -8,7 +8,7 @@ import pytest
 
 from locus.core.state import AgentState
 from locus.errors import CheckpointNotFoundError
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import at, message
 from locus.testing.laws.base import (
     Clock,
@@ -20,7 +20,7 @@ from locus.testing.laws.base import (
 )
 
 
-async def _save_some(handle: ThreadCheckpointer, count: int, thread_id: str = "t") -> list[str]:
+async def _save_some(handle: Checkpointer, count: int, thread_id: str = "t") -> list[str]:
     """Save dicts one after the other; their ids, oldest first."""
     return [await dicts(handle).save(thread_id, {"n": number}) for number in range(count)]
 
@@ -28,13 +28,13 @@ async def _save_some(handle: ThreadCheckpointer, count: int, thread_id: str = "t
 class OrderLaws(Laws):
     """Law 4."""
 
-    async def test_the_newest_commit_is_the_latest(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_the_newest_commit_is_the_latest(self, checkpointer: Checkpointer) -> None:
         saved = await _save_some(checkpointer, 5)
         assert await checkpointer.list_checkpoints("t") == saved[::-1]
         assert await dicts(checkpointer).load("t") == {"n": 4}
 
     async def test_a_clock_that_runs_backwards_changes_nothing(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, clock: Clock
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, clock: Clock
     ) -> None:
         saved = []
         for number in range(6):
@@ -48,9 +48,7 @@ class OrderLaws(Laws):
         assert [entry.metadata["m"] for entry in history] == [5, 4, 3, 2, 1, 0]
         assert await checkpointer.get_metadata("t") == {"m": 5}
 
-    async def test_a_clock_that_stands_still_changes_nothing(
-        self, checkpointer: ThreadCheckpointer, clock: Clock
-    ) -> None:
+    async def test_a_clock_that_stands_still_changes_nothing(self, checkpointer: Checkpointer, clock: Clock) -> None:
         clock.stop(at(0))
         saved = await _save_some(checkpointer, 12)
         assert await ids(checkpointer, "t") == saved[::-1]
@@ -58,7 +56,7 @@ class OrderLaws(Laws):
         assert {entry.created_at for entry in await checkpointer.history("t", None)} == {at(0)}
 
     async def test_lists_over_all_threads_keep_the_order_inside_a_thread(
-        self, checkpointer: ThreadCheckpointer, clock: Clock
+        self, checkpointer: Checkpointer, clock: Clock
     ) -> None:
         saved = []
         for number in range(4):
@@ -69,7 +67,7 @@ class OrderLaws(Laws):
         assert [found["checkpoint_id"] for found in await checkpointer.list_with_metadata(1)] == saved[-1:]
 
     async def test_the_time_of_a_checkpoint_is_kept_to_the_microsecond(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, clock: Clock
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, clock: Clock
     ) -> None:
         moments = [at(5), datetime(1999, 12, 31, 23, 59, 59, 1, tzinfo=UTC), datetime(2038, 1, 19, 4, tzinfo=UTC)]
         for moment in moments:
@@ -80,7 +78,7 @@ class OrderLaws(Laws):
         assert all(moment.utcoffset() == timedelta(0) for moment in found)
 
     async def test_sequence_numbers_rise_and_are_never_used_again(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         given: list[int] = []
         for number in range(12):
@@ -93,7 +91,7 @@ class OrderLaws(Laws):
             if number % 2 and number > 1:
                 assert await handle.delete("t", saved_as)
 
-    async def test_history_says_what_there_is_to_say_of_a_checkpoint(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_history_says_what_there_is_to_say_of_a_checkpoint(self, checkpointer: Checkpointer) -> None:
         before = datetime.now(UTC)
         first = await checkpointer.save(AgentState(), "t", metadata={"user": "eve", "n": [1, {}]})
         second = await checkpointer.save(AgentState(), "t")
@@ -106,7 +104,7 @@ class OrderLaws(Laws):
         assert newest.seq > oldest.seq > 0
         assert before <= oldest.created_at <= newest.created_at <= datetime.now(UTC)
 
-    async def test_history_can_be_read_page_by_page(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_history_can_be_read_page_by_page(self, checkpointer: Checkpointer) -> None:
         saved = (await _save_some(checkpointer, 11))[::-1]
         await _save_some(checkpointer, 3, "other")
         assert await checkpointer.list_checkpoints("t") == saved[:10]
@@ -120,14 +118,14 @@ class OrderLaws(Laws):
         assert await checkpointer.history("t", None, before=saved[3]) == (await checkpointer.history("t", None))[4:]
         assert await checkpointer.history("t", 0, before=saved[3]) == []
 
-    async def test_paging_goes_on_where_checkpoints_were_deleted(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_paging_goes_on_where_checkpoints_were_deleted(self, checkpointer: Checkpointer) -> None:
         saved = (await _save_some(checkpointer, 8))[::-1]
         for checkpoint_id in (saved[1], saved[4], saved[5]):
             assert await checkpointer.delete("t", checkpoint_id)
         page = await checkpointer.history("t", 3, before=saved[2])
         assert [entry.checkpoint_id for entry in page] == [saved[3], saved[6], saved[7]]
 
-    async def test_history_before_an_unknown_checkpoint_is_an_error(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_history_before_an_unknown_checkpoint_is_an_error(self, checkpointer: Checkpointer) -> None:
         await _save_some(checkpointer, 2)
         elsewhere = await checkpointer.save(AgentState(), "t", namespace="other")
         for before in ("nothing", elsewhere):
@@ -137,7 +135,7 @@ class OrderLaws(Laws):
             await checkpointer.history("no thread", before="nothing")
 
     async def test_a_second_handle_sees_a_save_at_once(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         other = open_handle()
         state = AgentState()

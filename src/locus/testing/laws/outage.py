@@ -9,7 +9,7 @@ import pytest
 
 from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.saver import CheckpointSaver
 from locus.testing.data import conversation, message
 from locus.testing.laws.base import Laws, OpenHandle, assert_all_load, dicts
@@ -32,7 +32,7 @@ class OutageLaws(Laws):
 
     @pytest.mark.parametrize("warm", [True, False], ids=["warm handle", "cold handle"])
     async def test_nothing_is_answered_that_could_not_be_found_out(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, store: OutageTestStore, warm: bool
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, store: OutageTestStore, warm: bool
     ) -> None:
         state = AgentState().with_messages(conversation(3))
         await checkpointer.save(state, "t", "a", {"k": "v"})
@@ -45,7 +45,7 @@ class OutageLaws(Laws):
             assert await reader.list_threads() == ["t"]
             assert await reader.get_writes("t", "a") == []
 
-    def _verbs(self, handle: ThreadCheckpointer, state: AgentState) -> dict[str, Callable[[], Awaitable[object]]]:
+    def _verbs(self, handle: Checkpointer, state: AgentState) -> dict[str, Callable[[], Awaitable[object]]]:
         verbs: dict[str, Callable[[], Awaitable[object]]] = {
             "load": lambda: handle.load("t"),
             "load by id": lambda: handle.load("t", "a"),
@@ -73,7 +73,7 @@ class OutageLaws(Laws):
         return verbs
 
     async def test_a_saver_answers_nothing_that_could_not_be_found_out(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, store: OutageTestStore
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, store: OutageTestStore
     ) -> None:
         saver = CheckpointSaver(checkpointer)
         place: dict[str, Any] = {"thread_id": "t", "checkpoint_ns": ""}
@@ -93,7 +93,7 @@ class OutageLaws(Laws):
         assert [each["checkpoint"] for each in found] == [{"n": 0}]
 
     async def test_a_handle_goes_on_where_it_was_after_an_outage(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, store: OutageTestStore
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, store: OutageTestStore
     ) -> None:
         state = AgentState().with_messages(conversation(3))
         saved = {await checkpointer.save(state, "t"): state}
@@ -105,7 +105,7 @@ class OutageLaws(Laws):
         await assert_all_load(open_handle(), "t", saved)
 
     async def test_a_handle_can_be_closed_during_an_outage(
-        self, checkpointer: ThreadCheckpointer, store: OutageTestStore
+        self, checkpointer: Checkpointer, store: OutageTestStore
     ) -> None:
         await checkpointer.save(AgentState(), "t")
         async with store.outage():

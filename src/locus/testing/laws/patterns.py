@@ -9,7 +9,7 @@ import pytest
 
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError, InvalidIdError
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import HOSTILE_IDS
 from locus.testing.laws.base import Laws, dicts
 
@@ -62,22 +62,20 @@ def _expected(pattern: str, names: tuple[str, ...]) -> list[str]:
 class PatternLaws(Laws):
     """`list_threads`, and the limits of all lists."""
 
-    async def test_a_pattern_matches_what_it_says_and_nothing_else(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_pattern_matches_what_it_says_and_nothing_else(self, checkpointer: Checkpointer) -> None:
         for name in HOSTILE_IDS:
             await dicts(checkpointer).save(name, {})
         for pattern in _PATTERNS:
             found = await checkpointer.list_threads(None, pattern)
             assert found == _expected(pattern, HOSTILE_IDS), pattern
 
-    async def test_every_id_is_found_by_itself_as_a_pattern(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_every_id_is_found_by_itself_as_a_pattern(self, checkpointer: Checkpointer) -> None:
         for name in HOSTILE_IDS:
             await dicts(checkpointer).save(name, {})
         for name in HOSTILE_IDS:
             assert name in await checkpointer.list_threads(None, name), name
 
-    async def test_threads_are_listed_in_code_point_order_up_to_the_limit(
-        self, checkpointer: ThreadCheckpointer
-    ) -> None:
+    async def test_threads_are_listed_in_code_point_order_up_to_the_limit(self, checkpointer: Checkpointer) -> None:
         names = ["b", "a", "B", "é", "z", "10", "9", "😀", "\uffff", "a b", "ab"]
         for name in names:
             await dicts(checkpointer).save(name, {})
@@ -88,14 +86,14 @@ class PatternLaws(Laws):
         assert await checkpointer.list_threads(2, "a*") == ["a", "a b"]
         assert await checkpointer.list_threads(limit=None, pattern="?") == [name for name in ordered if len(name) == 1]
 
-    async def test_the_usual_limit_is_one_hundred(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_the_usual_limit_is_one_hundred(self, checkpointer: Checkpointer) -> None:
         for number in range(103):
             await dicts(checkpointer).save(f"t{number:03}", {})
         assert len(await checkpointer.list_threads()) == 100
         assert len(await checkpointer.list_threads(None)) == 103
         assert len(await checkpointer.list_with_metadata()) == 100
 
-    async def test_only_threads_are_listed_and_each_once(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_only_threads_are_listed_and_each_once(self, checkpointer: Checkpointer) -> None:
         for number in range(5):
             await checkpointer.save(AgentState(), "t", metadata={"n": number})
             await checkpointer.save(AgentState(), "t", namespace="other")
@@ -103,15 +101,13 @@ class PatternLaws(Laws):
         await checkpointer.put_writes("t", "latest", "task", [("x", 1)])
         assert await checkpointer.list_threads() == ["t", "u"]
 
-    async def test_a_pattern_that_is_no_text_is_refused(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_pattern_that_is_no_text_is_refused(self, checkpointer: Checkpointer) -> None:
         bad: Any
         for bad in (None, 5, b"*", {"$regex": ".*"}, ["*"]):
             with pytest.raises(InvalidIdError):
                 await checkpointer.list_threads(10, bad)
 
-    async def test_a_pattern_that_no_id_can_match_matches_none_or_is_refused(
-        self, checkpointer: ThreadCheckpointer
-    ) -> None:
+    async def test_a_pattern_that_no_id_can_match_matches_none_or_is_refused(self, checkpointer: Checkpointer) -> None:
         await checkpointer.save(AgentState(), "t")
         for pattern in ("\ud800", "t\udfff*", "t" * 300, "?" * 300):
             try:
@@ -120,7 +116,7 @@ class PatternLaws(Laws):
                 found = []
             assert found == [], pattern
 
-    async def test_a_limit_that_is_no_number_from_zero_on_is_refused(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_limit_that_is_no_number_from_zero_on_is_refused(self, checkpointer: Checkpointer) -> None:
         await checkpointer.save(AgentState(), "t")
         bad: Any
         for bad in (-1, 1.5, "10", float("nan"), [1]):
@@ -133,14 +129,14 @@ class PatternLaws(Laws):
             with pytest.raises(ConfigurationError):
                 await checkpointer.list_with_metadata(bad)
 
-    async def test_a_limit_of_zero_gives_nothing(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_limit_of_zero_gives_nothing(self, checkpointer: Checkpointer) -> None:
         await checkpointer.save(AgentState(), "t")
         assert await checkpointer.list_threads(0) == []
         assert await checkpointer.list_checkpoints("t", 0) == []
         assert await checkpointer.history("t", 0) == []
         assert await checkpointer.list_with_metadata(0) == []
 
-    async def test_a_list_without_a_limit_is_never_empty(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_list_without_a_limit_is_never_empty(self, checkpointer: Checkpointer) -> None:
         """An empty list says "not there", and this is there: give it, or refuse the limit."""
         await checkpointer.save(AgentState(), "t", metadata={"k": 1})
         none: Any = None

@@ -13,7 +13,7 @@ import pytest
 from locus.core.messages import Message, ToolCall
 from locus.core.state import AgentState
 from locus.errors import LocusError, SerializationError
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import conversation
 from locus.testing.laws.base import Laws, assert_same_state, dicts, snapshot
 
@@ -92,9 +92,7 @@ class RefusalLaws(Laws):
     """Law 2, for what cannot be kept."""
 
     @pytest.mark.parametrize("place", _PLACES)
-    async def test_a_dict_with_what_json_cannot_hold_is_refused(
-        self, checkpointer: ThreadCheckpointer, place: str
-    ) -> None:
+    async def test_a_dict_with_what_json_cannot_hold_is_refused(self, checkpointer: Checkpointer, place: str) -> None:
         backend = dicts(checkpointer)
         build, path = _PLACES[place]
         await backend.save("there", {"ok": 1})
@@ -108,7 +106,7 @@ class RefusalLaws(Laws):
         assert await backend.load("there") == {"ok": 1}
         assert not await checkpointer.exists("new")
 
-    async def test_a_state_with_what_json_cannot_hold_is_refused(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_state_with_what_json_cannot_hold_is_refused(self, checkpointer: Checkpointer) -> None:
         good = AgentState().with_messages(conversation(3))
         await checkpointer.save(good, "t")
         before = await snapshot(checkpointer)
@@ -119,13 +117,13 @@ class RefusalLaws(Laws):
         assert await snapshot(checkpointer) == before
         assert_same_state(await checkpointer.load("t"), good)
 
-    async def test_a_number_field_that_is_no_number_is_refused(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_number_field_that_is_no_number_is_refused(self, checkpointer: Checkpointer) -> None:
         refusal = await _refusal(checkpointer.save(AgentState(confidence=float("nan")), "t"), "NaN")
         assert refusal.path == "confidence"
         assert not await checkpointer.exists("t")
 
     @pytest.mark.parametrize("kind", _BOTTOMLESS)
-    async def test_a_value_without_a_bottom_is_refused(self, checkpointer: ThreadCheckpointer, kind: str) -> None:
+    async def test_a_value_without_a_bottom_is_refused(self, checkpointer: Checkpointer, kind: str) -> None:
         value = _BOTTOMLESS[kind]()
         for data, path in (({"field": value}, "field"), ({"items": [1, value]}, "items[1]")):
             refusal = await _refusal(dicts(checkpointer).save("t", data), kind)
@@ -135,9 +133,7 @@ class RefusalLaws(Laws):
         assert await checkpointer.list_threads() == []
         assert await checkpointer.get_writes("t", "c") == []
 
-    async def test_metadata_and_writes_that_json_cannot_hold_are_refused(
-        self, checkpointer: ThreadCheckpointer
-    ) -> None:
+    async def test_metadata_and_writes_that_json_cannot_hold_are_refused(self, checkpointer: Checkpointer) -> None:
         for what, bad in UNKEEPABLE.items():
             refusal = await _refusal(checkpointer.save(AgentState(), "t", metadata={"m": [1, bad]}), what)
             assert refusal.path == "metadata.m[1]", what
@@ -147,14 +143,12 @@ class RefusalLaws(Laws):
         assert await checkpointer.list_threads() == []
         assert await checkpointer.get_writes("t", "c") == []
 
-    async def test_a_model_in_a_list_is_refused_and_not_turned_into_a_dict(
-        self, checkpointer: ThreadCheckpointer
-    ) -> None:
+    async def test_a_model_in_a_list_is_refused_and_not_turned_into_a_dict(self, checkpointer: Checkpointer) -> None:
         refusal = await _refusal(dicts(checkpointer).save("t", {"messages": conversation(2)}), "a model")
         assert refusal.path == "messages[0]"
         assert not await checkpointer.exists("t")
 
-    async def test_the_two_shapes_are_told_apart_by_type(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_the_two_shapes_are_told_apart_by_type(self, checkpointer: Checkpointer) -> None:
         wrong: Any
         for wrong in ({"messages": []}, None, "state", [], 5):
             assert "AgentState" in str(await _refusal(checkpointer.save(wrong, "t"), repr(wrong)))

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from locus.core.state import AgentState
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import conversation, message, rich_state
 from locus.testing.laws.base import (
     Laws,
@@ -25,9 +25,7 @@ from locus.testing.laws.base import (
 class ReplacementLaws(Laws):
     """A checkpoint id names one checkpoint."""
 
-    async def test_a_repeated_save_changes_nothing(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
-    ) -> None:
+    async def test_a_repeated_save_changes_nothing(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
         state = rich_state()
         await checkpointer.save(state, "t", "a", {"user": "eve"})
         await checkpointer.save(AgentState(), "t", "b")
@@ -40,7 +38,7 @@ class ReplacementLaws(Laws):
         assert await snapshot(open_handle()) == before
         assert_same_state(await checkpointer.load("t", "a"), state)
 
-    async def test_a_retry_with_the_same_expectation_is_safe(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_retry_with_the_same_expectation_is_safe(self, checkpointer: Checkpointer) -> None:
         """The answer to the first try was lost on the way; the checkpoint itself is the latest now."""
         first = await checkpointer.save(AgentState(), "t")
         state = AgentState().with_message(message(1))
@@ -49,7 +47,7 @@ class ReplacementLaws(Laws):
         assert await ids(checkpointer, "t") == ["mine", first]
 
     async def test_another_payload_replaces_and_becomes_the_newest(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         states = {name: AgentState().with_messages(conversation(4, index)) for index, name in enumerate("abc")}
         for name, state in states.items():
@@ -64,9 +62,7 @@ class ReplacementLaws(Laws):
         await assert_all_load(checkpointer, "t", states)
         assert_same_state(await checkpointer.load("t"), states["a"])
 
-    async def test_a_value_that_differs_only_in_its_type_is_another_payload(
-        self, checkpointer: ThreadCheckpointer
-    ) -> None:
+    async def test_a_value_that_differs_only_in_its_type_is_another_payload(self, checkpointer: Checkpointer) -> None:
         backend = dicts(checkpointer)
         values: tuple[Any, ...] = (1, True, 1.0, 0, -0.0, 0.0, False, None, [], {}, "", "1")
         for value in values:
@@ -74,7 +70,7 @@ class ReplacementLaws(Laws):
             assert_same(await backend.load("t", "same"), {"v": value, "l": [{"v": value}] * 30})
         assert await ids(backend, "t") == ["same"]
 
-    async def test_other_metadata_replaces_too(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_other_metadata_replaces_too(self, checkpointer: Checkpointer) -> None:
         state = AgentState()
         await checkpointer.save(state, "t", "a", {"n": 1})
         await checkpointer.save(AgentState(), "t", "b")
@@ -82,7 +78,7 @@ class ReplacementLaws(Laws):
         assert_same(await checkpointer.get_metadata("t", "a"), {"n": True})
         assert await ids(checkpointer, "t") == ["a", "b"]
 
-    async def test_the_lines_stay_trees_when_an_ancestor_is_replaced(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_the_lines_stay_trees_when_an_ancestor_is_replaced(self, checkpointer: Checkpointer) -> None:
         """a ← b ← c, and then a again from the state of c: nobody may become their own ancestor."""
         state = AgentState()
         for name in "abc":
@@ -100,7 +96,7 @@ class ReplacementLaws(Laws):
         assert_same_state(await checkpointer.load("t"), state)
 
     async def test_a_state_saved_under_its_own_id_again_and_again_keeps_its_parent(
-        self, checkpointer: ThreadCheckpointer
+        self, checkpointer: Checkpointer
     ) -> None:
         root = await checkpointer.save(AgentState(), "t")
         state = AgentState().with_messages(conversation(3))
@@ -112,7 +108,7 @@ class ReplacementLaws(Laws):
         assert await ids(checkpointer, "t") == ["scratch", root]
 
     async def test_others_keep_what_they_shared_with_a_replaced_checkpoint(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         base = AgentState().with_messages(conversation(6)).with_metadata("large", "x" * 3_000)
         await checkpointer.save(base, "t", "a")
@@ -128,7 +124,7 @@ class ReplacementLaws(Laws):
         await assert_all_load(open_handle(), "t", {"a": other, "b": longer, "c": later, "d": stale})
 
     async def test_writers_of_one_id_leave_one_of_their_payloads(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         keep = AgentState().with_messages(conversation(2))
         await checkpointer.save(keep, "t", "keep")
@@ -140,7 +136,7 @@ class ReplacementLaws(Laws):
         assert_same_state(await checkpointer.load("t", "keep"), keep)
 
     async def test_the_same_save_at_once_from_many_handles_is_one_checkpoint(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         state = rich_state()
         handles = [checkpointer, *(open_handle() for _ in range(3))]

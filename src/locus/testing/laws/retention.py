@@ -8,7 +8,7 @@ import pytest
 
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import conversation, message
 from locus.testing.laws.base import (
     Clock,
@@ -22,9 +22,7 @@ from locus.testing.laws.base import (
 )
 
 
-async def _aged(
-    handle: ThreadCheckpointer, clock: Clock, ages: list[float], thread_id: str = "t"
-) -> dict[str, AgentState]:
+async def _aged(handle: Checkpointer, clock: Clock, ages: list[float], thread_id: str = "t") -> dict[str, AgentState]:
     """A conversation saved over days; its states by checkpoint id."""
     state, saved = AgentState(), dict[str, AgentState]()
     for number, age in enumerate(ages):
@@ -39,7 +37,7 @@ class RetentionLaws(Laws):
     """`vacuum`."""
 
     async def test_what_is_older_goes_and_the_rest_stays(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, clock: Clock
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, clock: Clock
     ) -> None:
         saved = await _aged(checkpointer, clock, [50, 40, 31, 29, 5, 0])
         assert await checkpointer.vacuum() == 3
@@ -51,7 +49,7 @@ class RetentionLaws(Laws):
         assert await checkpointer.vacuum(older_than_days=4) == 0
         await assert_all_load(checkpointer, "t", dict(list(saved.items())[5:]))
 
-    async def test_threads_with_nothing_newer_are_gone(self, checkpointer: ThreadCheckpointer, clock: Clock) -> None:
+    async def test_threads_with_nothing_newer_are_gone(self, checkpointer: Checkpointer, clock: Clock) -> None:
         old = await _aged(checkpointer, clock, [50, 40], "old")
         await checkpointer.put_writes("old", next(iter(old)), "task", [("x", 1)])
         young = await _aged(checkpointer, clock, [50, 2], "young")
@@ -62,7 +60,7 @@ class RetentionLaws(Laws):
         await assert_all_load(checkpointer, "young", dict(list(young.items())[1:]))
         assert await checkpointer.save(AgentState(), "old", if_latest=None)
 
-    async def test_all_namespaces_are_vacuumed(self, checkpointer: ThreadCheckpointer, clock: Clock) -> None:
+    async def test_all_namespaces_are_vacuumed(self, checkpointer: Checkpointer, clock: Clock) -> None:
         for days, namespace in ((50, "default"), (50, ""), (50, "n"), (1, ""), (1, "n")):
             clock.shift(days=-days)
             await checkpointer.save(AgentState(), "t", namespace=namespace)
@@ -70,7 +68,7 @@ class RetentionLaws(Laws):
         assert await checkpointer.vacuum() == 3
         assert [len(await ids(checkpointer, "t", namespace=name)) for name in ("default", "", "n")] == [0, 1, 1]
 
-    async def test_a_dry_run_counts_and_changes_nothing(self, checkpointer: ThreadCheckpointer, clock: Clock) -> None:
+    async def test_a_dry_run_counts_and_changes_nothing(self, checkpointer: Checkpointer, clock: Clock) -> None:
         await _aged(checkpointer, clock, [50, 40, 31, 2, 1], "a")
         await _aged(checkpointer, clock, [50, 49], "b")
         before = await snapshot(checkpointer)
@@ -87,28 +85,26 @@ class RetentionLaws(Laws):
             assert await checkpointer.vacuum(**chosen, dry_run=True) == count
             assert await checkpointer.vacuum(**chosen) == count
 
-    async def test_a_number_is_kept_of_each_thread(self, checkpointer: ThreadCheckpointer, clock: Clock) -> None:
+    async def test_a_number_is_kept_of_each_thread(self, checkpointer: Checkpointer, clock: Clock) -> None:
         threads = {name: await _aged(checkpointer, clock, [9.0] * length, name) for name, length in _LENGTHS.items()}
         assert await checkpointer.vacuum(keep_last=3) == sum(max(0, n - 3) for n in _LENGTHS.values())
         for name, saved in threads.items():
             await assert_all_load(checkpointer, name, dict(list(saved.items())[-3:]))
 
     async def test_age_alone_does_not_matter_when_a_number_is_kept(
-        self, checkpointer: ThreadCheckpointer, clock: Clock
+        self, checkpointer: Checkpointer, clock: Clock
     ) -> None:
         saved = await _aged(checkpointer, clock, [50, 40, 1, 0])
         assert await checkpointer.vacuum(keep_last=3) == 1
         await assert_all_load(checkpointer, "t", dict(list(saved.items())[1:]))
 
-    async def test_number_and_age_must_both_hold(self, checkpointer: ThreadCheckpointer, clock: Clock) -> None:
+    async def test_number_and_age_must_both_hold(self, checkpointer: Checkpointer, clock: Clock) -> None:
         saved = await _aged(checkpointer, clock, [50, 40, 35, 2, 1, 0])
         assert await checkpointer.vacuum(older_than_days=30, keep_last=5) == 1
         assert await checkpointer.vacuum(older_than_days=30, keep_last=1) == 2
         await assert_all_load(checkpointer, "t", dict(list(saved.items())[3:]))
 
-    async def test_every_fork_is_a_line_of_its_own(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
-    ) -> None:
+    async def test_every_fork_is_a_line_of_its_own(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
         """root ← a1 … a6, and from a2 a fork b1 … b3: keep two of each."""
         states: dict[str, AgentState] = {"root": AgentState()}
         await checkpointer.save(states["root"], "t", "root")
@@ -128,7 +124,7 @@ class RetentionLaws(Laws):
         assert await parent_of(checkpointer, "t", "b2") is None
         assert await checkpointer.vacuum(keep_last=2) == 0
 
-    async def test_a_vacuumed_thread_goes_on(self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle) -> None:
+    async def test_a_vacuumed_thread_goes_on(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
         state, saved = AgentState(), dict[str, AgentState]()
         for turn in range(20):
             state = state.with_messages_replaced(state.messages[turn % 3 == 2 :] + tuple(conversation(2, turn * 2)))
@@ -138,7 +134,7 @@ class RetentionLaws(Laws):
                 saved = dict(list(saved.items())[-2:])
         await assert_all_load(open_handle(), "t", saved)
 
-    async def test_the_latest_is_never_lost_to_a_number(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_the_latest_is_never_lost_to_a_number(self, checkpointer: Checkpointer) -> None:
         """Whatever the shape of the tree: roots, forks, replaced and deleted parents."""
         state = AgentState().with_message(message(1))
         for name in ("a", "b", "c", "a"):
@@ -153,7 +149,7 @@ class RetentionLaws(Laws):
         assert await checkpointer.load("t", "a") is not None
 
     async def test_options_that_cannot_work_are_refused_and_nothing_is_removed(
-        self, checkpointer: ThreadCheckpointer, clock: Clock
+        self, checkpointer: Checkpointer, clock: Clock
     ) -> None:
         await _aged(checkpointer, clock, [50, 0])
         before = await snapshot(checkpointer)
@@ -172,7 +168,7 @@ class RetentionLaws(Laws):
                 await checkpointer.vacuum(older_than_days=wrong)
         assert await snapshot(checkpointer) == before
 
-    async def test_no_age_and_no_number_do_not_mean_everything(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_no_age_and_no_number_do_not_mean_everything(self, checkpointer: Checkpointer) -> None:
         await checkpointer.save(AgentState(), "t")
         none: Any = None
         with pytest.raises(ConfigurationError):
@@ -180,7 +176,7 @@ class RetentionLaws(Laws):
         assert await checkpointer.exists("t")
 
     async def test_an_age_older_than_the_calendar_removes_nothing(
-        self, checkpointer: ThreadCheckpointer, clock: Clock
+        self, checkpointer: Checkpointer, clock: Clock
     ) -> None:
         await _aged(checkpointer, clock, [3_650, 0])
         for days in (1_000_000, 10**12, float("inf")):

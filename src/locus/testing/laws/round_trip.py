@@ -9,7 +9,7 @@ from hypothesis import given
 
 from locus.core.messages import Message, Role, ToolCall
 from locus.core.state import AgentState
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import (
     EXACT_VALUES,
     HOSTILE_KEYS,
@@ -23,7 +23,7 @@ from locus.testing.data import (
 )
 from locus.testing.laws.base import Laws, OpenHandle, assert_same, assert_same_state, dicts
 
-_threads = (f"thread-{number}" for number in count())
+_store = (f"thread-{number}" for number in count())
 
 
 class _Rated(Message):
@@ -38,7 +38,7 @@ class RoundTripLaws(Laws):
     """Law 2, for single values and states."""
 
     async def test_a_state_with_everything_in_it_comes_back_equal(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         state = rich_state()
         saved_as = await checkpointer.save(state, "t")
@@ -46,12 +46,12 @@ class RoundTripLaws(Laws):
             assert_same_state(await handle.load("t"), state)
             assert_same_state(await handle.load("t", saved_as), state)
 
-    async def test_an_empty_state_comes_back_equal(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_an_empty_state_comes_back_equal(self, checkpointer: Checkpointer) -> None:
         state = AgentState()
         await checkpointer.save(state, "t")
         assert_same_state(await checkpointer.load("t"), state)
 
-    async def test_what_is_not_there_is_none(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_what_is_not_there_is_none(self, checkpointer: Checkpointer) -> None:
         assert await checkpointer.load("t") is None
         saved_as = await checkpointer.save(AgentState(), "t")
         assert await checkpointer.load("t", f"{saved_as}x") is None
@@ -65,12 +65,12 @@ class RoundTripLaws(Laws):
         assert await checkpointer.list_checkpoints("u") == []
         assert await checkpointer.history("u") == []
 
-    async def test_every_value_is_kept_as_a_field_of_a_dict(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_every_value_is_kept_as_a_field_of_a_dict(self, checkpointer: Checkpointer) -> None:
         data = {f"field {index}": value for index, value in enumerate(EXACT_VALUES)}
         await dicts(checkpointer).save("t", data)
         assert_same(await dicts(checkpointer).load("t"), data)
 
-    async def test_every_value_is_kept_alone(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_every_value_is_kept_alone(self, checkpointer: Checkpointer) -> None:
         backend = dicts(checkpointer)
         for index, value in enumerate(EXACT_VALUES):
             saved_as = await backend.save("t", {"value": value})
@@ -78,12 +78,12 @@ class RoundTripLaws(Laws):
             await backend.save(f"t{index}", {"deeper": {"value": value}})
             assert_same(await backend.load(f"t{index}"), {"deeper": {"value": value}})
 
-    async def test_every_value_is_kept_as_an_item_of_a_list(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_every_value_is_kept_as_an_item_of_a_list(self, checkpointer: Checkpointer) -> None:
         data = {"items": list(EXACT_VALUES), "deep": {"er": [list(EXACT_VALUES)]}}
         await dicts(checkpointer).save("t", data)
         assert_same(await dicts(checkpointer).load("t"), data)
 
-    async def test_every_value_is_kept_inside_a_state(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_every_value_is_kept_inside_a_state(self, checkpointer: Checkpointer) -> None:
         values = list(EXACT_VALUES)
         call = ToolCall(id="c", name="tool", arguments={"values": values})
         state = (
@@ -95,7 +95,7 @@ class RoundTripLaws(Laws):
         await checkpointer.save(state, "t")
         assert_same_state(await checkpointer.load("t"), state)
 
-    async def test_every_key_is_kept(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_every_key_is_kept(self, checkpointer: Checkpointer) -> None:
         flat: dict[str, Any] = dict.fromkeys(HOSTILE_KEYS, 1)
         data = {**flat, "inner": {**flat, "lists": {key: [{key: key}] * 30 for key in HOSTILE_KEYS}}}
         await dicts(checkpointer).save("t", data)
@@ -104,7 +104,7 @@ class RoundTripLaws(Laws):
         await checkpointer.save(state, "s")
         assert_same_state(await checkpointer.load("s"), state)
 
-    async def test_every_value_is_kept_in_checkpoint_metadata(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_every_value_is_kept_in_checkpoint_metadata(self, checkpointer: Checkpointer) -> None:
         metadata = {f"key {index}": value for index, value in enumerate(EXACT_VALUES)}
         metadata |= {key: key for key in HOSTILE_KEYS}
         saved_as = await checkpointer.save(AgentState(), "t", metadata=metadata)
@@ -113,7 +113,7 @@ class RoundTripLaws(Laws):
         assert_same(await checkpointer.get_metadata("t", saved_as), metadata)
 
     async def test_values_that_are_equal_but_not_the_same_replace_one_another(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         """1 == True and 0.0 == -0.0: an engine that asks `==` what changed keeps the old one."""
         twins: list[list[Any]] = [[1, 1.0, True], [0, 0.0, -0.0, False], ["é", "e\u0301"], [[], {}, "", None]]
@@ -129,7 +129,7 @@ class RoundTripLaws(Laws):
                 assert_same_state(await checkpointer.load("s"), state)
 
     async def test_a_state_survives_being_saved_and_loaded_many_times(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         state = rich_state()
         for turn in range(12):
@@ -139,7 +139,7 @@ class RoundTripLaws(Laws):
             assert loaded is not None
             state = loaded.with_message(message(turn))
 
-    async def test_what_is_deep_but_not_too_deep_is_kept(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_what_is_deep_but_not_too_deep_is_kept(self, checkpointer: Checkpointer) -> None:
         value: Any = 1
         for level in range(80):
             value = [value] if level % 2 else {"d": value}
@@ -152,7 +152,7 @@ class RoundTripLaws(Laws):
         await checkpointer.save(state, "s")
         assert_same_state(await checkpointer.load("s"), state)
 
-    async def test_what_subclasses_add_is_kept(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_what_subclasses_add_is_kept(self, checkpointer: Checkpointer) -> None:
         """It comes back as fields that the base class does not know."""
         call = _Weighted(id="c", name="tool", weight=7)
         said = [_Rated(role=Role.USER, content="x", stars=5), _Rated(role=Role.USER, content="y")]
@@ -163,7 +163,7 @@ class RoundTripLaws(Laws):
         assert [found.model_dump().get("stars") for found in loaded.messages[:2]] == [5, 3]
         assert loaded.messages[2].tool_calls[0].model_dump().get("weight") == 7
 
-    async def test_ten_thousand_messages_and_a_megabyte_come_back(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_ten_thousand_messages_and_a_megabyte_come_back(self, checkpointer: Checkpointer) -> None:
         data = {"messages": [{"n": index} for index in range(10_000)], "blob": "ä" * 1_000_000}
         await dicts(checkpointer).save("t", data)
         await dicts(checkpointer).save("t", {**data, "messages": [*data["messages"], {"n": -1}]})
@@ -171,17 +171,17 @@ class RoundTripLaws(Laws):
 
     @budget(60)
     @given(data=payloads)
-    async def test_any_dict_comes_back_equal(self, checkpointer: ThreadCheckpointer, data: dict[str, Any]) -> None:
-        thread_id = next(_threads)
+    async def test_any_dict_comes_back_equal(self, checkpointer: Checkpointer, data: dict[str, Any]) -> None:
+        thread_id = next(_store)
         await dicts(checkpointer).save(thread_id, data)
         assert_same(await dicts(checkpointer).load(thread_id), data)
 
     @budget(40)
     @given(versions=histories)
     async def test_any_history_of_dicts_comes_back_equal(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, versions: list[dict[str, Any]]
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, versions: list[dict[str, Any]]
     ) -> None:
-        thread_id = next(_threads)
+        thread_id = next(_store)
         cold = open_handle()
         saved = []
         for number, data in enumerate(versions):
@@ -193,9 +193,9 @@ class RoundTripLaws(Laws):
     @budget(40)
     @given(value=json_values, other=json_values)
     async def test_any_value_in_a_state_comes_back_equal(
-        self, checkpointer: ThreadCheckpointer, value: Any, other: Any
+        self, checkpointer: Checkpointer, value: Any, other: Any
     ) -> None:
-        thread_id = next(_threads)
+        thread_id = next(_store)
         state = AgentState(extra_field=value).with_metadata("v", other)  # type: ignore[call-arg]
         said = Message.user("hi").model_copy(update={"metadata": {"v": value}})
         await checkpointer.save(state.with_messages([*conversation(2), said]), thread_id)

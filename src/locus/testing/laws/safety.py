@@ -9,7 +9,7 @@ import pytest
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import conversation, message, rich_state
 from locus.testing.laws.base import Laws, OpenHandle, assert_same, assert_same_state, dicts
 
@@ -41,9 +41,7 @@ _ARMED: tuple[Any, ...] = (
 class SafetyLaws(Laws):
     """Law 8, and the immutability that all comparisons rest on."""
 
-    async def test_payloads_that_name_code_are_data(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
-    ) -> None:
+    async def test_payloads_that_name_code_are_data(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
         _fired.clear()
         data = {"items": list(_ARMED), "deep": {"field": list(_ARMED)}, "one": _ARMED[0], **dict(_ARMED[0])}
         await dicts(checkpointer).save("d", data, metadata={"armed": list(_ARMED)})
@@ -58,7 +56,7 @@ class SafetyLaws(Laws):
             assert_same([write.value for write in await handle.get_writes("s", "c")], list(_ARMED))
         assert _fired == []
 
-    async def test_a_loaded_state_cannot_be_changed(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_loaded_state_cannot_be_changed(self, checkpointer: Checkpointer) -> None:
         saved = rich_state()
         await checkpointer.save(saved, "t")
         state: Any = await checkpointer.load("t")
@@ -83,9 +81,7 @@ class SafetyLaws(Laws):
         assert_same_state(state, saved)
         assert_same_state(await checkpointer.load("t"), saved)
 
-    async def test_changing_a_loaded_dict_does_not_change_what_is_stored(
-        self, checkpointer: ThreadCheckpointer
-    ) -> None:
+    async def test_changing_a_loaded_dict_does_not_change_what_is_stored(self, checkpointer: Checkpointer) -> None:
         backend = dicts(checkpointer)
         data = {"items": [{"n": [1]}], "deep": {"text": "x" * 2_000, "list": [1, 2]}}
         await backend.save("t", data)
@@ -100,7 +96,7 @@ class SafetyLaws(Laws):
         history[0].metadata["x"] = 1
         assert (await backend.history("t"))[0].metadata == {}
 
-    async def test_a_loaded_dict_that_was_changed_can_be_saved(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_loaded_dict_that_was_changed_can_be_saved(self, checkpointer: Checkpointer) -> None:
         backend = dicts(checkpointer)
         first = await backend.save("t", {"items": [{"n": 1}, {"n": 2}], "deep": {"list": [{"n": [3]}]}})
         loaded = await backend.load("t")
@@ -111,7 +107,7 @@ class SafetyLaws(Laws):
         assert_same(await backend.load("t"), {"items": [{"n": "changed"}, {"n": 2}], "deep": {"list": [{"n": [3, 4]}]}})
         assert_same(await backend.load("t", first), {"items": [{"n": 1}, {"n": 2}], "deep": {"list": [{"n": [3]}]}})
 
-    async def test_what_is_changed_inside_a_message_is_saved(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_what_is_changed_inside_a_message_is_saved(self, checkpointer: Checkpointer) -> None:
         """`model_copy` does not validate, so a dict that its owner goes on changing may stand in a message."""
         notes: dict[str, Any] = {"n": 1, "list": [1]}
         noted = message(5).model_copy(update={"metadata": notes})
@@ -123,7 +119,7 @@ class SafetyLaws(Laws):
             saved_as = await checkpointer.save(later, "t")
             assert_same_state(await checkpointer.load("t", saved_as), later)
 
-    async def test_the_dict_given_for_metadata_can_go_on_changing(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_the_dict_given_for_metadata_can_go_on_changing(self, checkpointer: Checkpointer) -> None:
         given: dict[str, Any] = {"list": [1], "inner": {"n": 1}}
         state = AgentState(metadata=given)
         first = await checkpointer.save(state, "t")
@@ -135,7 +131,7 @@ class SafetyLaws(Laws):
             assert loaded is not None
             assert_same(loaded.to_checkpoint()["metadata"], {"list": [1], "inner": {"n": 1}})
 
-    async def test_a_save_changes_nothing_in_what_it_saves(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_save_changes_nothing_in_what_it_saves(self, checkpointer: Checkpointer) -> None:
         state = rich_state()
         before = state.to_checkpoint()
         data = {"items": [{"n": 1}], "deep": {"l": [[1]]}, "large": "x" * 2_000}

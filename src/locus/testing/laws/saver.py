@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import pytest
 
 from locus.errors import CheckpointNotFoundError, ConflictError, InvalidIdError, SerializationError
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.records import ANY
 from locus.memory.saver import CheckpointSaver
 from locus.testing.data import EXACT_VALUES
@@ -34,7 +34,7 @@ class OpenSaver(Protocol):
 class SaverFixtures(Laws):
     """Savers over the `store` of a test class. One that has a saver of its own gives another `saver_over`."""
 
-    def saver_over(self, handle: ThreadCheckpointer) -> CheckpointSaver:
+    def saver_over(self, handle: Checkpointer) -> CheckpointSaver:
         return CheckpointSaver(handle)
 
     @pytest.fixture
@@ -362,7 +362,7 @@ class SaverCostLaws(SaverFixtures):
         self, saver: CheckpointSaver, open_saver: OpenSaver, monkeypatch: pytest.MonkeyPatch, warm: bool
     ) -> None:
         sent = Sent()
-        sent.watch(type(saver.threads.engine), monkeypatch)
+        sent.watch(type(saver.store.engine), monkeypatch)
         sizes = []
         for turn in range(TURNS):
             # Those in the middle only fill the thread.

@@ -9,12 +9,12 @@ import pytest
 from locus.core.messages import ContentBlock, Message
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError, LocusError
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import HOSTILE_IDS, HOSTILE_QUERIES, conversation, message
 from locus.testing.laws.base import Laws, OpenHandle, dicts, snapshot
 
 
-async def _places(handle: ThreadCheckpointer, query: str) -> set[tuple[str, str]]:
+async def _places(handle: Checkpointer, query: str) -> set[tuple[str, str]]:
     found = await handle.search(query, 1_000)
     return {(hit["thread_id"], hit["checkpoint_id"]) for hit in found}
 
@@ -23,7 +23,7 @@ class SearchLaws(Laws):
     """`search`."""
 
     async def test_words_are_found_at_the_checkpoint_that_brought_them(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         state, saved = AgentState(), []
         for turn, word in enumerate(("xylophone", "quokka", "zeppelin")):
@@ -33,7 +33,7 @@ class SearchLaws(Laws):
             for word, checkpoint_id in zip(("xylophone", "quokka", "zeppelin"), saved, strict=True):
                 assert await _places(handle, word) == {("t", checkpoint_id)}
 
-    async def test_the_hit_says_where_how_well_and_what(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_the_hit_says_where_how_well_and_what(self, checkpointer: Checkpointer) -> None:
         text = f"{'before ' * 80} the needle is here {'after ' * 80}"
         saved_as = await checkpointer.save(
             AgentState().with_message(Message.user(text)), "t", metadata={"user": "eve"}, namespace="n"
@@ -45,7 +45,7 @@ class SearchLaws(Laws):
         assert "needle" in hit["snippet"]
         assert len(hit["snippet"]) < len(text) / 2
 
-    async def test_all_kinds_of_text_are_found(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_all_kinds_of_text_are_found(self, checkpointer: Checkpointer) -> None:
         state = (
             AgentState(agent_id="agentname", free={"inner": ["freefield"]})  # type: ignore[call-arg]
             .with_messages([message(0), Message.user([ContentBlock.of_text("blocktext")])])
@@ -59,12 +59,12 @@ class SearchLaws(Laws):
         for word in ("dictword", "plainword"):
             assert {thread for thread, _ in await _places(checkpointer, word)} == {"d"}, word
 
-    async def test_case_does_not_count(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_case_does_not_count(self, checkpointer: Checkpointer) -> None:
         await dicts(checkpointer).save("t", {"m": ["The Örtliche ЖУК Naïve ÉTÉ"]})
         for query in ("the", "THE", "örtliche", "ÖRTLICHE", "жук", "Жук", "NAÏVE", "été"):
             assert {thread for thread, _ in await _places(checkpointer, query)} == {"t"}, query
 
-    async def test_every_word_is_found_by_itself(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_every_word_is_found_by_itself(self, checkpointer: Checkpointer) -> None:
         """Also where folding the case changes the letters, or their number."""
         words = [
             "Größte",
@@ -86,7 +86,7 @@ class SearchLaws(Laws):
             found = {thread for thread, _ in await _places(checkpointer, word)}
             assert f"t{index}" in found, word
 
-    async def test_all_words_of_a_query_have_to_be_there(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_all_words_of_a_query_have_to_be_there(self, checkpointer: Checkpointer) -> None:
         await dicts(checkpointer).save("a", {"m": ["red apples and green pears"]})
         await dicts(checkpointer).save("b", {"m": ["red cars"]})
         assert {thread for thread, _ in await _places(checkpointer, "red")} == {"a", "b"}
@@ -94,12 +94,12 @@ class SearchLaws(Laws):
         assert {thread for thread, _ in await _places(checkpointer, "red, cars!")} == {"b"}
         assert await _places(checkpointer, "red elephants") == set()
 
-    async def test_words_are_matched_whole(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_words_are_matched_whole(self, checkpointer: Checkpointer) -> None:
         await dicts(checkpointer).save("t", {"m": ["understanding"]})
         assert await _places(checkpointer, "stand") == set()
         assert len(await _places(checkpointer, "understanding")) == 1
 
-    async def test_the_best_comes_first_and_the_limit_holds(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_the_best_comes_first_and_the_limit_holds(self, checkpointer: Checkpointer) -> None:
         filler = "something else entirely " * 40
         for number in range(12):
             await dicts(checkpointer).save(f"t{number:02}", {"m": [f"{filler} rabbit {filler}"]})
@@ -113,11 +113,11 @@ class SearchLaws(Laws):
         assert len(await checkpointer.search("rabbit", 100)) == 13
         assert await checkpointer.search("rabbit", 0) == []
 
-    async def test_a_checkpoint_is_found_once(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_checkpoint_is_found_once(self, checkpointer: Checkpointer) -> None:
         await dicts(checkpointer).save("t", {"a": ["pelican"], "b": {"c": ["pelican"] * 20}, "d": "pelican"})
         assert len(await checkpointer.search("pelican")) == 1
 
-    async def test_queries_are_data(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_queries_are_data(self, checkpointer: Checkpointer) -> None:
         await dicts(checkpointer).save("t", {"m": ["an ordinary sentence"]}, metadata={"k": "v"})
         before = await snapshot(checkpointer)
         for query in (*HOSTILE_QUERIES, *HOSTILE_IDS):
@@ -128,15 +128,13 @@ class SearchLaws(Laws):
             assert all(hit["thread_id"] == "t" for hit in await checkpointer.search(query))
         assert len(await checkpointer.search('"ordinary" sentence!')) == 1
 
-    async def test_words_that_are_operators_elsewhere_are_words(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_words_that_are_operators_elsewhere_are_words(self, checkpointer: Checkpointer) -> None:
         await dicts(checkpointer).save("t", {"m": ["this and that or not near"]})
         await dicts(checkpointer).save("u", {"m": ["this that"]})
         for query in ("this AND that", "this OR that", "NOT", "near", "AND"):
             assert {thread for thread, _ in await _places(checkpointer, query)} == {"t"}, query
 
-    async def test_deleted_text_is_found_no_more(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
-    ) -> None:
+    async def test_deleted_text_is_found_no_more(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
         backend = dicts(checkpointer)
         await backend.save("t", {"m": ["heron"], "head": "ostrich"}, "a")
         await backend.save("t", {"m": ["magpie"], "large": "albatross " * 200}, "b")
@@ -154,7 +152,7 @@ class SearchLaws(Laws):
         assert await _places(checkpointer, "kestrel") == {("u", "c")}
 
     async def test_text_moves_on_when_the_checkpoint_that_brought_it_is_deleted(
-        self, checkpointer: ThreadCheckpointer
+        self, checkpointer: Checkpointer
     ) -> None:
         state = AgentState().with_message(Message.user("a cormorant"))
         first = await checkpointer.save(state, "t")
@@ -165,7 +163,7 @@ class SearchLaws(Laws):
         assert found
         assert found <= {("t", name) for name in later}
 
-    async def test_a_hit_is_a_checkpoint_that_has_the_text(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_hit_is_a_checkpoint_that_has_the_text(self, checkpointer: Checkpointer) -> None:
         """A trimmed message may be stored still, beside those that are kept; it is in no checkpoint any more."""
         state = AgentState().with_messages([Message.user("a pangolin"), *conversation(3)])
         first = await checkpointer.save(state, "t")
@@ -175,26 +173,26 @@ class SearchLaws(Laws):
         assert await checkpointer.exists("t", trimmed)
         assert await _places(checkpointer, "pangolin") == set()
 
-    async def test_keys_and_bookkeeping_are_not_text(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_keys_and_bookkeeping_are_not_text(self, checkpointer: Checkpointer) -> None:
         await dicts(checkpointer).save("threadname", {"keyname": ["x"]}, "checkpointname")
         for word in ("keyname", "threadname", "checkpointname", "default"):
             assert await _places(checkpointer, word) == set(), word
 
-    async def test_a_query_that_is_no_text_is_refused(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_query_that_is_no_text_is_refused(self, checkpointer: Checkpointer) -> None:
         await dicts(checkpointer).save("t", {"m": ["word"]})
         bad: Any
         for bad in (None, 5, b"word", {"match_all": {}}, ["word"], "\ud800"):
             with pytest.raises(LocusError):
                 await checkpointer.search(bad)
 
-    async def test_a_limit_of_a_search_that_is_no_number_is_refused(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_limit_of_a_search_that_is_no_number_is_refused(self, checkpointer: Checkpointer) -> None:
         await dicts(checkpointer).save("t", {"m": ["word"]})
         bad: Any
         for bad in (-1, "5", 1.5):
             with pytest.raises(ConfigurationError):
                 await checkpointer.search("word", bad)
 
-    async def test_a_search_without_a_limit_is_never_empty(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_a_search_without_a_limit_is_never_empty(self, checkpointer: Checkpointer) -> None:
         await dicts(checkpointer).save("t", {"m": ["word"]})
         none: Any = None
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from locus.core.state import AgentState
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import message
 from locus.testing.laws.base import Laws, OpenHandle, assert_all_load, assert_same, dicts
 
@@ -41,9 +41,7 @@ _CHANGES: tuple[Any, ...] = (
 class ShapeLaws(Laws):
     """Law 2, for payloads that change."""
 
-    async def test_a_path_can_become_a_list_a_dict_a_text_and_a_list_again(
-        self, checkpointer: ThreadCheckpointer
-    ) -> None:
+    async def test_a_path_can_become_a_list_a_dict_a_text_and_a_list_again(self, checkpointer: Checkpointer) -> None:
         backend = dicts(checkpointer)
         saved = []
         for value in (*_CHANGES, *reversed(_CHANGES)):
@@ -53,7 +51,7 @@ class ShapeLaws(Laws):
             assert_same(await backend.load("t", checkpoint_id), data)
 
     async def test_the_same_changes_through_cold_handles(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         saved = []
         for value in _CHANGES:
@@ -62,7 +60,7 @@ class ShapeLaws(Laws):
         for checkpoint_id, data in saved:
             assert_same(await dicts(checkpointer).load("t", checkpoint_id), data)
 
-    async def test_the_same_changes_inside_a_state(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_the_same_changes_inside_a_state(self, checkpointer: Checkpointer) -> None:
         state = AgentState()
         expected: dict[str, AgentState] = {}
         for number, value in enumerate(_CHANGES):
@@ -72,7 +70,7 @@ class ShapeLaws(Laws):
             expected[await checkpointer.save(state, "t")] = state
         await assert_all_load(checkpointer, "t", expected)
 
-    async def test_fields_come_and_go(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_fields_come_and_go(self, checkpointer: Checkpointer) -> None:
         backend = dicts(checkpointer)
         versions: list[dict[str, Any]] = [
             {"a": _ITEMS, "b": _ITEMS},
@@ -85,7 +83,7 @@ class ShapeLaws(Laws):
         for checkpoint_id, data in saved:
             assert_same(await backend.load("t", checkpoint_id), data)
 
-    async def test_the_same_large_value_in_many_places(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_the_same_large_value_in_many_places(self, checkpointer: Checkpointer) -> None:
         backend = dicts(checkpointer)
         large = "large " * 400
         both = {"a": large, "b": {"c": large}, "l": [large, large], "d": {"text": large, "n": 1}}
@@ -95,7 +93,7 @@ class ShapeLaws(Laws):
         for checkpoint_id, data in saved[1:]:
             assert_same(await backend.load("t", checkpoint_id), data)
 
-    async def test_keys_that_look_like_paths_do_not_meet(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_keys_that_look_like_paths_do_not_meet(self, checkpointer: Checkpointer) -> None:
         backend = dicts(checkpointer)
         data = {"a.b": _ITEMS, "a": {"b": _ITEMS[:5], ".b": _ITEMS[5:]}, "a[0]": _ITEMS[2:], "": {"": _ITEMS[9:]}}
         await backend.save("t", data)
@@ -104,7 +102,7 @@ class ShapeLaws(Laws):
         assert_same(await backend.load("t", (await backend.list_checkpoints("t"))[-1]), data)
 
     async def test_a_caller_that_goes_on_changing_its_dict_changes_nothing_that_is_stored(
-        self, checkpointer: ThreadCheckpointer
+        self, checkpointer: Checkpointer
     ) -> None:
         backend = dicts(checkpointer)
         data: dict[str, Any] = {"items": [{"n": 1}, {"n": 2}], "deep": {"text": "a" * 2_000, "list": [[1]]}}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from locus.core.state import AgentState
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import conversation, message
 from locus.testing.laws.base import (
     Clock,
@@ -33,46 +33,46 @@ def conversation_log(count: int) -> list[dict[str, Any]]:
     return [{"entry": number, "text": "something happened"} for number in range(count)]
 
 
-async def _delete_checkpoint(handle: ThreadCheckpointer) -> None:
+async def _delete_checkpoint(handle: Checkpointer) -> None:
     assert await handle.delete("t", "base")
 
 
-async def _delete_thread(handle: ThreadCheckpointer) -> None:
+async def _delete_thread(handle: Checkpointer) -> None:
     assert await handle.delete("t")
 
 
-async def _vacuum(handle: ThreadCheckpointer) -> None:
+async def _vacuum(handle: Checkpointer) -> None:
     assert await handle.vacuum(older_than_days=0) > 0
 
 
-async def _recreate_with_other_ids(handle: ThreadCheckpointer) -> None:
+async def _recreate_with_other_ids(handle: Checkpointer) -> None:
     await _delete_thread(handle)
     await handle.save(AgentState().with_messages(conversation(5, 50)), "t")
 
 
-async def _recreate_with_the_same_id(handle: ThreadCheckpointer) -> None:
+async def _recreate_with_the_same_id(handle: Checkpointer) -> None:
     await _delete_thread(handle)
     other = AgentState().with_messages(conversation(8, 50)).with_metadata("large", "other " * 400)
     await handle.save(other, "t", "base")
 
 
-async def _recreate_with_equal_content(handle: ThreadCheckpointer) -> None:
+async def _recreate_with_equal_content(handle: Checkpointer) -> None:
     await _delete_thread(handle)
     await handle.save(_base_state(), "t", "base")
 
 
-async def _replace(handle: ThreadCheckpointer) -> None:
+async def _replace(handle: Checkpointer) -> None:
     await handle.save(AgentState().with_messages(conversation(9, 70)), "t", "base")
 
 
-async def _replace_and_put_back(handle: ThreadCheckpointer) -> None:
+async def _replace_and_put_back(handle: Checkpointer) -> None:
     stored = await dicts(handle).load("t", "base")
     assert stored is not None
     await _replace(handle)
     await dicts(handle).save("t", stored, "base")
 
 
-async def _recreate_and_grow(handle: ThreadCheckpointer) -> None:
+async def _recreate_and_grow(handle: Checkpointer) -> None:
     await _recreate_with_the_same_id(handle)
     state = await handle.load("t")
     assert state is not None
@@ -81,7 +81,7 @@ async def _recreate_and_grow(handle: ThreadCheckpointer) -> None:
         await handle.save(state, "t")
 
 
-Disturbance = Callable[[ThreadCheckpointer], Awaitable[None]]
+Disturbance = Callable[[Checkpointer], Awaitable[None]]
 
 DISTURBANCES: dict[str, Disturbance] = {
     "the checkpoint is deleted": _delete_checkpoint,
@@ -96,7 +96,7 @@ DISTURBANCES: dict[str, Disturbance] = {
 }
 
 
-async def _contents(handle: ThreadCheckpointer) -> dict[str, Any]:
+async def _contents(handle: Checkpointer) -> dict[str, Any]:
     return {name: await dicts(handle).load("t", name) for name in await ids(handle, "t")}
 
 
@@ -106,7 +106,7 @@ class StaleBaseLaws(Laws):
     @pytest.mark.parametrize("disturbance", DISTURBANCES)
     @pytest.mark.parametrize("by_another", [False, True], ids=["by itself", "by another handle"])
     async def test_a_state_whose_base_is_gone_is_saved_whole(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, disturbance: str, by_another: bool
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, disturbance: str, by_another: bool
     ) -> None:
         other = open_handle()
         saved = _base_state()
@@ -128,7 +128,7 @@ class StaleBaseLaws(Laws):
 
     @pytest.mark.parametrize("disturbance", DISTURBANCES)
     async def test_a_dict_after_a_disturbance_is_saved_whole(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, disturbance: str
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, disturbance: str
     ) -> None:
         other = open_handle()
         data = {**_base_state().to_checkpoint(), "deep": {"er": conversation_log(30)}}
@@ -142,7 +142,7 @@ class StaleBaseLaws(Laws):
         assert_same(found, {**before, saved_as: longer, again: {**longer, "n": 1}})
 
     async def test_a_base_that_outlives_its_branch_mates_is_continued(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         """The tip of a list is deleted and written again, by two who each believe to be the first."""
         other = open_handle()
@@ -159,9 +159,7 @@ class StaleBaseLaws(Laws):
             saved |= {name: state for name, state in tips.items() if name != doomed}
         await assert_all_load(open_handle(), "t", saved)
 
-    async def test_states_of_two_handles_interleave(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
-    ) -> None:
+    async def test_states_of_two_handles_interleave(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
         """Everyone saves from whatever they last knew, while others delete and vacuum."""
         handles = [checkpointer, open_handle(), open_handle()]
         known = [AgentState().with_messages(conversation(3, n * 20)) for n in range(3)]
@@ -180,20 +178,18 @@ class StaleBaseLaws(Laws):
                 known[(who + 1) % 3] = await handles[(who + 1) % 3].load("t") or known[who]
         await assert_all_load(handles[0], "t", saved)
 
-    async def test_savers_and_a_deleter_at_once(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
-    ) -> None:
+    async def test_savers_and_a_deleter_at_once(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
         saved: dict[str, AgentState] = {}
         deleted: set[str] = set()
 
-        async def save_some(handle: ThreadCheckpointer, number: int) -> None:
+        async def save_some(handle: Checkpointer, number: int) -> None:
             state = AgentState().with_messages(conversation(3, number * 100))
             for turn in range(10):
                 state = state.with_message(message(number * 100 + 10 + turn))
                 saved[await handle.save(state, "t")] = state
                 await asyncio.sleep(0)
 
-        async def delete_some(handle: ThreadCheckpointer) -> None:
+        async def delete_some(handle: Checkpointer) -> None:
             while len(deleted) < 15:
                 await asyncio.sleep(0)
                 doomed = next((name for name in reversed(saved) if name not in deleted), None)
@@ -207,19 +203,19 @@ class StaleBaseLaws(Laws):
         await assert_all_load(open_handle(), "t", expected)
 
     async def test_a_thread_deleted_under_running_savers_is_whole_or_gone(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle, clock: Clock
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, clock: Clock
     ) -> None:
         clock.shift(days=-1)
         saved: dict[str, AgentState] = {}
 
-        async def save_some(handle: ThreadCheckpointer, number: int) -> None:
+        async def save_some(handle: Checkpointer, number: int) -> None:
             state = AgentState().with_messages(conversation(5, number * 100))
             for turn in range(8):
                 state = state.with_message(message(number * 100 + turn))
                 saved[await handle.save(state, "t")] = state
                 await asyncio.sleep(0)
 
-        async def disturb(handle: ThreadCheckpointer) -> None:
+        async def disturb(handle: Checkpointer) -> None:
             for turn in range(6):
                 await asyncio.sleep(0)
                 await (handle.vacuum(older_than_days=0) if turn % 2 else handle.delete("t"))

@@ -6,14 +6,14 @@ import asyncio
 from typing import Any
 
 from locus.core.state import AgentState
-from locus.memory.checkpointer import PendingWrite, ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer, PendingWrite
 from locus.testing.data import EXACT_VALUES
 from locus.testing.laws.base import Laws, OpenHandle, assert_same, exact
 
 _SPECIAL = {"__error__": -1, "__scheduled__": -2, "__interrupt__": -3, "__resume__": -4}
 
 
-async def _found(handle: ThreadCheckpointer, **options: Any) -> list[tuple[str, int, str, Any]]:
+async def _found(handle: Checkpointer, **options: Any) -> list[tuple[str, int, str, Any]]:
     writes = await handle.get_writes("t", "c", **options)
     return [(write.task_id, write.idx, write.channel, write.value) for write in writes]
 
@@ -21,9 +21,7 @@ async def _found(handle: ThreadCheckpointer, **options: Any) -> list[tuple[str, 
 class PendingWritesLaws(Laws):
     """`put_writes` and `get_writes`."""
 
-    async def test_writes_come_back_as_they_were_put(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
-    ) -> None:
+    async def test_writes_come_back_as_they_were_put(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
         await checkpointer.save(AgentState(), "t", "c")
         await checkpointer.put_writes("t", "c", "task", [("a", 1), ("b", [2]), ("a", {"x": 3})], task_path="p/1")
         for handle in (checkpointer, open_handle()):
@@ -36,15 +34,13 @@ class PendingWritesLaws(Laws):
             assert await handle.get_writes("t", "other checkpoint") == []
             assert await handle.get_writes("u", "c") == []
 
-    async def test_every_value_is_kept(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_every_value_is_kept(self, checkpointer: Checkpointer) -> None:
         await checkpointer.put_writes("t", "c", "task", [("x", value) for value in EXACT_VALUES])
         found = await checkpointer.get_writes("t", "c")
         assert [write.idx for write in found] == list(range(len(EXACT_VALUES)))
         assert_same([write.value for write in found], list(EXACT_VALUES))
 
-    async def test_a_task_that_writes_again_replaces_its_own_writes_only(
-        self, checkpointer: ThreadCheckpointer
-    ) -> None:
+    async def test_a_task_that_writes_again_replaces_its_own_writes_only(self, checkpointer: Checkpointer) -> None:
         await checkpointer.put_writes("t", "c", "one", [("a", 1), ("b", 2), ("c", 3)])
         await checkpointer.put_writes("t", "c", "two", [("a", 4)])
         await checkpointer.put_writes("t", "c", "one", [("z", True)])
@@ -52,7 +48,7 @@ class PendingWritesLaws(Laws):
         await checkpointer.put_writes("t", "c", "one", [])
         assert await _found(checkpointer) == [("two", 0, "a", 4)]
 
-    async def test_repeating_a_set_of_writes_changes_nothing(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_repeating_a_set_of_writes_changes_nothing(self, checkpointer: Checkpointer) -> None:
         writes = [("a", 1), ("__interrupt__", "stop"), ("b", [1])]
         for _ in range(3):
             await checkpointer.put_writes("t", "c", "task", writes, task_path="p")
@@ -62,18 +58,18 @@ class PendingWritesLaws(Laws):
             ("task", 2, "b", [1]),
         ]
 
-    async def test_the_order_is_task_path_task_and_index(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_the_order_is_task_path_task_and_index(self, checkpointer: Checkpointer) -> None:
         for path, task in (("b", "1"), ("a", "2"), ("", "9"), ("a", "10"), ("a", "1x"), ("é", "0"), ("B", "5")):
             await checkpointer.put_writes("t", "c", task, [("x", 1), ("__error__", 2), ("y", 3)], task_path=path)
         found = [(w.task_path, w.task_id, w.idx) for w in await checkpointer.get_writes("t", "c")]
         assert found == sorted(found)
         assert len(found) == 21
 
-    async def test_more_than_ten_writes_are_ordered_by_number(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_more_than_ten_writes_are_ordered_by_number(self, checkpointer: Checkpointer) -> None:
         await checkpointer.put_writes("t", "c", "task", [("x", number) for number in range(120)])
         assert [value for *_, value in await _found(checkpointer)] == list(range(120))
 
-    async def test_special_channels_are_kept_beside_the_others(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_special_channels_are_kept_beside_the_others(self, checkpointer: Checkpointer) -> None:
         await checkpointer.put_writes("t", "c", "task", [(channel, channel) for channel in _SPECIAL])
         await checkpointer.put_writes("t", "c", "task", [("a", 1), ("b", 2)])
         await checkpointer.put_writes("t", "c", "task", [("a", 3)])
@@ -88,7 +84,7 @@ class PendingWritesLaws(Laws):
         ]
 
     async def test_namespaces_checkpoints_and_threads_have_writes_of_their_own(
-        self, checkpointer: ThreadCheckpointer
+        self, checkpointer: Checkpointer
     ) -> None:
         places = [(t, c, n) for t in ("t", "u") for c in ("c", "d") for n in ("default", "", "other")]
         for place in places:
@@ -97,7 +93,7 @@ class PendingWritesLaws(Laws):
             (write,) = await checkpointer.get_writes(*place[:2], namespace=place[2])
             assert write.value == list(place)
 
-    async def test_writes_go_with_their_checkpoint_and_with_no_other(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_writes_go_with_their_checkpoint_and_with_no_other(self, checkpointer: Checkpointer) -> None:
         for name in ("a", "b"):
             await checkpointer.save(AgentState(), "t", name)
             await checkpointer.save(AgentState(), "t", name, namespace="other")
@@ -111,9 +107,7 @@ class PendingWritesLaws(Laws):
         for namespace in ("default", "other"):
             assert await checkpointer.get_writes("t", "b", namespace=namespace) == []
 
-    async def test_a_deleted_checkpoint_that_comes_back_has_no_old_writes(
-        self, checkpointer: ThreadCheckpointer
-    ) -> None:
+    async def test_a_deleted_checkpoint_that_comes_back_has_no_old_writes(self, checkpointer: Checkpointer) -> None:
         for whole in (False, True):
             await checkpointer.save(AgentState(), "t", "root")
             await checkpointer.save(AgentState(), "t", "c")
@@ -123,7 +117,7 @@ class PendingWritesLaws(Laws):
             assert await checkpointer.get_writes("t", "c") == []
 
     async def test_writes_may_be_there_before_their_checkpoint(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         await checkpointer.put_writes("t", "c", "task", [("x", 1)])
         assert await checkpointer.list_threads() == []
@@ -135,7 +129,7 @@ class PendingWritesLaws(Laws):
         assert await open_handle().save(AgentState(), "t", "c", if_latest=None) == "c"
         assert await _found(open_handle()) == [("task", 0, "x", 1)]
 
-    async def test_saves_do_not_touch_the_writes_of_earlier_checkpoints(self, checkpointer: ThreadCheckpointer) -> None:
+    async def test_saves_do_not_touch_the_writes_of_earlier_checkpoints(self, checkpointer: Checkpointer) -> None:
         await checkpointer.save(AgentState(), "t", "c")
         await checkpointer.put_writes("t", "c", "task", [("x", 1)])
         await checkpointer.save(AgentState(), "t", "d")
@@ -143,7 +137,7 @@ class PendingWritesLaws(Laws):
         assert await _found(checkpointer) == [("task", 0, "x", 1)]
 
     async def test_tasks_that_write_at_once_all_keep_their_writes(
-        self, checkpointer: ThreadCheckpointer, open_handle: OpenHandle
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
         handles = [checkpointer, open_handle(), open_handle()]
         await checkpointer.save(AgentState(), "t", "c")

@@ -8,14 +8,14 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.processes.crash_jobs import save_until_killed, step_under_trace
 from locus.testing.processes.ledger import Ledger
 from locus.testing.processes.lines import Position, chosen
 from locus.testing.processes.workers import Crew, Worker
 from locus.testing.stores import DurableTestStore
 
-Open = Callable[[], ThreadCheckpointer]
+Open = Callable[[], Checkpointer]
 
 KILLS_PER_THREAD = 10
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.processes.jobs import digest, opened
 from locus.testing.processes.lines import LineTrace, Position
 from locus.testing.processes.workers import Channel
@@ -26,7 +26,7 @@ LONGEST = 40
 class Saver:
     """Does steps on one thread, and tells the ledger of them."""
 
-    def __init__(self, talk: Channel, checkpointer: ThreadCheckpointer, thread_id: str, seed: int) -> None:
+    def __init__(self, talk: Channel, checkpointer: Checkpointer, thread_id: str, seed: int) -> None:
         self._talk = talk
         self._checkpointer = checkpointer
         self._thread_id = thread_id
@@ -150,7 +150,7 @@ async def step_under_trace(
 ) -> dict[str, Any]:
     """One step, traced; with a target it ends there. Returns the lines that it passed."""
     checkpointer = opened(url)
-    trace = LineTrace(type(checkpointer.threads.engine), target)
+    trace = LineTrace(type(checkpointer.store.engine), target)
     trace.install()
     saver = Saver(talk, checkpointer, thread_id, seed=7)
     if step != "first":

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.processes.jobs import Acknowledged, known_digest, opened
 from locus.testing.processes.workers import Channel
 
@@ -68,7 +68,7 @@ def _serve(works: tuple[Callable[[], Acknowledged], ...], orders: int, answers: 
         os._exit(code)
 
 
-def _save(checkpointer: ThreadCheckpointer, thread_id: str, text: str) -> Acknowledged:
+def _save(checkpointer: Checkpointer, thread_id: str, text: str) -> Acknowledged:
     state = AgentState().with_message(Message.user(text))
     return thread_id, checkpointer.sync.save(state, thread_id), known_digest(state)
 

@@ -17,16 +17,16 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import ConflictError, LocusError
 from locus.memory import CheckpointSaver, get_checkpointer
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.processes.workers import Channel
 
 Acknowledged = tuple[str, str, str]
 """(thread id, checkpoint id, digest of the state)"""
 
 
-def opened(url: str) -> ThreadCheckpointer:
+def opened(url: str) -> Checkpointer:
     checkpointer = get_checkpointer(url)
-    assert isinstance(checkpointer, ThreadCheckpointer), f"{url} opens a {type(checkpointer).__name__}"
+    assert isinstance(checkpointer, Checkpointer), f"{url} opens a {type(checkpointer).__name__}"
     return checkpointer
 
 

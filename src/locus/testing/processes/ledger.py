@@ -12,7 +12,7 @@ from typing import Any
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.testing.processes.jobs import digest, known_digest
 
 Step = dict[str, Any]
@@ -39,7 +39,7 @@ class Content:
                 return Content(self.checkpoints, frozenset(kept | {(*place, *write) for write in step["writes"]}))
 
 
-async def content_of(checkpointer: ThreadCheckpointer, thread_id: str) -> Content:
+async def content_of(checkpointer: Checkpointer, thread_id: str) -> Content:
     """Everything a thread holds, read in every way there is; they must agree."""
     history = await checkpointer.history(thread_id, limit=None)
     ids = [entry.checkpoint_id for entry in history]
@@ -78,7 +78,7 @@ class Ledger:
             self.content = self.content.after(self.begun, message["done_with"])
             self.begun = None
 
-    async def settle(self, checkpointer: ThreadCheckpointer) -> bool:
+    async def settle(self, checkpointer: Checkpointer) -> bool:
         """Compare with what is there; True if the step that was begun is there, although nobody said so."""
         found = await content_of(checkpointer, self.thread_id)
         allowed = [self.content]
@@ -102,7 +102,7 @@ class Ledger:
         lines.append(f"found order {[known for known, _ in found.checkpoints]}")
         return "\n".join(lines)
 
-    async def go_on(self, checkpointer: ThreadCheckpointer, word: str, *, search: bool = False) -> None:
+    async def go_on(self, checkpointer: Checkpointer, word: str, *, search: bool = False) -> None:
         """The thread must take another checkpoint on top, and find it again."""
         state = await checkpointer.load(self.thread_id) or AgentState()
         state = state.with_message(Message.user(f"{word} goes on"))

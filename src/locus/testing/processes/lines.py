@@ -60,7 +60,7 @@ class LineTrace:
 
 
 def engine_folders(engine: type) -> list[str]:
-    """Where an engine is written, with whatever it may be built on: every backend, the wire, and a stranger's own folder.
+    """Where an engine is written, and what it may be built on: all backends, the wire, a stranger's own folder.
 
     The model is not meant: all engines share it.
     """

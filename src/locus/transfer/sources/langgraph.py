@@ -150,7 +150,7 @@ class _Made:
 
         self._thread_id = thread_id
         store = MemoryCheckpointer()
-        engine = store.threads.engine
+        engine = store.store.engine
         assert isinstance(engine, Exports)
         self._engine = engine
         self._saver = LocusSaver(store, allowed_types=allowed)

@@ -28,7 +28,7 @@ def sql_engine(url: str) -> tuple[SQLServerEngine[Any], str | None, str | None]:
         raise ConfigurationError("this is not the URL of an SQL server")
     config: Any = getattr(backend, "config", backend)  # a backend for Oracle Database is its own
     table = config.table_name if "table_name" in config.model_fields_set else None
-    return cast(SQLServerEngine[Any], backend.threads.engine), table, getattr(config, "schema_name", None)
+    return cast(SQLServerEngine[Any], backend.store.engine), table, getattr(config, "schema_name", None)
 
 
 async def columns_of(engine: SQLServerEngine[Any], table: str, schema: str | None) -> set[str]:

@@ -8,14 +8,14 @@ from typing import Any
 from locus.errors import ConfigurationError
 from locus.memory.backends.file.engine import FileEngine
 from locus.memory.backends.file.schema import SUFFIX, file_name
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.arguments import possible_path
 from locus.memory.model.ids import check_id
 from locus.memory.runtime.url import path_of
-from locus.memory.store import Threads
+from locus.memory.store import CheckpointStore
 
 
-class FileCheckpointer(ThreadCheckpointer):
+class FileCheckpointer(Checkpointer):
     """Keeps every thread in a file of its own, as JSON that a person can read.
 
     `pretty=False` writes a record on one line, which is smaller, and harder to read.
@@ -35,7 +35,7 @@ class FileCheckpointer(ThreadCheckpointer):
             is_file = self._base.exists() and not self._base.is_dir()
         if is_file:
             raise ConfigurationError(f"{str(base_dir)!r} is a file; name a folder")
-        super().__init__(Threads(FileEngine(self._base, pretty), ttl_seconds=ttl_seconds))
+        super().__init__(CheckpointStore(FileEngine(self._base, pretty), ttl_seconds=ttl_seconds))
 
     def get_storage_path(self) -> Path:
         """The folder that everything is in."""

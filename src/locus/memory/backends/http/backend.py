@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from locus.errors import BackendUnavailableError, CheckpointError
 from locus.extras import require
 from locus.memory.backends.http.engine import HTTPEngine
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import (
     CheckpointerCapabilities,
 )
@@ -20,13 +20,13 @@ from locus.memory.model.records import (
     ANY,
     Unset,
 )
-from locus.memory.store import Saved, Threads
+from locus.memory.store import CheckpointStore, Saved
 
 if TYPE_CHECKING:
     pass
 
 
-class HTTPThreads(Threads):
+class HTTPStore(CheckpointStore):
     """Threads on a server that has to be asked what it can do."""
 
     engine: HTTPEngine
@@ -77,7 +77,7 @@ class HTTPThreads(Threads):
             return await self.engine.vacuum(cutoff, keep_last, dry_run)
 
 
-class HTTPCheckpointer(ThreadCheckpointer):
+class HTTPCheckpointer(Checkpointer):
     """Keeps threads on a server.
 
     `base_url` is where the server is, with the path under which it serves, if it has one. `headers` go with
@@ -103,7 +103,7 @@ class HTTPCheckpointer(ThreadCheckpointer):
 
         checked_seconds(timeout, "timeout")
         self._link = Link(base_url, headers, auth, token, timeout)
-        super().__init__(HTTPThreads(HTTPEngine(self._link), ttl_seconds=ttl_seconds))
+        super().__init__(HTTPStore(HTTPEngine(self._link), ttl_seconds=ttl_seconds))
 
     async def health_check(self) -> bool:
         """Whether the server answers, and says that it is well. Credentials are not tried."""
@@ -112,7 +112,7 @@ class HTTPCheckpointer(ThreadCheckpointer):
         except BackendUnavailableError:
             return False
         with contextlib.suppress(CheckpointError):
-            await self.threads.engine.setup()
+            await self.store.engine.setup()
         return response.is_success
 
     def __repr__(self) -> str:

@@ -4,7 +4,7 @@ Which of the two it is, the first request finds out: a server of ours says so at
 and the laws are kept by the store behind that server. Any other server gets whole states.
 
     HTTPCheckpointer   the face
-    HTTPThreads        asks the server what it can do before it plans a save
+    HTTPStore        asks the server what it can do before it plans a save
     HTTPEngine         the primitives, in the dialect that the server speaks
     http_server        our dialect           http_plain    the other one
     http_link          requests and retries  http_errors   what they may come to

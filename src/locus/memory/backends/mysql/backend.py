@@ -18,8 +18,8 @@ from locus.memory.backends.mysql.schema import MySQLFlavour
 from locus.memory.backends.sql.backend import SQLBackend
 from locus.memory.backends.sql.config import PoolOptions
 from locus.memory.backends.sql.engine import checked_format
-from locus.memory.checkpointer import ThreadCheckpointer
-from locus.memory.store import Threads
+from locus.memory.checkpointer import Checkpointer
+from locus.memory.store import CheckpointStore
 
 __all__ = ["MySQLBackend", "MySQLConfig", "from_location"]
 
@@ -83,7 +83,7 @@ class MySQLBackend(SQLBackend):
             auto_create_table=config.auto_create_table,
             retry_seconds=config.retry_seconds,
         )
-        super().__init__(Threads(engine, ttl_seconds=config.ttl_seconds))
+        super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds))
 
     @staticmethod
     def ddl(table_name: str = "locus", from_format: int = 0) -> str:
@@ -94,10 +94,10 @@ class MySQLBackend(SQLBackend):
         return mysql_schema.ddl(MySQLFlavour(table_name), checked_format(from_format, mysql_schema.FORMAT))
 
     def __repr__(self) -> str:
-        return f"MySQLBackend({self.threads.engine.identity!r})"
+        return f"MySQLBackend({self.store.engine.identity!r})"
 
 
-def from_location(location: str = "", **options: Any) -> ThreadCheckpointer:
+def from_location(location: str = "", **options: Any) -> Checkpointer:
     """`"mysql://user:password@host:3306/database?ssl=true&table_name=agents"`."""
     from locus.memory.backends.adapters import mysql_checkpointer
 

@@ -6,10 +6,10 @@ from datetime import timedelta
 
 from locus.memory.backends.objects.compaction import GRACE
 from locus.memory.backends.objects.engine import ObjectEngine
-from locus.memory.store import Threads
+from locus.memory.store import CheckpointStore
 
 
-class ObjectThreads(Threads):
+class ObjectCheckpointStore(CheckpointStore):
     """Threads whose vacuum also sweeps."""
 
     def __init__(self, engine: ObjectEngine, *, ttl_seconds: float | None = None) -> None:

@@ -13,12 +13,12 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from locus.errors import ConfigurationError
-from locus.memory.backends.objects.backend import ObjectThreads
+from locus.memory.backends.objects.backend import ObjectCheckpointStore
 from locus.memory.backends.objects.client import checked_prefix
 from locus.memory.backends.objects.compaction import GRACE
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.oci_bucket.client import Access, OCIObjectStore
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.oci_auth import check_auth_type
 
 DEFAULT_PREFIX = "locus/checkpoints/"
@@ -26,7 +26,7 @@ DEFAULT_PREFIX = "locus/checkpoints/"
 _IN_URLS = {"profile_name", "auth_type", "region", "config_file", "service_endpoint"}
 
 
-class OCIBucketBackend(ThreadCheckpointer):
+class OCIBucketBackend(Checkpointer):
     """Keeps `AgentState` in a bucket that is there already; it can be given to an `Agent` as it is.
 
     Requests are signed with a profile of the configuration file (`auth_type` "api_key" or "security_token"), or
@@ -71,7 +71,7 @@ class OCIBucketBackend(ThreadCheckpointer):
             retry_strategy=retry_strategy,
             max_connections=max_connections,
         )
-        self._objects = ObjectThreads(ObjectEngine(store), ttl_seconds=ttl_seconds)
+        self._objects = ObjectCheckpointStore(ObjectEngine(store), ttl_seconds=ttl_seconds)
         super().__init__(self._objects)
 
     async def sweep(self, grace: timedelta = GRACE) -> int:

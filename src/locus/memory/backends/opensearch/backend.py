@@ -18,10 +18,10 @@ from locus.memory.backends.opensearch.config import (
     shown_hosts,
 )
 from locus.memory.backends.opensearch.engine import OpenSearchEngine
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.arguments import checked_seconds
 from locus.memory.storage import StorageBackend
-from locus.memory.store import Threads
+from locus.memory.store import CheckpointStore
 
 
 class OpenSearchBackend(StorageBackend):
@@ -73,7 +73,7 @@ class OpenSearchBackend(StorageBackend):
         engine = OpenSearchEngine(
             settings, lambda: Client(settings, given), connections=connections, shards=shards, replicas=replicas
         )
-        super().__init__(Threads(engine, ttl_seconds=ttl_seconds))
+        super().__init__(CheckpointStore(engine, ttl_seconds=ttl_seconds))
 
     async def get_by_metadata(self, key: str, value: Any, limit: int = 100) -> list[dict[str, Any]]:
         """The same as `query_by_metadata`."""
@@ -83,13 +83,13 @@ class OpenSearchBackend(StorageBackend):
         return f"OpenSearchBackend([{self._shown}], {self.index_name!r})"
 
 
-def from_location(location: str = "", **options: Any) -> ThreadCheckpointer:
+def from_location(location: str = "", **options: Any) -> Checkpointer:
     """`"opensearch://user:password@host:9200/index-name?ssl=true"`."""
     from locus.memory.backends.adapters import opensearch_checkpointer
 
     return opensearch_checkpointer(**{**location_options(location), **options})
 
 
-def from_secure_location(location: str = "", **options: Any) -> ThreadCheckpointer:
+def from_secure_location(location: str = "", **options: Any) -> Checkpointer:
     """`"opensearchs://…"`: the same, over TLS."""
     return from_location(location, **{"use_ssl": True, **options})

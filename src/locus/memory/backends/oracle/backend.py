@@ -22,11 +22,11 @@ from locus.memory.backends.oracle import schema as oracle_schema
 from locus.memory.backends.oracle.config import OracleOptions, options_of
 from locus.memory.backends.oracle.schema import OracleFlavour, checked_name
 from locus.memory.backends.sql.backend import SQLBackend, SyncSQLBackend
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Unset
 from locus.memory.runtime.portal import PORTAL
 from locus.memory.saver import CheckpointSaver
-from locus.memory.store import Threads
+from locus.memory.store import CheckpointStore
 from locus.memory.sync import SyncCheckpointSaver
 
 __all__ = ["OracleBackend", "from_location"]
@@ -40,7 +40,7 @@ class OracleBackend(OracleOptions, SQLBackend):
     loop gets a pool of its own.
     """
 
-    _threads: Threads = PrivateAttr()
+    _store: CheckpointStore = PrivateAttr()
 
     def __init__(
         self,
@@ -65,11 +65,11 @@ class OracleBackend(OracleOptions, SQLBackend):
             service_name=service_name,
             **kwargs,
         )
-        self._threads = self.open_threads()
+        self._store = self.open_store()
 
     @property
-    def threads(self) -> Threads:  # type: ignore[override]  # nobody sets it
-        return self._threads
+    def store(self) -> CheckpointStore:  # type: ignore[override]  # nobody sets it
+        return self._store
 
     @overload
     async def save(
@@ -103,7 +103,7 @@ class OracleBackend(OracleOptions, SQLBackend):
         Which of the two is meant is told by the type of the state. See `BaseCheckpointer.save` for the laws.
         """
         if "state" in kwargs or (args and isinstance(args[0], AgentState)):
-            return await ThreadCheckpointer(self.threads).save(*args, **kwargs)
+            return await Checkpointer(self.store).save(*args, **kwargs)
         return await super().save(*args, **kwargs)
 
     @cached_property
@@ -120,7 +120,7 @@ class OracleBackend(OracleOptions, SQLBackend):
         return oracle_schema.ddl(OracleFlavour(table_name, schema_name), name)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.threads.engine.identity!r})"
+        return f"{type(self).__name__}({self.store.engine.identity!r})"
 
     __str__ = __repr__
 
@@ -137,7 +137,7 @@ class SyncOracleBackend(SyncSQLBackend):
         return PORTAL.run(self._oracle.save(*args, **kwargs))
 
 
-def from_location(location: str = "", **options: Any) -> ThreadCheckpointer:
+def from_location(location: str = "", **options: Any) -> Checkpointer:
     """`"oracle://user:password@host:1521/service_name?table_name=agents"`."""
     from locus.memory.backends.adapters import oracle_checkpointer
 
@@ -150,7 +150,7 @@ class OracleCheckpointSaver(OracleOptions, CheckpointSaver):
     The options are those of `OracleBackend`, and the same tables serve both.
     """
 
-    _threads: Threads = PrivateAttr()
+    _store: CheckpointStore = PrivateAttr()
 
     def __init__(
         self,
@@ -185,14 +185,14 @@ class OracleCheckpointSaver(OracleOptions, CheckpointSaver):
             auto_create_table=auto_create_table,
             **kwargs,
         )
-        self._threads = self.open_threads()
+        self._store = self.open_store()
 
     @property
-    def threads(self) -> Threads:  # type: ignore[override]  # nobody sets it
-        return self._threads
+    def store(self) -> CheckpointStore:  # type: ignore[override]  # nobody sets it
+        return self._store
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.threads.engine.identity!r})"
+        return f"{type(self).__name__}({self.store.engine.identity!r})"
 
     __str__ = __repr__
 
@@ -217,7 +217,7 @@ class OracleSyncBackend(SyncOracleBackend):
         )
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._oracle.threads.engine.identity!r})"
+        return f"{type(self).__name__}({self._oracle.store.engine.identity!r})"
 
 
 class OracleSyncCheckpointSaver(SyncCheckpointSaver):

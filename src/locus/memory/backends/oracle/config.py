@@ -13,7 +13,7 @@ from locus.extras import require
 from locus.memory.backends.oracle.schema import OracleFlavour
 from locus.memory.backends.sql.config import PoolOptions, check_pool_sizes, check_timeouts
 from locus.memory.model.ids import digest
-from locus.memory.store import Threads
+from locus.memory.store import CheckpointStore
 
 if TYPE_CHECKING:
     from locus.memory.backends.oracle.client import Address
@@ -132,7 +132,7 @@ class OracleOptions(BaseModel):
     def _needs_tls(self, host: str) -> bool:
         return self.wallet_location is not None or self.port in _TLS_PORTS or host.lower().endswith(_CLOUD)
 
-    def open_threads(self) -> Threads:
+    def open_store(self) -> CheckpointStore:
         """Nothing is connected yet; but without the driver there is an error that names it."""
         require("oracledb", "oracle")
         from locus.memory.backends.oracle.engine import OracleEngine
@@ -144,7 +144,7 @@ class OracleOptions(BaseModel):
             auto_create_table=self.auto_create_table,
             retry_seconds=self.retry_seconds,
         )
-        return Threads(engine, ttl_seconds=self.ttl_seconds)
+        return CheckpointStore(engine, ttl_seconds=self.ttl_seconds)
 
 
 def options_of(url: str) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
 from locus.memory.backends.sql.backend import SQLBackend
 from locus.memory.backends.sql.config import PoolOptions, check_pool_sizes, check_timeouts
 from locus.memory.backends.sql.engine import checked_format
-from locus.memory.checkpointer import ThreadCheckpointer
-from locus.memory.store import Threads
+from locus.memory.checkpointer import Checkpointer
+from locus.memory.store import CheckpointStore
 
 if TYPE_CHECKING:
     from psycopg_pool import AsyncConnectionPool
@@ -86,7 +86,7 @@ class PostgreSQLBackend(SQLBackend):
             retry_seconds=config.retry_seconds,
             given=pool,
         )
-        super().__init__(Threads(engine, ttl_seconds=config.ttl_seconds))
+        super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds))
 
     @staticmethod
     def ddl(table_name: str = "locus", schema_name: str | None = None, from_format: int = 0) -> str:
@@ -98,10 +98,10 @@ class PostgreSQLBackend(SQLBackend):
         return postgresql_schema.ddl(PostgreSQLFlavour(table_name, schema_name), found)
 
     def __repr__(self) -> str:
-        return f"PostgreSQLBackend({self.threads.engine.identity!r})"
+        return f"PostgreSQLBackend({self.store.engine.identity!r})"
 
 
-def from_location(location: str = "", **options: Any) -> ThreadCheckpointer:
+def from_location(location: str = "", **options: Any) -> Checkpointer:
     """`"postgresql://user:password@host:5432/database?sslmode=require&table_name=agents"`.
 
     What is an option of ours in the query is taken as one, and the rest is libpq's.

@@ -13,9 +13,9 @@ from pydantic import SecretStr
 from locus.errors import ConfigurationError
 from locus.extras import require
 from locus.memory.backends.redis.config import located
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.storage import StorageBackend
-from locus.memory.store import Threads
+from locus.memory.store import CheckpointStore
 
 
 class RedisBackend(StorageBackend):
@@ -57,14 +57,14 @@ class RedisBackend(StorageBackend):
         location = located(**options)
         self.location = location
         engine = opened(location, client)
-        super().__init__(Threads(engine, ttl_seconds=location.ttl_seconds))
+        super().__init__(CheckpointStore(engine, ttl_seconds=location.ttl_seconds))
 
     def __repr__(self) -> str:
         return f"RedisBackend({self.location.shown!r}, prefix={self.location.prefix!r})"
 
 
 def _from(scheme: str) -> Any:
-    def from_location(location: str = "", **options: Any) -> ThreadCheckpointer:
+    def from_location(location: str = "", **options: Any) -> Checkpointer:
         """`"redis"`, `"redis://host:6379/0?ttl_seconds=3600"`."""
         from locus.memory.backends.adapters import redis_checkpointer
 

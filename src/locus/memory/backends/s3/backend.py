@@ -16,12 +16,12 @@ from pydantic import SecretStr
 
 from locus.errors import ConfigurationError
 from locus.extras import require
-from locus.memory.backends.objects.backend import ObjectThreads
+from locus.memory.backends.objects.backend import ObjectCheckpointStore
 from locus.memory.backends.objects.client import checked_prefix
 from locus.memory.backends.objects.compaction import GRACE
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.s3.client import Access, S3ObjectStore
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.arguments import checked_seconds
 from locus.memory.storage import StorageBackend
 
@@ -85,8 +85,8 @@ class S3Backend(StorageBackend):
             max_connections=max_connections,
             ca_bundle=_ca_bundle(session),
         )
-        self._threads = ObjectThreads(ObjectEngine(S3ObjectStore(access, self.prefix)), ttl_seconds=ttl_seconds)
-        super().__init__(self._threads)
+        self._store = ObjectCheckpointStore(ObjectEngine(S3ObjectStore(access, self.prefix)), ttl_seconds=ttl_seconds)
+        super().__init__(self._store)
 
     async def sweep(self, grace: timedelta = GRACE) -> int:
         """Remove what deletions, merges and crashes have left; return how many objects were removed.
@@ -94,7 +94,7 @@ class S3Backend(StorageBackend):
         `vacuum` does it, too. Objects younger than `grace` that a running program may rely on stay until a later
         sweep. Interrupting it does no harm, and neither do two of them at once.
         """
-        return await self._threads.sweep(grace)
+        return await self._store.sweep(grace)
 
     def __repr__(self) -> str:
         return f"S3Backend({self.bucket!r}, {self.prefix!r})"
@@ -153,7 +153,7 @@ def _revealed(secret: str | SecretStr | None) -> str | None:
     return secret.get_secret_value() if isinstance(secret, SecretStr) else secret
 
 
-def from_location(location: str = "", **options: Any) -> ThreadCheckpointer:
+def from_location(location: str = "", **options: Any) -> Checkpointer:
     """`"s3://bucket/prefix"`, and with `?endpoint_url=…&region_name=…` behind it."""
     from locus.memory.backends.adapters import s3_checkpointer
 

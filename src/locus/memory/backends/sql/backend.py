@@ -22,7 +22,7 @@ class SQLBackend(StorageBackend):
 
     @property
     def _engine(self) -> SQLServerEngine[Any]:
-        return cast(SQLServerEngine[Any], self.threads.engine)
+        return cast(SQLServerEngine[Any], self.store.engine)
 
     async def search_data(self, path: str | Sequence[str], value: Any, limit: int = 100) -> list[dict[str, Any]]:
         """Checkpoints whose payload has `value` at `path`, newest first, like those of `query_by_metadata`.
@@ -35,14 +35,14 @@ class SQLBackend(StorageBackend):
         if not keys or not all(isinstance(key, str) and key for key in keys):
             raise ConfigurationError(f"path is keys with dots between them, or a list of keys, got {path!r:.80}")
         wanted = decode(canonical(value, ("value",)))
-        async with self.threads.using():
+        async with self.store.using():
             entries = await self._engine.search_data(keys, wanted, checked_limit(limit, UNLIMITED))
         return [entry_dict(entry) for entry in entries]
 
     async def count(self, pattern: str = "*") -> int:
         """How many checkpoints there are in the threads whose ids match the pattern."""
         matching = check_pattern(pattern)
-        async with self.threads.using():
+        async with self.store.using():
             return await self._engine.count(matching)
 
     @cached_property

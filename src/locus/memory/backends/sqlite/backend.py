@@ -10,11 +10,11 @@ from locus.errors import (
 )
 from locus.memory.backends.sqlite.client import prepare
 from locus.memory.backends.sqlite.engine import SQLiteEngine
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.arguments import checked_seconds, possible_path
 from locus.memory.runtime.url import path_of
 from locus.memory.storage import StorageBackend
-from locus.memory.store import Threads
+from locus.memory.store import CheckpointStore
 
 
 class SQLiteBackend(StorageBackend):
@@ -46,14 +46,14 @@ class SQLiteBackend(StorageBackend):
             )
         self.path = prepare(str(path))
         super().__init__(
-            Threads(SQLiteEngine(self.path, durability=durability, timeout=timeout), ttl_seconds=ttl_seconds)
+            CheckpointStore(SQLiteEngine(self.path, durability=durability, timeout=timeout), ttl_seconds=ttl_seconds)
         )
 
     def __repr__(self) -> str:
         return f"SQLiteBackend({self.path!r})"
 
 
-def from_location(location: str = "", **options: Any) -> ThreadCheckpointer:
+def from_location(location: str = "", **options: Any) -> Checkpointer:
     """`"sqlite:agents.db"`, `"sqlite:///agents.db"`."""
     from locus.memory.backends.adapters import sqlite_checkpointer
 

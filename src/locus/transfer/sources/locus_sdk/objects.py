@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 from locus.errors import ConflictError, CorruptCheckpointError
 from locus.memory.backends.objects.client import PAGE, ObjectStore
 from locus.memory.backends.objects.engine import ObjectEngine
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import Pattern
 from locus.memory.registry import get_checkpointer
@@ -142,5 +142,5 @@ def old_objects(url: str) -> OldObjects:
     folder = unquote(path).strip("/")
     prefix = options.pop("prefix", f"{folder}/" if folder else PREFIX)
     whole = parts._replace(path=f"/{bucket}" if bucket else "", query=urlencode(options)).geturl()
-    opened = cast(ThreadCheckpointer, get_checkpointer(whole, prefix=""))
-    return OldObjects(cast(ObjectEngine, opened.threads.engine).store, prefix)
+    opened = cast(Checkpointer, get_checkpointer(whole, prefix=""))
+    return OldObjects(cast(ObjectEngine, opened.store.engine).store, prefix)

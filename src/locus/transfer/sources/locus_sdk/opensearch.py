@@ -13,7 +13,7 @@ from locus.errors import ConfigurationError
 from locus.memory.backends.opensearch.client import Client
 from locus.memory.backends.opensearch.engine import OpenSearchEngine
 from locus.memory.backends.opensearch.index import mappings
-from locus.memory.checkpointer import ThreadCheckpointer
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.registry import get_checkpointer
 from locus.transfer.sources.locus_sdk.keys import OldKeys, as_dict, moment, plain
 from locus.transfer.sources.locus_sdk.source import OldCheckpoint
@@ -25,8 +25,8 @@ class OldDocuments(OldKeys):
     """A document for every checkpoint."""
 
     def __init__(self, url: str) -> None:
-        opened = cast(ThreadCheckpointer, get_checkpointer(url))
-        self._engine = cast(OpenSearchEngine, opened.threads.engine)
+        opened = cast(Checkpointer, get_checkpointer(url))
+        self._engine = cast(OpenSearchEngine, opened.store.engine)
 
     @property
     def name(self) -> str:
