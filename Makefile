@@ -16,11 +16,13 @@ test: lint ## lint, types and every test but the long campaigns
 	@echo "» tests"
 	@$(PY) -m pytest -n 2 --dist loadgroup $(ARGS)
 
-lint: dev-env ## ruff (rules and format) and mypy
+lint: dev-env ## ruff (rules and format), the layers and mypy
 	@echo "» ruff check"
 	@$(PY) -m ruff check .
 	@echo "» ruff format --check"
 	@$(PY) -m ruff format --check .
+	@echo "» lint-imports"
+	@.venv/bin/lint-imports --no-logo
 	@echo "» mypy"
 	@$(PY) -m mypy
 
