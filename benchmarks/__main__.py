@@ -19,8 +19,8 @@ from benchmarks.peers.environments import measure_peers
 from benchmarks.plot import draw
 from benchmarks.report import markdown
 from benchmarks.settings import FULL, QUICK, Settings
+from benchmarks.subjects import SUBJECTS
 from benchmarks.subjects.base import Subject
-from benchmarks.subjects.embedded import SUBJECTS
 from benchmarks.workloads import WORKLOADS
 
 RESULTS = Path(__file__).parent / "results"

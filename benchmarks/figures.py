@@ -7,7 +7,7 @@ from math import inf
 from typing import NamedTuple
 
 from benchmarks.costs import Report
-from benchmarks.subjects.embedded import SUBJECTS
+from benchmarks.subjects import SUBJECTS
 from benchmarks.workloads import WORKLOADS
 
 FLAT = 1.5

@@ -1,4 +1,4 @@
-"""The backends under measurement. To add one: a subclass of `Subject`, and its name in `SUBJECTS`."""
+"""The backends without a server: memory, files and SQLite."""
 
 from __future__ import annotations
 
@@ -17,14 +17,6 @@ from benchmarks.subjects.floors import (
     database_bytes,
     extend_wal,
 )
-from benchmarks.subjects.http import HTTPSubject
-from benchmarks.subjects.mysql import MySQLSubject
-from benchmarks.subjects.oci import OCISubject
-from benchmarks.subjects.opensearch import OpenSearchSubject
-from benchmarks.subjects.oracle import OracleSubject
-from benchmarks.subjects.postgresql import PostgreSQLSubject
-from benchmarks.subjects.redis import RedisSubject, RedisUnsyncedSubject
-from benchmarks.subjects.s3 import S3Subject
 from locus.memory.backends import FileCheckpointer, sqlite_checkpointer
 from locus.memory.backends.memory import MemoryEngine
 from locus.memory.checkpointer import Checkpointer
@@ -119,23 +111,3 @@ def _search_bytes(path: Path) -> int:
     for leftover in path.parent.glob(f"{copy.name}*"):
         leftover.unlink()
     return int(after - before) * int(page)
-
-
-SUBJECTS: dict[str, type[Subject]] = {
-    subject.name: subject
-    for subject in (
-        MemorySubject,
-        FileSubject,
-        SQLiteSubject,
-        SQLiteNormalSubject,
-        PostgreSQLSubject,
-        MySQLSubject,
-        RedisSubject,
-        RedisUnsyncedSubject,
-        OpenSearchSubject,
-        OracleSubject,
-        OCISubject,
-        S3Subject,
-        HTTPSubject,
-    )
-}

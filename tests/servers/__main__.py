@@ -43,9 +43,11 @@ def run_server(name: str) -> None:
     ended = threading.Event()
     for what in (signal.SIGINT, signal.SIGTERM):
         signal.signal(what, lambda *_: ended.set())
-    with tempfile.TemporaryDirectory(prefix="locus-server-") as folder, SERVERS[name].create(Path(folder)) as server:
-        print(f"» {server.url}\n» its log: {server.log}", flush=True)
-        ended.wait()
+    with tempfile.TemporaryDirectory(prefix="locus-server-") as folder:
+        Path(folder).chmod(0o711)  # servers that refuse root run as another user, who has to get through
+        with SERVERS[name].create(Path(folder)) as server:
+            print(f"» {server.url}\n» its log: {server.log}", flush=True)
+            ended.wait()
 
 
 if __name__ == "__main__":
