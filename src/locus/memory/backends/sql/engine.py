@@ -32,7 +32,6 @@ from datetime import datetime
 from enum import Enum, auto
 from typing import Any, Generic, TypeVar
 
-from locus.errors import ConfigurationError, UnsupportedFormatError
 from locus.memory.backends.sql import read as sql_read
 from locus.memory.backends.sql import search as sql_search
 from locus.memory.backends.sql.commit import SQLThreads, is_written
@@ -481,31 +480,3 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
 
     async def close(self) -> None:
         await self._pools.close()
-
-
-def check_format(found: int, known: int, where: str) -> None:
-    """Refuse tables that were made by a newer version."""
-    if found > known:
-        raise UnsupportedFormatError(
-            f"the tables in {where} have format {found}, and this version of Locus knows up to {known}: "
-            "upgrade locus-sdk"
-        )
-
-
-def other_tables(what: str, found: int, wanted: int, backend: str, *, reading: bool) -> ConfigurationError:
-    """Tables of an older format, or of none, that may not be changed: what to do."""
-    state = f"have format {found}, not {wanted}" if found else "are not there"
-    reason = "they are only read here" if reading else "auto_create_table is off"
-    return ConfigurationError(f"{what} {state}, and {reason}: have somebody run what {script(backend, found)} returns")
-
-
-def script(backend: str, found: int) -> str:
-    """The call that prints what brings tables of this format to the newest one."""
-    return f"{backend}.ddl({f'from_format={found}' if found else ''})"
-
-
-def checked_format(found: object, known: int) -> int:
-    """The format that tables are to be brought from."""
-    if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= known:
-        raise ConfigurationError(f"from_format is a number from 0 (no tables) to {known}, got {found!r:.40}")
-    return found
