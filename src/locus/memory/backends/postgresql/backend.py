@@ -20,7 +20,6 @@ from locus.extras import require
 from locus.memory.backends.postgresql.config import PostgreSQLConfig, dsn_and_options
 from locus.memory.backends.postgresql.schema import PostgreSQLFlavour, ddl
 from locus.memory.backends.sql.backend import SQLBackend
-from locus.memory.backends.sql.config import PoolOptions
 from locus.memory.backends.sql.schema import checked_format
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.store import CheckpointStore
@@ -59,32 +58,24 @@ class PostgreSQLBackend(SQLBackend):
             "password": password,
             "dsn": dsn,
         }
-        self._start(PostgreSQLConfig.checked(**given, **options), pool)
+        self._open(PostgreSQLConfig.checked(**given, **options), pool)
 
     @classmethod
     def from_config(cls, config: PostgreSQLConfig, *, pool: AsyncConnectionPool[Any] | None = None) -> Self:
         """A backend with these options."""
         backend = cls.__new__(cls)
-        backend._start(config, pool)
+        backend._open(config, pool)
         return backend
 
-    def _start(self, config: PostgreSQLConfig, pool: AsyncConnectionPool[Any] | None) -> None:
+    def _open(self, config: PostgreSQLConfig, pool: AsyncConnectionPool[Any] | None) -> None:
         require("psycopg", "postgresql")
-        from locus.memory.backends.postgresql.client import Connector
         from locus.memory.backends.postgresql.engine import PostgreSQLEngine
 
         config.check_numbers()
         if pool is not None and not isinstance(pool, require("psycopg_pool", "postgresql").AsyncConnectionPool):
             raise ConfigurationError(f"pool must be a psycopg_pool.AsyncConnectionPool, got {type(pool).__name__}")
         self.config = config
-        engine = PostgreSQLEngine(
-            Connector.from_config(config),
-            self.flavour(config.table_name, config.schema_name),
-            PoolOptions(config.min_pool_size, config.max_pool_size, config.connect_timeout),
-            auto_create_table=config.auto_create_table,
-            retry_seconds=config.retry_seconds,
-            given_pool=pool,
-        )
+        engine = PostgreSQLEngine(config, self.flavour(config.table_name, config.schema_name), pool)
         super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds))
 
     @classmethod

@@ -24,6 +24,7 @@ from locus.memory.backends.postgresql.client import (
     trouble_of,
 )
 from locus.memory.backends.postgresql.commit import PostgreSQLThreads
+from locus.memory.backends.postgresql.config import PostgreSQLConfig
 from locus.memory.backends.postgresql.schema import JSONB, PostgreSQLFlavour, lock_number, statements
 from locus.memory.backends.sql import read as sql_read
 from locus.memory.backends.sql.config import PoolOptions
@@ -48,20 +49,13 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
     driver_errors = DRIVER_ERRORS
     sql: PostgreSQLFlavour
 
-    def __init__(
-        self,
-        connector: Connector,
-        sql: PostgreSQLFlavour,
-        pool: PoolOptions,
-        *,
-        auto_create_table: bool,
-        retry_seconds: float,
-        given_pool: Any = None,
-    ) -> None:
-        super().__init__(sql, PostgreSQLThreads(sql), pool, retry_seconds=retry_seconds)
-        self._connector = connector
-        self._identity = f"postgresql:{connector}/{sql.threads}"
-        self.creates_tables = auto_create_table
+    def __init__(self, config: PostgreSQLConfig, sql: PostgreSQLFlavour, given_pool: Any = None) -> None:
+        """`given_pool` is a psycopg_pool.AsyncConnectionPool of the user's."""
+        pool = PoolOptions(config.min_pool_size, config.max_pool_size, config.connect_timeout)
+        super().__init__(sql, PostgreSQLThreads(sql), pool, retry_seconds=config.retry_seconds)
+        self._connector = Connector.from_config(config)
+        self._identity = f"postgresql:{self._connector}/{sql.threads}"
+        self.creates_tables = config.auto_create_table
         self._given_pool = given_pool
         self._given_pool_loop: asyncio.AbstractEventLoop | None = None
 

@@ -59,7 +59,7 @@ FROM extents e, LATERAL (
 
 
 def find(sql: PostgreSQLFlavour, key: str, value: str, limit: int) -> Steps[list[Entry]]:
-    """Find candidates by containment, which has an index. It takes 1 for 1.0, and a part for the whole, so check them."""
+    """Find candidates by containment, which has an index. It takes 1 for 1.0, and a part for the whole: check each."""
     # Metadata with NUL in a key, or with one key that looks like a tag, is kept as a list of pairs.
     forms = [f'{{"$locus:dict":[{sql.json(f"[{encode(key)},{value}]")}]}}']
     if "\0" not in key:

@@ -13,8 +13,7 @@ whether anything happened to the thread between its reading and its writing. All
 collation "C", so that ids differ if their bytes do. Columns of fixed width come first, so that no row is padded. Heads
 are json, not jsonb, which takes a fifth more room for such small objects, and has to be taken apart and put together.
 
-The statements are in `migrations/*.sql`. `{{runs}}` there stands for the name of a table, with its schema, and
-`{{index:search_by_words}}` for the name of an index.
+The statements are in `migrations/*.sql`, with `${schema}` and `${prefix}` in the place of what the user chooses.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ import json
 import re
 from datetime import UTC, datetime
 from itertools import count
+from string import Template
 from typing import Any, ClassVar
 
 from locus.errors import ConfigurationError
@@ -35,7 +35,6 @@ JSONB = Dialect(exact=False, nul=False, negative_zero=False, float_exponents=Fal
 MIGRATIONS = read_migrations("locus.memory.backends.postgresql")
 FORMAT = len(MIGRATIONS)
 
-_PLACEHOLDER = re.compile(r"\{\{(?:index:(?P<index>\w+)|(?P<table>\w+))\}\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 LONGEST_NAME = 40
 """PostgreSQL silently cuts names after 63 characters, and the endings of tables and indexes need some of them."""
@@ -92,11 +91,9 @@ class PostgreSQLFlavour(PackingFlavour):
         return len(self.migrations)
 
     def migration(self, script: str) -> tuple[str, ...]:
-        """The statements of a migration, with the names of these tables and indexes."""
-        named = _PLACEHOLDER.sub(
-            lambda found: self.index(found["index"]) if found["index"] else self.table(found["table"]), script
-        )
-        return statements_in(named)
+        """The statements of a migration, with the names of these tables."""
+        schema = "" if self.schema is None else f"{self.schema}."
+        return statements_in(Template(script).substitute(schema=schema, prefix=self.prefix))
 
     @property
     def of_thread(self) -> str:

@@ -1,7 +1,8 @@
--- The tables of format 1. {{runs}} stands for the name of a table, {{index:runs_by_id}} for the name of an index.
+-- The tables of format 1. schema.py fills in ${prefix}, which every name begins with, and ${schema}, with its dot.
+-- An index is in the schema of its table.
 -- Columns of fixed width come first, so that no row is padded.
 
-CREATE TABLE {{threads}} (
+CREATE TABLE ${schema}"${prefix}threads" (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     thread_id text COLLATE "C" NOT NULL UNIQUE,
     last_seq bigint NOT NULL,
@@ -9,7 +10,7 @@ CREATE TABLE {{threads}} (
     expires_at timestamptz
 ) WITH (fillfactor = 80);
 
-CREATE TABLE {{checkpoints}} (
+CREATE TABLE ${schema}"${prefix}checkpoints" (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     thread bigint NOT NULL,
     seq bigint NOT NULL,
@@ -22,13 +23,13 @@ CREATE TABLE {{checkpoints}} (
     head json NOT NULL,
     manifest json NOT NULL
 );
-CREATE UNIQUE INDEX {{index:checkpoints_by_id}} ON {{checkpoints}} (thread, namespace, checkpoint_id);
+CREATE UNIQUE INDEX "${prefix}checkpoints_by_id" ON ${schema}"${prefix}checkpoints" (thread, namespace, checkpoint_id);
 -- By the expression that `PostgreSQLFlavour.in_order` gives, and not by the column.
-CREATE UNIQUE INDEX {{index:checkpoints_by_seq}} ON {{checkpoints}} ((namespace || ''), thread, seq);
-CREATE INDEX {{index:checkpoints_by_metadata}} ON {{checkpoints}}
+CREATE UNIQUE INDEX "${prefix}checkpoints_by_seq" ON ${schema}"${prefix}checkpoints" ((namespace || ''), thread, seq);
+CREATE INDEX "${prefix}checkpoints_by_metadata" ON ${schema}"${prefix}checkpoints"
     USING gin (metadata jsonb_path_ops) WHERE metadata <> '{}';
 
-CREATE TABLE {{runs}} (
+CREATE TABLE ${schema}"${prefix}runs" (
     thread bigint NOT NULL,
     seq bigint NOT NULL,
     number integer NOT NULL,
@@ -39,7 +40,7 @@ CREATE TABLE {{runs}} (
     PRIMARY KEY (thread, branch, number) INCLUDE (start, count, seq)
 );
 
-CREATE TABLE {{writes}} (
+CREATE TABLE ${schema}"${prefix}writes" (
     thread bigint NOT NULL,
     namespace text COLLATE "C" NOT NULL,
     checkpoint_id text COLLATE "C" NOT NULL,
@@ -49,17 +50,17 @@ CREATE TABLE {{writes}} (
     channel text COLLATE "C" NOT NULL,
     value jsonb NOT NULL
 );
-CREATE INDEX {{index:writes_by_checkpoint}} ON {{writes}} (thread, namespace, checkpoint_id);
+CREATE INDEX "${prefix}writes_by_checkpoint" ON ${schema}"${prefix}writes" (thread, namespace, checkpoint_id);
 
-CREATE TABLE {{search}} (
+CREATE TABLE ${schema}"${prefix}search" (
     thread bigint NOT NULL,
     seq bigint NOT NULL,
     branch text COLLATE "C",
     number integer,
     words tsvector
 );
-CREATE INDEX {{index:search_by_thread}} ON {{search}} (thread, seq);
-CREATE INDEX {{index:search_by_words}} ON {{search}} USING gin (words);
-CREATE INDEX {{index:search_too_large}} ON {{search}} (thread) WHERE words IS NULL;
+CREATE INDEX "${prefix}search_by_thread" ON ${schema}"${prefix}search" (thread, seq);
+CREATE INDEX "${prefix}search_by_words" ON ${schema}"${prefix}search" USING gin (words);
+CREATE INDEX "${prefix}search_too_large" ON ${schema}"${prefix}search" (thread) WHERE words IS NULL;
 
-CREATE TABLE {{indexed}} (thread bigint PRIMARY KEY, up_to bigint NOT NULL);
+CREATE TABLE ${schema}"${prefix}indexed" (thread bigint PRIMARY KEY, up_to bigint NOT NULL);
