@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from locus.memory.backends.mysql.commit import in_chain, in_new_thread, metadata_keys
 from locus.memory.backends.mysql.schema import Expression, MySQLFlavour, literal, rendered
-from locus.memory.backends.sql.commit import MOST_CHAINS, MOST_TIPS, Chains, can_be_first
+from locus.memory.backends.sql.commit import MOST_BRANCHES, MOST_CHAINS, Chains, can_be_first
 from locus.memory.backends.sql.search import LONGEST_PLAIN, indexed, metadata_key, spelt
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import words
@@ -150,11 +150,11 @@ def test_a_chain_remembers_the_branches_it_has_written_and_not_too_many() -> Non
     other = replace(SECOND, checkpoint_id="c3", rev="c3", runs=(Run("x", 0, 0, 1, "[3]"),))
     chain = chains_after(FIRST, SECOND, other).get("t")
     assert chain is not None
-    assert chain.tips == {"b": 1, "x": 0}
-    many = replace(SECOND, runs=tuple(Run(f"b{n}", 0, 0, 1, "[]") for n in range(MOST_TIPS + 50)))
+    assert chain.newest_runs == {"b": 1, "x": 0}
+    many = replace(SECOND, runs=tuple(Run(f"b{n}", 0, 0, 1, "[]") for n in range(MOST_BRANCHES + 50)))
     chain = chains_after(many).get("t")
     assert chain is not None
-    assert len(chain.tips) == MOST_TIPS
+    assert len(chain.newest_runs) == MOST_BRANCHES
 
 
 def test_chains_are_forgotten_before_they_are_too_many() -> None:

@@ -10,6 +10,7 @@ from pydantic import SecretStr
 from locus.errors import ConfigurationError
 from locus.memory import get_checkpointer
 from locus.memory.backends import PostgreSQLBackend, PostgreSQLConfig, StorageBackendAdapter, postgresql_checkpointer
+from locus.memory.backends.postgresql.client import Connector
 from locus.memory.checkpointer import BaseCheckpointer
 
 PASSWORD = "s3cr3t/p@ss%"
@@ -22,7 +23,7 @@ def backend_of(handle: BaseCheckpointer) -> PostgreSQLBackend:
 
 
 def parameters(backend: PostgreSQLBackend) -> dict[str, Any]:
-    return backend.config.address().parameters
+    return Connector.from_config(backend.config).parameters
 
 
 def test_the_defaults_are_those_of_a_server_next_door() -> None:
@@ -41,7 +42,7 @@ def test_the_defaults_are_those_of_a_server_next_door() -> None:
 def test_a_password_is_used_and_not_shown(password: str | SecretStr) -> None:
     backend = PostgreSQLBackend("db", 5433, "app", "me", password)
     assert parameters(backend)["password"] == PASSWORD
-    shown = f"{backend!r} {backend.config!r} {backend.config} {backend.config.address()!r}"
+    shown = f"{backend!r} {backend.config!r} {backend.config} {Connector.from_config(backend.config)!r}"
     assert PASSWORD not in shown
     assert "db:5433/app" in shown
 
@@ -53,7 +54,7 @@ def test_a_dsn_wins_over_the_rest() -> None:
         found = parameters(backend)
         assert found["password"] == PASSWORD
         assert (found["host"], found["dbname"], found["sslmode"]) == ("db", "app", "require")
-        assert backend.config.address().connect_timeout == 3
+        assert Connector.from_config(backend.config).connect_timeout == 3
         assert "s3cr3t" not in repr(backend) + repr(backend.config)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from psycopg import errors as pg
 
 from locus.errors import BackendUnavailableError, CorruptCheckpointError, LocusError, SerializationError
-from locus.memory.backends.postgresql.client import Address, translated, trouble_of
+from locus.memory.backends.postgresql.client import Connector, translated, trouble_of
 from locus.memory.backends.postgresql.schema import (
     FORMAT,
     MIGRATIONS,
@@ -23,7 +23,7 @@ from locus.memory.backends.sql.engine import Trouble
 from locus.memory.backends.sql.search import leaf_of, matches
 
 SQL = PostgreSQLFlavour()
-ADDRESS = Address({"host": "db", "dbname": "app", "password": "s3cret"}, 1.0, 1.0, True)
+CONNECTOR = Connector({"host": "db", "dbname": "app", "password": "s3cret"}, 1.0, 1.0, True)
 few = st.text(st.sampled_from("\0\x01\x02\x03a"), max_size=6)
 
 
@@ -91,15 +91,15 @@ def test_words_and_their_places() -> None:
 )
 def test_what_errors_mean(error: Exception, trouble: Trouble, kind: type[LocusError], told: str) -> None:
     assert trouble_of(error) is trouble
-    found = translated(error, ADDRESS)
+    found = translated(error, CONNECTOR)
     assert type(found) is kind
     assert told in str(found)
 
 
 def test_passwords_in_the_driver_s_text_are_hidden() -> None:
     error = pg.OperationalError("connection to s3cret failed\nDETAIL: s3cret")
-    assert "s3cret" not in str(translated(error, ADDRESS))
-    assert "s3cret" not in repr(ADDRESS) + str(ADDRESS)
+    assert "s3cret" not in str(translated(error, CONNECTOR))
+    assert "s3cret" not in repr(CONNECTOR) + str(CONNECTOR)
 
 
 def test_a_value_at_a_path() -> None:

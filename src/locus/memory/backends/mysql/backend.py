@@ -17,7 +17,7 @@ from locus.memory.backends.mysql.config import MySQLConfig, options_of
 from locus.memory.backends.mysql.schema import MySQLFlavour
 from locus.memory.backends.sql.backend import SQLBackend
 from locus.memory.backends.sql.config import PoolOptions
-from locus.memory.backends.sql.engine import checked_format
+from locus.memory.backends.sql.schema import checked_format
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.store import CheckpointStore
 

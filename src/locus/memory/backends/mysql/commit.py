@@ -23,7 +23,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from locus.memory.backends.mysql.schema import Expression, MySQLFlavour
-from locus.memory.backends.sql.commit import Chain, Looked, SQLThread, SQLThreads
+from locus.memory.backends.sql.commit import Chain, LoadedView, SQLThread, SQLThreads
 from locus.memory.backends.sql.flavour import Row, Steps, marks, portions
 from locus.memory.backends.sql.read import now
 from locus.memory.backends.sql.search import metadata_key
@@ -188,11 +188,11 @@ def questions(sql: MySQLFlavour, commit: Commit) -> list[Statement]:
     ]
 
 
-def looked(last_seq: int, known: Sequence[Row], latest: Sequence[Row], taken: Sequence[Sequence[Row]]) -> Looked:
+def looked(last_seq: int, known: Sequence[Row], latest: Sequence[Row], taken: Sequence[Sequence[Row]]) -> LoadedView:
     """The answers, for `decide`."""
     found = [Known(*row) for row in known]
     newest = [Known(*row) for row in latest]
-    return Looked(
+    return LoadedView(
         last_seq,
         {one.checkpoint_id: one for one in found},
         newest[0] if newest else None,

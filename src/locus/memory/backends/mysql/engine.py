@@ -30,8 +30,9 @@ from locus.memory.backends.mysql.commit import MySQLThreads
 from locus.memory.backends.mysql.schema import NATIVE, MySQLFlavour
 from locus.memory.backends.sql.commit import Chains, can_be_first, is_written
 from locus.memory.backends.sql.config import PoolOptions
-from locus.memory.backends.sql.engine import SQLServerEngine, Trouble, check_format, other_tables, script
+from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
 from locus.memory.backends.sql.flavour import run_steps_async
+from locus.memory.backends.sql.schema import check_format, other_tables, script
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.records import (
     Commit,

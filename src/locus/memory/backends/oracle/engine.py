@@ -33,7 +33,8 @@ from locus.memory.backends.oracle.commit import OracleThread, OracleThreads
 from locus.memory.backends.oracle.schema import NATIVE, OracleFlavour
 from locus.memory.backends.sql.commit import Chains, can_be_first, is_written
 from locus.memory.backends.sql.config import PoolOptions
-from locus.memory.backends.sql.engine import SQLServerEngine, Trouble, check_format
+from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
+from locus.memory.backends.sql.schema import check_format
 from locus.memory.model.records import (
     Commit,
     Entry,

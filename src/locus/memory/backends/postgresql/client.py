@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL, by psycopg, and what its errors mean."""
+"""Connections to PostgreSQL through psycopg, and what its errors mean."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from locus.errors import (
     CorruptCheckpointError,
     SerializationError,
 )
+from locus.memory.backends.postgresql.config import PostgreSQLConfig
 from locus.memory.backends.postgresql.schema import numbered
 from locus.memory.backends.sql.engine import Connection, Trouble
 from locus.memory.backends.sql.flavour import Row
@@ -39,13 +40,25 @@ _BEGIN = {
 
 
 @dataclass(frozen=True)
-class Address:
-    """Where the server is, and how to behave towards it. libpq's own words; they may hold the password."""
+class Connector:
+    """Opens connections. The parameters are libpq's own; they may hold the password."""
 
     parameters: dict[str, Any] = field(repr=False)
     connect_timeout: float
     command_timeout: float
     prepared_statements: bool
+
+    @classmethod
+    def from_config(cls, config: PostgreSQLConfig) -> Connector:
+        if config.dsn is not None:
+            parameters = parsed(config.dsn.get_secret_value())
+        else:
+            parameters = {"host": config.host, "port": config.port, "dbname": config.database, "user": config.user}
+            if config.password.get_secret_value():
+                parameters["password"] = config.password.get_secret_value()
+        parameters.setdefault("application_name", "locus")
+        seconds = float(parameters.pop("connect_timeout", config.connect_timeout))
+        return cls(parameters, seconds, config.command_timeout, config.prepared_statements)
 
     def __str__(self) -> str:
         """For people: the host and the database, no secrets."""
@@ -54,7 +67,7 @@ class Address:
         return f"{host or 'localhost'}{':' if port else ''}{port}/{self.parameters.get('dbname', '')}"
 
     async def connect(self) -> PostgreSQLConnection:
-        # psycopg counts whole seconds, and for each of several hosts; this one is for all together.
+        # psycopg counts whole seconds, for each of several hosts; this limit is for all of them together.
         async with asyncio.timeout(self.connect_timeout):
             raw = await AsyncConnection.connect(
                 **self.parameters,
@@ -77,35 +90,36 @@ def parsed(dsn: str) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-class Patience:
-    """Ends a statement that takes too long: asks the server to cancel it, and if that does not help hangs up.
+class StatementTimeout:
+    """Ends a statement that takes too long: asks the server to cancel it, and hangs up if that does not help.
 
-    Cancelling the task that waits would do the same, but psycopg then waits for a silent server ten seconds more.
+    Cancelling the task that waits would do the same, but then psycopg waits ten seconds more for a silent server.
     """
 
     def __init__(self, raw: RawConnection, seconds: float) -> None:
         self._raw = raw
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._lose)
-        self._task: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._expire)
+        self._ending: asyncio.Task[None] | None = None
 
     @property
-    def is_over(self) -> bool:
-        return self._task is not None
+    def has_expired(self) -> bool:
+        return self._ending is not None
 
-    def _lose(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._give_up())
+    def _expire(self) -> None:
+        self._ending = asyncio.get_running_loop().create_task(self._end_statement())
 
-    async def _give_up(self) -> None:
+    async def _end_statement(self) -> None:
         with contextlib.suppress(*DRIVER_ERRORS):
             await self._raw.cancel_safe(timeout=1.0)
             await asyncio.sleep(0.5)
         with contextlib.suppress(*DRIVER_ERRORS), socket.socket(fileno=os.dup(self._raw.fileno())) as line:
             line.shutdown(socket.SHUT_RDWR)
 
-    def end(self) -> None:
+    def stop(self) -> None:
+        """The statement is over."""
         self._timer.cancel()
-        if self._task is not None:
-            self._task.cancel()
+        if self._ending is not None:
+            self._ending.cancel()
 
 
 @lru_cache(maxsize=512)
@@ -114,7 +128,7 @@ def _encoded(statement: str) -> bytes:
 
 
 def _listener(line: int) -> Callable[[], bool]:
-    """Tells whether there is something to read."""
+    """A function that tells whether there is something to read."""
     if not hasattr(select, "poll"):
         return lambda: bool(select.select([line], [], [], 0)[0])
     waiting = select.poll()
@@ -127,22 +141,22 @@ class PostgreSQLConnection(Connection):
         self.raw = raw
         self._seconds = seconds
         self._cursor = AsyncRawCursor(raw, row_factory=tuple_row)
-        self._has_news: Callable[[], bool] | None = None
+        self._can_read: Callable[[], bool] | None = None
 
     async def execute(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
-        cursor, patience = self._cursor, Patience(self.raw, self._seconds)
+        cursor, timeout = self._cursor, StatementTimeout(self.raw, self._seconds)
         try:
             await cursor.execute(_encoded(statement), values)
-            # Not `description`, which would describe every column first.
+            # `description` would describe every column first.
             result = cursor.pgresult
             return list(await cursor.fetchall()) if result is not None and result.nfields else []
         except psycopg.Error as error:
-            if patience.is_over:
+            if timeout.has_expired:
                 self.close()
                 raise TimeoutError(f"a statement took longer than command_timeout, {self._seconds:g} s") from error
             raise
         finally:
-            patience.end()
+            timeout.stop()
 
     async def begin(self, writing: bool) -> None:
         await self.execute(_BEGIN[writing])
@@ -160,12 +174,12 @@ class PostgreSQLConnection(Connection):
         raw = self.raw.pgconn
         if raw.status != ConnStatus.OK or raw.transaction_status != TransactionStatus.IDLE:
             return False
-        # A server that ends a session says so first: at rest there is nothing to read, unless it is the end.
-        self._has_news = self._has_news or _listener(raw.socket)
-        return not self._has_news()
+        # A server that ends a session says so first: on an idle connection there is nothing else to read.
+        self._can_read = self._can_read or _listener(raw.socket)
+        return not self._can_read()
 
     def close(self) -> None:
-        """As psycopg's own `close`, which needs no event loop either, but is a coroutine."""
+        """Like psycopg's own `close`, which needs no event loop either, but is a coroutine."""
         self.raw.pgconn.finish()
 
 
@@ -206,7 +220,7 @@ def state_of(error: BaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Without the statement, and the arrow below it."""
+    """The text of an error without the statement, and the arrow below it."""
     return str(error).strip().partition("\n")[0]
 
 
@@ -219,19 +233,19 @@ def trouble_of(error: BaseException) -> Trouble:
     return Trouble.LOST if not state or state.startswith(_UNREACHABLE) else Trouble.FINAL
 
 
-def translated(error: BaseException, address: Address) -> CheckpointError:
-    """Our error. The server's text is told, the password never."""
+def translated(error: BaseException, connector: Connector) -> CheckpointError:
+    """The error for the caller. It repeats the server's text, and never the password."""
     state, text = state_of(error), first_line(error)
-    password = address.parameters.get("password")
+    password = connector.parameters.get("password")
     if password:
         text = text.replace(password, "***")
     if state in _CORRUPT:
-        return CorruptCheckpointError(f"the tables at {address} are damaged, or not what they were: {text}")
+        return CorruptCheckpointError(f"the tables at {connector} are damaged, or not what they were: {text}")
     if state.startswith(("22", "54")):
         return SerializationError(f"PostgreSQL cannot hold a value: {text}")
     hint = next((hint for start, hint in _HINTS.items() if state.startswith(start)), "")
     if hint:
-        return BackendUnavailableError(f"PostgreSQL at {address} cannot be used, because {hint} ({text})")
+        return BackendUnavailableError(f"PostgreSQL at {connector} cannot be used, because {hint} ({text})")
     if not state or state.startswith(_UNREACHABLE):
-        return BackendUnavailableError(f"PostgreSQL at {address} cannot be reached, or ended the connection: {text}")
-    return BackendUnavailableError(f"PostgreSQL at {address} failed ({state}): {text}")
+        return BackendUnavailableError(f"PostgreSQL at {connector} cannot be reached, or ended the connection: {text}")
+    return BackendUnavailableError(f"PostgreSQL at {connector} failed ({state}): {text}")

@@ -1,26 +1,25 @@
 """A save as one statement: one round trip, and one flush to the server's disk.
 
 `seen` is the thread as the statement found it when it began. `moved` locks its row and raises its counter, if
-everything that the save relies on is there. Another transaction may have changed the thread while this one
-waited for the lock, and what `seen` says would be old by then; but PostgreSQL checks the conditions of an UPDATE
-again on the row as it is once it has the lock. Every commit raises `last_seq` and every deletion `removals`, so
-the row is left alone in that case, nothing is written, and the save is decided on step by step instead.
+everything that the save relies on is there. Another transaction may change the thread while this one waits for the
+lock, and then what `seen` says is old. But once PostgreSQL has the lock, it checks the conditions of an UPDATE again,
+on the row as it is by then. Every commit raises `last_seq` and every deletion `removals`, so in that case the row is
+left alone, nothing is written, and the save takes the steps that all SQL backends share (`PostgreSQLThreads`).
 
-Most saves differ in their values only, so a statement is written once for each `Shape` that commits have.
-
-Threads inside a PostgreSQL transaction: the shared steps, and what the one-statement save and search add.
+Most saves differ in their values only, so the text of a statement is built once for each `Shape` of commits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
 from locus.memory.backends.sql.commit import SQLThread, SQLThreads
 from locus.memory.backends.sql.flavour import Steps, portions
-from locus.memory.backends.sql.read import now
+from locus.memory.model.codec import to_native
 from locus.memory.model.records import (
     ANY,
     Base,
@@ -52,7 +51,7 @@ class Shape(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """It returns the sequence number and the parent, or nothing."""
+    """An INSERT that returns the sequence number and the parent, or no row if it wrote nothing."""
 
     text: str
     getters: tuple[Get, ...]
@@ -91,16 +90,16 @@ def _shape(commit: Commit) -> Shape:
 
 @lru_cache(maxsize=64)
 def _for_new_thread(sql: PostgreSQLFlavour, shape: Shape) -> Statement:
-    return _Writer(sql, shape).in_new_thread()
+    return _Builder(sql, shape).in_new_thread()
 
 
 @lru_cache(maxsize=64)
 def _for_thread(sql: PostgreSQLFlavour, shape: Shape) -> Statement:
-    return _Writer(sql, shape).in_thread()
+    return _Builder(sql, shape).in_thread()
 
 
-class _Writer:
-    """Writes the statement for one shape."""
+class _Builder:
+    """Builds the statement for one shape."""
 
     def __init__(self, sql: PostgreSQLFlavour, shape: Shape) -> None:
         self._sql = sql
@@ -117,8 +116,8 @@ class _Writer:
         return self._value(lambda commit: text(get(commit)))
 
     def _json(self, get: Callable[[Commit], str], kind: str = "jsonb") -> str:
-        json = self._sql.json
-        return self._value(lambda commit: json(get(commit)), kind)
+        dialect = self._sql.dialect
+        return self._value(lambda commit: to_native(get(commit), dialect), kind)
 
     def in_new_thread(self) -> Statement:
         moved = (
@@ -139,7 +138,7 @@ class _Writer:
         seen = (
             f"seen AS MATERIALIZED (SELECT t.id, t.last_seq, t.removals, {latest} AS latest FROM {sql.threads} t"
             f" WHERE t.thread_id = {self._id(lambda commit: commit.thread_id)}"
-            f" AND (t.expires_at IS NULL OR t.expires_at > {self._value(lambda _: now(sql), 'timestamptz')}))"
+            f" AND (t.expires_at IS NULL OR t.expires_at > {self._value(lambda _: datetime.now(UTC), 'timestamptz')}))"
         )
         conditions = ["t.id = s.id", "t.last_seq = s.last_seq", "t.removals = s.removals", *self._conditions()]
         moved = (
@@ -149,10 +148,10 @@ class _Writer:
         return self._statement([seen, moved], parent=self._parent())
 
     def _conditions(self) -> Iterator[str]:
-        """What `decisions.decide` would ask; if any of it does not hold, nothing is written.
+        """What `commit_rules.decide` would ask; if one of them does not hold, nothing is written.
 
-        OFFSET 0 keeps each a look into an index. Made into a join, it may become a scan of the whole table, which is
-        cheap as long as the table is small, and the server keeps the plan.
+        OFFSET 0 keeps each a look into an index. As a join it might become a scan of the whole table, which is cheap
+        while the table is small, and the server would keep that plan.
         """
         shape = self._shape
         if shape.if_latest is None:
@@ -253,11 +252,13 @@ def _nth(runs: Callable[[Commit], tuple[Run, ...]], at: int, commit: Commit) -> 
 
 
 class PostgreSQLThread(SQLThread):
+    """Keeps the full text and `removals` up to date."""
+
     sql: PostgreSQLFlavour
 
     def remove(self, doomed: Collection[int], spare: str | None = None) -> Steps[None]:
         yield from super().remove(doomed, spare)
-        # A save that began before this, and waits for the lock, has to see that it looked at something else.
+        # A save that began before this, and waits for the lock, has to notice that what it saw has changed.
         yield f"UPDATE {self.sql.threads} SET removals = removals + 1 WHERE id = ?", (self.key,)
 
     def before_removing(self, entries: Sequence[Entry], runs: Sequence[RunInfo]) -> Steps[None]:

@@ -1,4 +1,4 @@
-"""The PostgreSQL engine: one statement a save, one a load. Needs psycopg; see `postgresql` for the public names."""
+"""The engine for PostgreSQL: one statement for a save, and one for a load. It needs psycopg."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from psycopg.pq import TransactionStatus
 from locus.errors import CheckpointError, ConfigurationError
 from locus.memory.backends.postgresql import commit as postgresql_commit
 from locus.memory.backends.postgresql import read as postgresql_read
-from locus.memory.backends.postgresql import schema as postgresql_schema
 from locus.memory.backends.postgresql import search as postgresql_search
 from locus.memory.backends.postgresql.client import (
     DRIVER_ERRORS,
-    Address,
+    Connector,
     PostgreSQLConnection,
     first_line,
     translated,
     trouble_of,
 )
 from locus.memory.backends.postgresql.commit import PostgreSQLThreads
-from locus.memory.backends.postgresql.schema import JSONB, PostgreSQLFlavour
+from locus.memory.backends.postgresql.config import PostgreSQLConfig
+from locus.memory.backends.postgresql.schema import JSONB, PostgreSQLFlavour, lock_number, statements
 from locus.memory.backends.sql import read as sql_read
 from locus.memory.backends.sql.config import PoolOptions
-from locus.memory.backends.sql.engine import SQLServerEngine, Trouble, check_format, other_tables, script
+from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
 from locus.memory.backends.sql.flavour import Steps, run_steps_async
+from locus.memory.backends.sql.schema import check_format, other_tables, script
 from locus.memory.model.records import (
     ANY,
     Commit,
@@ -48,48 +49,41 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
     driver_errors = DRIVER_ERRORS
     sql: PostgreSQLFlavour
 
-    def __init__(
-        self,
-        address: Address,
-        sql: PostgreSQLFlavour,
-        pool: PoolOptions,
-        *,
-        auto_create_table: bool,
-        retry_seconds: float,
-        given: Any = None,
-    ) -> None:
-        super().__init__(sql, PostgreSQLThreads(sql), pool, retry_seconds=retry_seconds)
-        self._address = address
-        self._identity = f"postgresql:{address}/{sql.threads}"
-        self.creates_tables = auto_create_table
-        self._given = given
-        self._home: asyncio.AbstractEventLoop | None = None
+    def __init__(self, config: PostgreSQLConfig, sql: PostgreSQLFlavour, given_pool: Any = None) -> None:
+        """`given_pool` is a psycopg_pool.AsyncConnectionPool of the user's."""
+        pool = PoolOptions(config.min_pool_size, config.max_pool_size, config.connect_timeout)
+        super().__init__(sql, PostgreSQLThreads(sql), pool, retry_seconds=config.retry_seconds)
+        self._connector = Connector.from_config(config)
+        self._identity = f"postgresql:{self._connector}/{sql.threads}"
+        self.creates_tables = config.auto_create_table
+        self._given_pool = given_pool
+        self._given_pool_loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def identity(self) -> str:
         return self._identity
 
     async def _connect(self) -> PostgreSQLConnection:
-        return await self._address.connect()
+        return await self._connector.connect()
 
     def _borrowed(self) -> AbstractAsyncContextManager[PostgreSQLConnection]:
-        return super()._borrowed() if self._given is None else self._lent()
+        return super()._borrowed() if self._given_pool is None else self._from_given_pool()
 
     @asynccontextmanager
-    async def _lent(self) -> AsyncIterator[PostgreSQLConnection]:
-        """A connection of the pool that we were given; it gets it back as it was."""
+    async def _from_given_pool(self) -> AsyncIterator[PostgreSQLConnection]:
+        """A connection of the user's pool, which gets it back as it was."""
         here = asyncio.get_running_loop()
-        self._home = self._home or here
-        if self._home is not here:
+        self._given_pool_loop = self._given_pool_loop or here
+        if self._given_pool_loop is not here:
             raise ConfigurationError(
                 "the pool that this backend was given belongs to another event loop (the blocking face has one of "
                 "its own): give a dsn instead, and the backend opens a pool for each loop"
             )
-        async with self._given.connection() as raw:
+        async with self._given_pool.connection() as raw:
             autocommit = raw.autocommit
             await raw.set_autocommit(True)
             try:
-                yield PostgreSQLConnection(raw, self._address.command_timeout)
+                yield PostgreSQLConnection(raw, self._connector.command_timeout)
             finally:
                 if raw.pgconn.transaction_status == TransactionStatus.IDLE:
                     await raw.set_autocommit(autocommit)
@@ -98,30 +92,30 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
         return trouble_of(error)
 
     def translate(self, error: BaseException) -> CheckpointError:
-        return translated(error, self._address)
+        return translated(error, self._connector)
 
     async def setup(self) -> None:
         await self._insist(self._set_up, repeatable=True)
 
     async def _set_up(self, connection: PostgreSQLConnection) -> None:
         found = await run_steps_async(self._format(), connection.execute)
-        if found == postgresql_schema.FORMAT:
+        if found == self.sql.newest_format:
             return
         if not found and self.reading_only:
             raise self.nothing_there()
         if not self.creates_tables or self.reading_only:
-            what = f"the tables {self.sql.prefix}* at {self._address}"
-            raise other_tables(what, found, postgresql_schema.FORMAT, "PostgreSQLBackend", reading=self.reading_only)
+            what = f"the tables {self.sql.prefix}* at {self._connector}"
+            raise other_tables(what, found, self.sql.newest_format, "PostgreSQLBackend", reading=self.reading_only)
         try:
             await self._transact(connection, self._migrate, writing=True)
         except psycopg.errors.DuplicateTable as error:
             raise ConfigurationError(
-                f"a table at {self._address} is in the way, and is not ours ({first_line(error)}): "
+                f"a table at {self._connector} is in the way, and is not ours ({first_line(error)}): "
                 "choose another table_name"
             ) from error
         except psycopg.errors.InsufficientPrivilege as error:
             raise ConfigurationError(
-                f"this user may not create the tables at {self._address} ({first_line(error)}): let it, or have "
+                f"this user may not create the tables at {self._connector} ({first_line(error)}): let it, or have "
                 f"somebody run what {script('PostgreSQLBackend', found)} returns, and set auto_create_table=False"
             ) from error
 
@@ -133,42 +127,45 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
         )
         if encoding != "UTF8":
             raise ConfigurationError(
-                f"the database at {self._address} has the encoding {encoding}, and cannot hold every text: "
+                f"the database at {self._connector} has the encoding {encoding}, and cannot hold every text: "
                 "create one with ENCODING 'UTF8'"
             )
         rows = (yield f"SELECT max(version) FROM {self.sql.format}", ()) if there else [(0,)]
         found = int(rows[0][0] or 0)
-        check_format(found, postgresql_schema.FORMAT, str(self._address))
+        check_format(found, self.sql.newest_format, str(self._connector))
         return found
 
     def _migrate(self) -> Steps[None]:
-        yield "SELECT pg_advisory_xact_lock(?)", (postgresql_schema.lock_number(self.sql),)
-        # CREATE SCHEMA IF NOT EXISTS asks for the right to create one even if it is there.
+        yield "SELECT pg_advisory_xact_lock(?)", (lock_number(self.sql),)
+        # CREATE SCHEMA IF NOT EXISTS asks for the right to create a schema even if it exists.
         there = yield "SELECT 1 FROM pg_namespace WHERE nspname = ?", (self.sql.schema_name,)
         if self.sql.schema is not None and not there:
             yield f"CREATE SCHEMA {self.sql.schema}", ()
         found = yield from self._format()
-        if found < postgresql_schema.FORMAT:
-            for statement in postgresql_schema.statements(self.sql, found):
+        if found < self.sql.newest_format:
+            for statement in statements(self.sql, found):
                 yield statement, ()
 
     async def _commit(self, connection: PostgreSQLConnection, commit: Commit) -> Outcome:
-        """In one statement, if nothing is in the way; what that is, the steps of the slower way find out."""
+        """Save in one statement, if nothing is in the way; otherwise the shared steps find out what it is."""
         connection.committing = True
-        for write in (postgresql_commit.in_new_thread, postgresql_commit.in_thread):
-            statement = write(self.sql, commit)
+        for statement_for in (postgresql_commit.in_new_thread, postgresql_commit.in_thread):
+            statement = statement_for(self.sql, commit)
             if statement is not None:
                 rows = await connection.execute(statement.text, statement.values(commit))
                 if rows:
                     ((seq, parent_id),) = rows
                     parent = None if parent_id is None else self.sql.read_text(parent_id)
                     return Outcome(Verdict.COMMITTED, seq, parent)
-        if await self._lost_its_base(connection, commit):
+        if await self._only_lacks_its_base(connection, commit):
             return Outcome(Verdict.STALE_BASE)
         return await super()._commit(connection, commit)
 
-    async def _lost_its_base(self, connection: PostgreSQLConnection, commit: Commit) -> bool:
-        """Whether that is all that is in the way, which needs no lock to be true: then the save comes again, whole."""
+    async def _only_lacks_its_base(self, connection: PostgreSQLConnection, commit: Commit) -> bool:
+        """True if a missing base is the only obstacle. No lock is needed to know that.
+
+        The caller retries with a full save.
+        """
         base = commit.base
         if base is None or not commit.fresh_id or commit.if_latest is not ANY:
             return False
@@ -188,12 +185,12 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
         return await self._read(lambda: postgresql_search.search(self.sql, terms, limit), at_once=True)
 
     async def _index(self, thread: int, after: int) -> None:
-        """Bring the index of a thread up to date, in portions, so that its saves do not have to wait for long."""
+        """Bring the full text of a thread up to date, in portions, so that its saves do not wait for long."""
         while True:
             portion = await self._read(partial(postgresql_search.next_portion, self.sql, thread, after), at_once=True)
             vectors = await asyncio.to_thread(postgresql_search.vectors_of, self.sql, portion)
             reached = await self._write(partial(postgresql_search.add, self.sql, portion, vectors), repeatable=True)
-            # Those who save meanwhile do not keep it going; whoever else indexes meanwhile helps.
+            # Saves in the meantime do not keep it going, and whoever else indexes in the meantime helps.
             if reached is None or (reached == portion.up_to and len(portion.rows) < postgresql_search.PORTION):
                 return
             after = reached

@@ -1,4 +1,4 @@
-"""Reading from PostgreSQL where it can do better than the shared steps."""
+"""Reading from PostgreSQL, where it can do better than the steps that all SQL backends share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ENTRY = "thread_id, namespace, checkpoint_id, parent_id, seq, rev, created_at, 
 def read(sql: PostgreSQLFlavour, thread_id: str, namespace: str, checkpoint_id: str | None) -> Steps[Stored | None]:
     """A checkpoint with its runs in one statement, so that all of it is as of one instant.
 
-    The manifest says which runs; each extent needs those from the newest that begins at its start, or before, on.
+    The manifest says which runs. Each extent needs the newest run that begins at or before its start, and all later.
     """
     values = [sql.text(thread_id), now(sql), sql.text(namespace)]
     which = f"{sql.in_order('c.namespace')} = ? ORDER BY c.seq DESC LIMIT 1"
@@ -59,7 +59,7 @@ FROM extents e, LATERAL (
 
 
 def find(sql: PostgreSQLFlavour, key: str, value: str, limit: int) -> Steps[list[Entry]]:
-    """Containment finds candidates by the index. It takes 1 for 1.0, and a part for the whole, so look again."""
+    """Find candidates by containment, which has an index. It takes 1 for 1.0, and a part for the whole: check each."""
     # Metadata with NUL in a key, or with one key that looks like a tag, is kept as a list of pairs.
     forms = [f'{{"$locus:dict":[{sql.json(f"[{encode(key)},{value}]")}]}}']
     if "\0" not in key:

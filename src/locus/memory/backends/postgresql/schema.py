@@ -1,19 +1,19 @@
-"""The tables in PostgreSQL, and how they come to be what this version needs.
+"""The tables in PostgreSQL, how they are migrated, and the SQL that PostgreSQL speaks.
 
-    locus_threads      one row a thread: its id, its counter of sequence numbers, when it ends
+    locus_threads      one row a thread: its id, its counter of sequence numbers, when it expires
     locus_checkpoints  one row a checkpoint: who, when, metadata (jsonb), head and manifest (json)
     locus_runs         one row a run: `items` is a jsonb array (see `locus.memory.model.records`)
     locus_writes       pending writes: `value` is jsonb, or NULL if zlib has packed the JSON into `packed` (bytea)
-    locus_search       full text, brought up to date when it is asked: one row a run, or a checkpoint's own text
+    locus_search       full text, brought up to date by the next search: one row a run, or a checkpoint's own text
     locus_indexed      how far, in each thread, the full text has got
     locus_format       the version of these tables
 
 `removals` in a thread's row counts deletions. Together with `last_seq` it tells a save, which is one statement,
-whether anything happened to the thread between its looking and its writing. All text that is compared has the
+whether anything happened to the thread between its reading and its writing. All text that is compared has the
 collation "C", so that ids differ if their bytes do. Columns of fixed width come first, so that no row is padded. Heads
 are json, not jsonb, which takes a fifth more room for such small objects, and has to be taken apart and put together.
 
-SQL as PostgreSQL speaks it.
+The statements are in `migrations/*.sql`, with `${schema}` and `${prefix}` in the place of what the user chooses.
 """
 
 from __future__ import annotations
@@ -21,20 +21,23 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import count
-from typing import Any
+from string import Template
+from typing import Any, ClassVar
 
 from locus.errors import ConfigurationError
 from locus.memory.backends.sql.flavour import PackingFlavour
+from locus.memory.backends.sql.schema import read_migrations, statements_in
 from locus.memory.model.codec import Dialect
 
 JSONB = Dialect(exact=False, nul=False, negative_zero=False, float_exponents=False)
+MIGRATIONS = read_migrations("locus.memory.backends.postgresql")
+FORMAT = len(MIGRATIONS)
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 LONGEST_NAME = 40
-"""PostgreSQL cuts names after 63 characters without a word; the tables' and indexes' own endings need some."""
+"""PostgreSQL silently cuts names after 63 characters, and the endings of tables and indexes need some of them."""
 
 
 def checked_name(name: object, what: str) -> str:
@@ -60,6 +63,8 @@ class PostgreSQLFlavour(PackingFlavour):
     """
 
     dialect = JSONB
+    migrations: ClassVar[tuple[str, ...]] = MIGRATIONS
+    """The scripts that make and migrate the tables, with placeholders for their names."""
 
     def __init__(self, table_name: str = "locus", schema_name: str | None = None) -> None:
         self.schema_name = None if schema_name is None else checked_name(schema_name, "schema_name")
@@ -82,17 +87,27 @@ class PostgreSQLFlavour(PackingFlavour):
         return f'"{self.prefix}{name}"'
 
     @property
-    def of_thread(self) -> str:
-        """The thread's number as one value: joined to `c`, it hides that an index has the checkpoints in order.
+    def newest_format(self) -> int:
+        return len(self.migrations)
 
-        All of the thread's would be read and sorted, for the newest ten or one.
+    def migration(self, script: str) -> tuple[str, ...]:
+        """The statements of a migration, with the names of these tables."""
+        schema = "" if self.schema is None else f"{self.schema}."
+        return statements_in(Template(script).substitute(schema=schema, prefix=self.prefix))
+
+    @property
+    def of_thread(self) -> str:
+        """The thread's key as a single value.
+
+        A join with `c` would hide that an index has the checkpoints in order: the server would read and sort all of
+        the thread's, for the newest ten or one.
         """
         return f"c.thread = (SELECT id FROM {self.threads} WHERE thread_id = ?)"
 
     def in_order(self, column: str) -> str:
-        """An expression of its own, so that no plan takes the index by number to look for an id.
+        """An expression of its own, so that no plan uses the index of sequence numbers to look for an id.
 
-        It would read the whole history of the thread, and seem cheap as long as there are no statistics.
+        Such a plan reads the whole history of the thread, and seems cheap as long as there are no statistics.
         """
         return f"({column} || '')"
 
@@ -108,7 +123,7 @@ class PostgreSQLFlavour(PackingFlavour):
         return json.dumps({"leaf": next(iter(native.values())) if isinstance(native, dict) else native})
 
     def put_write(self) -> str:
-        """The thread is locked, so nobody can come between; a unique index would be too wide for long ids."""
+        """The thread is locked, so nobody can interfere; a unique index would be too wide for long ids."""
         columns = "thread, namespace, checkpoint_id, task_id, idx"
         return (
             f"WITH gone AS (DELETE FROM {self.writes} WHERE thread = $1 AND namespace = $2 AND checkpoint_id = $3"
@@ -133,90 +148,14 @@ class PostgreSQLFlavour(PackingFlavour):
         return value
 
 
-ID = 'text COLLATE "C"'
-
-
-def _first(sql: PostgreSQLFlavour) -> list[str]:
-    return [
-        f"""CREATE TABLE {sql.threads} (
-    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    thread_id {ID} NOT NULL UNIQUE,
-    last_seq bigint NOT NULL,
-    removals bigint NOT NULL DEFAULT 0,
-    expires_at timestamptz
-) WITH (fillfactor = 80)""",
-        f"""CREATE TABLE {sql.checkpoints} (
-    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    thread bigint NOT NULL,
-    seq bigint NOT NULL,
-    created_at timestamptz NOT NULL,
-    namespace {ID} NOT NULL,
-    checkpoint_id {ID} NOT NULL,
-    parent_id {ID},
-    rev {ID} NOT NULL,
-    metadata jsonb NOT NULL,
-    head json NOT NULL,
-    manifest json NOT NULL
-)""",
-        f"CREATE UNIQUE INDEX {sql.index('checkpoints_by_id')} ON {sql.checkpoints} (thread, namespace, checkpoint_id)",
-        f"CREATE UNIQUE INDEX {sql.index('checkpoints_by_seq')} ON {sql.checkpoints}"
-        f" ({sql.in_order('namespace')}, thread, seq)",
-        f"""CREATE INDEX {sql.index("checkpoints_by_metadata")} ON {sql.checkpoints}
-    USING gin (metadata jsonb_path_ops) WHERE metadata <> '{{}}'""",
-        f"""CREATE TABLE {sql.runs} (
-    thread bigint NOT NULL,
-    seq bigint NOT NULL,
-    number integer NOT NULL,
-    start integer NOT NULL,
-    count integer NOT NULL,
-    branch {ID} NOT NULL,
-    items jsonb NOT NULL,
-    PRIMARY KEY (thread, branch, number) INCLUDE (start, count, seq)
-)""",
-        f"""CREATE TABLE {sql.writes} (
-    thread bigint NOT NULL,
-    namespace {ID} NOT NULL,
-    checkpoint_id {ID} NOT NULL,
-    task_id {ID} NOT NULL,
-    idx integer NOT NULL,
-    task_path {ID} NOT NULL,
-    channel {ID} NOT NULL,
-    value jsonb NOT NULL
-)""",
-        f"CREATE INDEX {sql.index('writes_by_checkpoint')} ON {sql.writes} (thread, namespace, checkpoint_id)",
-        f"""CREATE TABLE {sql.search} (
-    thread bigint NOT NULL,
-    seq bigint NOT NULL,
-    branch {ID},
-    number integer,
-    words tsvector
-)""",
-        f"CREATE INDEX {sql.index('search_by_thread')} ON {sql.search} (thread, seq)",
-        f"CREATE INDEX {sql.index('search_by_words')} ON {sql.search} USING gin (words)",
-        f"CREATE INDEX {sql.index('search_too_large')} ON {sql.search} (thread) WHERE words IS NULL",
-        f"CREATE TABLE {sql.indexed} (thread bigint PRIMARY KEY, up_to bigint NOT NULL)",
-    ]
-
-
-def _second(sql: PostgreSQLFlavour) -> list[str]:
-    """Neither statement touches a row."""
-    return [
-        f"ALTER TABLE {sql.writes} ALTER COLUMN value DROP NOT NULL",
-        f"ALTER TABLE {sql.writes} ADD COLUMN packed bytea",
-    ]
-
-
-MIGRATIONS: tuple[Callable[[PostgreSQLFlavour], list[str]], ...] = (_first, _second)
-FORMAT = len(MIGRATIONS)
-
-
 def statements(sql: PostgreSQLFlavour, found: int = 0) -> list[str]:
-    """What brings tables of format `found` (0: none) to the newest one, inside one transaction."""
-    steps = [f"CREATE TABLE {sql.format} (version integer NOT NULL)", f"INSERT INTO {sql.format} VALUES (0)"]
-    steps = [] if found else steps
-    for migration in MIGRATIONS[found:]:
-        steps += migration(sql)
-    return [*steps, f"UPDATE {sql.format} SET version = {FORMAT}"]
+    """What migrates tables of format `found` (0: none) to the newest one, inside one transaction."""
+    steps: list[str] = []
+    if not found:
+        steps += [f"CREATE TABLE {sql.format} (version integer NOT NULL)", f"INSERT INTO {sql.format} VALUES (0)"]
+    for script in sql.migrations[found:]:
+        steps += sql.migration(script)
+    return [*steps, f"UPDATE {sql.format} SET version = {sql.newest_format}"]
 
 
 def ddl(sql: PostgreSQLFlavour, found: int = 0) -> str:
@@ -226,5 +165,5 @@ def ddl(sql: PostgreSQLFlavour, found: int = 0) -> str:
 
 
 def lock_number(sql: PostgreSQLFlavour) -> int:
-    """The advisory lock of those who create or migrate these tables."""
+    """The number of the advisory lock that guards creating and migrating these tables."""
     return int.from_bytes(hashlib.sha256(f"locus {sql.format}".encode()).digest()[:8], "big", signed=True)

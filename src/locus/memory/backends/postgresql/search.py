@@ -1,12 +1,12 @@
 """Full-text search in PostgreSQL.
 
-A save does not pay for it: what was saved since the last search is indexed when the next one comes, in portions.
-Sequence numbers of one thread are given out in the order of commits, because each save holds the thread's lock;
-so one number a thread says how far its index has got. (Of all threads together no such number exists: what got
-the lower one may be committed later.)
+A save does not pay for search: the next search indexes, in portions, what was saved since the last one. The sequence
+numbers of one thread are given out in the order of commits, because each save holds the thread's lock. So one number
+a thread says how far its index has got. (There is no such number for all threads together: what got the lower one may
+be committed later.)
 
-What a word is, is said in `keys.words`, for all backends alike; PostgreSQL gets its vectors ready-made. It refuses
-a vector of more than a megabyte: such a row has none, and is looked at itself whenever somebody searches.
+`locus.memory.model.ids.words` says what a word is, for all backends alike; PostgreSQL gets its vectors ready-made. It
+refuses a vector of more than a megabyte. Such a row has no vector, and every search reads the row itself.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ MOST_BYTES = 900_000
 MOST_POSITION, MOST_POSITIONS = 16_383, 255
 LONGEST_WORD = 255
 MOST_TERMS = 32
-"""A query of more words is looked up by its longest ones; all of them are checked in what is found."""
+"""A query of more words is looked up by its longest ones, and what is found is checked for all of them."""
 
 
 class Portion(NamedTuple):
-    """What is to be indexed of one thread: its rows up to a sequence number."""
+    """What to index of one thread: its rows up to a sequence number."""
 
     thread: int
     after: int
@@ -69,7 +69,7 @@ def behind(sql: PostgreSQLFlavour) -> Steps[list[Row]]:
 
 
 def next_portion(sql: PostgreSQLFlavour, thread: int, after: int) -> Steps[Portion]:
-    """What of a thread is to be indexed next; it ends between two sequence numbers."""
+    """What to index of a thread next; a portion ends between two sequence numbers."""
     ((last,),) = yield (
         "SELECT max(seq) FROM ("
         f"SELECT seq FROM {sql.checkpoints} WHERE thread = ? AND seq > ?"
@@ -89,9 +89,9 @@ def next_portion(sql: PostgreSQLFlavour, thread: int, after: int) -> Steps[Porti
 
 
 def add(sql: PostgreSQLFlavour, portion: Portion, vectors: Sequence[str | None]) -> Steps[int | None]:
-    """Write a portion, unless somebody else has; return how far the index has got, None if the thread is gone.
+    """Write a portion, unless somebody else has. Return how far the index has got, None if the thread is gone.
 
-    The thread is locked meanwhile, so that nothing is added of what is being deleted.
+    The thread is locked meanwhile, so that nothing is indexed that is being deleted.
     """
     if not (yield f"SELECT 1 FROM {sql.threads} WHERE id = ? FOR UPDATE", (portion.thread,)):
         return None
@@ -135,7 +135,7 @@ def search(sql: PostgreSQLFlavour, terms: Sequence[str], limit: int) -> Steps[li
         )
         for row in rows:
             hits += yield from _hit(sql, row, float(row[4]), terms)
-        # Several rows may speak of one checkpoint, so a full page may not be enough.
+        # Several rows may belong to one checkpoint, so a full page may not be enough.
         found = best_hits(hits, limit)
         if len(found) >= limit or len(rows) < size:
             return found
@@ -143,7 +143,7 @@ def search(sql: PostgreSQLFlavour, terms: Sequence[str], limit: int) -> Steps[li
 
 
 def _large_hits(sql: PostgreSQLFlavour, terms: Sequence[str]) -> Steps[list[Hit]]:
-    """Rows that have no vector."""
+    """Hits in the rows that have no vector."""
     rows = yield f"SELECT thread, seq, branch, number FROM {sql.search} WHERE words IS NULL", ()
     hits: list[Hit] = []
     for row in rows:

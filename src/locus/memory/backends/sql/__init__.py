@@ -1,1 +1,1 @@
-"""What the SQL backends share. A database is one more package that builds on this one."""
+"""What the SQL backends share. Each database is a package that builds on this one."""

@@ -28,8 +28,8 @@ class SQLBackend(StorageBackend):
         """Checkpoints whose payload has `value` at `path`, newest first, like those of `query_by_metadata`.
 
         The path is keys with dots between them (`"agent_id"`, `"metadata.user.id"`), or a list of keys if one of
-        them has a dot. A list in the payload stands for each of its items: `"messages.role"` looks at the role of
-        every message. A dict as the value is found in one that has at least what it has.
+        them has a dot. A list in the payload stands for each of its items: `"messages.role"` is the role of every
+        message. A dict as the value matches a dict that has at least the same keys and values.
         """
         keys = tuple(path.split(".")) if isinstance(path, str) else tuple(path)
         if not keys or not all(isinstance(key, str) and key for key in keys):

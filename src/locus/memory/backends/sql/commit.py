@@ -1,11 +1,11 @@
-"""Threads inside a transaction of an SQL engine: what is asked of them there, and the steps that change them.
+"""The operations that change threads, as steps inside a transaction: save, delete, expire, copy, pending writes.
 
-Every change of a thread begins with a lock on its row, so that commits and deletions exclude each other.
+Every change of a thread begins with a lock on its row, so that commits and deletions exclude each other. `SQLThreads`
+has the operations, and `SQLThread` is a thread whose row is locked. A backend overrides what its own columns and
+indexes need.
 
-What a handle knows of the threads that it saved to last.
-
-Whoever has just saved to a thread knows its row: if `last_seq` and `removals` are still what they were, nothing
-at all has happened to it since, and the next save that builds on the last one needs no questions.
+A handle that has just saved to a thread knows its row (`Chain`). If `last_seq` and `removals` are still what they
+were, nothing has happened to the thread since, and a save that builds on the last one needs no questions.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _INSERT_RUN = "thread, branch, number, start, count, seq, items"
 
 
 @dataclass
-class Looked:
-    """What a commit asks of a thread (see `decisions.View`), found out beforehand."""
+class LoadedView:
+    """A `commit_rules.View` of a thread that holds only what one commit asks about, read beforehand."""
 
     last_seq: int
     by_id: dict[str, Known] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Looked:
 
 
 class SQLThread:
-    """A thread whose row this transaction has locked. Engines override what their own indexes need."""
+    """A thread whose row this transaction has locked."""
 
     def __init__(self, sql: Flavour, key: int, thread_id: str, last_seq: int) -> None:
         self.sql = sql
@@ -65,27 +65,27 @@ class SQLThread:
         self.thread_id = thread_id
         self.last_seq = last_seq
 
-    def look(self, commit: Commit) -> Steps[Looked]:
+    def look(self, commit: Commit) -> Steps[LoadedView]:
         """Everything that `decide` may ask about this commit."""
-        sql, looked = self.sql, Looked(self.last_seq)
+        sql, view = self.sql, LoadedView(self.last_seq)
         ids = {commit.checkpoint_id, *([commit.base.checkpoint_id] if commit.base else [])}
         if isinstance(commit.parent_id, str):
             ids.add(commit.parent_id)
         place = (self.key, sql.text(commit.namespace))
         select = f"SELECT checkpoint_id, seq, rev, parent_id FROM {sql.checkpoints} WHERE thread = ?"
         rows = yield f"{select} AND namespace = ? AND checkpoint_id IN {marks(len(ids))}", (*place, *map(sql.text, ids))
-        looked.by_id = {known.checkpoint_id: known for known in map(self._known, rows)}
-        if commit.if_latest is not ANY or (commit.parent_id is not None and commit.parent_id not in looked.by_id):
+        view.by_id = {known.checkpoint_id: known for known in map(self._known, rows)}
+        if commit.if_latest is not ANY or (commit.parent_id is not None and commit.parent_id not in view.by_id):
             rows = yield f"{select} AND {sql.in_order('namespace')} = ? ORDER BY seq DESC LIMIT 1", place
-            looked.newest = self._known(rows[0]) if rows else None
+            view.newest = self._known(rows[0]) if rows else None
         for run in commit.runs:
             if run.number > 0:
                 rows = yield (
                     f"SELECT 1 FROM {sql.runs} WHERE thread = ? AND branch = ? AND number >= ? LIMIT 1",
                     (self.key, run.branch, run.number),
                 )
-                looked.taken |= {run[:2]} if rows else set()
-        return looked
+                view.taken |= {run[:2]} if rows else set()
+        return view
 
     def _known(self, row: Sequence[object]) -> Known:
         checkpoint_id, seq, rev, parent_id = row
@@ -96,7 +96,7 @@ class SQLThread:
         return Known(self.sql.read_text(checkpoint_id), seq, rev, parent)
 
     def add(self, commit: Commit, outcome: Outcome) -> Steps[None]:
-        """Write a commit that was decided on."""
+        """Write a commit that `decide` has accepted."""
         sql = self.sql
         for run in commit.runs:
             yield f"INSERT INTO {sql.runs} ({_INSERT_RUN}) {self._run_marks}", self._run_values(run, outcome.seq)
@@ -128,7 +128,7 @@ class SQLThread:
         return (self.key, *run[:4], seq, self.sql.json(run.items))
 
     def insert(self, entry: Entry, head: str, manifest: str) -> Steps[None]:
-        """The row of a checkpoint."""
+        """Write the row of a checkpoint."""
         sql = self.sql
         yield (
             f"INSERT INTO {sql.checkpoints} ({_INSERT_CHECKPOINT})"
@@ -161,11 +161,11 @@ class SQLThread:
         return [RunInfo(*row) for row in rows]
 
     def before_removing(self, entries: Sequence[Entry], runs: Sequence[RunInfo]) -> Steps[None]:
-        """What an engine's own indexes need to know of checkpoints and runs that are about to go."""
+        """Take checkpoints and runs that are about to be removed out of a backend's own indexes."""
         yield from ()
 
     def remove(self, doomed: Collection[int], spare: str | None = None) -> Steps[None]:
-        """Remove checkpoints with what only they need; `spare` is the manifest of one that takes the place."""
+        """Remove checkpoints with what only they need; `spare` is the manifest of the one that replaces them."""
         sql = self.sql
         entries = yield from self.entries()
         stay = {seq: wanted(manifest) for seq, (_, manifest) in entries.items() if seq not in doomed}
@@ -243,7 +243,7 @@ class SQLThread:
 
 
 class SQLThreads:
-    """The operations that change threads, for one flavour; each is one transaction."""
+    """The operations that change threads; each is one transaction."""
 
     def __init__(self, sql: Flavour) -> None:
         self.sql = sql
@@ -252,7 +252,7 @@ class SQLThreads:
         return SQLThread(self.sql, key, thread_id, last_seq)
 
     def open(self, thread_id: str) -> Steps[SQLThread | None]:
-        """The thread, locked, unless it is not there or has ended; what has ended is removed."""
+        """The thread, locked, or None if it does not exist or has expired; then it is removed."""
         sql = self.sql
         rows = yield (
             f"SELECT t.id, t.last_seq, {sql.truth(sql.alive)} FROM {sql.threads} t WHERE t.thread_id = ?{sql.lock}",
@@ -272,7 +272,7 @@ class SQLThreads:
             thread = yield from self.open(thread_id)
             if thread is not None:
                 return thread
-            # Another process may be doing the same; whoever is second finds the row of the first.
+            # Another process may be doing the same; the second one finds the row of the first.
             sql = self.sql
             yield (
                 sql.insert_unless_there(sql.threads, "thread_id, last_seq", "VALUES (?, 0)"),
@@ -280,12 +280,12 @@ class SQLThreads:
             )
 
     def commit(self, commit: Commit) -> Steps[Outcome]:
-        """Decide on a commit and write it; unless it is written, the transaction is to be rolled back."""
-        # What a delta refers to cannot be in a thread that is not there, so none is made for it.
+        """Decide on a commit and write it. If it is not written, the transaction has to be rolled back."""
+        # A commit with a base needs a thread that exists, so none is created for it.
         opening = self.open if commit.base is not None else self.open_or_create
         thread = yield from opening(commit.thread_id)
         if thread is None:
-            return decide(commit, Looked(0))
+            return decide(commit, LoadedView(0))
         outcome = decide(commit, (yield from thread.look(commit)))
         if is_written(outcome):
             yield from thread.add(commit, outcome)
@@ -330,7 +330,7 @@ class SQLThreads:
         if origin is None or not (yield from origin.entries()):
             return 0
         target = target or (yield from self.open_or_create(dest))
-        # Asked only now: another copy may have made it while this one waited for the row.
+        # Asked only now: another copy may have filled it while this one waited for the row.
         if (yield from target.entries()):
             return -1
         ((expires_at,),) = yield f"SELECT expires_at FROM {sql.threads} WHERE id = ?", (origin.key,)
@@ -364,30 +364,30 @@ class SQLThreads:
 
 
 def is_written(outcome: Outcome) -> bool:
-    """Whether a decision leads to a write."""
+    """Whether a decision leads to a write; a repeated commit does not."""
     return outcome.verdict is Verdict.COMMITTED and not outcome.repeated
 
 
 MOST_CHAINS = 10_000
-MOST_TIPS = 100
+MOST_BRANCHES = 100
 
 
 @dataclass(frozen=True)
 class Chain:
-    """What a saver knows of a thread if nobody else was there since."""
+    """What a handle knows of a thread after its last save, if nobody else has changed the thread since."""
 
     key: int
     seq: int
     removals: int
     namespace: str
     base: Base
-    tips: dict[str, int] = field(default_factory=dict)
-    """The newest run of each branch that was written on this chain."""
+    newest_runs: dict[str, int] = field(default_factory=dict)
+    """The number of the newest run of each branch that these saves wrote."""
 
     def continued_by(self, commit: Commit, *, any_id: bool = False) -> bool:
-        """Whether nothing has to be found out for this commit. See `decisions.decide` for what could have to be.
+        """Whether the answers to all that `commit_rules.decide` asks about this commit are known.
 
-        `any_id`: an id that is taken would be noticed when it is written.
+        `any_id`: the id need not be fresh, because writing one that is taken fails.
         """
         base = self.base
         return (
@@ -396,12 +396,12 @@ class Chain:
             and commit.base == base
             and commit.parent_id in (ANY, base.checkpoint_id)
             and commit.if_latest in (ANY, base.checkpoint_id)
-            and all(run.number == 0 or self.tips.get(run.branch) == run.number - 1 for run in commit.runs)
+            and all(run.number == 0 or self.newest_runs.get(run.branch) == run.number - 1 for run in commit.runs)
         )
 
 
 class Chains:
-    """The chains of a handle, by thread. Used from several event loops: each step is atomic."""
+    """The chains of a handle, by thread. Several event loops use them, so each step is atomic."""
 
     def __init__(self) -> None:
         self._chains: dict[str, Chain] = {}
@@ -414,17 +414,17 @@ class Chains:
 
     def note(self, commit: Commit, key: int, seq: int, removals: int, before: Chain | None = None) -> None:
         """A commit was written; `before` is the chain that it continues."""
-        tips = {**(before.tips if before else {}), **{run.branch: run.number for run in commit.runs}}
-        while len(tips) > MOST_TIPS:
-            del tips[next(iter(tips))]
+        newest_runs = {**(before.newest_runs if before else {}), **{run.branch: run.number for run in commit.runs}}
+        while len(newest_runs) > MOST_BRANCHES:
+            del newest_runs[next(iter(newest_runs))]
         if len(self._chains) >= MOST_CHAINS and commit.thread_id not in self._chains:
             self._chains.clear()
         base = Base(commit.checkpoint_id, commit.rev)
-        self._chains[commit.thread_id] = Chain(key, seq, removals, commit.namespace, base, tips)
+        self._chains[commit.thread_id] = Chain(key, seq, removals, commit.namespace, base, newest_runs)
 
 
 def can_be_first(commit: Commit) -> bool:
-    """Whether a commit can begin a thread."""
+    """Whether a commit can be the first of a thread."""
     if commit.base is not None or commit.if_latest not in (ANY, None):
         return False
     return not (isinstance(commit.parent_id, str) and commit.parent_required)

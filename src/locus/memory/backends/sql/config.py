@@ -1,4 +1,4 @@
-"""locus.memory.backends.sql.config"""
+"""Options that the backends on SQL servers share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from locus.memory.model.arguments import checked_seconds
 
 @dataclass(frozen=True)
 class PoolOptions:
-    """`least` connections stay open however long nobody needs them, the others for `idle_seconds`."""
+    """How many connections a pool keeps. `least` of them stay open, the others only for `idle_seconds` without use."""
 
     least: int = 1
     most: int = 10

@@ -1,12 +1,10 @@
-"""What engines for database servers share: operations as transactions on pooled connections, and what is tried again.
+"""What the engines for database servers share: pooled connections, transactions on them, and what is tried again.
 
-A subclass opens connections (`sql_pool.Connection`), says what its driver's errors mean (`trouble`,
-`translate`), and adds its tables, its search, its look-up by metadata and, where it has one, a shorter way to save.
+A subclass opens connections (`Connection`), says what its driver's errors mean (`trouble`, `translate`), and adds its
+tables, its search, its look-up by metadata and, where it has one, a shorter way to save.
 
-Connections to a database server, kept open between uses: a pool for each event loop.
-
-A pool has no tasks of its own, so nothing is left behind when a loop ends. A connection that the server has
-closed meanwhile is noticed before it is used, and what goes wrong when one is opened reaches the caller.
+Every event loop has a pool of its own. A pool has no tasks, so nothing is left behind when a loop ends. Before it
+hands out a connection it notices if the server has closed it, and errors in opening one reach the caller.
 """
 
 from __future__ import annotations
@@ -32,7 +30,6 @@ from datetime import datetime
 from enum import Enum, auto
 from typing import Any, Generic, TypeVar
 
-from locus.errors import ConfigurationError, UnsupportedFormatError
 from locus.memory.backends.sql import read as sql_read
 from locus.memory.backends.sql import search as sql_search
 from locus.memory.backends.sql.commit import SQLThreads, is_written
@@ -58,19 +55,16 @@ from locus.memory.model.records import (
     Write,
 )
 
-CLOSING_SECONDS = 5.0
-"""How long to wait for another event loop to close its connections."""
-
 
 class Connection(ABC):
     """One connection; one task uses it at a time."""
 
     committing = False
-    """Whether a commit was sent: if its answer is lost, nobody knows what became of the transaction."""
+    """Whether a commit was sent: if its answer is lost, nobody knows the outcome of the transaction."""
 
     @abstractmethod
     async def execute(self, statement: str, values: Sequence[Any]) -> list[Row]:
-        """Carry out a statement, written with `?`, and return its rows (none if it has none)."""
+        """Run a statement, written with `?`, and return its rows (an empty list if it has none)."""
 
     @abstractmethod
     async def begin(self, writing: bool) -> None:
@@ -95,219 +89,33 @@ class Connection(ABC):
         """Release it at once; its event loop may be closed already. Never raises."""
 
     async def quit(self) -> None:
-        """Take leave of the server, and close. Never raises."""
+        """Say goodbye to the server, and close. Never raises."""
         self.close()
 
 
-def close_without_loop(transport: Any) -> None:
-    """asyncio closes a socket in a callback of its event loop; for when that is closed already."""
-    below = getattr(transport, "_ssl_protocol", None)
-    if below is not None:
-        transport = below._transport
-    with contextlib.suppress(RuntimeError):
-        transport._call_connection_lost(None)
-
-
 C = TypeVar("C", bound=Connection)
-
-
-class Pool(Generic[C]):
-    """The connections of one event loop."""
-
-    def __init__(self, connect: Callable[[], Awaitable[C]], options: PoolOptions) -> None:
-        self._connect = connect
-        self._options = options
-        self._places = asyncio.Semaphore(options.most)
-        self._idle: list[tuple[float, C]] = []
-        self._closed = False
-
-    async def take(self) -> C:
-        """A connection; raises TimeoutError if all are in use for too long."""
-        await self._place()
-        try:
-            while self._idle:
-                _, connection = self._idle.pop()
-                if connection.is_usable():
-                    connection.committing = False
-                    return connection
-                connection.close()
-            return await self._connect()
-        except BaseException:
-            self._places.release()
-            raise
-
-    async def _place(self) -> None:
-        if not self._places.locked():
-            await self._places.acquire()
-            return
-        try:
-            async with asyncio.timeout(self._options.wait_seconds):
-                await self._places.acquire()
-        except TimeoutError as error:
-            raise TimeoutError(
-                f"all {self._options.most} connections were in use for {self._options.wait_seconds:g} s: "
-                "raise max_pool_size, or have fewer tasks at once"
-            ) from error
-
-    def give_back(self, connection: C, *, sound: bool) -> None:
-        """`sound`: it is in no transaction, and the next one may have it."""
-        self._places.release()
-        now = time.monotonic()
-        if self._closed or not sound:
-            connection.close()
-        else:
-            self._idle.append((now, connection))
-        while len(self._idle) > self._options.least and now - self._idle[0][0] > self._options.idle_seconds:
-            self._idle.pop(0)[1].close()
-
-    async def close(self) -> None:
-        """Close what is idle now, and what is in use when it is given back."""
-        self._closed = True
-        while self._idle:
-            await self._idle.pop()[1].quit()
-
-    def abandon(self) -> None:
-        """The same, from anywhere and at once: for a loop that is closed."""
-        self._closed = True
-        while self._idle:
-            self._idle.pop()[1].close()
-
-
-class Borrowed(AbstractAsyncContextManager[C]):
-    """A connection of a pool, for a while; it is closed if something was raised, unless it is at rest.
-
-    A class, because every save passes through here, and a generator would cost it three times as much.
-    """
-
-    __slots__ = ("_connection", "_pool")
-
-    def __init__(self, pool: Pool[C]) -> None:
-        self._pool = pool
-        self._connection: C | None = None
-
-    async def __aenter__(self) -> C:
-        connection = self._connection = await self._pool.take()
-        return connection
-
-    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        connection = self._connection
-        assert connection is not None
-        sound = error is None or (isinstance(error, Exception) and connection.is_usable())
-        self._pool.give_back(connection, sound=sound)
-
-
-Pools = dict[asyncio.AbstractEventLoop, Pool[C]]
-
-_inherited: list[Pools[Any]] = []
-"""What a forked child has of its parent's: to close that, or to drop it, would end the parent's connections."""
-
-
-class LoopPools(Generic[C]):
-    """A pool for each event loop that asks. Those of a closed loop are released when the next one is made."""
-
-    def __init__(self, connect: Callable[[], Awaitable[C]], options: PoolOptions) -> None:
-        self._connect = connect
-        self._options = options
-        self._begin_anew()
-
-    def _begin_anew(self) -> None:
-        self._pid = os.getpid()
-        # No lock guards it, because one that is held during a fork stays so in the child; each step is atomic.
-        self._pools: Pools[C] = {}
-        self._finalizer = weakref.finalize(self, _abandon_all, self._pools, self._pid)
-
-    def current(self) -> Pool[C]:
-        """The pool of the running event loop."""
-        if self._pid != os.getpid():
-            _inherited.append(self._pools)
-            self._finalizer.detach()
-            self._begin_anew()
-        loop = asyncio.get_running_loop()
-        pool = self._pools.get(loop)
-        if pool is None:
-            for other in [other for other in list(self._pools) if other.is_closed()]:
-                self._release(other)
-            pool = self._pools[loop] = Pool(_weakly(self), self._options)
-        return pool
-
-    def _release(self, loop: asyncio.AbstractEventLoop) -> None:
-        pool = self._pools.pop(loop, None)
-        if pool is not None:
-            pool.abandon()
-
-    async def close(self) -> None:
-        """Close all pools, each in its own loop. Later use opens them anew."""
-        if self._pid != os.getpid():
-            return
-        here = asyncio.get_running_loop()
-        for loop in list(self._pools):
-            if loop is here or not loop.is_running():
-                pool = self._pools.pop(loop, None)
-                if pool is not None:
-                    await pool.close() if loop is here else pool.abandon()
-            else:
-                await self._close_elsewhere(loop)
-
-    async def _close_elsewhere(self, loop: asyncio.AbstractEventLoop) -> None:
-        pool = self._pools.pop(loop, None)
-        if pool is None:
-            return
-        closing = pool.close()
-        try:
-            future = asyncio.run_coroutine_threadsafe(closing, loop)
-        except RuntimeError:  # it was closed just now
-            closing.close()
-            pool.abandon()
-            return
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.wrap_future(future), CLOSING_SECONDS)
-
-
-def _weakly(pools: LoopPools[C]) -> Callable[[], Awaitable[C]]:
-    """Opens a connection, and keeps nobody alive: what is kept for the finalizer must not lead back to its owner."""
-    owner = weakref.ref(pools)
-
-    async def connect() -> C:
-        found = owner()
-        assert found is not None, "somebody waits for this connection, and holds the owner"
-        return await found._connect()
-
-    return connect
-
-
-def _abandon_all(pools: Pools[Any], pid: int) -> None:
-    if pid == os.getpid():
-        for pool in _values(pools):
-            pool.abandon()
-
-
-def _values(pools: Pools[C]) -> Iterator[Pool[C]]:
-    while pools:
-        yield pools.popitem()[1]
-
-
 T = TypeVar("T")
 Operation = Callable[[], Steps[T]]
 """Makes the steps anew for each attempt."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 ROLLED_BACK_ATTEMPTS = 20
-"""How often a transaction that the server rolled back (a deadlock) is tried in all."""
+"""How often in all to try a transaction that the server rolls back (a deadlock)."""
 
 
 class Trouble(Enum):
-    """What an error of a driver means for what was asked."""
+    """What an error of a driver means for the operation."""
 
     ROLLED_BACK = auto()
     """The server undid the transaction (a deadlock, a serialisation failure): try again."""
     LOST = auto()
-    """The connection is gone, or none could be opened: try again if that can do no harm."""
+    """The connection is gone, or none could be opened: try again if repeating can do no harm."""
     FINAL = auto()
-    """Trying again would give the same."""
+    """Trying again would give the same error."""
 
 
 class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports, Generic[C]):
-    """Threads in a database server. `retry_seconds` bounds how long a lost connection is tried to replace."""
+    """Threads in a database server. `retry_seconds` is how long to try to replace a lost connection."""
 
     creates_tables = True
 
@@ -330,9 +138,9 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
         return Borrowed(self._pools.current())
 
     async def _insist(self, work: Callable[[C], Awaitable[T]], *, repeatable: bool) -> T:
-        """Do some work with a connection, again and again while that may help and can do no harm.
+        """Do some work with a connection, and try again while that may help and can do no harm.
 
-        What is not `repeatable` is tried again only if it is certain that nothing came of it.
+        Work that is not `repeatable` is tried again only if it is certain that it had no effect.
         """
         deadline = time.monotonic() + self._retry_seconds
         attempt, pause = 0, FIRST_PAUSE
@@ -352,14 +160,14 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
                     hopeless = not again or time.monotonic() + pause > deadline
                 if hopeless:
                     raise
-            # Not all at the same instant, or those who disturbed each other would do so again.
+            # At random, or tasks that disturbed each other would do so again.
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _transact(
         self, connection: Connection, operation: Operation[T], *, writing: bool, keep: Callable[[T], bool] | None = None
     ) -> T:
-        """The steps in one transaction, which is rolled back unless `keep` approves of the result."""
+        """Run the steps in one transaction, which is rolled back unless `keep` approves of the result."""
         await connection.begin(writing)
         try:
             result = await run_steps_async(operation(), connection.execute)
@@ -375,7 +183,7 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
         return result
 
     async def _read(self, operation: Operation[T], *, at_once: bool = False) -> T:
-        """The steps of reading; `at_once`: all of them see the same instant."""
+        """Run steps that only read; `at_once`: all of them see the same instant."""
         if at_once:
             return await self._insist(lambda c: self._transact(c, operation, writing=False), repeatable=True)
         return await self._insist(lambda c: run_steps_async(operation(), c.execute), repeatable=True)
@@ -389,7 +197,7 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
         async def work(connection: C) -> Outcome:
             nonlocal attempts
             attempts += 1
-            # It may have been written by an attempt whose answer was lost; then it is found by its id and rev.
+            # An attempt whose answer was lost may have written it; then it is found by its id and rev.
             known = commit if attempts == 1 else replace(commit, fresh_id=False)
             return await self._commit(connection, known)
 
@@ -454,9 +262,9 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
         return await self._read(lambda: sql_read.export(self.sql, thread_id, after_seq, limit, known), at_once=True)
 
     async def ask(self, *statements: tuple[str, Sequence[Any]]) -> list[Row]:
-        """The rows of the last of some statements of one's own, in a transaction that can only read.
+        """Run statements on any tables, in a transaction that can only read, and return the rows of the last one.
 
-        Nothing is set up for it.
+        The engine's own tables are not set up for it.
         """
 
         def steps() -> Steps[list[Row]]:
@@ -471,9 +279,10 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
             raise self.translate(error) from error
 
     async def carry_out(self, operation: Operation[T], *, writing: bool, alone: bool = False) -> T:
-        """Steps on tables of one's own, in one transaction; `alone`: there is one step only, which is one by itself.
+        """Run steps on tables that are not the engine's, in one transaction.
 
-        They may be carried out again when a connection is lost.
+        `alone`: there is one step only, which is a transaction by itself. The steps may run again when a connection is
+        lost.
         """
         if alone or not writing:
             return await self._read(operation, at_once=not alone)
@@ -483,29 +292,188 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
         await self._pools.close()
 
 
-def check_format(found: int, known: int, where: str) -> None:
-    """Refuse tables that were made by a newer version."""
-    if found > known:
-        raise UnsupportedFormatError(
-            f"the tables in {where} have format {found}, and this version of Locus knows up to {known}: "
-            "upgrade locus-sdk"
-        )
+class Pool(Generic[C]):
+    """The connections of one event loop."""
+
+    def __init__(self, connect: Callable[[], Awaitable[C]], options: PoolOptions) -> None:
+        self._connect = connect
+        self._options = options
+        self._places = asyncio.Semaphore(options.most)
+        self._idle: list[tuple[float, C]] = []
+        self._closed = False
+
+    async def take(self) -> C:
+        """A connection; raises TimeoutError if all are in use for too long."""
+        await self._place()
+        try:
+            while self._idle:
+                _, connection = self._idle.pop()
+                if connection.is_usable():
+                    connection.committing = False
+                    return connection
+                connection.close()
+            return await self._connect()
+        except BaseException:
+            self._places.release()
+            raise
+
+    async def _place(self) -> None:
+        if not self._places.locked():
+            await self._places.acquire()
+            return
+        try:
+            async with asyncio.timeout(self._options.wait_seconds):
+                await self._places.acquire()
+        except TimeoutError as error:
+            raise TimeoutError(
+                f"all {self._options.most} connections were in use for {self._options.wait_seconds:g} s: "
+                "raise max_pool_size, or have fewer tasks at once"
+            ) from error
+
+    def give_back(self, connection: C, *, sound: bool) -> None:
+        """`sound`: the connection is in no transaction, so the next task may use it."""
+        self._places.release()
+        now = time.monotonic()
+        if self._closed or not sound:
+            connection.close()
+        else:
+            self._idle.append((now, connection))
+        while len(self._idle) > self._options.least and now - self._idle[0][0] > self._options.idle_seconds:
+            self._idle.pop(0)[1].close()
+
+    async def close(self) -> None:
+        """Close what is idle now, and what is in use when it is given back."""
+        self._closed = True
+        while self._idle:
+            await self._idle.pop()[1].quit()
+
+    def abandon(self) -> None:
+        """The same, from anywhere and at once: for a loop that is closed."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop()[1].close()
 
 
-def other_tables(what: str, found: int, wanted: int, backend: str, *, reading: bool) -> ConfigurationError:
-    """Tables of an older format, or of none, that may not be changed: what to do."""
-    state = f"have format {found}, not {wanted}" if found else "are not there"
-    reason = "they are only read here" if reading else "auto_create_table is off"
-    return ConfigurationError(f"{what} {state}, and {reason}: have somebody run what {script(backend, found)} returns")
+class Borrowed(AbstractAsyncContextManager[C]):
+    """A connection of a pool, for a while. If something is raised, it is closed, unless it is idle.
+
+    A class, because every save passes through here, and a generator would cost three times as much.
+    """
+
+    __slots__ = ("_connection", "_pool")
+
+    def __init__(self, pool: Pool[C]) -> None:
+        self._pool = pool
+        self._connection: C | None = None
+
+    async def __aenter__(self) -> C:
+        connection = self._connection = await self._pool.take()
+        return connection
+
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        connection = self._connection
+        assert connection is not None
+        sound = error is None or (isinstance(error, Exception) and connection.is_usable())
+        self._pool.give_back(connection, sound=sound)
 
 
-def script(backend: str, found: int) -> str:
-    """The call that prints what brings tables of this format to the newest one."""
-    return f"{backend}.ddl({f'from_format={found}' if found else ''})"
+CLOSING_SECONDS = 5.0
+"""How long to wait for another event loop to close its connections."""
+
+Pools = dict[asyncio.AbstractEventLoop, Pool[C]]
+
+_inherited: list[Pools[Any]] = []
+"""The pools that a forked child has from its parent: closing or dropping them would end the parent's connections."""
 
 
-def checked_format(found: object, known: int) -> int:
-    """The format that tables are to be brought from."""
-    if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= known:
-        raise ConfigurationError(f"from_format is a number from 0 (no tables) to {known}, got {found!r:.40}")
-    return found
+class LoopPools(Generic[C]):
+    """A pool for each event loop that asks. The pools of closed loops are released when the next one is made."""
+
+    def __init__(self, connect: Callable[[], Awaitable[C]], options: PoolOptions) -> None:
+        self._connect = connect
+        self._options = options
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._pid = os.getpid()
+        # No lock guards it, because one that is held during a fork stays locked in the child; each step is atomic.
+        self._pools: Pools[C] = {}
+        self._finalizer = weakref.finalize(self, _abandon_all, self._pools, self._pid)
+
+    def current(self) -> Pool[C]:
+        """The pool of the running event loop."""
+        if self._pid != os.getpid():
+            _inherited.append(self._pools)
+            self._finalizer.detach()
+            self._begin_anew()
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
+        if pool is None:
+            for other in [other for other in list(self._pools) if other.is_closed()]:
+                self._release(other)
+            pool = self._pools[loop] = Pool(_weakly(self), self._options)
+        return pool
+
+    def _release(self, loop: asyncio.AbstractEventLoop) -> None:
+        pool = self._pools.pop(loop, None)
+        if pool is not None:
+            pool.abandon()
+
+    async def close(self) -> None:
+        """Close all pools, each in its own loop. Later use opens them anew."""
+        if self._pid != os.getpid():
+            return
+        here = asyncio.get_running_loop()
+        for loop in list(self._pools):
+            if loop is here or not loop.is_running():
+                pool = self._pools.pop(loop, None)
+                if pool is not None:
+                    await pool.close() if loop is here else pool.abandon()
+            else:
+                await self._close_elsewhere(loop)
+
+    async def _close_elsewhere(self, loop: asyncio.AbstractEventLoop) -> None:
+        pool = self._pools.pop(loop, None)
+        if pool is None:
+            return
+        closing = pool.close()
+        try:
+            future = asyncio.run_coroutine_threadsafe(closing, loop)
+        except RuntimeError:  # it was closed just now
+            closing.close()
+            pool.abandon()
+            return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.wrap_future(future), CLOSING_SECONDS)
+
+
+def _weakly(pools: LoopPools[C]) -> Callable[[], Awaitable[C]]:
+    """Opens a connection without keeping the owner alive: the finalizer holds the pools, and they hold this."""
+    owner = weakref.ref(pools)
+
+    async def connect() -> C:
+        found = owner()
+        assert found is not None, "whoever waits for this connection holds the owner"
+        return await found._connect()
+
+    return connect
+
+
+def _abandon_all(pools: Pools[Any], pid: int) -> None:
+    if pid == os.getpid():
+        for pool in _values(pools):
+            pool.abandon()
+
+
+def _values(pools: Pools[C]) -> Iterator[Pool[C]]:
+    while pools:
+        yield pools.popitem()[1]
+
+
+def close_without_loop(transport: Any) -> None:
+    """Close a socket whose event loop, where asyncio would do that, is closed already."""
+    below = getattr(transport, "_ssl_protocol", None)
+    if below is not None:
+        transport = below._transport
+    with contextlib.suppress(RuntimeError):
+        transport._call_connection_lost(None)

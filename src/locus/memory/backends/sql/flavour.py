@@ -1,20 +1,12 @@
-"""What the SQL engines share: the steps of each operation, thought through without I/O.
+"""The steps of an operation, without I/O, and how each database spells them.
 
-An operation is a generator. It yields statements, is sent their rows, and returns its result, so that the
-same lines serve SQLite, which blocks on a thread of its own, and servers, whose drivers are async. What
-databases spell differently is in a `Flavour`; statements are written with `?`, whatever the driver wants.
+An operation is a generator. It yields statements, is sent their rows, and returns its result, so that the same lines
+serve SQLite, which blocks an OS thread of its own, and servers, whose drivers are async. A `Flavour` holds what
+databases spell differently. Statements are written with `?`, whatever the driver wants.
 
-The tables are the same everywhere; each engine's own columns and indexes are in its migrations:
-
-    threads      id, thread_id, last_seq, expires_at
-    checkpoints  id, thread, namespace, checkpoint_id, parent_id, seq, rev, created_at, metadata, head, manifest
-    runs         thread, branch, number, start, count, seq, items
-    writes       thread, namespace, checkpoint_id, task_id, idx, task_path, channel, value
-
-Large values of pending writes are packed: what a task wrote stands in the next checkpoint once more.
-
-zlib is part of Python, so every installation can read it, and what it writes will be readable as long as there is
-Python. A value that is small, or huge, or that hardly shrinks, stays JSON that a person can read.
+Large values of pending writes are packed by zlib, because what a task wrote appears in the next checkpoint once more.
+zlib is part of Python, so every installation can read it. A value that is small, or huge, or that hardly shrinks,
+stays JSON that a person can read.
 """
 
 from __future__ import annotations
@@ -31,14 +23,14 @@ from locus.memory.model.codec import EXACT, Dialect, from_native, to_native
 T = TypeVar("T")
 Row = Sequence[Any]
 Steps = Generator[tuple[str, Sequence[Any]], list[Any], T]
-"""Yields statements with their values, and is sent their rows (none for a statement that has none)."""
+"""Yields statements with their values, and is sent their rows (an empty list for a statement that returns none)."""
 
 PORTION = 500
-"""How many values are named in one statement; every database takes that many."""
+"""How many values one statement names; every database takes that many."""
 
 
 def run_steps(steps: Steps[T], execute: Callable[[str, Sequence[Any]], list[Any]]) -> T:
-    """Carry out the steps with a driver that blocks."""
+    """Run the steps with a driver that blocks."""
     try:
         statement = next(steps)
         while True:
@@ -51,7 +43,7 @@ def run_steps(steps: Steps[T], execute: Callable[[str, Sequence[Any]], list[Any]
 
 
 async def run_steps_async(steps: Steps[T], execute: Callable[[str, Sequence[Any]], Awaitable[list[Any]]]) -> T:
-    """Carry out the steps with an async driver."""
+    """Run the steps with an async driver."""
     try:
         statement = next(steps)
         while True:
@@ -64,7 +56,7 @@ async def run_steps_async(steps: Steps[T], execute: Callable[[str, Sequence[Any]
 
 
 def portions(values: Sequence[T], size: int = PORTION) -> Iterator[list[T]]:
-    """The values in lists that one statement can name."""
+    """The values in lists that are short enough for one statement."""
     left = iter(values)
     while portion := list(islice(left, size)):
         yield portion
@@ -76,13 +68,16 @@ def marks(count: int) -> str:
 
 
 class Flavour:
-    """How one database spells what they spell differently. The defaults are those of standard SQL."""
+    """How one database spells what databases spell differently. The defaults are standard SQL.
+
+    The names of the tables are attributes, quoted as statements need them.
+    """
 
     dialect: Dialect = EXACT
     lock = " FOR UPDATE"
     """After a SELECT: nobody else may lock or change the row until this transaction ends."""
     json_mark = "?"
-    """Stands for a value of a JSON column."""
+    """The placeholder for a value of a JSON column."""
     newest = "c.id DESC"
     """The order of checkpoints of all threads, newest first."""
 
@@ -112,11 +107,11 @@ class Flavour:
 
     @property
     def of_thread(self) -> str:
-        """A condition on the checkpoints `c` of the thread `t` that has this id."""
+        """A condition: the checkpoint `c` belongs to the thread with the id `?`."""
         return "t.thread_id = ?"
 
     def in_order(self, column: str) -> str:
-        """A namespace in questions about the order of checkpoints: as the index of their numbers has it."""
+        """A namespace as the index of sequence numbers has it, for queries about the order of checkpoints."""
         return column
 
     def json_column(self, column: str) -> str:
@@ -124,9 +119,9 @@ class Flavour:
         return column
 
     def holds(self, column: str) -> str:
-        """A condition that is true of a JSON column which has the plain value `?` in it; "" if there is none.
+        """A condition that a JSON column contains the plain value `?`; "" if the database cannot tell.
 
-        It may be true of others, too. `leaf` prepares the value.
+        It may be true of other columns, too. `leaf` prepares the value.
         """
         return ""
 
@@ -135,15 +130,15 @@ class Flavour:
         return value
 
     def pairs(self, count: int) -> str:
-        """What `(a, b) IN` takes, for so many pairs."""
+        """The right side of `(a, b) IN`, for so many pairs."""
         return f"({', '.join(['(?, ?)'] * count)})"
 
     def insert_unless_there(self, table: str, columns: str, values: str) -> str:
-        """An INSERT that does nothing if the row is there."""
+        """An INSERT that does nothing if the row exists."""
         return f"INSERT INTO {table} ({columns}) {values} ON CONFLICT DO NOTHING"
 
     def put_write(self) -> str:
-        """An INSERT of a pending write that replaces the one that is there."""
+        """An INSERT of a pending write that replaces an existing one."""
         key = "thread, namespace, checkpoint_id, task_id, idx"
         return (
             f"INSERT INTO {self.writes} ({key}, task_path, channel, value)"
@@ -191,7 +186,7 @@ class Flavour:
 
 
 SMALLEST, LARGEST = 256, 262_144
-"""In characters. An event loop would have to wait for larger ones, which PostgreSQL packs by itself."""
+"""In characters. Packing larger ones would hold up an event loop, and PostgreSQL compresses those by itself."""
 LEVEL = 6
 """A twentieth smaller than with level 1, for some hundredths of a millisecond a value."""
 
@@ -213,7 +208,7 @@ def unpacked(data: bytes) -> str:
 
 
 class PackingFlavour(Flavour):
-    """A database whose JSON columns hold nothing but JSON: what is packed has a column of its own."""
+    """A database whose JSON columns hold nothing but JSON, so that packed values have a column of their own."""
 
     def write_columns(self, of: str = "") -> str:
         return f"{self.json_column(f'{of}value')}, {of}packed"

@@ -1,7 +1,4 @@
-"""Reading the tables that the SQL engines share.
-
-Reading whole threads from the tables that the SQL engines share: each row once.
-"""
+"""Reading from the tables that the SQL backends share: one checkpoint, lists of them, and whole threads for export."""
 
 from __future__ import annotations
 
@@ -29,11 +26,12 @@ AT_ONCE = 20
 
 
 def now(sql: Flavour) -> Any:
+    """The current time as the driver takes it."""
     return sql.time(datetime.now(UTC))
 
 
 def entry_of(sql: Flavour, row: Row) -> Entry:
-    """An entry from the columns of `Flavour.entry`, which a row begins with."""
+    """An entry from a row that begins with the columns of `Flavour.entry`."""
     thread_id, namespace, checkpoint_id, parent_id, seq, rev, created_at, metadata = row[:8]
     try:
         created = sql.read_time(created_at)
@@ -85,7 +83,7 @@ def read(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None
 
 
 def runs_of(sql: Flavour, thread: int, extents: Sequence[Extent]) -> Steps[list[Run]]:
-    """The runs that extents show: of each, from the newest that begins at its start, or before it, on."""
+    """The runs that extents show: for each, the newest run that begins at or before its start, and all later ones."""
     if not all(isinstance(number, int) for extent in extents for number in extent[1:]):
         raise CorruptCheckpointError("stored manifest cannot be read: it has no numbers where they should be")
     select = f"SELECT branch, number, start, count, {sql.json_column('items')} FROM {sql.runs} WHERE thread = ?"
@@ -114,7 +112,7 @@ def _run(sql: Flavour, row: Row) -> Run:
 
 
 def entries(sql: Flavour, condition: str, values: Sequence[Any], limit: int | None) -> Steps[list[Entry]]:
-    """The entries of checkpoints `c` of threads `t` that have not ended."""
+    """The entries of checkpoints `c` that meet a condition, in threads `t` that have not expired."""
     ending, bound = ("", ()) if limit is None else (" LIMIT ?", (limit,))
     rows = yield (
         f"SELECT {sql.entry} FROM {sql.joined} WHERE {sql.alive} AND {condition}{ending}",

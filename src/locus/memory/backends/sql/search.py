@@ -1,13 +1,12 @@
-"""`search_data` for the SQL engines: checkpoints by what stands at a path of their payload.
+"""What the SQL backends share of search: by the words of a text, and by the value at a path of the payload.
 
-The database finds threads that hold the value anywhere, if it can; where it stands, and in which checkpoints, is
-looked at here. The items of a thread are read once, however many of its checkpoints show them.
+Each backend finds rows with its own full-text index: runs, and checkpoints by what their head and metadata say.
+`run_hit` and `checkpoint_hit` lead from such a row to the checkpoint that shows the words. `indexed`, `spelt` and
+`metadata_key` write words and metadata so that no database's own idea of a word or of equality matters.
 
-From a row that has the words to the checkpoint that shows them, for the SQL engines.
-
-Each engine finds rows with its own full-text index: runs, and checkpoints by what their head and metadata say.
-
-Words and metadata as the indexes of the SQL engines have them, where a database's own idea of them would differ.
+`search_data` finds checkpoints by the value at a path. The database narrows it down to threads that contain the value
+anywhere, if it can; the rest is checked here. The items of a thread are read once, however many of its checkpoints
+show them.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ _CONTAINERS = (dict, list)
 
 
 def matches(node: Any, path: Path, value: Any) -> bool:
-    """Whether `value` stands at `path`. On the way, and at the end, a list stands for each of its items.
+    """Whether `value` is at `path`. On the way, and at the end, a list stands for each of its items.
 
-    A dict is found in one that has the same under its keys, and perhaps more; all else has to be equal.
+    A dict matches one that has the same values under its keys, and perhaps more keys. Anything else has to be equal.
     """
     if isinstance(node, list):
         return any(matches(item, path, value) for item in node) or (not path and _equal(node, value))
@@ -56,15 +55,15 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def leaf_of(value: Any) -> str | None:
-    """JSON of a plain value that everything which matches has to hold; None if there is none."""
+    """JSON of a plain value that every match has to contain; None if there is none."""
     if isinstance(value, _CONTAINERS):
         inner = value.values() if isinstance(value, dict) else value
         return next((leaf for item in inner if (leaf := leaf_of(item)) is not None), None)
     return encode(value)
 
 
-class Items:
-    """The runs of one thread, and which of their items match."""
+class RunItems:
+    """The runs of one thread, and which of their items match the value."""
 
     def __init__(self, runs: Sequence[Run], value: Any) -> None:
         self.branches: defaultdict[str, list[Run]] = defaultdict(list)
@@ -89,7 +88,7 @@ class Items:
         return self._found[key]
 
 
-def holds(stored: Stored, path: Path, value: Any, items: Items) -> bool:
+def holds(stored: Stored, path: Path, value: Any, items: RunItems) -> bool:
     """Whether the payload of a checkpoint has the value at the path."""
     cuts = decode_manifest(stored.manifest)
     if isinstance(value, _CONTAINERS) and any(cut[: len(path)] == path for cut in cuts):
@@ -99,7 +98,7 @@ def holds(stored: Stored, path: Path, value: Any, items: Items) -> bool:
             extents = (Extent(place, 0, 0, 1),) if isinstance(place, str) else place
             if items.shown(extents, path[len(cut) :]):
                 return True
-    # What was cut out left an empty list, or null, in the head.
+    # A cut leaves an empty list, or null, in the head.
     return path not in cuts and matches(decode(stored.head), path, value)
 
 
@@ -115,7 +114,7 @@ def search_data(sql: Flavour, path: Path, value: Any, limit: int) -> Steps[list[
 
 
 def _candidates(sql: Flavour, leaf: str | None) -> Steps[list[Row]]:
-    """Threads that may have it, with their newest row: the one that was written to last comes first."""
+    """Threads that may contain it, with the id of their newest checkpoint, the newest first."""
     condition, values = "1 = 1", []
     if leaf is not None and sql.holds("c.head"):
         condition = (
@@ -137,7 +136,7 @@ def _in_thread(sql: Flavour, thread: int, path: Path, value: Any) -> Steps[list[
         f"SELECT branch, number, start, count, {sql.json_column('items')} FROM {sql.runs} WHERE thread = ?",
         (thread,),
     )
-    items = Items([Run(row[0], row[1], row[2], row[3], sql.read_json(row[4])) for row in rows], value)
+    items = RunItems([Run(row[0], row[1], row[2], row[3], sql.read_json(row[4])) for row in rows], value)
     rows = yield (
         f"SELECT {sql.entry}, {sql.json_column('c.head')}, {sql.json_column('c.manifest')}, c.id"
         f" FROM {sql.joined} WHERE c.thread = ? ORDER BY c.id DESC",
@@ -152,7 +151,7 @@ def _in_thread(sql: Flavour, thread: int, path: Path, value: Any) -> Steps[list[
 
 
 def checkpoint_hit(sql: Flavour, key: int, points: float, terms: Sequence[str]) -> Steps[Hit | None]:
-    """The hit for the checkpoint with this row id, unless it has ended."""
+    """The hit for the checkpoint with this row id, unless its thread has expired."""
     rows = yield (
         f"SELECT {sql.entry}, {sql.json_column('c.head')} FROM {sql.joined} WHERE {sql.alive} AND c.id = ?",
         (now(sql), key),
@@ -171,7 +170,7 @@ def head_text(head: str, metadata: str) -> str:
 def run_hit(
     sql: Flavour, thread: int, branch: str, number: int, points: float, terms: Sequence[str]
 ) -> Steps[Hit | None]:
-    """The hit for the first checkpoint that shows the words of a run: the one that brought it, if it is left."""
+    """The hit for the first checkpoint that shows the words of a run: the one that added it, if it still exists."""
     rows = yield (
         f"SELECT start, count, seq, {sql.json_column('items')} FROM {sql.runs}"
         " WHERE thread = ? AND branch = ? AND number = ?",
@@ -215,12 +214,12 @@ LARGE_TEXT = 4_000_000
 
 
 def spelt(word: str) -> str:
-    """A word so that no parser splits it or leaves it out: ASCII letters and digits, 3 to 40, and no stopword."""
+    """A word that no parser splits or leaves out: 3 to 40 ASCII letters and digits, and no stopword."""
     return f"xx{word}" if word.isascii() and len(word) <= LONGEST_PLAIN else f"xu{digest(word)}"
 
 
 def indexed(text: str) -> str:
-    """The words of a JSON text, spelt. Of a very long one each word once, which costs it only some rank."""
+    """The words of a JSON text, spelt. Of a very long text each word once, which costs it only some rank."""
     found: Sequence[str] = words(searchable(text))
     if len(text) > LARGE_TEXT:
         found = list(dict.fromkeys(found))
@@ -228,5 +227,5 @@ def indexed(text: str) -> str:
 
 
 def metadata_key(key: str, value: str) -> str:
-    """For a key and a value (canonical JSON). A key may hold anything, so it is written as JSON, too."""
+    """The digest of a key and a value (canonical JSON). A key may hold anything, so it is written as JSON, too."""
     return digest(f"{canonical(key)}:{value}")

@@ -1,18 +1,13 @@
-"""locus.memory.backends.sqlite.backend"""
+"""The public class of the SQLite backend, and the factory that its URLs call."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from locus.errors import (
-    ConfigurationError,
-)
-from locus.memory.backends.sqlite.client import prepare
+from locus.memory.backends.sqlite.config import Durability, SQLiteConfig, options_of
 from locus.memory.backends.sqlite.engine import SQLiteEngine
 from locus.memory.checkpointer import Checkpointer
-from locus.memory.model.arguments import checked_seconds, possible_path
-from locus.memory.runtime.url import path_of
 from locus.memory.storage import StorageBackend
 from locus.memory.store import CheckpointStore
 
@@ -29,25 +24,14 @@ class SQLiteBackend(StorageBackend):
         self,
         path: str | Path = "locus.db",
         *,
-        durability: Literal["full", "normal"] = "full",
+        durability: Durability = "full",
         ttl_seconds: float | None = None,
         timeout: float = 30.0,
     ) -> None:
-        if not isinstance(path, str | Path) or not str(path) or "\0" in str(path):
-            raise ConfigurationError(f"path must be the path of a file, got {path!r:.80}")
-        if durability not in ("full", "normal"):
-            raise ConfigurationError(f'durability is "full" or "normal", got {durability!r}')
-        checked_seconds(timeout, "timeout")
-        with possible_path(path):
-            is_folder = str(path) != ":memory:" and Path(path).expanduser().is_dir()
-        if is_folder:
-            raise ConfigurationError(
-                f"{str(path)!r} is a directory; name a file in it: {str(Path(path) / 'agents.db')!r}"
-            )
-        self.path = prepare(str(path))
-        super().__init__(
-            CheckpointStore(SQLiteEngine(self.path, durability=durability, timeout=timeout), ttl_seconds=ttl_seconds)
-        )
+        config = SQLiteConfig.checked(path, durability, timeout)
+        self.path = config.path
+        engine = SQLiteEngine(config.path, durability=config.durability, timeout=config.timeout)
+        super().__init__(CheckpointStore(engine, ttl_seconds=ttl_seconds))
 
     def __repr__(self) -> str:
         return f"SQLiteBackend({self.path!r})"
@@ -57,5 +41,4 @@ def from_location(location: str = "", **options: Any) -> Checkpointer:
     """`"sqlite:agents.db"`, `"sqlite:///agents.db"`."""
     from locus.memory.backends.adapters import sqlite_checkpointer
 
-    path = path_of(location)
-    return sqlite_checkpointer(path, **options) if path else sqlite_checkpointer(**options)
+    return sqlite_checkpointer(**options_of(location), **options)

@@ -1,14 +1,4 @@
-"""The SQLite file: how it is opened, and the tables in it.
-
-    locus_threads      one row a thread: its id, its counter of sequence numbers, when it ends
-    locus_checkpoints  one row a checkpoint: who, when, metadata, head and manifest
-    locus_runs         one row a run: `items` is a JSON array (see `locus.memory.model.records`)
-    locus_writes       pending writes: `value` is JSON, or a BLOB of the same packed by zlib
-    locus_metadata     every metadata key and value, for look-ups: the value as canonical JSON, or its digest
-    locus_search       full text (FTS5, without a copy of the text), brought up to date when it is asked
-
-All names begin with `locus_`, so that the tables can live in an application's own database.
-"""
+"""The connection to an SQLite file: how it is opened, how it stays on the right file, and transactions on it."""
 
 from __future__ import annotations
 
@@ -22,18 +12,18 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from locus.memory.backends.sql.flavour import Steps, run_steps
-from locus.memory.backends.sqlite.schema import (
-    Connection,
-    migrate,
-)
+from locus.memory.backends.sqlite.config import IN_MEMORY
+from locus.memory.backends.sqlite.schema import migrate
 from locus.memory.model.arguments import possible_path
+
+T = TypeVar("T")
 
 
 class SQLiteFile:
-    """An open connection; it belongs to one thread."""
+    """A connection to the file at a path, opened when it is first needed. It belongs to one OS thread."""
 
     def __init__(self, path: str, *, durability: str, timeout: float, writable: bool, untouched: bool = False) -> None:
-        """`untouched` opens a file without a right to change it: not even its journal is looked after."""
+        """`untouched` opens a file without any right to change it, not even its journal."""
         self._path = path
         self._untouched = untouched
         self._durability = durability
@@ -43,15 +33,15 @@ class SQLiteFile:
         self._connection: sqlite3.Connection | None = None
 
     def _open(self) -> sqlite3.Connection:
-        # Only the writer may create the file: a reader that did would find nothing in it, and say so.
-        # Nor may the writer, once it was there: a file that is gone must not be taken for a new one.
         if self._untouched:
             return open_untouched(self._path, self._timeout)
+        # Only the writer may create the file: a reader would find its own new file empty, and report no data.
+        # Once the file was there, the writer may not either: a file that is gone must not pass for a new one.
         mode = "rwc" if self._writable and self._inode is None else "rw"
-        if mode == "rwc" and self._path != ":memory:":
+        if mode == "rwc" and self._path != IN_MEMORY:
             with possible_path(self._path):
                 Path(self._path).parent.mkdir(parents=True, exist_ok=True)
-        name = ":memory:" if self._path == ":memory:" else f"file:{quote(self._path)}?mode={mode}"
+        name = IN_MEMORY if self._path == IN_MEMORY else f"file:{quote(self._path)}?mode={mode}"
         connection = sqlite3.connect(
             name, timeout=self._timeout, isolation_level=None, check_same_thread=False, uri=True
         )
@@ -68,7 +58,7 @@ class SQLiteFile:
         return connection
 
     def _patiently(self, step: Callable[[], object]) -> None:
-        """Changing the journal mode does not wait for a lock as other statements do, so wait here."""
+        """Wait for a lock here: changing the journal mode does not wait for one as other statements do."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:
@@ -80,7 +70,7 @@ class SQLiteFile:
                 time.sleep(0.01)
 
     def _current_inode(self) -> tuple[int, int] | None:
-        if self._path == ":memory:":
+        if self._path == IN_MEMORY:
             return None
         try:
             found = os.stat(self._path)  # noqa: PTH116 - at every save, and three times as fast
@@ -92,9 +82,9 @@ class SQLiteFile:
         return self._current_inode() is not None
 
     def current(self) -> sqlite3.Connection:
-        """The connection to the file that has the path now.
+        """The connection to the file that is at the path now.
 
-        Writing on to a file that was moved away or deleted would succeed, and everything would be lost.
+        Writes to a file that was moved away or deleted would succeed, and be lost.
         """
         if self._connection is None or self._current_inode() != self._inode:
             self.close()
@@ -109,20 +99,20 @@ class SQLiteFile:
 
 
 class MemoryFile(SQLiteFile):
-    """A database in memory: it lives as long as its connection, which therefore outlives the worker's threads."""
+    """A database in memory. It lives as long as its connection, so that has to outlive the worker's OS threads."""
 
     def close(self) -> None:
-        """Only `discard` ends it."""
+        """Does nothing; only `discard` closes the connection."""
 
     def discard(self) -> None:
         super().close()
 
 
 def open_untouched(path: str, timeout: float) -> sqlite3.Connection:
-    """A connection that can change nothing in a file that is there.
+    """A connection that can change nothing in an existing file.
 
-    Even who only reads keeps an index of the journal beside the file. Where that is not allowed, as on a read-only
-    disk, nobody can be writing either, and the file is taken as it stands; unless it has a journal.
+    Even a reader keeps an index of the journal beside the file. Where it may not, as on a read-only disk, nobody can
+    be writing either, so the file is read as it stands, unless it has a journal.
     """
     ways = [f"file:{quote(path)}?mode=ro"]
     journal = Path(f"{path}-wal")
@@ -144,20 +134,9 @@ def open_untouched(path: str, timeout: float) -> sqlite3.Connection:
             raise
 
 
-def prepare(path: str) -> str:
-    """The absolute path."""
-    if path == ":memory:":
-        return path
-    with possible_path(path):
-        return str(Path(path).expanduser().absolute())
-
-
-T = TypeVar("T")
-
-
 @contextmanager
-def transaction(connection: Connection, kind: str = "IMMEDIATE") -> Iterator[None]:
-    """Commits at the end, unless something was raised."""
+def transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterator[None]:
+    """A transaction that commits at the end, and rolls back if something is raised."""
     connection.execute(f"BEGIN {kind}")
     try:
         yield
@@ -168,6 +147,6 @@ def transaction(connection: Connection, kind: str = "IMMEDIATE") -> Iterator[Non
         raise
 
 
-def execute(connection: Connection, steps: Steps[T]) -> T:
-    """Carry out the steps of an operation, inside a transaction."""
+def execute(connection: sqlite3.Connection, steps: Steps[T]) -> T:
+    """Run the steps of an operation, inside a transaction."""
     return run_steps(steps, lambda text, values: connection.execute(text, values).fetchall())

@@ -1,21 +1,27 @@
-"""Threads inside an SQLite transaction: the shared steps, and what SQLite's own indexes add to them."""
+"""A save in SQLite, and the other changes of a thread, inside a transaction that has locked the file.
+
+`append` is the quick way for an ordinary save, which follows the checkpoint that it builds on: one question and some
+inserts. Everything else takes the steps that all SQL backends share (`SQLiteThreads`). Both keep `locus_metadata` up
+to date, and removals take what they remove out of the full text.
+"""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Collection, Sequence
 
 from locus.memory.backends.sql.commit import SQLThread, SQLThreads
 from locus.memory.backends.sql.flavour import Steps
 from locus.memory.backends.sqlite import search as sqlite_search
-from locus.memory.backends.sqlite.schema import SQL, Connection
+from locus.memory.backends.sqlite.schema import SQL
 from locus.memory.model.codec import canonical, decode
 from locus.memory.model.ids import digest
 from locus.memory.model.records import (
     ANY,
+    Base,
     Commit,
     Entry,
     Outcome,
-    Run,
     RunInfo,
     Verdict,
 )
@@ -37,10 +43,60 @@ _INSERT_CHECKPOINT = (
 _INSERT_METADATA = "INSERT INTO locus_metadata VALUES (?, ?, last_insert_rowid())"
 
 
-class SQLiteThread(SQLThread):
-    """Keeps the index of metadata and the one for search up to date."""
+def append(connection: sqlite3.Connection, commit: Commit) -> Outcome | None:
+    """Decide on an ordinary commit, and write it. None if it is not ordinary; then nothing is written.
 
-    def __init__(self, connection: Connection, key: int, thread_id: str, last_seq: int) -> None:
+    An ordinary commit continues one branch of its base, in a thread that does not expire. One statement asks all that
+    `commit_rules.decide` needs to know about it.
+    """
+    base = commit.base
+    if base is None or not _follows(commit, base):
+        return None
+    continued = [run for run in commit.runs if run.number > 0]
+    if len(continued) != 1:
+        return None
+    run, namespace = continued[0], commit.namespace
+    row = connection.execute(
+        _LOOK, (namespace, run.branch, run.number, namespace, base.checkpoint_id, commit.thread_id)
+    ).fetchone()
+    if row is None:
+        return None
+    key, last_seq, rev, is_passed, is_taken = row
+    if rev is None or (is_passed and commit.if_latest is not ANY):
+        return None
+    if rev != base.rev:
+        return Outcome(Verdict.STALE_BASE)
+    if is_taken:
+        return Outcome(Verdict.BRANCH_TAKEN)
+    _write(connection, commit, key, last_seq + 1, base.checkpoint_id)
+    return Outcome(Verdict.COMMITTED, last_seq + 1, base.checkpoint_id)
+
+
+def _follows(commit: Commit, base: Base) -> bool:
+    """Whether nothing but the base has to be known to decide."""
+    if not commit.fresh_id or commit.parent_id != base.checkpoint_id:
+        return False
+    return commit.if_latest is ANY or commit.if_latest == base.checkpoint_id
+
+
+def _write(connection: sqlite3.Connection, commit: Commit, key: int, seq: int, parent_id: str) -> None:
+    execute = connection.execute
+    for branch, number, start, length, items in commit.runs:
+        execute(_INSERT_RUN, (key, branch, number, start, length, seq, items))
+    for branch, number, start, length, items in commit.values:
+        execute(f"{_INSERT_RUN} ON CONFLICT DO NOTHING", (key, branch, number, start, length, seq, items))
+    names = (key, commit.namespace, commit.checkpoint_id, parent_id, seq, commit.rev, SQL.time(commit.created_at))
+    execute(_INSERT_CHECKPOINT, (*names, commit.metadata, commit.head, commit.manifest))
+    if commit.metadata != "{}":
+        connection.executemany(_INSERT_METADATA, metadata_pairs(commit.metadata))
+    expires_at = SQL.time(commit.expires_at) if commit.expires_at else None
+    execute("UPDATE locus_threads SET last_seq = ?, expires_at = ? WHERE id = ?", (seq, expires_at, key))
+
+
+class SQLiteThread(SQLThread):
+    """Keeps the index of metadata and the full text up to date."""
+
+    def __init__(self, connection: sqlite3.Connection, key: int, thread_id: str, last_seq: int) -> None:
         super().__init__(SQL, key, thread_id, last_seq)
         self._connection = connection
 
@@ -65,66 +121,23 @@ class SQLiteThread(SQLThread):
 
     def remove(self, doomed: Collection[int], spare: str | None = None) -> Steps[None]:
         yield from super().remove(doomed, spare)
-        sqlite_search.lower_marks(self._connection)
+        sqlite_search.lower_up_to(self._connection)
 
     def drop(self) -> Steps[int]:
         dropped = yield from super().drop()
-        sqlite_search.lower_marks(self._connection)
+        sqlite_search.lower_up_to(self._connection)
         return dropped
 
 
 class SQLiteThreads(SQLThreads):
-    def __init__(self, connection: Connection) -> None:
+    """The shared steps, on one connection."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(SQL)
         self._connection = connection
 
     def thread(self, key: int, thread_id: str, last_seq: int) -> SQLThread:
         return SQLiteThread(self._connection, key, thread_id, last_seq)
-
-    def commit(self, commit: Commit) -> Steps[Outcome]:
-        continued = [run for run in commit.runs if run.number > 0]
-        outcome = self._append(commit, continued[0]) if len(continued) == 1 and _follows_base(commit) else None
-        return outcome or (yield from super().commit(commit))
-
-    def _append(self, commit: Commit, run: Run) -> Outcome | None:
-        """An ordinary commit: all that is asked of the thread in one statement, and none of the steps of the others.
-
-        None if the thread is not there, or may have ended, or if the base is not the latest that the commit asks for.
-        """
-        base = commit.base
-        assert base is not None
-        place = (commit.namespace, base.checkpoint_id, commit.thread_id)
-        row = self._connection.execute(_LOOK, (commit.namespace, run.branch, run.number, *place)).fetchone()
-        if row is None or row[2] is None or (row[3] and commit.if_latest is not ANY):
-            return None
-        key, last_seq, rev, _, taken = row
-        if rev != base.rev:
-            return Outcome(Verdict.STALE_BASE)
-        if taken:
-            return Outcome(Verdict.BRANCH_TAKEN)
-        self._write(commit, key, last_seq + 1, base.checkpoint_id)
-        return Outcome(Verdict.COMMITTED, last_seq + 1, base.checkpoint_id)
-
-    def _write(self, commit: Commit, key: int, seq: int, parent_id: str) -> None:
-        execute = self._connection.execute
-        for branch, number, start, length, items in commit.runs:
-            execute(_INSERT_RUN, (key, branch, number, start, length, seq, items))
-        for branch, number, start, length, items in commit.values:
-            execute(f"{_INSERT_RUN} ON CONFLICT DO NOTHING", (key, branch, number, start, length, seq, items))
-        names = (key, commit.namespace, commit.checkpoint_id, parent_id, seq, commit.rev, SQL.time(commit.created_at))
-        execute(_INSERT_CHECKPOINT, (*names, commit.metadata, commit.head, commit.manifest))
-        if commit.metadata != "{}":
-            self._connection.executemany(_INSERT_METADATA, metadata_pairs(commit.metadata))
-        expires_at = SQL.time(commit.expires_at) if commit.expires_at else None
-        execute("UPDATE locus_threads SET last_seq = ?, expires_at = ? WHERE id = ?", (seq, expires_at, key))
-
-
-def _follows_base(commit: Commit) -> bool:
-    """Whether only the base has to be known to decide."""
-    base = commit.base
-    if base is None or not commit.fresh_id or commit.parent_id != base.checkpoint_id:
-        return False
-    return commit.if_latest is ANY or commit.if_latest == base.checkpoint_id
 
 
 def metadata_pairs(metadata: str) -> list[tuple[str, str]]:

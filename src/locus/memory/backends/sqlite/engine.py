@@ -1,7 +1,6 @@
-"""SQLite: one file, no server. Several processes may use it at once.
+"""The engine for SQLite: one file, no server. Several processes may use it at once.
 
-A save is one transaction on a thread of its own; reading happens on another, and waits for no save. The
-tables are shown in `sqlite_file`.
+A save is one transaction on an OS thread of its own. Reads happen on another, and wait for no save.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from locus.errors import (
     SerializationError,
 )
 from locus.memory.backends.sql import read as sql_read
-from locus.memory.backends.sql.commit import is_written
 from locus.memory.backends.sql.flavour import Steps
 from locus.memory.backends.sqlite import search as sqlite_search
 from locus.memory.backends.sqlite.client import MemoryFile, SQLiteFile, execute, transaction
-from locus.memory.backends.sqlite.commit import SQLiteThreads, metadata_value
-from locus.memory.backends.sqlite.schema import SQL, Connection, checked_version
+from locus.memory.backends.sqlite.commit import SQLiteThreads, append, metadata_value
+from locus.memory.backends.sqlite.config import IN_MEMORY
+from locus.memory.backends.sqlite.schema import SQL, checked_version
 from locus.memory.engine import (
     Copies,
     Engine,
@@ -43,6 +42,7 @@ from locus.memory.model.records import (
     Hit,
     Outcome,
     Stored,
+    Verdict,
     Write,
 )
 from locus.memory.runtime.worker import Worker
@@ -57,10 +57,9 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
     sql = SQL
 
     def __init__(self, path: str, *, durability: str, timeout: float) -> None:
-        self._identity = f"sqlite:{path}" if path != ":memory:" else f"sqlite::memory:{uuid4().hex}"
-
+        self._identity = f"sqlite:{path}" if path != IN_MEMORY else f"sqlite::memory:{uuid4().hex}"
         self._memory: MemoryFile | None = None
-        if path == ":memory:":
+        if path == IN_MEMORY:
             kept = self._memory = MemoryFile(path, durability=durability, timeout=timeout, writable=True)
             self._writer: Worker[SQLiteFile] = Worker("locus-sqlite", lambda: kept)
             self._reader = self._writer
@@ -84,7 +83,7 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         elif not await self._reader.run(lambda file: file.is_there() and checked_version(file.current())):
             raise self.nothing_there()
 
-    async def _write(self, work: Callable[[Connection], T]) -> T:
+    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         def job(file: SQLiteFile) -> T:
             connection = file.current()
             with transaction(connection):
@@ -104,7 +103,7 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         return await self._reader.run(job)
 
     async def carry_out(self, operation: Callable[[], Steps[T]], *, writing: bool, alone: bool = False) -> T:
-        """Steps on tables of one's own, in one transaction; `alone`: there is one step only."""
+        """Run steps on tables that are not the engine's, in one transaction; `alone`: there is one step only."""
         if writing:
             return await self._write(lambda connection: execute(connection, operation()))
         return await self._read(operation())
@@ -114,8 +113,9 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             connection = file.current()
             connection.execute("BEGIN IMMEDIATE")
             try:
-                outcome = execute(connection, SQLiteThreads(connection).commit(commit))
-                connection.execute("COMMIT" if is_written(outcome) else "ROLLBACK")
+                outcome = append(connection, commit) or execute(connection, SQLiteThreads(connection).commit(commit))
+                is_written = outcome.verdict is Verdict.COMMITTED and not outcome.repeated
+                connection.execute("COMMIT" if is_written else "ROLLBACK")
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -150,7 +150,7 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
 
     async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
         while await self._write(sqlite_search.index_more):
-            # In portions, so that saves can go on in between.
+            # One portion at a time, so that saves can go on in between.
             pass
 
         def job(file: SQLiteFile) -> list[Hit]:

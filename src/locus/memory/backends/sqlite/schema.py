@@ -1,4 +1,17 @@
-"""SQL as SQLite speaks it, and how its statements are carried out."""
+"""The tables in an SQLite file, how they are migrated, and the SQL that SQLite speaks.
+
+    locus_threads      one row a thread: its id, its counter of sequence numbers, when it expires
+    locus_checkpoints  one row a checkpoint: who, when, metadata, head and manifest
+    locus_runs         one row a run: `items` is a JSON array (see `locus.memory.model.records`)
+    locus_writes       pending writes: `value` is JSON, or a BLOB of the same JSON packed by zlib
+    locus_metadata     every metadata key and value, for look-ups: the value as canonical JSON, or its digest
+    locus_search       full text (FTS5, without a copy of the text), brought up to date by the next search
+    locus_indexed      how far the full text has got in the rows of runs, and in those of checkpoints
+    locus_format       the version of these tables
+
+All names begin with `locus_`, so that the tables can live in an application's own database. `locus_search` is created
+by the first search (see `search`), and everything else by the migrations.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +22,19 @@ from typing import Any
 
 from locus.errors import UnsupportedFormatError
 from locus.memory.backends.sql.flavour import Flavour, packed, unpacked
+from locus.memory.backends.sql.schema import read_migrations, statements_in
 
-Connection = sqlite3.Connection
+MIGRATIONS = tuple(statements_in(script) for script in read_migrations("locus.memory.backends.sqlite"))
 
 
 class SQLiteFlavour(Flavour):
-    lock = ""  # a writing transaction has the whole file
+    lock = ""  # a writing transaction locks the whole file
 
     def pairs(self, count: int) -> str:
         return f"(VALUES {', '.join(['(?, ?)'] * count)})"
 
     def write_values(self, text: str) -> tuple[str | bytes]:
-        """A column takes whatever it is given: text, or a BLOB if it is packed."""
+        """A column takes any type: text, or a BLOB if the value is packed."""
         return (packed(text) or text,)
 
     def read_write(self, columns: Sequence[Any]) -> str:
@@ -36,45 +50,6 @@ class SQLiteFlavour(Flavour):
 
 
 SQL = SQLiteFlavour()
-
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
-    (
-        """CREATE TABLE locus_threads (
-            id INTEGER PRIMARY KEY, thread_id TEXT NOT NULL UNIQUE, last_seq INTEGER NOT NULL, expires_at TEXT)""",
-        """CREATE TABLE locus_checkpoints (
-            id INTEGER PRIMARY KEY, thread INTEGER NOT NULL, namespace TEXT NOT NULL, checkpoint_id TEXT NOT NULL,
-            parent_id TEXT, seq INTEGER NOT NULL, rev TEXT NOT NULL, created_at TEXT NOT NULL,
-            metadata TEXT NOT NULL, head TEXT NOT NULL, manifest TEXT NOT NULL)""",
-        "CREATE UNIQUE INDEX locus_checkpoints_by_id ON locus_checkpoints (thread, namespace, checkpoint_id)",
-        "CREATE UNIQUE INDEX locus_checkpoints_by_seq ON locus_checkpoints (thread, namespace, seq)",
-        """CREATE TABLE locus_runs (
-            id INTEGER PRIMARY KEY, thread INTEGER NOT NULL, branch TEXT NOT NULL, number INTEGER NOT NULL,
-            start INTEGER NOT NULL, count INTEGER NOT NULL, seq INTEGER NOT NULL, items TEXT NOT NULL)""",
-        "CREATE UNIQUE INDEX locus_runs_by_branch ON locus_runs (thread, branch, number)",
-        """CREATE TABLE locus_writes (
-            thread INTEGER NOT NULL, namespace TEXT NOT NULL, checkpoint_id TEXT NOT NULL, task_id TEXT NOT NULL,
-            idx INTEGER NOT NULL, task_path TEXT NOT NULL, channel TEXT NOT NULL, value TEXT NOT NULL,
-            PRIMARY KEY (thread, namespace, checkpoint_id, task_id, idx)) WITHOUT ROWID""",
-        """CREATE TABLE locus_metadata (
-            key TEXT NOT NULL, value TEXT NOT NULL, checkpoint INTEGER NOT NULL,
-            PRIMARY KEY (key, value, checkpoint)) WITHOUT ROWID""",
-        """CREATE TABLE locus_indexed (what TEXT PRIMARY KEY, up_to INTEGER NOT NULL) WITHOUT ROWID""",
-        "INSERT INTO locus_indexed VALUES ('runs', 0), ('checkpoints', 0)",
-    ),
-    (
-        # A table WITHOUT ROWID has a page of its own for every row of more than a quarter of one.
-        """CREATE TABLE locus_writes_2 (
-            thread INTEGER NOT NULL, namespace TEXT NOT NULL, checkpoint_id TEXT NOT NULL, task_id TEXT NOT NULL,
-            idx INTEGER NOT NULL, task_path TEXT NOT NULL, channel TEXT NOT NULL, value NOT NULL)""",
-        "INSERT INTO locus_writes_2 SELECT * FROM locus_writes",
-        "DROP TABLE locus_writes",
-        # Else a view of the application's that shows the table is in the way.
-        "PRAGMA legacy_alter_table=ON",
-        "ALTER TABLE locus_writes_2 RENAME TO locus_writes",
-        "PRAGMA legacy_alter_table=OFF",
-        "CREATE UNIQUE INDEX locus_writes_by_task ON locus_writes (thread, namespace, checkpoint_id, task_id, idx)",
-    ),
-)
 
 
 def migrate(connection: sqlite3.Connection) -> None:
@@ -98,7 +73,7 @@ def migrate(connection: sqlite3.Connection) -> None:
 
 
 def checked_version(connection: sqlite3.Connection) -> int:
-    """The format of the tables, 0 if there are none; newer ones than we know are refused."""
+    """The format of the tables, 0 if there are none; a newer format than this version knows is refused."""
     found = version(connection)
     if found > len(MIGRATIONS):
         raise UnsupportedFormatError(

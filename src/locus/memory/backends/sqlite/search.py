@@ -1,18 +1,19 @@
 """Full-text search in SQLite.
 
-A save does not pay for it: what was saved since the last search is indexed when the next one comes, in
-portions. A row of the index is a run (even row ids) or what else a checkpoint says (odd row ids). What a word
-is, is said in `keys.words`, for all backends alike; SQLite gets the words spelt in letters that it cannot split.
+A save does not pay for search: the next search indexes, in portions, what was saved since the last one. A row of the
+index is a run (even row ids), or what else a checkpoint says (odd row ids). `locus.memory.model.ids.words` says what a
+word is, for all backends alike; SQLite gets each word spelt in letters that it cannot split.
 """
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
 from locus.memory.backends.sql.search import checkpoint_hit, run_hit
 from locus.memory.backends.sqlite.client import execute
-from locus.memory.backends.sqlite.schema import SQL, Connection
+from locus.memory.backends.sqlite.schema import SQL
 from locus.memory.model.ids import words
 from locus.memory.model.matching import best_hits, searchable
 from locus.memory.model.records import Hit
@@ -29,7 +30,7 @@ def _spelt(word: str) -> str:
 
 
 def _indexed(text: str) -> str:
-    """What the index has of a JSON text."""
+    """The text that the index gets for a JSON text."""
     return " ".join(map(_spelt, words(searchable(text))))
 
 
@@ -37,16 +38,19 @@ def _row_id(what: str, key: int) -> int:
     return key * 2 + (what == "checkpoints")
 
 
-def index_more(connection: Connection) -> bool:
-    """Index the next portion; False if it was not full, so that those who save meanwhile do not keep it going."""
-    # Made when it is first needed: an SQLite without FTS5 can do everything else.
+def index_more(connection: sqlite3.Connection) -> bool:
+    """Index the next portion. True if it was full and there may be more.
+
+    A portion that was not full ends the indexing, so that saves in the meantime do not keep it going.
+    """
+    # Created when it is first needed: an SQLite without FTS5 can do everything else.
     connection.execute(
         "CREATE VIRTUAL TABLE IF NOT EXISTS locus_search USING fts5 (text, content='', tokenize='ascii')"
     )
     full = False
     for what, select in _SELECT.items():
-        (mark,) = connection.execute("SELECT up_to FROM locus_indexed WHERE what = ?", (what,)).fetchone()
-        rows = connection.execute(f"{select} WHERE id > ? ORDER BY id LIMIT ?", (mark, PORTION)).fetchall()
+        (up_to,) = connection.execute("SELECT up_to FROM locus_indexed WHERE what = ?", (what,)).fetchone()
+        rows = connection.execute(f"{select} WHERE id > ? ORDER BY id LIMIT ?", (up_to, PORTION)).fetchall()
         for key, text in rows:
             connection.execute(
                 "INSERT INTO locus_search (rowid, text) VALUES (?, ?)", (_row_id(what, key), _indexed(text))
@@ -57,8 +61,8 @@ def index_more(connection: Connection) -> bool:
     return full
 
 
-def lower_marks(connection: Connection) -> None:
-    """After a removal: a row id that is given out again must not count as indexed."""
+def lower_up_to(connection: sqlite3.Connection) -> None:
+    """After a removal: a row id that SQLite gives out again must not count as indexed."""
     for what in _SELECT:
         connection.execute(
             f"UPDATE locus_indexed SET up_to = min(up_to, (SELECT coalesce(max(id), 0) FROM locus_{what}))"
@@ -67,26 +71,26 @@ def lower_marks(connection: Connection) -> None:
         )
 
 
-def forget_run(connection: Connection, thread: int, branch: str, number: int) -> None:
+def forget_run(connection: sqlite3.Connection, thread: int, branch: str, number: int) -> None:
     """Take a run that is about to be removed out of the index."""
     place = (thread, branch, number)
     _forget(connection, "runs", f"{_SELECT['runs']} WHERE thread = ? AND branch = ? AND number = ?", place)
 
 
-def forget_checkpoint(connection: Connection, key: int) -> None:
+def forget_checkpoint(connection: sqlite3.Connection, key: int) -> None:
     _forget(connection, "checkpoints", f"{_SELECT['checkpoints']} WHERE id = ?", (key,))
 
 
-def _forget(connection: Connection, what: str, select: str, values: tuple[Any, ...]) -> None:
-    (mark,) = connection.execute("SELECT up_to FROM locus_indexed WHERE what = ?", (what,)).fetchone()
-    for key, text in connection.execute(f"{select} AND id <= ?", (*values, mark)).fetchall():
+def _forget(connection: sqlite3.Connection, what: str, select: str, values: tuple[Any, ...]) -> None:
+    (up_to,) = connection.execute("SELECT up_to FROM locus_indexed WHERE what = ?", (what,)).fetchone()
+    for key, text in connection.execute(f"{select} AND id <= ?", (*values, up_to)).fetchall():
         connection.execute(
             "INSERT INTO locus_search (locus_search, rowid, text) VALUES ('delete', ?, ?)",
             (_row_id(what, key), _indexed(text)),
         )
 
 
-def search(connection: Connection, terms: Sequence[str], limit: int) -> list[Hit]:
+def search(connection: sqlite3.Connection, terms: Sequence[str], limit: int) -> list[Hit]:
     """Checkpoints with a row that has all terms, best first."""
     query = " ".join(map(_spelt, terms))
     hits: list[Hit] = []
@@ -98,14 +102,14 @@ def search(connection: Connection, terms: Sequence[str], limit: int) -> list[Hit
             (query, limit * 2 + 10, skip),
         ).fetchall()
         hits += [hit for row_id, points in rows if (hit := _hit(connection, row_id, points, terms)) is not None]
-        # Several rows may speak of one checkpoint, so a full page may not be enough.
+        # Several rows may belong to one checkpoint, so a full page may not be enough.
         found = best_hits(hits, limit)
         if len(found) >= limit or not rows:
             return found
         skip += len(rows)
 
 
-def _hit(connection: Connection, row_id: int, points: float, terms: Sequence[str]) -> Hit | None:
+def _hit(connection: sqlite3.Connection, row_id: int, points: float, terms: Sequence[str]) -> Hit | None:
     if row_id % 2:
         steps = checkpoint_hit(SQL, row_id // 2, points, terms)
     else:
