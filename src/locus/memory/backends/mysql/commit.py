@@ -164,7 +164,7 @@ def questions(sql: MySQLFlavour, commit: Commit) -> list[Statement]:
     ids = {commit.checkpoint_id, *([commit.base.checkpoint_id] if commit.base else [])}
     if isinstance(commit.parent_id, str):
         ids.add(commit.parent_id)
-    place = (commit.thread_id, commit.namespace)
+    where = (commit.thread_id, commit.namespace)
     known = (
         f"SELECT c.checkpoint_id, c.seq, c.rev, c.parent_id FROM {sql.joined} WHERE t.thread_id = ? AND c.namespace = ?"
     )
@@ -175,8 +175,8 @@ def questions(sql: MySQLFlavour, commit: Commit) -> list[Statement]:
             f" WHERE t.thread_id = ? AND {sql.alive} FOR UPDATE",
             (commit.thread_id, now(sql)),
         ),
-        (f"{known} AND c.checkpoint_id IN {marks(len(ids))}", (*place, *ids)),
-        (f"{known} ORDER BY c.seq DESC LIMIT 1", place),
+        (f"{known} AND c.checkpoint_id IN {marks(len(ids))}", (*where, *ids)),
+        (f"{known} ORDER BY c.seq DESC LIMIT 1", where),
         *(
             (
                 f"SELECT r.branch, ? FROM {sql.runs} r JOIN {sql.threads} t ON t.id = r.thread"

@@ -77,16 +77,16 @@ def find(sql: MySQLFlavour, key: str, value: str, limit: int) -> Steps[list[Entr
     """Look up a pair in the index; `value` is canonical JSON. Rows with too many pairs for it are checked here."""
     wanted = encode_trusted([metadata_key(key, value), TOO_MANY])
     found: list[Entry] = []
-    page, place = "", list[int]()
+    page, page_values = "", list[int]()
     while len(found) < limit:
         rows = yield (
             f"SELECT {sql.entry}, c.id FROM {sql.joined} WHERE {sql.alive}"
             f" AND JSON_OVERLAPS(c.metadata_keys, CAST(? AS JSON)){page} ORDER BY c.id DESC LIMIT {PAGE}",
-            (now(sql), wanted, *place),
+            (now(sql), wanted, *page_values),
         )
         entries = (entry_of(sql, row) for row in rows)
         found += [entry for entry in entries if has_value(entry.metadata, key, value)]
         if len(rows) < PAGE:
             break
-        page, place = " AND c.id < ?", [rows[-1][8]]
+        page, page_values = " AND c.id < ?", [rows[-1][8]]
     return found[:limit]

@@ -2,7 +2,7 @@
 
 `OracleBackend` keeps plain dicts, and `OracleCheckpointSaver` versions of dicts with parents and pending writes. Both
 use the same tables. `OracleSyncBackend` and `OracleSyncCheckpointSaver` have the same methods, blocking, for any
-thread; their connections belong to the event loop of `locus.memory.sync`, and stay open between calls.
+thread; their connections belong to the event loop of `locus.memory.runtime.portal`, and stay open between calls.
 
 `schema` describes the tables, and `commit` a save. python-oracledb is needed only once an object is created. It works
 in thin mode, so no Oracle client has to be installed.

@@ -249,15 +249,15 @@ class OracleThreads(SQLThreads):
         """All of them in one INSERT, after the DELETE of those they replace."""
         sql = self.sql
         thread = yield from self.open_or_create(thread_id)
-        place = (thread.key, sql.text(namespace), sql.text(checkpoint_id), sql.text(task_id))
+        task_key = (thread.key, sql.text(namespace), sql.text(checkpoint_id), sql.text(task_id))
         task = "thread = ? AND namespace = ? AND checkpoint_id = ? AND task_id = ?"
         if not keep_numbered:
-            yield f"DELETE FROM {sql.writes} WHERE {task} AND idx >= 0", place
+            yield f"DELETE FROM {sql.writes} WHERE {task} AND idx >= 0", task_key
         last = {write.idx: write for write in writes}
         for some in portions([idx for idx in last if idx < 0 or keep_numbered]):
-            yield f"DELETE FROM {sql.writes} WHERE {task} AND idx IN {marks(len(some))}", (*place, *some)
+            yield f"DELETE FROM {sql.writes} WHERE {task} AND idx IN {marks(len(some))}", (*task_key, *some)
         rows = BindRows(
-            (*place, write.idx, sql.text(write.task_path), sql.text(write.channel), sql.json(write.value))
+            (*task_key, write.idx, sql.text(write.task_path), sql.text(write.channel), sql.json(write.value))
             for write in last.values()
         )
         if rows:

@@ -58,11 +58,11 @@ def _runs(sql: OracleFlavour, thread: int, extents: Sequence[Extent]) -> Steps[l
                 f"SELECT MAX(o.number) FROM {sql.runs} o"
                 " WHERE o.thread = ? AND o.branch = ? AND o.number <= ? AND o.start <= ?"
             )
-            place = (extent.branch, extent.run)
+            newest = (extent.branch, extent.run)
             conditions.append(
                 (
                     f"r.branch = ? AND r.number <= ? AND r.number >= ({oldest})",
-                    (*place, thread, *place, extent.skip),
+                    (*newest, thread, *newest, extent.skip),
                 )
             )
     found: list[Row] = []
@@ -96,18 +96,18 @@ def _is_there(sql: OracleFlavour, row: Row) -> Steps[bool]:
 def find(sql: OracleFlavour, key: str, value: str, limit: int) -> Steps[list[Entry]]:
     """Look up a pair by its digest; `value` is canonical JSON."""
     found: list[Entry] = []
-    page, place = "", list[int]()
+    page, page_values = "", list[int]()
     while len(found) < limit:
         rows = yield (
             f"SELECT {sql.entry}, c.id FROM {sql.metadata_pairs} p"
             f" JOIN {sql.checkpoints} c ON c.thread = p.thread AND c.namespace = p.namespace AND c.seq = p.seq"
             f" JOIN {sql.threads} t ON t.id = c.thread"
             f" WHERE p.pair = ? AND {sql.alive}{page} ORDER BY c.id DESC LIMIT {PAGE}",
-            (metadata_key(key, value), now(sql), *place),
+            (metadata_key(key, value), now(sql), *page_values),
         )
         entries = (entry_of(sql, row) for row in rows)
         found += [entry for entry in entries if has_value(entry.metadata, key, value)]
         if len(rows) < PAGE:
             break
-        page, place = " AND c.id < ?", [rows[-1][8]]
+        page, page_values = " AND c.id < ?", [rows[-1][8]]
     return found[:limit]

@@ -123,17 +123,17 @@ def search(sql: OracleFlavour, terms: Sequence[str], limit: int) -> Steps[list[H
     """Checkpoints with a row that contains all terms, best first."""
     wanted = [spelt(term) for term in dict.fromkeys(terms)]
     ranked: list[tuple[float, Row]] = []
-    page, place = "", list[int]()
+    page, page_values = "", list[int]()
     while len(ranked) < MOST_ROWS:
         rows = yield (
             f"SELECT s.id, s.thread, s.seq, s.branch, s.number, s.words FROM {sql.search} s"
             f" WHERE JSON_TEXTCONTAINS(s.words, '$.words', '{query(wanted)}'){page} ORDER BY s.id DESC LIMIT {PAGE}",
-            place,
+            page_values,
         )
         ranked += [(points, row) for row in rows if (points := _points(row[5], wanted))]
         if len(rows) < PAGE:
             break
-        page, place = " AND s.id < ?", [rows[-1][0]]
+        page, page_values = " AND s.id < ?", [rows[-1][0]]
     ranked.sort(key=lambda found: found[0], reverse=True)
     hits: list[Hit] = []
     for points, row in ranked:
