@@ -18,7 +18,7 @@ from tests.backends.http.store import StoreOverHTTP, server_process
 from tests.backends.mysql.stores import MySQLStore, drop_tables, new_name
 from tests.backends.opensearch.store import OpenSearchStore
 from tests.backends.oracle import stores as oracle
-from tests.backends.oracle.places import oracle_place
+from tests.backends.oracle.fixtures import oracle_place
 from tests.backends.postgresql.store import new_store
 from tests.backends.redis.stores import RedisStore
 from tests.backends.s3.store import S3Store, set_credentials

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from locus.memory.backends.mysql.client import Expression, literal, rendered
 from locus.memory.backends.mysql.commit import in_chain, in_new_thread, metadata_keys
-from locus.memory.backends.mysql.schema import Expression, MySQLFlavour, literal, rendered
+from locus.memory.backends.mysql.schema import MySQLFlavour
 from locus.memory.backends.sql.commit import MOST_BRANCHES, MOST_CHAINS, Chains, can_be_first
 from locus.memory.backends.sql.search import LONGEST_PLAIN, indexed, metadata_key, spelt
 from locus.memory.model.codec import decode

@@ -57,7 +57,7 @@ def test_twenty_processes_may_come_first(url: str, mysql_server: MySQLServer, ta
     assert run_sql(mysql_server.url, f"SELECT version FROM {table_name}_format") == [(mysql_schema.FORMAT,)]
 
 
-STEPS = len(mysql_schema.steps(MySQLFlavour(), 0))
+STEPS = len(mysql_schema.statements(MySQLFlavour(), 0))
 
 
 @pytest.mark.parametrize("done", range(STEPS + 1))
@@ -65,7 +65,7 @@ async def test_a_migration_that_was_interrupted_is_finished(
     url: str, mysql_server: MySQLServer, table_name: str, done: int
 ) -> None:
     """DDL commits by itself, so this is what a process leaves behind that dies after so many statements."""
-    for statement in mysql_schema.steps(MySQLFlavour(table_name), 0)[:done]:
+    for statement in mysql_schema.statements(MySQLFlavour(table_name), 0)[:done]:
         run_sql(mysql_server.url, statement)
     await _assert_works(url)
 
@@ -123,7 +123,7 @@ async def test_older_tables_are_brought_to_the_newest_format(
     url: str, mysql_server: MySQLServer, table_name: str
 ) -> None:
     large = ["said over and over"] * 50
-    for statement in mysql_schema.steps(MySQLFlavour(table_name), 0):
+    for statement in mysql_schema.statements(MySQLFlavour(table_name), 0):
         run_sql(mysql_server.url, statement)
         if statement.endswith("(1, 1)"):
             break

@@ -1,4 +1,4 @@
-"""The places of these tests."""
+"""The fixtures of these tests: a database, tables, and names of tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.backends.oracle.places import oracle_place, oracle_proxy, oracle_store, oracle_tables
+from tests.backends.oracle.fixtures import oracle_place, oracle_proxy, oracle_store, oracle_tables
 from tests.backends.oracle.stores import drop_tables, new_name
 from tests.servers.oracle.fixtures import OracleDatabase
 

@@ -17,7 +17,7 @@ from locus.testing.contract import DurableContract
 from locus.testing.laws.crash import CrashLaws
 from locus.testing.laws.outage import OutageLaws
 from locus.testing.laws.saver import OpenSaver
-from tests.backends.oracle.places import oracle_place, oracle_proxy, oracle_store, oracle_tables
+from tests.backends.oracle.fixtures import oracle_place, oracle_proxy, oracle_store, oracle_tables
 from tests.backends.oracle.stores import OracleStore, drop_tables, new_name, place_of
 from tests.servers.oracle.fixtures import OracleDatabase
 

@@ -11,7 +11,7 @@ from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError
 from locus.memory.backends import oracle_checkpointer
 from locus.memory.checkpointer import Checkpointer
-from tests.backends.oracle.places import oracle_place, oracle_proxy, oracle_store, oracle_tables
+from tests.backends.oracle.fixtures import oracle_place, oracle_proxy, oracle_store, oracle_tables
 from tests.backends.oracle.stores import OracleStore, place_of
 from tests.servers.oracle.server import OracleServer
 from tests.servers.proxy import Proxy

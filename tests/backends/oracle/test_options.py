@@ -27,7 +27,14 @@ from locus.memory.backends import (
     StorageBackendAdapter,
     oracle_checkpointer,
 )
-from locus.memory.backends.oracle.client import OracleConnection, check_version, misconfigured, translated, trouble_of
+from locus.memory.backends.oracle.client import (
+    Connector,
+    OracleConnection,
+    check_version,
+    misconfigured,
+    translated,
+    trouble_of,
+)
 from locus.memory.backends.oracle.config import options_of
 from locus.memory.backends.sql.engine import Trouble
 
@@ -218,7 +225,8 @@ def test_options_that_cannot_work_are_refused(kind: Any, options: dict[str, Any]
 def test_no_secret_is_in_any_text() -> None:
     backend = OracleBackend(f"app/{SECRET}@h/s", password=SECRET, wallet_password=SECRET)
     engine = backend.store.engine
-    for text in (repr(backend), str(backend), engine.identity, repr(vars(engine)), repr(backend.address())):
+    connector = repr(Connector(backend))
+    for text in (repr(backend), str(backend), backend.address, engine.identity, repr(vars(engine)), connector):
         assert SECRET not in text
     saver = OracleCheckpointSaver("alias", password=SECRET)
     assert SECRET not in f"{saver!r} {saver}"

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.oracle.client import (
     MOST_CONTAINERS,
-    Native,
-    Textual,
+    DriverJSON,
+    ServerJSON,
     batches,
     input_sizes,
     prepared,
 )
-from locus.memory.backends.oracle.schema import FORMAT, MIGRATIONS, JSONText, OracleFlavour, ddl, spoken, steps
+from locus.memory.backends.oracle.schema import FORMAT, MIGRATIONS, JSONText, OracleFlavour, ddl, oracle_sql, statements
 from locus.memory.backends.oracle.search import MOST_TERMS, query
 from locus.memory.backends.sql.search import spelt
 from locus.memory.model.codec import decode, encode
@@ -45,7 +45,7 @@ ids = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sample
     ],
 )
 def test_statements_are_put_into_oracles_words(shared: str, oracle: str) -> None:
-    assert spoken(shared) == oracle
+    assert oracle_sql(shared) == oracle
 
 
 @given(ids)
@@ -119,10 +119,10 @@ def test_a_query_holds_words_and_nothing_else() -> None:
 def test_the_script_is_what_the_migrations_do() -> None:
     assert len(MIGRATIONS) == FORMAT
     text = ddl(SQL)
-    for statement in (statement for step in steps(SQL, 0) for statement in step):
+    for statement in statements(SQL, 0):
         assert f"{statement};\n" in text
     assert f"SET version = {FORMAT} " in text
-    assert steps(SQL, FORMAT) == []
+    assert statements(SQL, FORMAT) == []
 
 
 @pytest.mark.parametrize("reserved", ["number", "start", "level", "size", "comment", "session", "date", "mode", "uid"])
@@ -133,18 +133,18 @@ def test_no_column_has_the_name_of_a_reserved_word(reserved: str) -> None:
 def test_no_text_is_declared_as_a_long_one() -> None:
     """The driver declares four times its bytes, unless it is told how many characters it has."""
     short, long = "a" * 250, "\U0001f600" * 255
-    assert input_sizes([[short, 1, None, Native([])]], "json") == [None, None, None, "json"]
+    assert input_sizes([[short, 1, None, DriverJSON([])]], "json") == [None, None, None, "json"]
     assert input_sizes([[short, 1], [long, 2], [None, 3]], "json") == [255, None]
 
 
 def test_the_driver_encodes_small_json_and_the_server_parses_the_rest() -> None:
     """The driver's encoder is quadratic in the number of objects and lists."""
-    assert prepared(SQL.json('{"a":[1]}')) == Native({"a": [1]})
+    assert prepared(SQL.json('{"a":[1]}')) == DriverJSON({"a": [1]})
     edge: list[list[int]] = [[]] * (MOST_CONTAINERS - 1)
-    assert prepared(SQL.json(encode(edge))) == Native(edge)
-    assert isinstance(prepared(SQL.json(encode([*edge, []]))), Textual)
+    assert prepared(SQL.json(encode(edge))) == DriverJSON(edge)
+    assert isinstance(prepared(SQL.json(encode([*edge, []]))), ServerJSON)
     code = {"code": "{[" * 500}
-    assert prepared(SQL.json(encode(code))) == Native(code), "what stands in a text does not count"
+    assert prepared(SQL.json(encode(code))) == DriverJSON(code), "what stands in a text does not count"
     assert prepared("{[" * 500) == "{[" * 500
 
 
@@ -152,13 +152,13 @@ def test_rows_that_are_bound_alike_go_together() -> None:
     heavy = SQL.json(encode([[]] * 50))
     rows = [(1, SQL.json("[1]")), (2, heavy), (3, SQL.json("[3]")), (4, heavy)]
     light, textual = batches("INSERT INTO t (a, b) VALUES (:1, :2)", rows)
-    assert light == ("INSERT INTO t (a, b) VALUES (:1, :2)", [[1, Native([1])], [3, Native([3])]])
-    assert textual == ("INSERT INTO t (a, b) VALUES (:1, JSON(:2))", [[2, Textual(heavy)], [4, Textual(heavy)]])
+    assert light == ("INSERT INTO t (a, b) VALUES (:1, :2)", [[1, DriverJSON([1])], [3, DriverJSON([3])]])
+    assert textual == ("INSERT INTO t (a, b) VALUES (:1, JSON(:2))", [[2, ServerJSON(heavy)], [4, ServerJSON(heavy)]])
 
 
 def test_what_is_only_for_us_is_read_as_it_was_written() -> None:
     manifest = '[[["messages"],[["b",0,0,1]]]]'
-    inner = SQL.inner_json(manifest)
-    assert prepared(inner) == Native({"$locus:text": manifest})
+    inner = SQL.json_as_text(manifest)
+    assert prepared(inner) == DriverJSON({"$locus:text": manifest})
     assert SQL.read_json(json.loads(inner)) == manifest
     assert decode(SQL.read_json(json.loads(SQL.json('{"$locus:text":"x"}')))) == {"$locus:text": "x"}

@@ -50,7 +50,7 @@ def test_twenty_processes_may_come_first(oracle_place: OracleDatabase, table_nam
 
 def _statements(table_name: str) -> list[str]:
     sql = OracleFlavour(table_name)
-    return [*oracle_schema.beginnings(sql), *(text for step in oracle_schema.steps(sql, 0) for text in step)]
+    return [*oracle_schema.format_statements(sql), *oracle_schema.statements(sql, 0)]
 
 
 @pytest.mark.parametrize("done", [1, 2, 5, len(_statements("x")) - 1, len(_statements("x"))])

@@ -19,7 +19,7 @@ from tests.backends.embedded import FileStore, SQLiteStore
 from tests.backends.http.store import StoreOverHTTP, server_process
 from tests.backends.mysql.stores import MySQLStore, drop_tables, new_name
 from tests.backends.opensearch.store import OpenSearchStore
-from tests.backends.oracle.places import oracle_place, oracle_proxy, oracle_store, oracle_tables
+from tests.backends.oracle.fixtures import oracle_place, oracle_proxy, oracle_store, oracle_tables
 from tests.backends.oracle.stores import OracleStore
 from tests.backends.postgresql.store import new_store
 from tests.backends.redis.stores import RedisStore

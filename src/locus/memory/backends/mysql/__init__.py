@@ -1,4 +1,4 @@
-"""MySQL: threads in the tables of a server that many processes share. 8.0.17 and later; MariaDB is not MySQL."""
+"""MySQL 8.0.17 and later: threads in tables that many processes share. MariaDB is not supported."""
 
 from locus.memory.backends.mysql.backend import MySQLBackend, from_location
 from locus.memory.backends.mysql.config import MySQLConfig

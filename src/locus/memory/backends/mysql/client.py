@@ -1,10 +1,8 @@
-"""Connections to MySQL, by aiomysql.
+"""Connections to MySQL with aiomysql, how statements are written, and what MySQL's errors mean.
 
-Several statements go to the server together where that saves round trips: it carries them out in order, and stops
-at the first that fails. Values are put into the text (see `mysql_flavour.literal`); that is safe because the
-connection's character set is utf8mb4, and its SQL mode is set here.
-
-What MySQL's errors mean. The driver's own are kept as causes.
+Several statements go to the server together where that saves round trips. The server runs them in order and stops
+at the first that fails. Values are written into the text of a statement (see `literal`). That is safe because the
+character set of every connection is utf8mb4, and because its SQL mode is set here.
 """
 
 from __future__ import annotations
@@ -12,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import ssl
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from locus.errors import (
@@ -26,26 +25,272 @@ from locus.errors import (
     SerializationError,
 )
 from locus.extras import require
-from locus.memory.backends.mysql.schema import rendered
+from locus.memory.backends.mysql.config import MySQLConfig
 from locus.memory.backends.sql.engine import Connection, Trouble, close_without_loop
 from locus.memory.backends.sql.flavour import Row
+
+aiomysql = require("aiomysql", "mysql")
+
+Statement = tuple[str, Sequence[Any]]
+"""A statement written with `?`, and its values."""
+
+FIRST_PACKET_LIMIT = 1 << 24
+"""How large a statement may be, in bytes, until the server has told its own limit."""
+
+
+class Connector:
+    """Opens connections to the server that a configuration names."""
+
+    def __init__(self, config: MySQLConfig) -> None:
+        self._config = config
+        self._tls = config.tls()
+
+    async def connect(self) -> MySQLConnection:
+        config = self._config
+        try:
+            with _driver_errors_as_ours():
+                async with asyncio.timeout(config.connect_timeout):
+                    raw = await self._open()
+        except TimeoutError as error:
+            raise ConnectionError(f"no connection within connect_timeout, {config.connect_timeout:g} s") from error
+        connection = MySQLConnection(raw, config.command_timeout)
+        try:
+            if self._tls is not None and not raw._secure:
+                raise ConfigurationError(f"MySQL at {config.address} offers no TLS, and this connection was to have it")
+            await connection.prepare(config.address)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def _open(self) -> Any:
+        config = self._config
+        raw = aiomysql.Connection(
+            host=config.host,
+            port=config.port,
+            unix_socket=config.unix_socket,
+            db=config.database,
+            user=config.user,
+            # The driver encodes it as latin1. This way it arrives as UTF-8, which is what the server expects.
+            password=config.password.get_secret_value().encode().decode("latin1"),
+            charset="utf8mb4",
+            ssl=self._tls,
+            autocommit=None,
+        )
+        try:
+            await raw._connect()
+        except BaseException:
+            raw.close()
+            raise
+        return raw
+
+
+SQL_MODE = "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
+_BEGIN = {
+    True: ("BEGIN",),
+    False: ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION READ ONLY"),
+}
+_ROLLBACK = ("ROLLBACK",)
+
+
+class Result(NamedTuple):
+    """What one statement returned."""
+
+    rows: list[Row]
+    changed: int
+    new_id: int
+
+
+class MySQLConnection(Connection):
+    """`raw` is aiomysql's connection. A statement may take `seconds`."""
+
+    def __init__(self, raw: Any, seconds: float) -> None:
+        self.raw = raw
+        self._seconds = seconds
+        self._largest = FIRST_PACKET_LIMIT
+        self._waiting: tuple[str, ...] = ()
+        """Statements that go out with the next one."""
+
+    async def prepare(self, where: str) -> None:
+        """Check that the server will do, and set up the session that everything else relies on."""
+        check_server(self.raw.get_server_info(), where)
+        lock_seconds = max(1, int(self._seconds / 2))
+        results = await self.send(
+            [
+                ("SELECT VERSION(), @@max_allowed_packet", ()),
+                ("SET NAMES utf8mb4", ()),
+                (
+                    "SET SESSION autocommit = 1, sql_mode = ?, time_zone = '+00:00',"
+                    " transaction_isolation = 'READ-COMMITTED', innodb_lock_wait_timeout = ?",
+                    (SQL_MODE, lock_seconds),
+                ),
+            ]
+        )
+        version, largest = results[0].rows[0]
+        check_server(str(version), where)
+        check_version(str(version), where)
+        self._largest = int(largest)
+
+    async def execute(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
+        return (await self.send([(statement, values)]))[-1].rows
+
+    async def send(self, statements: Sequence[Statement]) -> list[Result]:
+        """Run several statements in one round trip."""
+        texts = [rendered(statement, values) for statement, values in statements]
+        waiting, self._waiting = self._waiting, ()
+        message = ";\n".join([*waiting, *texts]).encode()
+        if len(message) + 1 > self._largest:
+            raise SerializationError(
+                f"a statement of {len(message):,} bytes is larger than the server's max_allowed_packet, "
+                f"{self._largest:,}: raise that, or save less at once. Nothing was written"
+            )
+        with _driver_errors_as_ours():
+            try:
+                async with asyncio.timeout(self._seconds):
+                    return (await self._results(message))[len(waiting) :]
+            except TimeoutError as error:
+                self.close()
+                raise TimeoutError(f"a statement took longer than command_timeout, {self._seconds:g} s") from error
+
+    async def _results(self, message: bytes) -> list[Result]:
+        # A cursor would do the same, but then fetch the server's warnings and issue them as Python warnings.
+        raw = self.raw
+        await raw.query(message)
+        results = [_result(raw)]
+        while raw._result.has_next:
+            await raw.next_result()
+            results.append(_result(raw))
+        return results
+
+    async def begin(self, writing: bool) -> None:
+        """Sent together with the first statement."""
+        self._waiting += _BEGIN[writing]
+
+    async def commit(self) -> None:
+        await self._end("COMMIT")
+
+    async def rollback(self) -> None:
+        await self._end("ROLLBACK")
+
+    def roll_back_later(self) -> None:
+        """Roll back, together with whatever is sent next."""
+        self._waiting = _ROLLBACK
+
+    async def _end(self, statement: str) -> None:
+        if self._waiting:
+            # The transaction has not begun; but the one before it may still have to be rolled back.
+            self._waiting = _ROLLBACK if self._waiting[:1] == _ROLLBACK else ()
+        else:
+            await self.execute(statement)
+
+    def in_transaction(self) -> bool:
+        return not self.raw.closed and not self._waiting and bool(self.raw.get_transaction_status())
+
+    def is_usable(self) -> bool:
+        raw = self.raw
+        if raw.closed or raw.get_transaction_status():
+            return False
+        # A server that ends a session first says why, so `at_eof` alone does not tell.
+        reader = raw._reader
+        return not (reader.at_eof() or reader.exception() or reader.eof_received)
+
+    def close(self) -> None:
+        raw = self.raw
+        if raw.closed:
+            return
+        try:
+            raw._writer.transport.close()
+        except RuntimeError:  # its event loop is closed
+            close_without_loop(raw._writer.transport)
+        raw._writer = raw._reader = None
+
+    async def quit(self) -> None:
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(1):
+                await self.raw.ensure_closed()
+        self.close()
+        await asyncio.sleep(0)  # for the transport to release its socket
+
+
+def _result(raw: Any) -> Result:
+    result = raw._result
+    return Result(list(result.rows or ()), result.affected_rows or 0, result.insert_id or 0)
+
+
+OLDEST = (8, 0, 17)
+"""The first version with the collation utf8mb4_0900_bin and with multi-valued indexes."""
+
+
+def check_server(version: str, where: str) -> None:
+    if "mariadb" in version.lower():
+        raise ConfigurationError(
+            f"the server at {where} is MariaDB ({version}), not MySQL: its JSON is plain text, and it has neither "
+            "multi-valued indexes nor the collation utf8mb4_0900_bin. Use MySQL 8.0.17 or later"
+        )
+
+
+def check_version(version: str, where: str) -> None:
+    found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
+    if found is None or tuple(map(int, found.groups())) < OLDEST:
+        raise ConfigurationError(
+            f"the server at {where} is MySQL {version}, and {'.'.join(map(str, OLDEST))} or later is needed"
+        )
+
+
+@dataclass(frozen=True)
+class Expression:
+    """SQL in the place of a value."""
+
+    text: str
+
+
+def rendered(statement: str, values: Sequence[Any]) -> str:
+    """The statement with its values in place of the question marks. Statements contain no text from users."""
+    parts = _parts(statement)
+    if len(parts) != len(values) + 1:
+        raise ValueError(f"a statement has {len(parts) - 1} marks, and {len(values)} values")
+    written = [parts[0]]
+    for value, part in zip(values, parts[1:], strict=True):
+        written += (literal(value), part)
+    return "".join(written)
+
+
+@lru_cache(maxsize=512)
+def _parts(statement: str) -> list[str]:
+    return statement.split("?")
+
+
+def literal(value: Any) -> str:
+    """A value as it is written in a statement.
+
+    Inside quotes only a quote and a backslash are special. That holds in utf8mb4, and as long as the SQL mode does
+    not include NO_BACKSLASH_ESCAPES. The driver's own escaping also escapes every double quote, and JSON is full of
+    them.
+    """
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace("'", "''")
+        return f"'{escaped}'"
+    if isinstance(value, int):
+        return str(int(value))
+    if isinstance(value, bytes):
+        # In hexadecimal it could be longer than the JSON that was packed, and than the server accepts.
+        return f"FROM_BASE64('{b64encode(value).decode()}')"
+    if value is None:
+        return "NULL"
+    if isinstance(value, Expression):
+        return value.text
+    raise TypeError(f"no value of a statement: {type(value).__name__}")
+
 
 NOT_NULL, DUPLICATE = 1048, 1062
 NO_TABLE, NO_COLUMN = 1146, 1054
 DEADLOCK, LOCK_TIMEOUT = 1213, 1205
+CONNECTION_LOST = 2013
 
-
-class MySQLError(Exception):
-    """An error of the server or of the driver, with its number (0 if it has none)."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(f"({code}) {message}" if code else message)
-        self.code = code
-
-
-DRIVER_ERRORS: tuple[type[BaseException], ...] = (MySQLError, OSError)
-
-_LOST = {1040, 1053, 1080, 1152, 1158, 1159, 1160, 1161, 1203, 1317, 1927, 2002, 2003, 2006, 2013, 2055, 3169, 4031}
+_LOST = {
+    1040, 1053, 1080, 1152, 1158, 1159, 1160, 1161, 1203, 1317, 1927, 2002, 2003, 2006, CONNECTION_LOST, 2055, 3169,
+    4031,
+}  # fmt: skip
 _HINTS = {
     1044: "the user may not use this database",
     1045: "it does not let this user in: check user and password",
@@ -76,9 +321,34 @@ _TOO_MUCH = {
 _CORRUPT = {NO_COLUMN, NO_TABLE, 1034, 1035, 1194, 1712, 1932, 3140, 3141, 3144}
 
 
+class MySQLError(Exception):
+    """An error of the server or the driver, with its number (0 if it has none). The driver's error is its cause."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(f"({code}) {message}" if code else message)
+        self.code = code
+
+
+DRIVER_ERRORS: tuple[type[BaseException], ...] = (MySQLError, OSError)
+
+
+@contextmanager
+def _driver_errors_as_ours() -> Iterator[None]:
+    """Raise the driver's errors as `MySQLError`."""
+    try:
+        yield
+    except aiomysql.Error as error:
+        code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+        message = str(error.args[-1]) if error.args else ""
+        if isinstance(error.__cause__, OSError):
+            message += f" ({error.__cause__})"
+        # An error without a number is about the connection: it is closed, or out of step with the server.
+        raise MySQLError(code or CONNECTION_LOST, message) from error
+
+
 def code_of(error: BaseException) -> int:
-    """The number of an error; 2013, "connection lost", for one of the system's."""
-    return error.code if isinstance(error, MySQLError) else 2013
+    """The number of an error; that of a lost connection for an error of the operating system."""
+    return error.code if isinstance(error, MySQLError) else CONNECTION_LOST
 
 
 def trouble_of(error: BaseException) -> Trouble:
@@ -87,11 +357,12 @@ def trouble_of(error: BaseException) -> Trouble:
     code = code_of(error)
     if code == DEADLOCK:
         return Trouble.ROLLED_BACK
-    # Whoever holds the lock may let go of it, but not for the sake of twenty attempts of as many seconds each.
+    # The lock may be released soon, but twenty attempts of many seconds each would be too long to wait for it.
     return Trouble.LOST if code in _LOST or code == LOCK_TIMEOUT else Trouble.FINAL
 
 
 def translated(error: BaseException, where: str) -> CheckpointError:
+    """The error of Locus for an error of the driver."""
     code = code_of(error)
     if code in _TOO_MUCH:
         return SerializationError(f"MySQL cannot hold a value: {_TOO_MUCH[code]} ({error})")
@@ -102,226 +373,3 @@ def translated(error: BaseException, where: str) -> CheckpointError:
     if code in _LOST:
         return BackendUnavailableError(f"MySQL at {where} cannot be reached, or ended the connection: {error}")
     return BackendUnavailableError(f"MySQL at {where} failed: {error}")
-
-
-aiomysql = require("aiomysql", "mysql")
-
-OLDEST = (8, 0, 17)
-"""The first with the collation utf8mb4_0900_bin and with multi-valued indexes."""
-SQL_MODE = "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
-
-_BEGIN = {
-    True: ("BEGIN",),
-    False: ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION READ ONLY"),
-}
-_UNDO = ("ROLLBACK",)
-
-
-class Result(NamedTuple):
-    """What one statement gave."""
-
-    rows: list[Row]
-    changed: int
-    new_id: int
-
-
-class MySQLConnection(Connection):
-    """`raw` is aiomysql's connection."""
-
-    def __init__(self, raw: Any, seconds: float, largest_packet: int) -> None:
-        self.raw = raw
-        self._seconds = seconds
-        self._largest = largest_packet
-        self._waiting: tuple[str, ...] = ()
-
-    async def execute(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
-        return (await self.send([(statement, values)]))[-1].rows
-
-    async def send(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> list[Result]:
-        """Carry out several statements in one round trip."""
-        texts = [rendered(statement, values) for statement, values in statements]
-        waiting, self._waiting = self._waiting, ()
-        message = ";\n".join([*waiting, *texts]).encode()
-        if len(message) + 1 > self._largest:
-            raise SerializationError(
-                f"a statement of {len(message):,} bytes is larger than the server's max_allowed_packet, "
-                f"{self._largest:,}: raise that, or save less at once. Nothing was written"
-            )
-        with _errors_told():
-            try:
-                async with asyncio.timeout(self._seconds):
-                    return (await self._results(message))[len(waiting) :]
-            except TimeoutError as error:
-                self.close()
-                raise TimeoutError(f"a statement took longer than command_timeout, {self._seconds:g} s") from error
-
-    async def _results(self, message: bytes) -> list[Result]:
-        # A cursor would do the same, and then ask for the server's warnings and issue them as Python's.
-        raw = self.raw
-        await raw.query(message)
-        results = [_result(raw)]
-        while raw._result.has_next:
-            await raw.next_result()
-            results.append(_result(raw))
-        return results
-
-    async def begin(self, writing: bool) -> None:
-        """Sent together with the first statement."""
-        self._waiting += _BEGIN[writing]
-
-    async def commit(self) -> None:
-        await self._end("COMMIT")
-
-    async def rollback(self) -> None:
-        await self._end("ROLLBACK")
-
-    def undo(self) -> None:
-        """Roll back, together with whatever is sent next."""
-        self._waiting = _UNDO
-
-    async def _end(self, statement: str) -> None:
-        if self._waiting:
-            # What was to be ended has not begun; but what was before it may still have to be undone.
-            self._waiting = _UNDO if self._waiting[:1] == _UNDO else ()
-        else:
-            await self.execute(statement)
-
-    def in_transaction(self) -> bool:
-        return not self.raw.closed and not self._waiting and bool(self.raw.get_transaction_status())
-
-    def is_usable(self) -> bool:
-        raw = self.raw
-        if raw.closed or raw.get_transaction_status():
-            return False
-        # A server that ends a session says why first, so `at_eof` alone would not tell.
-        reader = raw._reader
-        return not (reader.at_eof() or reader.exception() or reader.eof_received)
-
-    def close(self) -> None:
-        raw = self.raw
-        if raw.closed:
-            return
-        try:
-            raw._writer.transport.close()
-        except RuntimeError:  # its event loop is closed
-            close_without_loop(raw._writer.transport)
-        raw._writer = raw._reader = None
-
-    async def quit(self) -> None:
-        with contextlib.suppress(Exception):
-            async with asyncio.timeout(1):
-                await self.raw.ensure_closed()
-        self.close()
-        await asyncio.sleep(0)  # for the transport to let go of its socket
-
-
-def _result(raw: Any) -> Result:
-    result = raw._result
-    return Result(list(result.rows or ()), result.affected_rows or 0, result.insert_id or 0)
-
-
-@contextmanager
-def _errors_told() -> Iterator[None]:
-    """The driver's errors as ours, with their numbers."""
-    try:
-        yield
-    except aiomysql.Error as error:
-        code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
-        message = str(error.args[-1]) if error.args else ""
-        if isinstance(error.__cause__, OSError):
-            message += f" ({error.__cause__})"
-        # Without a number it is about the connection: closed, or out of step with the server.
-        raise MySQLError(code or 2013, message) from error
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where the server is, and how to behave towards it."""
-
-    host: str
-    port: int
-    unix_socket: str | None
-    database: str
-    user: str
-    password: str = field(repr=False)
-    tls: ssl.SSLContext | None
-    connect_timeout: float
-    command_timeout: float
-
-    def __str__(self) -> str:
-        """For people: no secrets."""
-        return f"{self.unix_socket or f'{self.host}:{self.port}'}/{self.database}"
-
-    async def connect(self) -> MySQLConnection:
-        try:
-            with _errors_told():
-                async with asyncio.timeout(self.connect_timeout):
-                    raw = await self._open()
-        except TimeoutError as error:
-            raise ConnectionError(f"no connection within connect_timeout, {self.connect_timeout:g} s") from error
-        connection = MySQLConnection(raw, self.command_timeout, 1 << 24)
-        try:
-            if self.tls is not None and not raw._secure:
-                raise ConfigurationError(f"MySQL at {self} offers no TLS, and this connection was to have it")
-            await prepare(connection, str(self))
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    async def _open(self) -> Any:
-        raw = aiomysql.Connection(
-            host=self.host,
-            port=self.port,
-            unix_socket=self.unix_socket,
-            db=self.database,
-            user=self.user,
-            # The driver writes it as latin1; so it arrives as UTF-8, which is what the server expects.
-            password=self.password.encode().decode("latin1"),
-            charset="utf8mb4",
-            ssl=self.tls,
-            autocommit=None,
-        )
-        try:
-            await raw._connect()
-        except BaseException:
-            raw.close()
-            raise
-        return raw
-
-
-async def prepare(connection: MySQLConnection, where: str) -> None:
-    """Look who is there, and set what everything else relies on."""
-    check_server(connection.raw.get_server_info(), where)
-    lock_seconds = max(1, int(connection._seconds / 2))
-    results = await connection.send(
-        [
-            ("SELECT VERSION(), @@max_allowed_packet", ()),
-            ("SET NAMES utf8mb4", ()),
-            (
-                "SET SESSION autocommit = 1, sql_mode = ?, time_zone = '+00:00',"
-                " transaction_isolation = 'READ-COMMITTED', innodb_lock_wait_timeout = ?",
-                (SQL_MODE, lock_seconds),
-            ),
-        ]
-    )
-    version, largest = results[0].rows[0]
-    check_server(str(version), where)
-    check_version(str(version), where)
-    connection._largest = int(largest)
-
-
-def check_server(version: str, where: str) -> None:
-    if "mariadb" in version.lower():
-        raise ConfigurationError(
-            f"the server at {where} is MariaDB ({version}), not MySQL: its JSON is plain text, and it has neither "
-            "multi-valued indexes nor the collation utf8mb4_0900_bin. Use MySQL 8.0.17 or later"
-        )
-
-
-def check_version(version: str, where: str) -> None:
-    found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
-    if found is None or tuple(map(int, found.groups())) < OLDEST:
-        raise ConfigurationError(
-            f"the server at {where} is MySQL {version}, and {'.'.join(map(str, OLDEST))} or later is needed"
-        )

@@ -1,9 +1,9 @@
-"""A save in one round trip, or in two.
+"""How MySQL saves: one round trip if nothing has to be asked, else two.
 
-A save that continues what this handle saved last needs no questions (see `sql_chain`). Then all of it goes to the
-server at once: the UPDATE locks the thread's row and raises its counter on that condition, and the
-first INSERT asks whether it did. If not, it inserts NULL where there must be none; the server stops there, and
-nothing is written. A new thread is made the same way: if another was faster, its row is a duplicate.
+A save that continues what this handle saved last needs no questions (see `Chain` in `sql.commit`). All of it goes to
+the server at once. The UPDATE locks the thread's row and raises its counter, if the thread is as expected. The first
+INSERT checks whether it did. If not, it inserts NULL into a column that allows none; the server stops there, and
+nothing is written. A new thread is created the same way: if another process was faster, its row is a duplicate.
 
     BEGIN;
     UPDATE locus_threads SET last_seq = 8, … WHERE id = 5 AND last_seq = 7 AND removals = 0 AND …;
@@ -11,18 +11,16 @@ nothing is written. A new thread is made the same way: if another was faster, it
     INSERT INTO locus_checkpoints … VALUES (5, …);
     COMMIT
 
-In all other cases the thread is locked and everything is asked in one round trip, and the answer is written, or
-not, in a second one.
-
-Threads inside a MySQL transaction: the shared steps, and what the indexes and the quick save add to them.
+In all other cases the first round trip locks the thread and asks everything, and the second writes the result, or
+rolls back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
-from locus.memory.backends.mysql.schema import Expression, MySQLFlavour
+from locus.memory.backends.mysql.client import Expression, Statement
+from locus.memory.backends.mysql.schema import MySQLFlavour
 from locus.memory.backends.sql.commit import Chain, LoadedView, SQLThread, SQLThreads
 from locus.memory.backends.sql.flavour import Row, Steps, marks, portions
 from locus.memory.backends.sql.read import now
@@ -41,6 +39,8 @@ _COLUMNS = "thread, namespace, checkpoint_id, parent_id, seq, rev, created_at, m
 
 
 class MySQLThread(SQLThread):
+    """The shared steps on one thread, and what the indexes and the quick save add to them."""
+
     sql: MySQLFlavour
 
     def insert(self, entry: Entry, head: str, manifest: str) -> Steps[None]:
@@ -77,7 +77,7 @@ class MySQLThread(SQLThread):
 
     def remove(self, doomed: Collection[int], spare: str | None = None) -> Steps[None]:
         yield from super().remove(doomed, spare)
-        # Whoever saved last here must not take the thread for what it was.
+        # A handle that saved here before must notice that the thread has changed.
         yield f"UPDATE {self.sql.threads} SET removals = removals + 1 WHERE id = ?", (self.key,)
 
     def drop(self) -> Steps[int]:
@@ -88,7 +88,7 @@ class MySQLThread(SQLThread):
         return int(dropped)
 
     def deletions(self) -> list[tuple[str, tuple[int]]]:
-        """What removes the whole thread; the first statement counts its checkpoints."""
+        """The statements that remove the whole thread. The first changes as many rows as it has checkpoints."""
         sql = self.sql
         tables = (sql.checkpoints, sql.runs, sql.writes, sql.search)
         statements = [f"DELETE FROM {table} WHERE thread = ?" for table in tables]
@@ -96,6 +96,8 @@ class MySQLThread(SQLThread):
 
 
 class MySQLThreads(SQLThreads):
+    """The shared operations, with `MySQLThread`."""
+
     sql: MySQLFlavour
 
     def thread(self, key: int, thread_id: str, last_seq: int) -> MySQLThread:
@@ -103,13 +105,13 @@ class MySQLThreads(SQLThreads):
 
 
 MOST_KEYS = 200
-"""A record can have some hundred values in a multi-valued index."""
+"""A multi-valued index takes only some hundreds of values per row."""
 TOO_MANY = "*"
-"""Stands for all pairs of metadata with more keys than that: they are looked at, whatever is asked for."""
+"""Stands for all pairs of metadata with more keys than that. Every query looks at those rows."""
 
 
 def metadata_keys(metadata: str) -> str | None:
-    """What the index has of metadata (JSON text): a digest for each pair."""
+    """What the index holds of metadata (JSON text): a digest of each pair. None if there are none."""
     if metadata == "{}":
         return None
     pairs = decode(metadata)
@@ -118,26 +120,25 @@ def metadata_keys(metadata: str) -> str | None:
     return encode_trusted([metadata_key(key, canonical(value)) for key, value in pairs.items()])
 
 
-Statement = tuple[str, Sequence[Any]]
 BEGIN: Statement = ("BEGIN", ())
 COMMIT: Statement = ("COMMIT", ())
 
 
 def in_new_thread(sql: MySQLFlavour, commit: Commit) -> list[Statement]:
-    """Its row is the second statement's. Fails with a duplicate if the thread is there."""
+    """A save that creates its thread, in the second statement. Fails with a duplicate if the thread exists."""
     thread = MySQLThread(sql, Expression("LAST_INSERT_ID()"), commit.thread_id, 0)  # type: ignore[arg-type]
     begun = (
         f"INSERT INTO {sql.threads} (thread_id, last_seq, expires_at) VALUES (?, 1, ?)",
         (commit.thread_id, _expiry(sql, commit)),
     )
-    return [BEGIN, begun, *written(thread.add(commit, Outcome(Verdict.COMMITTED, 1)))[:-1], COMMIT]
+    return [BEGIN, begun, *statements_of(thread.add(commit, Outcome(Verdict.COMMITTED, 1)))[:-1], COMMIT]
 
 
 def in_chain(sql: MySQLFlavour, commit: Commit, chain: Chain) -> list[Statement]:
-    """Fails with a NULL if anything has happened to the thread."""
+    """A save that continues a chain. Fails with a NULL if anything has happened to the thread."""
     thread = MySQLThread(sql, chain.key, commit.thread_id, chain.seq)
     outcome = Outcome(Verdict.COMMITTED, chain.seq + 1, chain.base.checkpoint_id)
-    (statement, values), *others = written(thread.add(commit, outcome))[:-1]
+    (statement, values), *others = statements_of(thread.add(commit, outcome))[:-1]
     moved = (
         f"UPDATE {sql.threads} SET last_seq = ?, expires_at = ?"
         " WHERE id = ? AND last_seq = ? AND removals = ? AND (expires_at IS NULL OR expires_at > ?)",
@@ -148,7 +149,7 @@ def in_chain(sql: MySQLFlavour, commit: Commit, chain: Chain) -> list[Statement]
 
 
 def lock(sql: MySQLFlavour, thread_id: str) -> list[Statement]:
-    """Begin with the thread's row: its key, its counter, and whether it has not ended."""
+    """Lock the thread's row, and ask for its key, its counter, and whether it has not expired."""
     return [
         BEGIN,
         (
@@ -163,7 +164,7 @@ def questions(sql: MySQLFlavour, commit: Commit) -> list[Statement]:
     ids = {commit.checkpoint_id, *([commit.base.checkpoint_id] if commit.base else [])}
     if isinstance(commit.parent_id, str):
         ids.add(commit.parent_id)
-    place = (commit.thread_id, commit.namespace)
+    where = (commit.thread_id, commit.namespace)
     known = (
         f"SELECT c.checkpoint_id, c.seq, c.rev, c.parent_id FROM {sql.joined} WHERE t.thread_id = ? AND c.namespace = ?"
     )
@@ -174,8 +175,8 @@ def questions(sql: MySQLFlavour, commit: Commit) -> list[Statement]:
             f" WHERE t.thread_id = ? AND {sql.alive} FOR UPDATE",
             (commit.thread_id, now(sql)),
         ),
-        (f"{known} AND c.checkpoint_id IN {marks(len(ids))}", (*place, *ids)),
-        (f"{known} ORDER BY c.seq DESC LIMIT 1", place),
+        (f"{known} AND c.checkpoint_id IN {marks(len(ids))}", (*where, *ids)),
+        (f"{known} ORDER BY c.seq DESC LIMIT 1", where),
         *(
             (
                 f"SELECT r.branch, ? FROM {sql.runs} r JOIN {sql.threads} t ON t.id = r.thread"
@@ -200,8 +201,8 @@ def looked(last_seq: int, known: Sequence[Row], latest: Sequence[Row], taken: Se
     )
 
 
-def written(steps: Steps[None]) -> list[Statement]:
-    """The statements of steps that only write, and do not look at any answer."""
+def statements_of(steps: Steps[None]) -> list[Statement]:
+    """The statements of steps that only write, and look at no rows."""
     statements: list[Statement] = []
     try:
         statement = next(steps)

@@ -1,4 +1,4 @@
-"""The options of `MySQLBackend`, and URLs that name a server."""
+"""The options of `MySQLBackend`, and the URLs that stand for them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,9 @@ from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 from locus.errors import ConfigurationError
 from locus.memory.backends.sql.config import check_pool_sizes, check_timeouts
 
-_EXAMPLE = "mysql://user:password@host:3306/database"
-_PLACE = ("host", "port", "database", "user", "password")
-
 
 class MySQLConfig(BaseModel):
-    """Where the server is, and how to use it: the options of `MySQLBackend`. Its text hides the password."""
+    """The options of `MySQLBackend`: where the server is, and how to use it. `repr` hides the password."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True)
 
@@ -29,11 +26,11 @@ class MySQLConfig(BaseModel):
     unix_socket: str | None = None
     """The path of the server's socket, instead of host and port."""
     table_name: str = "locus"
-    """What the names of all tables begin with."""
+    """The beginning of all table names."""
     ssl: bool | SSLContext = False
-    """True: encrypted, and the server's certificate must be right. A context of one's own says more."""
+    """True: encrypt, and verify the server's certificate. Pass an `SSLContext` to control more."""
     ssl_ca: Path | None = None
-    """The certificate of the authority to trust, instead of the system's."""
+    """The certificate authority to trust instead of the system's."""
     ssl_check_hostname: bool = True
     min_pool_size: int = 1
     max_pool_size: int = 10
@@ -42,13 +39,13 @@ class MySQLConfig(BaseModel):
     command_timeout: float = 60.0
     """Seconds to wait for the answer to a statement."""
     retry_seconds: float = 10.0
-    """How long a connection that was lost is tried to replace, where repeating can do no harm."""
+    """How long to keep trying to replace a lost connection, where repeating the operation is safe."""
     ttl_seconds: float | None = None
     auto_create_table: bool = True
 
     @classmethod
     def checked(cls, **options: Any) -> MySQLConfig:
-        """From options that a user gave; what is wrong is told without their values: one of them is a password."""
+        """A configuration from a user's options. An error does not show their values, since one is a password."""
         try:
             config = cls(**options)
         except ValidationError as error:
@@ -66,7 +63,13 @@ class MySQLConfig(BaseModel):
         )
         return config
 
+    @property
+    def address(self) -> str:
+        """Where the database is, for messages: without secrets."""
+        return f"{self.unix_socket or f'{self.host}:{self.port}'}/{self.database}"
+
     def tls(self) -> SSLContext | None:
+        """How to encrypt connections; None if they are not encrypted."""
         if isinstance(self.ssl, SSLContext):
             return self.ssl
         if not self.ssl and self.ssl_ca is None:
@@ -79,8 +82,13 @@ class MySQLConfig(BaseModel):
         return context
 
 
+_EXAMPLE = "mysql://user:password@host:3306/database"
+_URL_PARTS = ("host", "port", "database", "user", "password")
+"""Options that are parts of the URL itself, and cannot follow its question mark."""
+
+
 def options_of(url: str) -> dict[str, Any]:
-    """The options in `mysql://user:password@host:3306/database?ssl=true`. An error does not repeat the URL."""
+    """The options in `mysql://user:password@host:3306/database?ssl=true`. An error does not show the URL."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -99,9 +107,9 @@ def options_of(url: str) -> dict[str, Any]:
     }
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     for name in options:
-        if name not in MySQLConfig.model_fields or name in _PLACE:
+        if name not in MySQLConfig.model_fields or name in _URL_PARTS:
             raise ConfigurationError(
                 f"the URL of a MySQL server has no option {name!r:.40}; there are: "
-                f"{', '.join(field for field in MySQLConfig.model_fields if field not in _PLACE)}"
+                f"{', '.join(field for field in MySQLConfig.model_fields if field not in _URL_PARTS)}"
             )
     return {name: value for name, value in found.items() if value} | options

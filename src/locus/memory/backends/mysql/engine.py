@@ -1,4 +1,4 @@
-"""The MySQL engine: one round trip a save, one a load. Needs aiomysql; see `mysql` for the public names."""
+"""The engine for MySQL: a save takes one round trip, and so does a load. Importing it needs aiomysql."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from locus.memory.backends.mysql.client import (
     NO_COLUMN,
     NO_TABLE,
     NOT_NULL,
-    Address,
+    Connector,
     MySQLConnection,
     MySQLError,
-    prepare,
+    Result,
+    Statement,
     translated,
     trouble_of,
 )
 from locus.memory.backends.mysql.commit import MySQLThreads
+from locus.memory.backends.mysql.config import MySQLConfig
 from locus.memory.backends.mysql.schema import NATIVE, MySQLFlavour
 from locus.memory.backends.sql.commit import Chains, can_be_first, is_written
 from locus.memory.backends.sql.config import PoolOptions
@@ -44,9 +46,9 @@ from locus.memory.model.records import (
 )
 
 ATTEMPTS = 3
-"""How often a thread that others begin and delete is looked for, before it is made step by step."""
-_MAY_NOT = {1044, 1142, 1143, 1227}
-_SESSION = "@@autocommit, @@sql_mode, @@time_zone, @@transaction_isolation, @@innodb_lock_wait_timeout"
+"""How often a save looks for a thread that others create and delete meanwhile, before it proceeds step by step."""
+_NOT_ALLOWED = {1044, 1142, 1143, 1227}
+"""Errors that say the user lacks a privilege."""
 
 
 class MySQLEngine(SQLServerEngine[MySQLConnection]):
@@ -56,35 +58,29 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
     driver_errors = DRIVER_ERRORS
     sql: MySQLFlavour
 
-    def __init__(
-        self,
-        address: Address,
-        sql: MySQLFlavour,
-        pool: PoolOptions,
-        *,
-        auto_create_table: bool,
-        retry_seconds: float,
-    ) -> None:
+    def __init__(self, config: MySQLConfig) -> None:
+        sql = MySQLFlavour(config.table_name)
+        pool = PoolOptions(config.min_pool_size, config.max_pool_size, config.connect_timeout)
         self._threads = MySQLThreads(sql)
-        super().__init__(sql, self._threads, pool, retry_seconds=retry_seconds)
-        self._address = address
-        self._identity = f"mysql:{address}/{sql.prefix}"
-        self._auto_create = auto_create_table
+        super().__init__(sql, self._threads, pool, retry_seconds=config.retry_seconds)
+        self._config = config
+        self._address = config.address
+        self._connector = Connector(config)
         self._chains = Chains()
         self._parser_checked = False
 
     @property
     def identity(self) -> str:
-        return self._identity
+        return f"mysql:{self._address}/{self.sql.prefix}"
 
     async def _connect(self) -> MySQLConnection:
-        return await self._address.connect()
+        return await self._connector.connect()
 
     def trouble(self, error: BaseException) -> Trouble:
         return trouble_of(error)
 
     def translate(self, error: BaseException) -> CheckpointError:
-        return translated(error, str(self._address))
+        return translated(error, self._address)
 
     async def setup(self) -> None:
         await self._insist(self._set_up, repeatable=True)
@@ -95,13 +91,13 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
             return
         if not found and self.reading_only:
             raise self.nothing_there()
-        if not self._auto_create or self.reading_only:
+        if not self._config.auto_create_table or self.reading_only:
             what = f"the tables {self.sql.prefix}* at {self._address}"
             raise other_tables(what, found, mysql_schema.FORMAT, "MySQLBackend", reading=self.reading_only)
         try:
             await self._migrate(connection)
         except MySQLError as error:
-            if error.code not in _MAY_NOT:
+            if error.code not in _NOT_ALLOWED:
                 raise
             raise ConfigurationError(
                 f"this user may not create the tables at {self._address} ({error}): let it, or have somebody run "
@@ -109,7 +105,7 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
             ) from error
 
     async def _format(self, connection: MySQLConnection) -> int:
-        """The version of the tables; 0 if there are none, or not all of them yet."""
+        """The version of the tables; 0 if there are none, or not all of them."""
         try:
             rows = await connection.execute(f"SELECT max(version) FROM {self.sql.format}")
         except MySQLError as error:
@@ -117,19 +113,19 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
                 raise
             return 0
         found = int(rows[0][0] or 0)
-        check_format(found, mysql_schema.FORMAT, str(self._address))
+        check_format(found, mysql_schema.FORMAT, self._address)
         return found
 
     async def _migrate(self, connection: MySQLConnection) -> None:
-        name = mysql_schema.lock_name(self.sql, self._address.database)
-        seconds = max(1, int(self._address.command_timeout * 0.9))
+        name = mysql_schema.lock_name(self.sql, self._config.database)
+        seconds = max(1, int(self._config.command_timeout * 0.9))
         ((locked,),) = await connection.execute("SELECT GET_LOCK(?, ?)", (name, seconds))
         if locked != 1:
             raise TimeoutError(f"another process has been creating or migrating the tables for {seconds} s")
         try:
             found = await self._format(connection)
             if found < mysql_schema.FORMAT:
-                for statement in mysql_schema.steps(self.sql, found):
+                for statement in mysql_schema.statements(self.sql, found):
                     await self._change(connection, statement)
                 await self._probe(connection)
         finally:
@@ -142,7 +138,7 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
         except MySQLError as error:
             if error.code == NO_COLUMN:
                 raise self._in_the_way(error) from error
-            if error.code not in mysql_schema.DONE_BEFORE:
+            if error.code not in mysql_schema.ALREADY_DONE:
                 raise
 
     async def _probe(self, connection: MySQLConnection) -> None:
@@ -160,10 +156,10 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
         )
 
     async def _commit(self, connection: MySQLConnection, commit: Commit) -> Outcome:
-        """In one round trip, if nothing is in the way; in two, if something may be."""
+        """In one round trip if the thread is as this handle left it, or new; else in two."""
         connection.committing = True
         chain = self._chains.get(commit.thread_id)
-        if chain is not None and chain.continued_by(commit):  # noqa: SIM102 - the second question is a deed
+        if chain is not None and chain.continued_by(commit):  # noqa: SIM102 - the second condition writes
             if await self._sent(connection, mysql_commit.in_chain(self.sql, commit, chain)):
                 self._chains.note(commit, chain.key, chain.seq + 1, chain.removals, chain)
                 return Outcome(Verdict.COMMITTED, chain.seq + 1, chain.base.checkpoint_id)
@@ -181,23 +177,23 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
             is_new = True
         return await super()._commit(connection, commit)
 
-    async def _sent(self, connection: MySQLConnection, statements: Sequence[mysql_commit.Statement]) -> list[Any]:
-        """The results, or none if the server found something in the way, and nothing was written."""
+    async def _sent(self, connection: MySQLConnection, statements: Sequence[Statement]) -> list[Result]:
+        """The results; none if the thread has changed or exists already, and then nothing was written."""
         try:
             return await connection.send(statements)
         except MySQLError as error:
             if error.code not in (NOT_NULL, DUPLICATE):
                 raise
-            connection.undo()
+            connection.roll_back_later()
             return []
 
     async def _commit_to_thread(self, connection: MySQLConnection, commit: Commit) -> Outcome | None:
-        """None if the thread is not there, or has ended, and this commit can begin it."""
+        """Ask, decide and write. None if the thread does not exist or has expired, and this commit can begin it."""
         _, found, known, latest, *taken = await connection.send(mysql_commit.questions(self.sql, commit))
         if not found.rows:
             outcome = decide(commit, mysql_commit.looked(0, [], [], []))
             if is_written(outcome):
-                connection.undo()
+                connection.roll_back_later()
                 return None
             await connection.rollback()
             return outcome
@@ -209,7 +205,7 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
             return outcome
         steps = self._threads.thread(key, commit.thread_id, last_seq).add(commit, outcome)
         if outcome.replaced is None:
-            await connection.send([*mysql_commit.written(steps), mysql_commit.COMMIT])
+            await connection.send([*mysql_commit.statements_of(steps), mysql_commit.COMMIT])
             self._chains.note(commit, key, outcome.seq, removals)
         else:
             await run_steps_async(steps, connection.execute)
@@ -222,7 +218,7 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
         return await self._insist(partial(self._delete_thread, thread_id), repeatable=False)
 
     async def _delete_thread(self, thread_id: str, connection: MySQLConnection) -> int:
-        """In two round trips, because others may be waiting for the thread meanwhile."""
+        """In only two round trips, because others may be waiting for the thread's lock."""
         _, found = await connection.send(mysql_commit.lock(self.sql, thread_id))
         if not found.rows:
             await connection.rollback()
@@ -243,39 +239,43 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
         if not self._parser_checked:
             await self._read(lambda: mysql_search.check_parser(self.sql))
             self._parser_checked = True
-        # Those who save meanwhile do not keep it going.
+        # A portion that is not full is the last one, so saves that go on meanwhile do not prolong this.
         while await self._index_more():
             pass
         return await self._read(lambda: mysql_search.search(self.sql, terms, limit), at_once=True)
 
     async def _index_more(self) -> bool:
-        """Index a portion; whether there may be more."""
+        """Index a portion; True if there may be more."""
         portion = await self._read(lambda: mysql_search.next_portion(self.sql))
         if portion.threads:
             texts = await asyncio.to_thread(mysql_search.texts_of, self.sql, portion)
-            await self._write(partial(mysql_search.add, self.sql, portion, texts), repeatable=True)
+            await self._write(partial(mysql_search.index_portion, self.sql, portion, texts), repeatable=True)
         return portion.is_full
 
 
-class GivenPoolEngine(MySQLEngine):
-    """Uses a pool of aiomysql's that somebody else opened, and will close."""
+_SESSION = "@@autocommit, @@sql_mode, @@time_zone, @@transaction_isolation, @@innodb_lock_wait_timeout"
+"""What `MySQLConnection.prepare` sets, and what has to be restored in somebody else's connection."""
 
-    def __init__(self, pool: Any, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._given = pool
+
+class GivenPoolEngine(MySQLEngine):
+    """Uses an `aiomysql.Pool` that the caller opened and will close."""
+
+    def __init__(self, config: MySQLConfig, pool: Any) -> None:
+        super().__init__(config)
+        self._given_pool = pool
 
     @asynccontextmanager
     async def _borrowed(self) -> AsyncIterator[MySQLConnection]:
-        """The pool gets its connections back as they were."""
-        if self._given._loop is not asyncio.get_running_loop():
+        """A connection of the pool. The pool gets it back with its settings restored."""
+        if self._given_pool._loop is not asyncio.get_running_loop():
             raise ConfigurationError(
                 "the pool that this backend was given belongs to another event loop (the blocking face has one of "
                 "its own): give a dsn instead, and the backend opens a pool for each loop"
             )
-        async with self._given.acquire() as raw:
-            connection = MySQLConnection(raw, self._address.command_timeout, 1 << 24)
+        async with self._given_pool.acquire() as raw:
+            connection = MySQLConnection(raw, self._config.command_timeout)
             before = (await connection.execute(f"SELECT {_SESSION}"))[0]
-            await prepare(connection, str(self._address))
+            await connection.prepare(self._address)
             try:
                 yield connection
             finally:

@@ -1,4 +1,4 @@
-"""Reading from MySQL where it can do better than the shared steps."""
+"""Reads that MySQL does better than the shared steps: a whole checkpoint at once, and queries by metadata."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _NAME = "varchar(64) CHARACTER SET ascii COLLATE ascii_bin"
 def read(sql: MySQLFlavour, thread_id: str, namespace: str, checkpoint_id: str | None) -> Steps[Stored | None]:
     """A checkpoint with its runs in one statement, so that all of it is as of one instant.
 
-    The manifest says which runs; each extent needs those from the newest that begins at its start, or before, on.
-    The driver takes its time for every column of every row, so the runs share theirs with the checkpoint, and what
-    they have no place for is in one.
+    The manifest names the runs. Each extent needs the newest run that begins at or before its start, and those after
+    it. The driver spends time on every column of every row. So runs and checkpoint share six columns, and the sixth
+    holds whatever else a checkpoint has.
     """
     values = [thread_id, now(sql), namespace]
     which = "ORDER BY c.seq DESC LIMIT 1"
@@ -69,24 +69,24 @@ FROM extents e JOIN {sql.runs} r
 
 
 def _time(text: object) -> datetime | None:
-    """A time from inside JSON."""
+    """A time out of JSON."""
     return datetime.fromisoformat(text) if isinstance(text, str) else None
 
 
 def find(sql: MySQLFlavour, key: str, value: str, limit: int) -> Steps[list[Entry]]:
-    """By the index of pairs; `value` is canonical JSON. What has too many pairs for the index is looked at itself."""
+    """Look up a pair in the index; `value` is canonical JSON. Rows with too many pairs for it are checked here."""
     wanted = encode_trusted([metadata_key(key, value), TOO_MANY])
     found: list[Entry] = []
-    page, place = "", list[int]()
+    page, page_values = "", list[int]()
     while len(found) < limit:
         rows = yield (
             f"SELECT {sql.entry}, c.id FROM {sql.joined} WHERE {sql.alive}"
             f" AND JSON_OVERLAPS(c.metadata_keys, CAST(? AS JSON)){page} ORDER BY c.id DESC LIMIT {PAGE}",
-            (now(sql), wanted, *place),
+            (now(sql), wanted, *page_values),
         )
         entries = (entry_of(sql, row) for row in rows)
         found += [entry for entry in entries if has_value(entry.metadata, key, value)]
         if len(rows) < PAGE:
             break
-        page, place = " AND c.id < ?", [rows[-1][8]]
+        page, page_values = " AND c.id < ?", [rows[-1][8]]
     return found[:limit]

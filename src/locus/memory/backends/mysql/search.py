@@ -1,12 +1,12 @@
 """Full-text search in MySQL.
 
-A save does not pay for it: what was saved since the last search is indexed when the next one comes, in portions.
-Sequence numbers of one thread are given out in the order of commits, because each save holds the thread's lock;
-so one number a thread says how far its index has got. (Of all threads together no such number exists: what got
-the lower one may be committed later.)
+A save does not pay for it. Each search first indexes, in portions, what was saved since the last one. Within a
+thread, sequence numbers are in the order of commits, because each save holds the thread's lock. So one number per
+thread says how far its index has got. (There is no such number for all threads together: of two checkpoints, the one
+with the lower number may be committed later.)
 
-What a word is, is said in `keys.words`, for all backends alike. MySQL gets the words as `sql_words` spells them: its
-own parser passes over short words, long words and a list of common ones.
+`words` in `model.ids` defines what a word is, for all backends alike. MySQL gets each word as `spelt` in `sql.search`
+spells it, because its own parser skips short words, long words and a list of common ones.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from locus.memory.model.records import Hit
 PORTION = 500
 THREADS_AT_ONCE = 100
 AT_ONCE_BYTES = 4_000_000
-"""About how much text one INSERT has; a single row may have more."""
+"""About how much text goes into one INSERT; a single row may have more."""
 
 
-class Thread(NamedTuple):
+class ThreadToIndex(NamedTuple):
     """A thread with something to index: what came after one sequence number, up to another."""
 
     key: int
@@ -38,13 +38,13 @@ class Thread(NamedTuple):
 class Portion(NamedTuple):
     """What is to be indexed next. A row: thread, checkpoint, branch, number, JSON text."""
 
-    threads: list[Thread]
+    threads: list[ThreadToIndex]
     rows: list[Row]
     is_full: bool
 
 
 def check_parser(sql: MySQLFlavour) -> Steps[None]:
-    """Refuse a server whose settings would leave words out."""
+    """Refuse a server whose settings would skip words."""
     ((least, most),) = yield "SELECT @@innodb_ft_min_token_size, @@innodb_ft_max_token_size", ()
     if int(least) > 3 or int(most) < LONGEST_PLAIN + 2:
         raise CapabilityError(
@@ -61,7 +61,7 @@ def next_portion(sql: MySQLFlavour) -> Steps[Portion]:
     threads, left = [], PORTION
     for key, after, last in rows:
         if left > 0:
-            threads.append(Thread(key, after, min(last, after + left)))
+            threads.append(ThreadToIndex(key, after, min(last, after + left)))
             left -= last - after
     if not threads:
         return Portion([], [], False)
@@ -77,13 +77,14 @@ def next_portion(sql: MySQLFlavour) -> Steps[Portion]:
 
 
 def texts_of(sql: MySQLFlavour, portion: Portion) -> list[str]:
+    """The text to index of each row."""
     return [indexed(sql.read_json(row[4])) for row in portion.rows]
 
 
-def add(sql: MySQLFlavour, portion: Portion, texts: Sequence[str]) -> Steps[None]:
-    """Write a portion, except for threads that somebody else was faster with.
+def index_portion(sql: MySQLFlavour, portion: Portion, texts: Sequence[str]) -> Steps[None]:
+    """Write a portion, except for threads that another process has indexed meanwhile.
 
-    The threads are locked meanwhile, so that nothing is added of what is being deleted.
+    The threads stay locked, so that nothing is indexed that is being deleted.
     """
     keys = [thread.key for thread in portion.threads]
     locked = yield (
@@ -95,7 +96,7 @@ def add(sql: MySQLFlavour, portion: Portion, texts: Sequence[str]) -> Steps[None
     if not ours:
         return
     chosen = {thread.key for thread in ours}
-    there = yield from _there(sql, [row for row in portion.rows if row[0] in chosen])
+    there = yield from _still_there(sql, [row for row in portion.rows if row[0] in chosen])
     rows = [(*row[:4], text) for row, text in zip(portion.rows, texts, strict=True) if text and tuple(row[:4]) in there]
     for some in _in_size(rows):
         yield (
@@ -110,8 +111,8 @@ def add(sql: MySQLFlavour, portion: Portion, texts: Sequence[str]) -> Steps[None
     )
 
 
-def _there(sql: MySQLFlavour, rows: Sequence[Row]) -> Steps[set[tuple[Any, ...]]]:
-    """Those that have not been deleted meanwhile."""
+def _still_there(sql: MySQLFlavour, rows: Sequence[Row]) -> Steps[set[tuple[Any, ...]]]:
+    """The rows that have not been deleted meanwhile."""
     found: set[tuple[Any, ...]] = set()
     for some in portions([row for row in rows if row[1] is None]):
         names = [value for row in some for value in (row[0], row[2], row[3])]
@@ -129,7 +130,7 @@ def _there(sql: MySQLFlavour, rows: Sequence[Row]) -> Steps[set[tuple[Any, ...]]
 
 
 def _in_size(rows: Sequence[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:
-    """The rows in lists that one statement can have."""
+    """The rows in lists that fit into one statement."""
     lists: list[list[tuple[Any, ...]]] = []
     size = AT_ONCE_BYTES
     for row in rows:
@@ -142,7 +143,7 @@ def _in_size(rows: Sequence[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:
 
 
 def search(sql: MySQLFlavour, terms: Sequence[str], limit: int) -> Steps[list[Hit]]:
-    """Checkpoints with a row that has all terms, best first."""
+    """Checkpoints with a row that contains all terms, best first."""
     query = " ".join(f"+{spelt(term)}" for term in dict.fromkeys(terms))
     matching = "MATCH (words) AGAINST (? IN BOOLEAN MODE)"
     hits: list[Hit] = []
@@ -159,7 +160,7 @@ def search(sql: MySQLFlavour, terms: Sequence[str], limit: int) -> Steps[list[Hi
             else:
                 hit = yield from checkpoint_hit(sql, checkpoint, float(points), terms)
             hits += [hit] if hit is not None else []
-        # Several rows may speak of one checkpoint, so a full page may not be enough.
+        # Several rows may belong to one checkpoint, so a full page may not be enough.
         found = best_hits(hits, limit)
         if len(found) >= limit or len(rows) < size:
             return found

@@ -1,4 +1,4 @@
-"""Oracle Database: threads in the JSON columns of a server that many processes share. 21c and later, 26ai included."""
+"""Oracle Database 21c and later, 26ai included: threads in JSON columns that many processes share."""
 
 from locus.memory.backends.oracle.backend import (
     OracleBackend,

@@ -1,13 +1,11 @@
-"""Oracle Database: threads in the JSON columns of a server that many processes share. 21c and later, 26ai included.
+"""The public classes for Oracle Database, and the factory behind `oracle://` URLs.
 
-The tables are shown in `oracle_schema`, a save in `oracle_save`. python-oracledb is needed when a backend is made;
-it works in thin mode, so that no Oracle client has to be installed.
+`OracleBackend` keeps plain dicts, and `OracleCheckpointSaver` versions of dicts with parents and pending writes. Both
+use the same tables. `OracleSyncBackend` and `OracleSyncCheckpointSaver` have the same methods, blocking, for any
+thread; their connections belong to the event loop of `locus.memory.runtime.portal`, and stay open between calls.
 
-The versioned saver in Oracle Database.
-
-Oracle Database for code that is not async: the same names and methods, blocking, from any thread.
-
-They work on the event loop of `locus.memory.sync`, whose connections live on between calls.
+`schema` describes the tables, and `commit` a save. python-oracledb is needed only once an object is created. It works
+in thin mode, so no Oracle client has to be installed.
 """
 
 from __future__ import annotations
@@ -18,8 +16,9 @@ from typing import Any, overload
 from pydantic import PrivateAttr, SecretStr
 
 from locus.core.state import AgentState
+from locus.extras import require
 from locus.memory.backends.oracle import schema as oracle_schema
-from locus.memory.backends.oracle.config import OracleOptions, options_of
+from locus.memory.backends.oracle.config import OracleConfig, options_of
 from locus.memory.backends.oracle.schema import OracleFlavour, checked_name
 from locus.memory.backends.sql.backend import SQLBackend, SyncSQLBackend
 from locus.memory.checkpointer import Checkpointer
@@ -29,18 +28,44 @@ from locus.memory.saver import CheckpointSaver
 from locus.memory.store import CheckpointStore
 from locus.memory.sync import SyncCheckpointSaver
 
-__all__ = ["OracleBackend", "from_location"]
+__all__ = [
+    "OracleBackend",
+    "OracleCheckpointSaver",
+    "OracleSyncBackend",
+    "OracleSyncCheckpointSaver",
+    "from_location",
+]
 
 
-class OracleBackend(OracleOptions, SQLBackend):
-    """Threads in Oracle Database. `load` gives plain dicts; `oracle_checkpointer(...)` gives `AgentState`.
-
-    Where it is, is said by a `dsn` (a TNS alias, `host:port/service_name`) or by `host`, `port` and `service_name`;
-    an Autonomous Database by the alias and the folder of its wallet. See `OracleOptions` for all options. Every event
-    loop gets a pool of its own.
-    """
+class OracleHandle(OracleConfig):
+    """Options, and the store that they open. It connects when it is first used."""
 
     _store: CheckpointStore = PrivateAttr()
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        require("oracledb", "oracle")
+        from locus.memory.backends.oracle.engine import OracleEngine
+
+        self._store = CheckpointStore(OracleEngine(self), ttl_seconds=self.ttl_seconds)
+
+    @property
+    def store(self) -> CheckpointStore:
+        return self._store
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.store.engine.identity!r})"
+
+    __str__ = __repr__
+
+
+class OracleBackend(OracleHandle, SQLBackend):  # type: ignore[override]  # nobody sets `store`
+    """Keeps plain dicts in Oracle Database. `oracle_checkpointer(...)` keeps `AgentState` there.
+
+    Say where the database is with a `dsn` (a TNS alias, or `host:port/service_name`), or with `host`, `port` and
+    `service_name`. For an Autonomous Database, give the alias and the folder of its wallet. See `OracleConfig` for all
+    options. Each event loop gets its own pool of connections.
+    """
 
     def __init__(
         self,
@@ -65,11 +90,6 @@ class OracleBackend(OracleOptions, SQLBackend):
             service_name=service_name,
             **kwargs,
         )
-        self._store = self.open_store()
-
-    @property
-    def store(self) -> CheckpointStore:  # type: ignore[override]  # nobody sets it
-        return self._store
 
     @overload
     async def save(
@@ -98,9 +118,9 @@ class OracleBackend(OracleOptions, SQLBackend):
     ) -> str: ...
 
     async def save(self, *args: Any, **kwargs: Any) -> str:
-        """Keep a state, `save(state, thread_id)`, or a dict, `save(thread_id, data)`, and return the checkpoint's id.
+        """Save a state, `save(state, thread_id)`, or a dict, `save(thread_id, data)`, and return the checkpoint's id.
 
-        Which of the two is meant is told by the type of the state. See `BaseCheckpointer.save` for the laws.
+        The type of the state decides which of the two is meant. See `BaseCheckpointer.save` for the laws.
         """
         if "state" in kwargs or (args and isinstance(args[0], AgentState)):
             return await Checkpointer(self.store).save(*args, **kwargs)
@@ -108,49 +128,24 @@ class OracleBackend(OracleOptions, SQLBackend):
 
     @cached_property
     def sync(self) -> SyncOracleBackend:
+        """The same backend for code that is not async, from any thread."""
         return SyncOracleBackend(self)
 
     @staticmethod
     def ddl(table_name: str = "locus", schema_name: str | None = None, grantee: str | None = None) -> str:
-        """The statements that create the tables, for whoever may: then `auto_create_table=False` will do.
+        """A script that creates the tables, for a user who may. Then use `auto_create_table=False`.
 
-        `grantee` is a user who shall work with the tables, and does not own them.
+        `grantee` is a user who works with the tables but does not own them.
         """
         name = None if grantee is None else checked_name(grantee, "grantee")
         return oracle_schema.ddl(OracleFlavour(table_name, schema_name), name)
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.store.engine.identity!r})"
 
-    __str__ = __repr__
+class OracleCheckpointSaver(OracleHandle, CheckpointSaver):  # type: ignore[override]  # nobody sets `store`
+    """A `CheckpointSaver` in Oracle Database: versions of dicts with parents, namespaces and pending writes.
 
-
-class SyncOracleBackend(SyncSQLBackend):
-    """An `OracleBackend`, blocking."""
-
-    def __init__(self, backend: OracleBackend) -> None:
-        super().__init__(backend)
-        self._oracle = backend
-
-    def save(self, *args: Any, **kwargs: Any) -> str:
-        """Of a state, `save(state, thread_id)`, or of a dict, `save(thread_id, data)`."""
-        return PORTAL.run(self._oracle.save(*args, **kwargs))
-
-
-def from_location(location: str = "", **options: Any) -> Checkpointer:
-    """`"oracle://user:password@host:1521/service_name?table_name=agents"`."""
-    from locus.memory.backends.adapters import oracle_checkpointer
-
-    return oracle_checkpointer(**(options_of(f"oracle:{location}") | options if location else options))
-
-
-class OracleCheckpointSaver(OracleOptions, CheckpointSaver):
-    """Versions of dicts with parents, namespaces and pending writes: a `CheckpointSaver` in Oracle Database.
-
-    The options are those of `OracleBackend`, and the same tables serve both.
+    It takes the options of `OracleBackend`, and uses the same tables.
     """
-
-    _store: CheckpointStore = PrivateAttr()
 
     def __init__(
         self,
@@ -185,16 +180,18 @@ class OracleCheckpointSaver(OracleOptions, CheckpointSaver):
             auto_create_table=auto_create_table,
             **kwargs,
         )
-        self._store = self.open_store()
 
-    @property
-    def store(self) -> CheckpointStore:  # type: ignore[override]  # nobody sets it
-        return self._store
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.store.engine.identity!r})"
+class SyncOracleBackend(SyncSQLBackend):
+    """The blocking methods of an `OracleBackend` that exists already: what its `sync` returns."""
 
-    __str__ = __repr__
+    def __init__(self, backend: OracleBackend) -> None:
+        super().__init__(backend)
+        self._oracle = backend
+
+    def save(self, *args: Any, **kwargs: Any) -> str:
+        """Save a state, `save(state, thread_id)`, or a dict, `save(thread_id, data)`."""
+        return PORTAL.run(self._oracle.save(*args, **kwargs))
 
 
 class OracleSyncBackend(SyncOracleBackend):
@@ -258,3 +255,10 @@ class OracleSyncCheckpointSaver(SyncCheckpointSaver):
                 **kwargs,
             )
         )
+
+
+def from_location(location: str = "", **options: Any) -> Checkpointer:
+    """`"oracle://user:password@host:1521/service_name?table_name=agents"`."""
+    from locus.memory.backends.adapters import oracle_checkpointer
+
+    return oracle_checkpointer(**(options_of(f"oracle:{location}") | options if location else options))

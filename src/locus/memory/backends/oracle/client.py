@@ -1,22 +1,19 @@
-"""Connections to Oracle Database, by python-oracledb in thin mode: no Oracle client has to be installed.
+"""Connections to Oracle Database, how values are bound, and what Oracle's errors mean.
 
-What the errors of Oracle Database, and of its driver, mean.
-
-Numbers with ORA- are the server's, those with DPY- the driver's; it often puts one of its own before the server's.
-
-How values reach Oracle Database: which of them the driver encodes, and which it has to be given otherwise.
+The driver is python-oracledb in thin mode, so no Oracle client has to be installed. It encodes most values itself;
+`prepared` and `input_sizes` are about those that need help. In an error, numbers with ORA- come from the server and
+those with DPY- from the driver, which often puts one of its own before the server's.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import encodings.idna  # noqa: F401 - host names need it, and a fork while it is imported would leave a child without
+import encodings.idna  # noqa: F401 - host names need it, and a fork during its import would leave a child without it
 import gc
 import json
 import re
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from locus.errors import (
@@ -27,21 +24,318 @@ from locus.errors import (
     SerializationError,
 )
 from locus.extras import require
-from locus.memory.backends.oracle.schema import JSONText, spoken
+from locus.memory.backends.oracle.config import OracleConfig
+from locus.memory.backends.oracle.schema import JSONText, oracle_sql
 from locus.memory.backends.sql.engine import Connection, Trouble, close_without_loop
 from locus.memory.backends.sql.flavour import Row
 
 oracledb: Any = require("oracledb", "oracle")
 
+T = TypeVar("T")
+
+SESSION = "ALTER SESSION SET NLS_SORT = BINARY NLS_COMP = BINARY"
+"""Ids are equal if their bytes are, whatever the database's default is."""
+
+
+class Connector:
+    """Opens connections to the database that a configuration names."""
+
+    def __init__(self, config: OracleConfig) -> None:
+        # The configuration itself is not kept: it may be the backend that owns this connector.
+        self.address = config.address
+        self._parameters = config.driver_parameters()
+        self._connect_timeout = config.connect_timeout
+        self._command_timeout = config.command_timeout
+
+    @property
+    def secrets(self) -> list[str]:
+        """What no error may show."""
+        found = (self._parameters.get(name) for name in ("password", "wallet_password"))
+        return [secret for secret in found if secret]
+
+    async def connect(self) -> OracleConnection:
+        raw = await self._open()
+        connection = OracleConnection(raw, self._command_timeout)
+        try:
+            await connection.execute(SESSION)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def _open(self) -> Any:
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                return await oracledb.connect_async(**self._parameters)
+        except TimeoutError as error:
+            raise ConnectionError(f"no connection within connect_timeout, {self._connect_timeout:g} s") from error
+        except oracledb.Error as error:
+            wrong = misconfigured(error, self.address)
+            if wrong is None:
+                raise
+            raise wrong from error
+
+
+READ_ONLY = "SET TRANSACTION READ ONLY"
+GRACE_SECONDS = 1.0
+"""How long the server has to stop a statement that took too long, before the connection is given up."""
+FETCHED_AT_ONCE = 500
+
+
+class OracleConnection(Connection):
+    """`raw` is the driver's connection, and a statement may take `seconds`. The last one wrote `changed` rows."""
+
+    def __init__(self, raw: Any, seconds: float) -> None:
+        self.raw = raw
+        self.changed = 0
+        self._seconds = seconds
+        self._begun = False
+        self._loop = asyncio.get_running_loop()
+        self._transport = _transport_of(raw)
+
+    @property
+    def version(self) -> str:
+        """The version of the server."""
+        return str(self.raw.version)
+
+    async def execute(self, statement: str, values: Sequence[Any] = (), *, commit: bool = False) -> list[Row]:
+        """`commit`: in the same round trip, once the statement has succeeded."""
+        rows = await self._call(self._execute(oracle_sql(statement), values, commit))
+        self._begun = self._begun and not commit
+        return rows
+
+    async def _execute(self, text: str, values: Sequence[Any], commit: bool) -> list[Row]:
+        rows: list[Row] = []
+        pieces = batches(text, values if isinstance(values, BindRows) else [values])
+        for number, (statement, given) in enumerate(pieces, 1):
+            self.raw.autocommit = commit and number == len(pieces)
+            with self.raw.cursor() as cursor:
+                cursor.arraysize = FETCHED_AT_ONCE
+                sizes = input_sizes(given, oracledb.DB_TYPE_JSON)
+                if any(sizes):
+                    cursor.setinputsizes(*sizes)
+                bound = [[await self._bound(value, cursor) for value in row] for row in given]
+                if isinstance(values, BindRows):
+                    await cursor.executemany(statement, bound)
+                else:
+                    await cursor.execute(statement, bound[0])
+                    rows = await _rows_of(cursor, values, bound[0])
+                self.changed = cursor.rowcount
+        return rows
+
+    async def _bound(self, value: Any, cursor: Any) -> Any:
+        if isinstance(value, DriverJSON):
+            return value.value
+        if isinstance(value, ServerJSON):
+            return await self.raw.createlob(oracledb.DB_TYPE_CLOB, str(value))
+        return cursor.var(int) if isinstance(value, OutBind) else value
+
+    async def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for the driver, but not forever, and not longer than the caller waits.
+
+        If it is cancelled, the driver asks the server to stop, and waits for the answer, however long that takes. So
+        it works in a task of its own, and loses its connection once nobody waits for it.
+        """
+        task = asyncio.ensure_future(work)
+        try:
+            done, _ = await asyncio.wait({task}, timeout=self._seconds)
+            if not done:
+                with contextlib.suppress(Exception):
+                    self.raw.cancel()  # if the server stops in time, the connection remains usable
+                await asyncio.wait({task}, timeout=GRACE_SECONDS)
+        finally:
+            if not task.done():
+                self.close()
+                task.cancel()
+                task.add_done_callback(_ignore_result)
+        if not done and (not task.done() or task.cancelled() or task.exception() is not None):
+            raise TimeoutError(f"a statement took longer than command_timeout, {self._seconds:g} s")
+        return task.result()
+
+    async def begin(self, writing: bool) -> None:
+        """A transaction that writes begins by itself."""
+        if not writing:
+            await self.execute(READ_ONLY)
+        self._begun = True
+
+    async def commit(self) -> None:
+        await self._call(self.raw.commit())
+        self._begun = False
+
+    async def rollback(self) -> None:
+        await self._call(self.raw.rollback())
+        self._begun = False
+
+    def in_transaction(self) -> bool:
+        return self._begun and self._is_open()
+
+    def is_usable(self) -> bool:
+        return not self._begun and self._is_open() and not self.raw.transaction_in_progress
+
+    def _is_open(self) -> bool:
+        return bool(self.raw.is_healthy())
+
+    def close(self) -> None:
+        """As if the network had failed: the driver's own `terminate` must not be called while it works."""
+        if self._transport is None:
+            with contextlib.suppress(Exception):
+                self.raw.terminate()
+        elif self._loop.is_closed():
+            close_without_loop(self._transport)
+        else:
+            self._transport.abort()
+
+    async def quit(self) -> None:
+        if self._is_open():
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(GRACE_SECONDS):
+                    await self._call(self.raw.close())
+        self.close()
+        await asyncio.sleep(0)  # for the transport to release its socket
+
+
+async def _rows_of(cursor: Any, values: Sequence[Any], bound: Sequence[Any]) -> list[Row]:
+    """What a statement returned: the rows that it found, or the value of its `OutBind`."""
+    if cursor.description:
+        rows = list(await cursor.fetchall())
+        # Only the tables of other programs have CLOBs.
+        if any(column[1] is oracledb.DB_TYPE_CLOB for column in cursor.description):
+            return [[await _read_lob(value) for value in row] for row in rows]
+        return rows
+    places = [at for at, value in enumerate(reversed(values)) if isinstance(value, OutBind)]
+    return [(bound[-1 - at].getvalue()[0],) for at in places]
+
+
+async def _read_lob(value: Any) -> Any:
+    return await value.read() if isinstance(value, oracledb.AsyncLOB) else value
+
+
+def _transport_of(raw: Any) -> asyncio.Transport | None:
+    """The driver's transport. No attribute leads to it, but it is at most three references away; None if not found."""
+    owned = [raw._impl]
+    for _ in range(3):
+        owned = [below for above in owned for below in gc.get_referents(above)]
+        found = next((below for below in owned if isinstance(below, asyncio.Transport)), None)
+        if found is not None:
+            return found
+        owned = [below for below in owned if type(below).__module__ == "oracledb.thin_impl"]
+    return None
+
+
+def _ignore_result(task: asyncio.Future[Any]) -> None:
+    """Nobody waits for this task any more, so its exception is retrieved here."""
+    if not task.cancelled():
+        task.exception()
+
+
+OLDEST = 21
+"""The first version with JSON columns."""
+
+
+def check_version(version: str, where: str) -> None:
+    major = version.partition(".")[0]
+    if not major.isdigit() or int(major) < OLDEST:
+        raise ConfigurationError(
+            f"the database at {where} is version {version}, and {OLDEST}c or later, with compatible at 20 or higher, "
+            "is needed: older ones have no JSON columns"
+        )
+
+
+class BindRows(list[Sequence[Any]]):
+    """Values for a statement that runs once for each row of them, in one round trip."""
+
+
+class OutBind:
+    """Stands for the value that a statement returns `INTO`. That value becomes the statement's only row."""
+
+
+class DriverJSON(NamedTuple):
+    """JSON as a value: the driver encodes it."""
+
+    value: Any
+
+
+class ServerJSON(str):
+    """JSON as text: the server parses it, from a temporary LOB.
+
+    The driver's encoder is quadratic in the number of objects and lists (7 s for 800), because each of them makes
+    its buffer grow by a chunk, whether needed or not.
+    """
+
+    __slots__ = ()
+
+
+MOST_CONTAINERS = 24
+"""How many objects and lists a JSON value may have for the driver to encode it; see `ServerJSON`."""
+
+
+def prepared(value: Any) -> Any:
+    """A value as it is bound, except that the LOB of a `ServerJSON` has yet to be created."""
+    if not isinstance(value, JSONText):
+        return value
+    if value.count("{") + value.count("[") > MOST_CONTAINERS:  # some of them may be in strings
+        found = json.loads(value)
+        return DriverJSON(found) if has_at_most(found, MOST_CONTAINERS) else ServerJSON(value)
+    return DriverJSON(json.loads(value))
+
+
+def has_at_most(value: Any, containers: int) -> bool:
+    """Whether a JSON value has no more objects and lists than that."""
+    waiting, count = [value], 0
+    while waiting and count <= containers:
+        found = waiting.pop()
+        if isinstance(found, dict | list):
+            count += 1
+            waiting += found.values() if isinstance(found, dict) else found
+    return count <= containers
+
+
+Batch = tuple[str, list[list[Any]]]
+"""A statement with the values of all rows that it runs for."""
+
+
+def batches(text: str, rows: Sequence[Sequence[Any]]) -> list[Batch]:
+    """The statement, once for all rows whose values are bound in the same way."""
+    alike: dict[tuple[int, ...], list[list[Any]]] = {}
+    for row in rows:
+        values = [prepared(value) for value in row]
+        as_text = tuple(at for at, value in enumerate(values) if isinstance(value, ServerJSON))
+        alike.setdefault(as_text, []).append(values)
+    return [(_with_parsing(text, as_text), group) for as_text, group in alike.items()]
+
+
+def _with_parsing(text: str, places: Sequence[int]) -> str:
+    """The statement with the text in these places parsed as JSON."""
+    for at in places:
+        text = re.sub(rf":{at + 1}\b", f"JSON(:{at + 1})", text, count=1)
+    return text
+
+
+LONGEST_TEXT = 1_000
+"""In bytes; see `input_sizes`."""
+
+
+def input_sizes(rows: Sequence[Sequence[Any]], json_type: Any) -> list[Any]:
+    """What the driver has to be told about the binds of a statement; None where it finds out by itself.
+
+    By itself it declares four times the bytes of a text. A bind declared with more than 4,000 bytes is a LONG, which
+    cannot be compared (ORA-01461). Told a number of characters, the driver declares four bytes for each of them.
+    """
+    sizes: list[Any] = [json_type if isinstance(value, DriverJSON) else None for value in rows[0]]
+    for row in rows:
+        for at, value in enumerate(row):
+            if type(value) is str and len(value) * 4 > LONGEST_TEXT:
+                sizes[at] = max(sizes[at] or 0, len(value))
+    return sizes
+
+
 DRIVER_ERRORS: tuple[type[BaseException], ...] = (oracledb.Error, OSError)
 
-_CODE = re.compile(r"^((?:ORA-[0-9]{5}|DPY-[0-9]{4})):", re.MULTILINE)
-
 DUPLICATE, NO_PARENT = "ORA-00001", "ORA-02291"
-NO_TABLE, NO_COLUMN, NAME_IN_USE, MAY_NOT = "ORA-00942", "ORA-00904", "ORA-00955", "ORA-01031"
+NO_TABLE, NO_COLUMN, NO_PRIVILEGE = "ORA-00942", "ORA-00904", "ORA-01031"
 
 _ROLLED_BACK = {DUPLICATE, NO_PARENT, "ORA-00060", "ORA-08177"}
-"""Another transaction was faster (a key is taken, a row that is referred to is gone), or two waited for each other."""
+"""Another transaction was faster (a key exists, a referenced row is gone), or two waited for each other."""
 _LOST = {
     "DPY-1001", "DPY-4011", "DPY-4033", "DPY-6000", "DPY-6001", "DPY-6003", "DPY-6005",
     "ORA-00018", "ORA-00020", "ORA-00028", "ORA-01012", "ORA-01033", "ORA-01034", "ORA-01089", "ORA-01090",
@@ -108,8 +402,11 @@ _MISCONFIGURED = {
 }
 
 
+_CODE = re.compile(r"^((?:ORA-[0-9]{5}|DPY-[0-9]{4})):", re.MULTILINE)
+
+
 def codes_of(error: BaseException) -> list[str]:
-    """The numbers of an error, each before the one that explains it; none for an error of the system's."""
+    """The numbers of an error, each before the one that explains it; none for an error of the operating system."""
     if not isinstance(error, oracledb.Error) or not error.args:
         return []
     code = getattr(error.args[0], "code", 0)
@@ -120,8 +417,8 @@ def has_code(error: BaseException, *codes: str) -> bool:
     return not set(codes).isdisjoint(codes_of(error))
 
 
-def told(error: BaseException) -> str:
-    """The first line of each part of an error's text, without the addresses of help pages."""
+def message_of(error: BaseException) -> str:
+    """The first three lines of an error's text, without the addresses of help pages."""
     lines = [line for line in str(error).splitlines() if line and not line.startswith("Help: ")]
     return "; ".join(lines[:3])
 
@@ -132,27 +429,30 @@ def trouble_of(error: BaseException) -> Trouble:
     codes = codes_of(error)
     if not _ROLLED_BACK.isdisjoint(codes):
         return Trouble.ROLLED_BACK
-    # Whoever holds a lock may let go of it, but not for the sake of twenty attempts of as many seconds each.
+    # The lock may be released soon, but twenty attempts of many seconds each would be too long to wait for it.
     return Trouble.LOST if not codes or not (_LOST | _LOCKED).isdisjoint(codes) else Trouble.FINAL
 
 
-def _found(table: dict[str, str], codes: list[str]) -> str:
+def _hint(table: dict[str, str], codes: list[str]) -> str:
+    """What a table says about the last code that it has; "" if it has none."""
     return next((table[code] for code in reversed(codes) if code in table), "")
 
 
 def misconfigured(error: BaseException, where: str) -> ConfigurationError | None:
-    """Our error for options that cannot work, whatever the server does."""
-    hint = _found(_MISCONFIGURED, codes_of(error))
-    return ConfigurationError(f"Oracle Database at {where} cannot be used: {hint} ({told(error)})") if hint else None
+    """The error for options that cannot work, whatever the server does; None if it is something else."""
+    hint = _hint(_MISCONFIGURED, codes_of(error))
+    if not hint:
+        return None
+    return ConfigurationError(f"Oracle Database at {where} cannot be used: {hint} ({message_of(error)})")
 
 
 def translated(error: BaseException, where: str, secrets: list[str]) -> CheckpointError:
-    """Our error. The server's text is told, a password never."""
-    text = told(error)
+    """The error of Locus for an error of the driver. It shows the server's text, but never a password."""
+    text = message_of(error)
     for secret in secrets:
         text = text.replace(secret, "***")
     codes = codes_of(error)
-    too_much, hint = _found(_TOO_MUCH, codes), _found(_HINTS, codes)
+    too_much, hint = _hint(_TOO_MUCH, codes), _hint(_HINTS, codes)
     if too_much:
         return SerializationError(f"Oracle Database cannot hold a value: {too_much} ({text})")
     if not _CORRUPT.isdisjoint(codes):
@@ -164,297 +464,3 @@ def translated(error: BaseException, where: str, secrets: list[str]) -> Checkpoi
             f"Oracle Database at {where} cannot be reached, or ended the connection: {text or type(error).__name__}"
         )
     return BackendUnavailableError(f"Oracle Database at {where} failed: {text or type(error).__name__}")
-
-
-LONGEST_TEXT = 1_000
-"""In bytes; see `input_sizes`."""
-MOST_CONTAINERS = 24
-"""How many objects and lists a JSON value has that the driver encodes; see `Textual`."""
-
-
-class Rows(list[Sequence[Any]]):
-    """Values for a statement that is carried out once for each of them, in one round trip."""
-
-
-class Returned:
-    """Stands for what a statement returns `INTO`; it becomes the statement's only row."""
-
-
-class Native(NamedTuple):
-    """What a JSON column is to hold, as a value: the driver encodes it."""
-
-    value: Any
-
-
-class Textual(str):
-    """The same as text: the server parses it, from a temporary LOB.
-
-    The driver's encoder takes a time that grows with the square of the number of objects and lists (7 s for 800),
-    because its buffer grows by a chunk for each, needed or not.
-    """
-
-    __slots__ = ()
-
-
-def prepared(value: Any) -> Any:
-    """A value as it is bound, but for LOBs, which have to be made first."""
-    if not isinstance(value, JSONText):
-        return value
-    if value.count("{") + value.count("[") > MOST_CONTAINERS:  # or they stand in a text
-        found = json.loads(value)
-        return Native(found) if has_at_most(found, MOST_CONTAINERS) else Textual(value)
-    return Native(json.loads(value))
-
-
-def has_at_most(value: Any, containers: int) -> bool:
-    """Whether there are no more objects and lists in a JSON value."""
-    waiting, count = [value], 0
-    while waiting and count <= containers:
-        found = waiting.pop()
-        if isinstance(found, dict | list):
-            count += 1
-            waiting += found.values() if isinstance(found, dict) else found
-    return count <= containers
-
-
-Batch = tuple[str, list[list[Any]]]
-"""A statement with the values of all rows that it is carried out for."""
-
-
-def batches(text: str, rows: Sequence[Sequence[Any]]) -> list[Batch]:
-    """The statement, once for all rows whose values are bound in the same way."""
-    alike: dict[tuple[int, ...], list[list[Any]]] = {}
-    for row in rows:
-        values = [prepared(value) for value in row]
-        textual = tuple(at for at, value in enumerate(values) if isinstance(value, Textual))
-        alike.setdefault(textual, []).append(values)
-    return [(_parsed(text, textual), group) for textual, group in alike.items()]
-
-
-def _parsed(text: str, places: Sequence[int]) -> str:
-    """The statement with JSON made of the text in these places."""
-    for at in places:
-        text = re.sub(rf":{at + 1}\b", f"JSON(:{at + 1})", text, count=1)
-    return text
-
-
-def input_sizes(rows: Sequence[Sequence[Any]], json_type: Any) -> list[Any]:
-    """What the driver has to be told of the binds of a statement; None where it finds out by itself.
-
-    It declares four times the bytes of a text, and what is declared with more than 4,000 is a LONG, which may not be
-    compared (ORA-01461). If it is told a number of characters, it declares four bytes for each of those.
-    """
-    sizes: list[Any] = [json_type if isinstance(value, Native) else None for value in rows[0]]
-    for row in rows:
-        for at, value in enumerate(row):
-            if type(value) is str and len(value) * 4 > LONGEST_TEXT:
-                sizes[at] = max(sizes[at] or 0, len(value))
-    return sizes
-
-
-T = TypeVar("T")
-
-OLDEST = 21
-"""The first version with JSON columns."""
-SESSION = "ALTER SESSION SET NLS_SORT = BINARY NLS_COMP = BINARY"
-"""Ids are equal if their bytes are, whatever the database has for its default."""
-READ_ONLY = "SET TRANSACTION READ ONLY"
-GRACE_SECONDS = 1.0
-"""How long the server has to stop a statement that took too long, before the connection is given up."""
-FETCHED_AT_ONCE = 500
-
-
-class OracleConnection(Connection):
-    """`raw` is the driver's connection. `changed` is how many rows the last statement wrote."""
-
-    def __init__(self, raw: Any, seconds: float) -> None:
-        self.raw = raw
-        self.changed = 0
-        self._seconds = seconds
-        self._begun = False
-        self._loop = asyncio.get_running_loop()
-        self._transport = _transport_of(raw)
-
-    @property
-    def version(self) -> str:
-        """The server's."""
-        return str(self.raw.version)
-
-    async def execute(self, statement: str, values: Sequence[Any] = (), *, commit: bool = False) -> list[Row]:
-        """`commit`: in the same round trip, once the statement has succeeded."""
-        rows = await self._call(self._execute(spoken(statement), values, commit))
-        self._begun = self._begun and not commit
-        return rows
-
-    async def _execute(self, text: str, values: Sequence[Any], commit: bool) -> list[Row]:
-        rows: list[Row] = []
-        pieces = batches(text, values if isinstance(values, Rows) else [values])
-        for number, (statement, given) in enumerate(pieces, 1):
-            self.raw.autocommit = commit and number == len(pieces)
-            with self.raw.cursor() as cursor:
-                cursor.arraysize = FETCHED_AT_ONCE
-                sizes = input_sizes(given, oracledb.DB_TYPE_JSON)
-                if any(sizes):
-                    cursor.setinputsizes(*sizes)
-                bound = [[await self._bound(value, cursor) for value in row] for row in given]
-                if isinstance(values, Rows):
-                    await cursor.executemany(statement, bound)
-                else:
-                    await cursor.execute(statement, bound[0])
-                    rows = await _rows_of(cursor, values, bound[0])
-                self.changed = cursor.rowcount
-        return rows
-
-    async def _bound(self, value: Any, cursor: Any) -> Any:
-        if isinstance(value, Native):
-            return value.value
-        if isinstance(value, Textual):
-            return await self.raw.createlob(oracledb.DB_TYPE_CLOB, str(value))
-        return cursor.var(int) if isinstance(value, Returned) else value
-
-    async def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for the driver, but not for ever, and not longer than whoever waits for us.
-
-        The driver would ask the server to stop what is cancelled, and wait for its answer, however long that takes.
-        So it works in a task of its own, and loses its connection if nobody waits any more.
-        """
-        task = asyncio.ensure_future(work)
-        try:
-            done, _ = await asyncio.wait({task}, timeout=self._seconds)
-            if not done:
-                with contextlib.suppress(Exception):
-                    self.raw.cancel()  # the server may stop, and the connection be of use again
-                await asyncio.wait({task}, timeout=GRACE_SECONDS)
-        finally:
-            if not task.done():
-                self.close()
-                task.cancel()
-                task.add_done_callback(_forget)
-        if not done and (not task.done() or task.cancelled() or task.exception() is not None):
-            raise TimeoutError(f"a statement took longer than command_timeout, {self._seconds:g} s")
-        return task.result()
-
-    async def begin(self, writing: bool) -> None:
-        """A transaction that writes begins by itself."""
-        if not writing:
-            await self.execute(READ_ONLY)
-        self._begun = True
-
-    async def commit(self) -> None:
-        await self._call(self.raw.commit())
-        self._begun = False
-
-    async def rollback(self) -> None:
-        await self._call(self.raw.rollback())
-        self._begun = False
-
-    def in_transaction(self) -> bool:
-        return self._begun and self._is_open()
-
-    def is_usable(self) -> bool:
-        return not self._begun and self._is_open() and not self.raw.transaction_in_progress
-
-    def _is_open(self) -> bool:
-        return bool(self.raw.is_healthy())
-
-    def close(self) -> None:
-        """As if the network had failed: the driver's own `terminate` must not be called while it works."""
-        if self._transport is None:
-            with contextlib.suppress(Exception):
-                self.raw.terminate()
-        elif self._loop.is_closed():
-            close_without_loop(self._transport)
-        else:
-            self._transport.abort()
-
-    async def quit(self) -> None:
-        if self._is_open():
-            with contextlib.suppress(Exception):
-                async with asyncio.timeout(GRACE_SECONDS):
-                    await self._call(self.raw.close())
-        self.close()
-        await asyncio.sleep(0)  # for the transport to let go of its socket
-
-
-async def _rows_of(cursor: Any, values: Sequence[Any], bound: Sequence[Any]) -> list[Row]:
-    """What a statement gave: the rows that it found, or the value that it returned into a bind."""
-    if cursor.description:
-        rows = list(await cursor.fetchall())
-        # Our own tables have no CLOBs.
-        if any(column[1] is oracledb.DB_TYPE_CLOB for column in cursor.description):
-            return [[await _whole(value) for value in row] for row in rows]
-        return rows
-    places = [at for at, value in enumerate(reversed(values)) if isinstance(value, Returned)]
-    return [(bound[-1 - at].getvalue()[0],) for at in places]
-
-
-async def _whole(value: Any) -> Any:
-    return await value.read() if isinstance(value, oracledb.AsyncLOB) else value
-
-
-def _transport_of(raw: Any) -> asyncio.Transport | None:
-    """The driver's connection to the server: it is in no attribute, but three steps away. None if it is not found."""
-    owned = [raw._impl]
-    for _ in range(3):
-        owned = [below for above in owned for below in gc.get_referents(above)]
-        found = next((below for below in owned if isinstance(below, asyncio.Transport)), None)
-        if found is not None:
-            return found
-        owned = [below for below in owned if type(below).__module__ == "oracledb.thin_impl"]
-    return None
-
-
-def _forget(task: asyncio.Future[Any]) -> None:
-    """Nobody waits for its result."""
-    if not task.cancelled():
-        task.exception()
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where the database is, and how to behave towards it: `parameters` are the driver's own, secrets included."""
-
-    name: str
-    parameters: dict[str, Any] = field(repr=False)
-    connect_timeout: float
-    command_timeout: float
-
-    def __str__(self) -> str:
-        """For people: no secrets."""
-        return self.name
-
-    @property
-    def secrets(self) -> list[str]:
-        found = (self.parameters.get(name) for name in ("password", "wallet_password"))
-        return [secret for secret in found if secret]
-
-    async def connect(self) -> OracleConnection:
-        raw = await self._open()
-        connection = OracleConnection(raw, self.command_timeout)
-        try:
-            await connection.execute(SESSION)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    async def _open(self) -> Any:
-        try:
-            async with asyncio.timeout(self.connect_timeout):
-                return await oracledb.connect_async(**self.parameters)
-        except TimeoutError as error:
-            raise ConnectionError(f"no connection within connect_timeout, {self.connect_timeout:g} s") from error
-        except oracledb.Error as error:
-            wrong = misconfigured(error, str(self))
-            if wrong is None:
-                raise
-            raise wrong from error
-
-
-def check_version(version: str, where: str) -> None:
-    major = version.partition(".")[0]
-    if not major.isdigit() or int(major) < OLDEST:
-        raise ConfigurationError(
-            f"the database at {where} is version {version}, and {OLDEST}c or later, with compatible at 20 or higher, "
-            "is needed: older ones have no JSON columns"
-        )

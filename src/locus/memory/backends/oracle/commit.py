@@ -1,17 +1,15 @@
-"""Threads inside an Oracle transaction: the shared steps, with fewer round trips, and what its indexes add to them.
+"""How Oracle Database saves: three round trips, or two if the save adds nothing to any list.
 
-A save in three round trips, or in two if it adds nothing to any list.
-
-A save that continues what this handle saved last needs no questions (see `sql_chain`):
+A save that continues what this handle saved last needs no questions (see `Chain` in `sql.commit`):
 
     UPDATE locus_threads SET last_seq = 8, … WHERE id = 5 AND last_seq = 7 AND removals = 0 AND …
     INSERT INTO locus_runs …                        all runs of the save at once
     INSERT INTO locus_checkpoints …                 together with the commit
 
-The UPDATE locks the thread's row and raises its counter; if it finds none, something has happened to the thread,
-and nothing is written. A new thread begins with the INSERT of its row. An id that is taken is a unique key that is
-taken (ORA-00001). In all these cases the save is decided on step by step, under a lock on the thread's row. Metadata
-costs one round trip more, and so does a large value, which is looked for first.
+The UPDATE locks the thread's row and raises its counter. If it finds no row, something has happened to the thread,
+and nothing is written. A new thread begins with the INSERT of its row. An id that exists violates a unique key
+(ORA-00001). In all these cases the save starts over step by step, under a lock on the thread's row. Metadata costs
+one more round trip, and so do large values, because the save first looks which of them the thread has.
 """
 
 from __future__ import annotations
@@ -22,9 +20,9 @@ from typing import Any
 
 from locus.memory.backends.oracle.client import (
     DUPLICATE,
+    BindRows,
     OracleConnection,
-    Returned,
-    Rows,
+    OutBind,
     has_code,
     oracledb,
 )
@@ -56,55 +54,57 @@ _WRITE = "namespace, checkpoint_id, task_id, idx, task_path, channel, value"
 
 
 class OracleThread(SQLThread):
+    """The shared steps on one thread, with fewer round trips, and what Oracle's indexes add to them."""
+
     sql: OracleFlavour
 
     removals = 0
     is_indexed = True
-    """Whether the full text has anything of it."""
+    """Whether any of it is in the full text."""
 
     def __init__(self, sql: OracleFlavour, key: int, thread_id: str, last_seq: int) -> None:
         super().__init__(sql, key, thread_id, last_seq)
         self._entries: dict[int, tuple[Entry, str]] | None = None
 
     def entries(self) -> Steps[dict[int, tuple[Entry, str]]]:
-        """Asked for once, as long as nothing is removed: nobody else changes them meanwhile."""
+        """Read once, until something is removed: the thread is locked, so nobody else changes them."""
         if self._entries is None:
             self._entries = yield from super().entries()
         return self._entries
 
     def add(self, commit: Commit, outcome: Outcome) -> Steps[None]:
-        there = yield from self.known_values(commit)
-        for statement in self.written_runs(commit, outcome, there):
+        present = yield from self.present_values(commit)
+        for statement in self.run_statements(commit, outcome, present):
             yield statement
         if outcome.replaced is not None:
             yield from self.remove({outcome.replaced.seq}, spare=commit.manifest)
-        for statement in self.written_checkpoint(commit, outcome):
+        for statement in self.checkpoint_statements(commit, outcome):
             yield statement
         yield (
             f"UPDATE {self.sql.threads} SET last_seq = ?, expires_at = ? WHERE id = ?",
-            (outcome.seq, expiry(self.sql, commit), self.key),
+            (outcome.seq, _expiry(self.sql, commit), self.key),
         )
 
-    def known_values(self, commit: Commit) -> Steps[set[str]]:
-        """Which of the large values of a commit the thread has already."""
-        there: set[str] = set()
+    def present_values(self, commit: Commit) -> Steps[set[str]]:
+        """Which of a commit's large values the thread has already."""
+        present: set[str] = set()
         for branches in portions([run.branch for run in commit.values]):
             rows = yield (
                 f"SELECT branch FROM {self.sql.runs} WHERE thread = ? AND number = 0 AND branch IN"
                 f" {marks(len(branches))}",
                 (self.key, *branches),
             )
-            there |= {row[0] for row in rows}
-        return there
+            present |= {row[0] for row in rows}
+        return present
 
-    def written_runs(self, commit: Commit, outcome: Outcome, there: Collection[str]) -> list[Statement]:
+    def run_statements(self, commit: Commit, outcome: Outcome, present: Collection[str]) -> list[Statement]:
         """At most one statement."""
-        large = {run.branch: run for run in commit.values if run.branch not in there}
+        large = {run.branch: run for run in commit.values if run.branch not in present}
         runs = [*commit.runs, *large.values()]
-        rows = Rows(self._run_values(run, outcome.seq) for run in runs)
+        rows = BindRows(self._run_values(run, outcome.seq) for run in runs)
         return [(f"INSERT INTO {self.sql.runs} ({_RUN}) VALUES {marks(7)}", rows)] if rows else []
 
-    def written_checkpoint(self, commit: Commit, outcome: Outcome) -> list[Statement]:
+    def checkpoint_statements(self, commit: Commit, outcome: Outcome) -> list[Statement]:
         entry = Entry(
             commit.thread_id,
             commit.namespace,
@@ -126,7 +126,7 @@ class OracleThread(SQLThread):
             sql.time(entry.created_at),
             sql.json(entry.metadata),
             sql.json(commit.head),
-            sql.inner_json(commit.manifest),
+            sql.json_as_text(commit.manifest),
         )
         return [
             (f"INSERT INTO {sql.checkpoints} (thread, {_CHECKPOINT}) VALUES {marks(10)}", values),
@@ -137,7 +137,7 @@ class OracleThread(SQLThread):
         if entry.metadata == "{}":
             return []
         found = {metadata_key(key, canonical(value)) for key, value in decode(entry.metadata).items()}
-        rows = Rows((self.key, self.sql.text(entry.namespace), entry.seq, pair) for pair in sorted(found))
+        rows = BindRows((self.key, self.sql.text(entry.namespace), entry.seq, pair) for pair in sorted(found))
         return [(f"INSERT INTO {self.sql.metadata_pairs} (thread, {_PAIR}) VALUES {marks(4)}", rows)]
 
     def _run_values(self, run: Run, seq: int) -> tuple[object, ...]:
@@ -158,7 +158,7 @@ class OracleThread(SQLThread):
     def remove(self, doomed: Collection[int], spare: str | None = None) -> Steps[None]:
         yield from super().remove(doomed, spare)
         self._entries = None
-        # Whoever saved last here must not take the thread for what it was.
+        # A handle that saved here before must notice that the thread has changed.
         self.removals += 1
         yield f"UPDATE {self.sql.threads} SET removals = removals + 1 WHERE id = ?", (self.key,)
 
@@ -169,7 +169,7 @@ class OracleThread(SQLThread):
         return int(dropped)
 
     def copy_to(self, dest: SQLThread, namespace: str | None, ids: Collection[str] | None) -> Steps[int]:
-        """The server copies; only which runs are needed is worked out here."""
+        """The server copies. Only the choice of the runs to copy is made here."""
         chosen = [
             (entry, manifest)
             for entry, manifest in (yield from self.entries()).values()
@@ -201,6 +201,8 @@ class OracleThread(SQLThread):
 
 
 class OracleThreads(SQLThreads):
+    """The shared operations, with `OracleThread`."""
+
     sql: OracleFlavour
 
     def thread(self, key: int, thread_id: str, last_seq: int) -> OracleThread:
@@ -224,7 +226,7 @@ class OracleThreads(SQLThreads):
         return thread
 
     def commit_in(self, commit: Commit, used: list[OracleThread]) -> Steps[Outcome]:
-        """As `commit`; the thread that was written to is added to `used`."""
+        """Like `commit`, but adds the thread that was written to `used`."""
         opening = self.open if commit.base is not None else self.open_or_create
         thread = yield from opening(commit.thread_id)
         if not isinstance(thread, OracleThread):
@@ -244,37 +246,33 @@ class OracleThreads(SQLThreads):
         writes: Sequence[Write],
         keep_numbered: bool = False,
     ) -> Steps[None]:
-        """In one DELETE and one INSERT, however many they are."""
+        """All of them in one INSERT, after the DELETE of those they replace."""
         sql = self.sql
         thread = yield from self.open_or_create(thread_id)
-        place = (thread.key, sql.text(namespace), sql.text(checkpoint_id), sql.text(task_id))
+        task_key = (thread.key, sql.text(namespace), sql.text(checkpoint_id), sql.text(task_id))
         task = "thread = ? AND namespace = ? AND checkpoint_id = ? AND task_id = ?"
         if not keep_numbered:
-            yield f"DELETE FROM {sql.writes} WHERE {task} AND idx >= 0", place
+            yield f"DELETE FROM {sql.writes} WHERE {task} AND idx >= 0", task_key
         last = {write.idx: write for write in writes}
         for some in portions([idx for idx in last if idx < 0 or keep_numbered]):
-            yield f"DELETE FROM {sql.writes} WHERE {task} AND idx IN {marks(len(some))}", (*place, *some)
-        rows = Rows(
-            (*place, write.idx, sql.text(write.task_path), sql.text(write.channel), sql.json(write.value))
+            yield f"DELETE FROM {sql.writes} WHERE {task} AND idx IN {marks(len(some))}", (*task_key, *some)
+        rows = BindRows(
+            (*task_key, write.idx, sql.text(write.task_path), sql.text(write.channel), sql.json(write.value))
             for write in last.values()
         )
         if rows:
             yield f"INSERT INTO {sql.writes} (thread, {_WRITE}) VALUES {marks(8)}", rows
 
 
-def expiry(sql: OracleFlavour, commit: Commit) -> int | None:
-    return sql.time(commit.expires_at) if commit.expires_at else None
-
-
 async def in_chain(sql: OracleFlavour, connection: OracleConnection, commit: Commit, chain: Chain) -> Outcome | None:
-    """Save without a question; None if something is in the way, and then nothing was written."""
+    """Save without questions. None if the thread has changed or the id exists, and then nothing was written."""
     outcome = Outcome(Verdict.COMMITTED, chain.seq + 1, chain.base.checkpoint_id)
     try:
         async with _transaction(connection):
             await connection.execute(
                 f"UPDATE {sql.threads} SET last_seq = ?, expires_at = ? WHERE id = ? AND last_seq = ? AND removals = ?"
                 " AND (expires_at IS NULL OR expires_at > ?)",
-                (outcome.seq, expiry(sql, commit), chain.key, chain.seq, chain.removals, now(sql)),
+                (outcome.seq, _expiry(sql, commit), chain.key, chain.seq, chain.removals, now(sql)),
             )
             if connection.changed != 1:
                 await connection.rollback()
@@ -288,12 +286,12 @@ async def in_chain(sql: OracleFlavour, connection: OracleConnection, commit: Com
 
 
 async def in_new_thread(sql: OracleFlavour, connection: OracleConnection, commit: Commit) -> int | None:
-    """Begin a thread, and return its key; None if it is there already, and then nothing was written."""
+    """Create a thread with its first checkpoint, and return its key. None if it exists, and nothing was written."""
     try:
         async with _transaction(connection):
             ((key,),) = await connection.execute(
                 f"INSERT INTO {sql.threads} (thread_id, last_seq, expires_at) VALUES (?, 1, ?) RETURNING id INTO ?",
-                (sql.text(commit.thread_id), expiry(sql, commit), Returned()),
+                (sql.text(commit.thread_id), _expiry(sql, commit), OutBind()),
             )
             thread = OracleThread(sql, int(key), commit.thread_id, 0)
             await _write(connection, thread, commit, Outcome(Verdict.COMMITTED, 1))
@@ -306,7 +304,7 @@ async def in_new_thread(sql: OracleFlavour, connection: OracleConnection, commit
 
 @asynccontextmanager
 async def _transaction(connection: OracleConnection) -> AsyncIterator[None]:
-    """One that is committed by its last statement, and rolled back if something goes wrong."""
+    """A transaction that its last statement commits. It is rolled back if something goes wrong."""
     await connection.begin(writing=True)
     try:
         yield
@@ -317,8 +315,12 @@ async def _transaction(connection: OracleConnection) -> AsyncIterator[None]:
 
 
 async def _write(connection: OracleConnection, thread: OracleThread, commit: Commit, outcome: Outcome) -> None:
-    there = await run_steps_async(thread.known_values(commit), connection.execute)
-    *first, last = [*thread.written_runs(commit, outcome, there), *thread.written_checkpoint(commit, outcome)]
+    present = await run_steps_async(thread.present_values(commit), connection.execute)
+    *first, last = [*thread.run_statements(commit, outcome, present), *thread.checkpoint_statements(commit, outcome)]
     for statement in first:
         await connection.execute(*statement)
     await connection.execute(*last, commit=True)
+
+
+def _expiry(sql: OracleFlavour, commit: Commit) -> int | None:
+    return sql.time(commit.expires_at) if commit.expires_at else None

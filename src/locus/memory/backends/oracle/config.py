@@ -1,31 +1,23 @@
-"""The options of everything that keeps threads in Oracle Database, and URLs that name one."""
+"""The options that all classes for Oracle Database share, and the URLs that stand for them."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, field_validator
 
 from locus.errors import ConfigurationError
-from locus.extras import require
-from locus.memory.backends.oracle.schema import OracleFlavour
-from locus.memory.backends.sql.config import PoolOptions, check_pool_sizes, check_timeouts
+from locus.memory.backends.sql.config import check_pool_sizes, check_timeouts
 from locus.memory.model.ids import digest
-from locus.memory.store import CheckpointStore
 
-if TYPE_CHECKING:
-    from locus.memory.backends.oracle.client import Address
-
-_EXAMPLE = "oracle://user:password@host:1521/service_name"
-_PLACE = ("dsn", "user", "password", "host", "port", "service_name")
 _TLS_PORTS = (1522, 2484)
 _CLOUD = ".oraclecloud.com"
 
 
-class OracleOptions(BaseModel):
-    """Where the database is, and how to use it. The text of one hides the secrets."""
+class OracleConfig(BaseModel):
+    """Where the database is, and how to use it. `repr` hides both passwords."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -34,20 +26,20 @@ class OracleOptions(BaseModel):
     user: str = "admin"
     password: SecretStr = SecretStr("")
     wallet_location: Path | None = None
-    """The folder with ewallet.pem, and as a rule tnsnames.ora: an Autonomous Database's wallet, unpacked."""
+    """The folder of an Autonomous Database's unpacked wallet: with ewallet.pem, and usually tnsnames.ora."""
     wallet_password: SecretStr | None = None
     host: str | None = None
-    """Host, port and service_name do instead of a dsn."""
+    """Use host, port and service_name instead of a dsn."""
     port: int = 1521
     service_name: str | None = None
     protocol: Literal["tcp", "tcps"] | None = None
-    """tcps is TLS. Unless it is said: for a wallet, for ports 1522 and 2484, and in Oracle's cloud."""
+    """tcps is TLS. It is the default with a wallet, for ports 1522 and 2484, and in Oracle's cloud."""
     config_dir: Path | None = None
-    """The folder with tnsnames.ora, if that is not the wallet's."""
+    """The folder with tnsnames.ora, if it is not the wallet's."""
     table_name: str = "locus"
-    """What the names of all tables begin with."""
+    """The beginning of all table names."""
     schema_name: str | None = None
-    """The schema that the tables are in; the user's own if none is named."""
+    """The schema of the tables; the default is the user's own."""
     min_pool_size: int = 1
     max_pool_size: int = 5
     connect_timeout: float = 20.0
@@ -55,22 +47,22 @@ class OracleOptions(BaseModel):
     command_timeout: float = 60.0
     """Seconds to wait for the answer to a statement."""
     retry_seconds: float = 10.0
-    """How long a connection that was lost is tried to replace, where repeating can do no harm."""
+    """How long to keep trying to replace a lost connection, where repeating the operation is safe."""
     ttl_seconds: float | None = None
     auto_create_table: bool = True
     statement_cache_size: int = 50
     keepalive_minutes: int = 2
-    """How often an idle connection is shown to firewalls; 0: never."""
+    """How often an idle connection sends a sign of life, so that firewalls keep it open; 0: never."""
 
     @field_validator("wallet_location", "config_dir", "wallet_password", mode="before")
     @classmethod
     def _none_if_empty(cls, value: Any) -> Any:
-        """An environment variable that is not set often arrives as an empty text."""
+        """An environment variable that is not set often arrives as an empty string."""
         text = value.get_secret_value() if isinstance(value, SecretStr) else value
         return None if text == "" else value
 
     def __init__(self, **options: Any) -> None:
-        """What is wrong is told without the values: some of them are secret."""
+        """An error does not show the values, since some of them are secret."""
         try:
             super().__init__(**options)
         except ValidationError as error:
@@ -91,20 +83,14 @@ class OracleOptions(BaseModel):
         if self.host is not None and not self.service_name:
             raise ConfigurationError(f"host {self.host!r:.80} needs a service_name beside it")
 
-    def flavour(self) -> OracleFlavour:
-        return OracleFlavour(self.table_name, self.schema_name)
-
-    def address(self) -> Address:
-        from locus.memory.backends.oracle.client import Address
-
-        return Address(self._place(), self.driver_parameters(), self.connect_timeout, self.command_timeout)
-
-    def _place(self) -> str:
-        """For people, and to tell one database from another. A dsn may begin with a name and a password."""
+    @property
+    def address(self) -> str:
+        """Where the database is: for messages, and to tell one database from another. It contains no secrets."""
         if self.dsn is None:
             return f"{self.host}:{self.port}/{self.service_name}"
-        place = self.dsn.rpartition("@")[2].partition("?")[0].strip()
-        return f"connect descriptor {digest(place)[:8]}" if place.startswith("(") else place
+        # A dsn may begin with a user name and a password.
+        address = self.dsn.rpartition("@")[2].partition("?")[0].strip()
+        return f"connect descriptor {digest(address)[:8]}" if address.startswith("(") else address
 
     def driver_parameters(self) -> dict[str, Any]:
         """The arguments of `oracledb.connect_async`."""
@@ -132,25 +118,16 @@ class OracleOptions(BaseModel):
     def _needs_tls(self, host: str) -> bool:
         return self.wallet_location is not None or self.port in _TLS_PORTS or host.lower().endswith(_CLOUD)
 
-    def open_store(self) -> CheckpointStore:
-        """Nothing is connected yet; but without the driver there is an error that names it."""
-        require("oracledb", "oracle")
-        from locus.memory.backends.oracle.engine import OracleEngine
 
-        engine = OracleEngine(
-            self.address(),
-            self.flavour(),
-            PoolOptions(self.min_pool_size, self.max_pool_size, self.connect_timeout),
-            auto_create_table=self.auto_create_table,
-            retry_seconds=self.retry_seconds,
-        )
-        return CheckpointStore(engine, ttl_seconds=self.ttl_seconds)
+_EXAMPLE = "oracle://user:password@host:1521/service_name"
+_URL_PARTS = ("dsn", "user", "password", "host", "port", "service_name")
+"""Options that are parts of the URL itself, and cannot follow its question mark."""
 
 
 def options_of(url: str) -> dict[str, Any]:
-    """The options in `oracle://user:password@host:1521/service?table_name=agents`. An error does not repeat the URL.
+    """The options in `oracle://user:password@host:1521/service?table_name=agents`. An error does not show the URL.
 
-    Without a path, what stands for the host is a TNS alias: `oracle://user:password@mydb_high?wallet_location=/wallet`.
+    In a URL without a path the host is a TNS alias: `oracle://user:password@mydb_high?wallet_location=/wallet`.
     """
     try:
         parts = urlsplit(url)
@@ -174,9 +151,9 @@ def options_of(url: str) -> dict[str, Any]:
         raise ConfigurationError(f"this URL names a port, and no service; one looks like {_EXAMPLE}")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     for name in options:
-        if name not in OracleOptions.model_fields or name in _PLACE:
+        if name not in OracleConfig.model_fields or name in _URL_PARTS:
             raise ConfigurationError(
                 f"the URL of an Oracle Database has no option {name!r:.40}; there are: "
-                f"{', '.join(field for field in OracleOptions.model_fields if field not in _PLACE)}"
+                f"{', '.join(field for field in OracleConfig.model_fields if field not in _URL_PARTS)}"
             )
     return {name: value for name, value in found.items() if value} | options

@@ -1,7 +1,4 @@
-"""The engine for Oracle Database. Needs python-oracledb; see `oracle` for the public names.
-
-How the tables come to be there, however many processes start at once.
-"""
+"""The engine for Oracle Database, and how its tables are created. Importing it needs python-oracledb."""
 
 from __future__ import annotations
 
@@ -17,19 +14,20 @@ from locus.memory.backends.oracle import search as oracle_search
 from locus.memory.backends.oracle.client import (
     DRIVER_ERRORS,
     DUPLICATE,
-    MAY_NOT,
     NO_COLUMN,
+    NO_PRIVILEGE,
     NO_TABLE,
-    Address,
+    Connector,
     OracleConnection,
     check_version,
     has_code,
+    message_of,
     oracledb,
-    told,
     translated,
     trouble_of,
 )
 from locus.memory.backends.oracle.commit import OracleThread, OracleThreads
+from locus.memory.backends.oracle.config import OracleConfig
 from locus.memory.backends.oracle.schema import NATIVE, OracleFlavour
 from locus.memory.backends.sql.commit import Chains, can_be_first, is_written
 from locus.memory.backends.sql.config import PoolOptions
@@ -44,117 +42,6 @@ from locus.memory.model.records import (
     Verdict,
 )
 
-CHARACTER_SET = "SELECT value FROM nls_database_parameters WHERE parameter = 'NLS_CHARACTERSET'"
-_MAY_NOT = (MAY_NOT, "ORA-01536", "ORA-01950", "ORA-01918", "ORA-01435")
-_NO_JSON = ("ORA-00902", "ORA-40441", "ORA-43853")
-_NO_TEXT = ("ORA-29833", "ORA-29855", "ORA-20000")
-
-
-class Setup:
-    """DDL commits, and would let go of any lock that its own session holds. So another session holds it."""
-
-    def __init__(self, address: Address, sql: OracleFlavour, *, auto_create_table: bool) -> None:
-        self._address = address
-        self._sql = sql
-        self._auto_create = auto_create_table
-
-    async def run(self, connection: OracleConnection, *, making: bool = True) -> int:
-        """Make what is missing, if that is wanted; return the version of the tables, 0 if there are none."""
-        check_version(connection.version, str(self._address))
-        found = await self._version(connection)
-        if found == oracle_schema.FORMAT or not (found or making):
-            return found
-        if not self._auto_create or not making:
-            state = f"have format {found}, not {oracle_schema.FORMAT}" if found else "are not there"
-            raise ConfigurationError(
-                f"the tables {self._sql.table('*')} at {self._address} {state}, and auto_create_table is off: "
-                f"have somebody run what {self._command()} returns"
-            )
-        try:
-            await self._migrate(connection)
-        except oracledb.Error as error:
-            wrong = self._explained(error)
-            if wrong is None:
-                raise
-            raise wrong from error
-        return oracle_schema.FORMAT
-
-    def _command(self) -> str:
-        options = [f"table_name={self._sql.prefix[:-1]!r}"]
-        options += [f"schema_name={self._sql.schema!r}"] if self._sql.schema else []
-        return f"OracleBackend.ddl({', '.join(options)})"
-
-    def _explained(self, error: BaseException) -> ConfigurationError | None:
-        """What is wrong with the user, the database or the options, if it is one of these."""
-        if has_code(error, *_MAY_NOT):
-            return ConfigurationError(
-                f"this user may not create the tables at {self._address} ({told(error)}): let it, or have somebody run "
-                f"what {self._command()} returns, and set auto_create_table=False"
-            )
-        if has_code(error, NO_COLUMN):
-            return ConfigurationError(
-                f"a table at {self._address} is in the way, and is not ours: choose another table_name ({told(error)})"
-            )
-        if has_code(error, *_NO_JSON):
-            return ConfigurationError(
-                f"the database at {self._address} has no JSON columns ({told(error)}): it needs 21c or later, with "
-                "compatible at 20 or higher"
-            )
-        if has_code(error, *_NO_TEXT):
-            return ConfigurationError(
-                f"the JSON search index cannot be made at {self._address} ({told(error)}): Oracle Text is needed"
-            )
-        return None
-
-    async def _version(self, connection: OracleConnection, lock: str = "") -> int:
-        """The version of the tables; 0 if there are none, or not all of them yet."""
-        try:
-            rows = await connection.execute(f"SELECT version FROM {self._sql.format} WHERE id = 1{lock}")
-        except oracledb.Error as error:
-            if not has_code(error, NO_TABLE):
-                raise
-            return 0
-        found = int(rows[0][0]) if rows else 0
-        check_format(found, oracle_schema.FORMAT, str(self._address))
-        return found
-
-    async def _migrate(self, connection: OracleConnection) -> None:
-        await self._check_characters(connection)
-        table, row = oracle_schema.beginnings(self._sql)
-        await self._change(connection, table, oracle_schema.DONE_BEFORE)
-        await self._change(connection, row, (DUPLICATE,), commit=True)
-        guard = await self._address.connect()
-        try:
-            found = await self._version(guard, " FOR UPDATE")
-            for statements in oracle_schema.steps(self._sql, found):
-                for statement in statements:
-                    await self._change(connection, statement, oracle_schema.DONE_BEFORE)
-            for probe in oracle_schema.probes(self._sql):
-                await connection.execute(probe)
-            await guard.execute(oracle_schema.set_version(self._sql, oracle_schema.FORMAT), commit=True)
-        finally:
-            await guard.quit()
-
-    async def _change(
-        self, connection: OracleConnection, statement: str, expected: Collection[str], *, commit: bool = False
-    ) -> None:
-        """Make something, unless it is there already."""
-        try:
-            await connection.execute(statement, commit=commit)
-        except oracledb.Error as error:
-            if not has_code(error, *expected):
-                raise
-            if commit:
-                await connection.rollback()
-
-    async def _check_characters(self, connection: OracleConnection) -> None:
-        for (name,) in await connection.execute(CHARACTER_SET):
-            if name != "AL32UTF8":
-                raise ConfigurationError(
-                    f"the database at {self._address} has the character set {name}, and cannot hold every text: "
-                    "use one with AL32UTF8"
-                )
-
 
 class OracleEngine(SQLServerEngine[OracleConnection]):
     """Threads in Oracle Database."""
@@ -163,19 +50,14 @@ class OracleEngine(SQLServerEngine[OracleConnection]):
     driver_errors = DRIVER_ERRORS
     sql: OracleFlavour
 
-    def __init__(
-        self,
-        address: Address,
-        sql: OracleFlavour,
-        pool: PoolOptions,
-        *,
-        auto_create_table: bool,
-        retry_seconds: float,
-    ) -> None:
+    def __init__(self, config: OracleConfig) -> None:
+        sql = OracleFlavour(config.table_name, config.schema_name)
+        pool = PoolOptions(config.min_pool_size, config.max_pool_size, config.connect_timeout)
         self._threads = OracleThreads(sql)
-        super().__init__(sql, self._threads, pool, retry_seconds=retry_seconds)
-        self._address = address
-        self._setup = Setup(address, sql, auto_create_table=auto_create_table)
+        super().__init__(sql, self._threads, pool, retry_seconds=config.retry_seconds)
+        self._connector = Connector(config)
+        self._address = self._connector.address
+        self._setup = TableSetup(self._connector, sql, auto_create_table=config.auto_create_table)
         self._chains = Chains()
 
     @property
@@ -183,21 +65,21 @@ class OracleEngine(SQLServerEngine[OracleConnection]):
         return f"oracle:{self._address}/{self.sql.threads.lower()}"
 
     async def _connect(self) -> OracleConnection:
-        return await self._address.connect()
+        return await self._connector.connect()
 
     def trouble(self, error: BaseException) -> Trouble:
         return trouble_of(error)
 
     def translate(self, error: BaseException) -> CheckpointError:
-        return translated(error, str(self._address), self._address.secrets)
+        return translated(error, self._address, self._connector.secrets)
 
     async def setup(self) -> None:
-        making = not self.reading_only
-        if not await self._insist(lambda connection: self._setup.run(connection, making=making), repeatable=True):
+        create = not self.reading_only
+        if not await self._insist(lambda connection: self._setup.run(connection, create=create), repeatable=True):
             raise self.nothing_there()
 
     async def _commit(self, connection: OracleConnection, commit: Commit) -> Outcome:
-        """Without a question, if nothing is in the way; what that is, the steps of the slower way find out."""
+        """Without questions if the thread is as this handle left it, or new. Else step by step, under a lock."""
         connection.committing = True
         chain = self._chains.get(commit.thread_id)
         if chain is not None and chain.continued_by(commit, any_id=True):
@@ -226,15 +108,132 @@ class OracleEngine(SQLServerEngine[OracleConnection]):
         return await self._read(lambda: oracle_read.find(self.sql, key, value, limit))
 
     async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
-        # Those who save meanwhile do not keep it going.
+        # A portion that is not full is the last one, so saves that go on meanwhile do not prolong this.
         while await self._index_more():
             pass
         return await self._read(lambda: oracle_search.search(self.sql, terms, limit))
 
     async def _index_more(self) -> bool:
-        """Index a portion; whether there may be more."""
+        """Index a portion; True if there may be more."""
         portion = await self._read(lambda: oracle_search.next_portion(self.sql))
         if portion.threads:
             texts = await asyncio.to_thread(oracle_search.texts_of, self.sql, portion)
-            await self._write(partial(oracle_search.add, self.sql, portion, texts), repeatable=True)
+            await self._write(partial(oracle_search.index_portion, self.sql, portion, texts), repeatable=True)
         return portion.is_full
+
+
+CHARACTER_SET = "SELECT value FROM nls_database_parameters WHERE parameter = 'NLS_CHARACTERSET'"
+_NOT_ALLOWED = (NO_PRIVILEGE, "ORA-01536", "ORA-01950", "ORA-01918", "ORA-01435")
+"""Errors that say the user lacks a privilege, a quota or a schema."""
+_NO_JSON = ("ORA-00902", "ORA-40441", "ORA-43853")
+_NO_TEXT = ("ORA-29833", "ORA-29855", "ORA-20000")
+
+
+class TableSetup:
+    """Creates and migrates the tables, however many processes start at once.
+
+    DDL commits, and so releases every lock of its own session. Therefore a second session holds the lock.
+    """
+
+    def __init__(self, connector: Connector, sql: OracleFlavour, *, auto_create_table: bool) -> None:
+        self._connector = connector
+        self._address = connector.address
+        self._sql = sql
+        self._auto_create = auto_create_table
+
+    async def run(self, connection: OracleConnection, *, create: bool = True) -> int:
+        """Create what is missing, unless that is not wanted. Return the version of the tables, 0 if there are none."""
+        check_version(connection.version, self._address)
+        found = await self._version(connection)
+        if found == oracle_schema.FORMAT or not (found or create):
+            return found
+        if not self._auto_create or not create:
+            state = f"have format {found}, not {oracle_schema.FORMAT}" if found else "are not there"
+            raise ConfigurationError(
+                f"the tables {self._sql.table('*')} at {self._address} {state}, and auto_create_table is off: "
+                f"have somebody run what {self._command()} returns"
+            )
+        try:
+            await self._migrate(connection)
+        except oracledb.Error as error:
+            wrong = self._explained(error)
+            if wrong is None:
+                raise
+            raise wrong from error
+        return oracle_schema.FORMAT
+
+    def _command(self) -> str:
+        options = [f"table_name={self._sql.prefix[:-1]!r}"]
+        options += [f"schema_name={self._sql.schema!r}"] if self._sql.schema else []
+        return f"OracleBackend.ddl({', '.join(options)})"
+
+    def _explained(self, error: BaseException) -> ConfigurationError | None:
+        """The error that says what to change, if the user, the database or the options are at fault."""
+        message = message_of(error)
+        if has_code(error, *_NOT_ALLOWED):
+            return ConfigurationError(
+                f"this user may not create the tables at {self._address} ({message}): let it, or have somebody run "
+                f"what {self._command()} returns, and set auto_create_table=False"
+            )
+        if has_code(error, NO_COLUMN):
+            return ConfigurationError(
+                f"a table at {self._address} is in the way, and is not ours: choose another table_name ({message})"
+            )
+        if has_code(error, *_NO_JSON):
+            return ConfigurationError(
+                f"the database at {self._address} has no JSON columns ({message}): it needs 21c or later, with "
+                "compatible at 20 or higher"
+            )
+        if has_code(error, *_NO_TEXT):
+            return ConfigurationError(
+                f"the JSON search index cannot be made at {self._address} ({message}): Oracle Text is needed"
+            )
+        return None
+
+    async def _version(self, connection: OracleConnection, lock: str = "") -> int:
+        """The version of the tables; 0 if there are none, or not all of them."""
+        try:
+            rows = await connection.execute(f"SELECT version FROM {self._sql.format} WHERE id = 1{lock}")
+        except oracledb.Error as error:
+            if not has_code(error, NO_TABLE):
+                raise
+            return 0
+        found = int(rows[0][0]) if rows else 0
+        check_format(found, oracle_schema.FORMAT, self._address)
+        return found
+
+    async def _migrate(self, connection: OracleConnection) -> None:
+        await self._check_characters(connection)
+        table, row = oracle_schema.format_statements(self._sql)
+        await self._change(connection, table, oracle_schema.ALREADY_DONE)
+        await self._change(connection, row, (DUPLICATE,), commit=True)
+        guard = await self._connector.connect()
+        try:
+            found = await self._version(guard, " FOR UPDATE")
+            for statement in oracle_schema.statements(self._sql, found):
+                await self._change(connection, statement, oracle_schema.ALREADY_DONE)
+            for probe in oracle_schema.probes(self._sql):
+                await connection.execute(probe)
+            await guard.execute(oracle_schema.set_version(self._sql, oracle_schema.FORMAT), commit=True)
+        finally:
+            await guard.quit()
+
+    async def _change(
+        self, connection: OracleConnection, statement: str, expected: Collection[str], *, commit: bool = False
+    ) -> None:
+        """Run a statement that may have been run before: then it fails with one of the `expected` errors."""
+        try:
+            await connection.execute(statement, commit=commit)
+        except oracledb.Error as error:
+            if not has_code(error, *expected):
+                raise
+            if commit:
+                await connection.rollback()
+
+    async def _check_characters(self, connection: OracleConnection) -> None:
+        for (name,) in await connection.execute(CHARACTER_SET):
+            if name != "AL32UTF8":
+                raise ConfigurationError(
+                    f"the database at {self._address} has the character set {name}, and cannot hold every text: "
+                    "use one with AL32UTF8"
+                )

@@ -1,4 +1,4 @@
-"""Reading from Oracle Database where the shared steps need other words."""
+"""Reads that Oracle Database does differently from the shared steps: checkpoints, and queries by metadata."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from locus.memory.model.records import Entry, Extent, Run, Stored
 
 PAGE = 200
 AT_ONCE = 50
-"""How many extents are read by one statement; a checkpoint of many small lists has more."""
+"""How many extents one statement reads; a checkpoint of many small lists may have more."""
 
 
 def read(sql: OracleFlavour, thread_id: str, namespace: str, checkpoint_id: str | None) -> Steps[Stored | None]:
     """A checkpoint with its runs, in two statements.
 
-    Runs never change, and their names are never used again: so what the second statement finds is as of the first,
-    unless the checkpoint was deleted in between, and some are missing. Then it is looked for again.
+    Runs never change, and their names are never used again. So the second statement finds what the first would have
+    found, unless the checkpoint was deleted in between and some runs are missing. Then both are repeated.
     """
     columns = f"{sql.entry}, c.head, c.manifest, c.thread, {sql.truth(sql.passed)}"
     while True:
@@ -46,7 +46,7 @@ def _with_runs(sql: OracleFlavour, row: Row) -> Steps[Stored]:
 
 
 def _runs(sql: OracleFlavour, thread: int, extents: Sequence[Extent]) -> Steps[list[Row]]:
-    """The runs that extents show: of each, from the newest that begins at its start, or before it, on."""
+    """The runs that extents need: the newest that begins at or before an extent's start, and those after it."""
     if not all(isinstance(number, int) for extent in extents for number in extent[1:]):
         raise CorruptCheckpointError("stored manifest cannot be read: it has no numbers where they should be")
     conditions: list[tuple[str, Sequence[Any]]] = []
@@ -58,11 +58,11 @@ def _runs(sql: OracleFlavour, thread: int, extents: Sequence[Extent]) -> Steps[l
                 f"SELECT MAX(o.number) FROM {sql.runs} o"
                 " WHERE o.thread = ? AND o.branch = ? AND o.number <= ? AND o.start <= ?"
             )
-            place = (extent.branch, extent.run)
+            newest = (extent.branch, extent.run)
             conditions.append(
                 (
                     f"r.branch = ? AND r.number <= ? AND r.number >= ({oldest})",
-                    (*place, thread, *place, extent.skip),
+                    (*newest, thread, *newest, extent.skip),
                 )
             )
     found: list[Row] = []
@@ -85,7 +85,7 @@ def _is_whole(stored: Stored) -> bool:
 
 
 def _is_there(sql: OracleFlavour, row: Row) -> Steps[bool]:
-    """Whether the checkpoint still is what it was: then something else is wrong with it."""
+    """Whether the checkpoint is unchanged. Then missing runs mean that it is damaged."""
     rows = yield (
         f"SELECT rev FROM {sql.checkpoints} WHERE thread = ? AND namespace = ? AND seq = ?",
         (row[10], row[1], row[4]),
@@ -94,20 +94,20 @@ def _is_there(sql: OracleFlavour, row: Row) -> Steps[bool]:
 
 
 def find(sql: OracleFlavour, key: str, value: str, limit: int) -> Steps[list[Entry]]:
-    """By the digests of pairs; `value` is canonical JSON."""
+    """Look up a pair by its digest; `value` is canonical JSON."""
     found: list[Entry] = []
-    page, place = "", list[int]()
+    page, page_values = "", list[int]()
     while len(found) < limit:
         rows = yield (
             f"SELECT {sql.entry}, c.id FROM {sql.metadata_pairs} p"
             f" JOIN {sql.checkpoints} c ON c.thread = p.thread AND c.namespace = p.namespace AND c.seq = p.seq"
             f" JOIN {sql.threads} t ON t.id = c.thread"
             f" WHERE p.pair = ? AND {sql.alive}{page} ORDER BY c.id DESC LIMIT {PAGE}",
-            (metadata_key(key, value), now(sql), *place),
+            (metadata_key(key, value), now(sql), *page_values),
         )
         entries = (entry_of(sql, row) for row in rows)
         found += [entry for entry in entries if has_value(entry.metadata, key, value)]
         if len(rows) < PAGE:
             break
-        page, place = " AND c.id < ?", [rows[-1][8]]
+        page, page_values = " AND c.id < ?", [rows[-1][8]]
     return found[:limit]

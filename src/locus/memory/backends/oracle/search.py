@@ -1,12 +1,12 @@
-"""Full-text search in Oracle Database, by JSON_TEXTCONTAINS over a JSON search index.
+"""Full-text search in Oracle Database: JSON_TEXTCONTAINS over a JSON search index.
 
-A save does not pay for it: what was saved since the last search is indexed when the next one comes, in portions.
-Sequence numbers of one thread are given out in the order of commits, because each save holds the thread's lock;
-so one number a thread says how far its index has got.
+A save does not pay for it. Each search first indexes, in portions, what was saved since the last one. Within a
+thread, sequence numbers are in the order of commits, because each save holds the thread's lock. So one number per
+thread says how far its index has got.
 
-What a word is, is said in `keys.words`, for all backends alike. Oracle Text gets the words as `sql_words` spells
-them: ASCII letters and digits, so that its lexer neither splits them nor leaves them out. The text that is looked
-for has to be a constant of the statement (ORA-40483); of such words nothing but a constant can be made.
+`words` in `model.ids` defines what a word is, for all backends alike. Oracle Text gets each word as `spelt` in
+`sql.search` spells it: in ASCII letters and digits, so that its lexer neither splits nor skips it. The query of
+JSON_TEXTCONTAINS has to be a constant of the statement (ORA-40483), and words spelt like this cannot end one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from locus.memory.backends.oracle.client import Rows
+from locus.memory.backends.oracle.client import BindRows
 from locus.memory.backends.oracle.schema import OracleFlavour, unindexed
 from locus.memory.backends.sql.flavour import Row, Steps, marks, portions
 from locus.memory.backends.sql.search import checkpoint_hit, indexed, run_hit, spelt
@@ -27,14 +27,14 @@ from locus.memory.model.records import Hit
 PORTION = 500
 THREADS_AT_ONCE = 100
 MOST_TERMS = 32
-"""A query of more words is looked up by its longest ones; all of them are checked in what is found."""
+"""A query of more words is looked up by its longest ones. What it finds is checked for all of them."""
 MOST_ROWS = 2_000
-"""Of more rows that have all words, the newest are looked at."""
+"""If more rows have all words, only the newest are looked at."""
 PAGE = 200
 _SAFE = re.compile(r"x[xu][0-9a-z]+")
 
 
-class Thread(NamedTuple):
+class ThreadToIndex(NamedTuple):
     """A thread with something to index: what came after one sequence number, up to another."""
 
     key: int
@@ -45,7 +45,7 @@ class Thread(NamedTuple):
 class Portion(NamedTuple):
     """What is to be indexed next. A row: thread, seq (of a checkpoint), branch, number (of a run), JSON values."""
 
-    threads: list[Thread]
+    threads: list[ThreadToIndex]
     rows: list[Row]
     is_full: bool
 
@@ -59,7 +59,7 @@ def next_portion(sql: OracleFlavour) -> Steps[Portion]:
     threads, left = [], PORTION
     for key, after, last in rows:
         if left > 0:
-            threads.append(Thread(key, after, min(last, after + left)))
+            threads.append(ThreadToIndex(key, after, min(last, after + left)))
             left -= last - after
     if not threads:
         return Portion([], [], False)
@@ -72,13 +72,14 @@ def next_portion(sql: OracleFlavour) -> Steps[Portion]:
 
 
 def texts_of(sql: OracleFlavour, portion: Portion) -> list[str]:
+    """The text to index of each row."""
     return [indexed(f"[{','.join(map(sql.read_json, row[4]))}]") for row in portion.rows]
 
 
-def add(sql: OracleFlavour, portion: Portion, texts: Sequence[str]) -> Steps[None]:
-    """Write a portion, except for threads that somebody else was faster with.
+def index_portion(sql: OracleFlavour, portion: Portion, texts: Sequence[str]) -> Steps[None]:
+    """Write a portion, except for threads that another process has indexed meanwhile.
 
-    The threads are locked meanwhile, so that nothing is added of what is being deleted.
+    The threads stay locked, so that nothing is indexed that is being deleted.
     """
     keys = [thread.key for thread in portion.threads]
     locked = yield (
@@ -89,22 +90,22 @@ def add(sql: OracleFlavour, portion: Portion, texts: Sequence[str]) -> Steps[Non
     ours = [thread for thread in portion.threads if at.get(thread.key) == thread.after]
     if not ours:
         return
-    there = yield from _there(sql, ours)
-    rows = Rows(
+    there = yield from _still_there(sql, ours)
+    rows = BindRows(
         (*row[:4], sql.json(encode_trusted({"words": text})))
         for row, text in zip(portion.rows, texts, strict=True)
         if text and tuple(row[:4]) in there
     )
     for some in portions(rows):
-        yield f"INSERT INTO {sql.search} (thread, seq, branch, number, words) VALUES {marks(5)}", Rows(some)
+        yield f"INSERT INTO {sql.search} (thread, seq, branch, number, words) VALUES {marks(5)}", BindRows(some)
     yield (
         f"UPDATE {sql.threads} SET indexed_seq = ? WHERE id = ?",
-        Rows((thread.up_to, thread.key) for thread in ours),
+        BindRows((thread.up_to, thread.key) for thread in ours),
     )
 
 
-def _there(sql: OracleFlavour, threads: Sequence[Thread]) -> Steps[set[tuple[Any, ...]]]:
-    """What has not been deleted meanwhile."""
+def _still_there(sql: OracleFlavour, threads: Sequence[ThreadToIndex]) -> Steps[set[tuple[Any, ...]]]:
+    """The rows that have not been deleted meanwhile."""
     ranges, places = _ranges(threads)
     runs = yield f"SELECT thread, branch, number FROM {sql.runs} WHERE {ranges}", places
     found: set[tuple[Any, ...]] = {(thread, None, branch, number) for thread, branch, number in runs}
@@ -112,39 +113,39 @@ def _there(sql: OracleFlavour, threads: Sequence[Thread]) -> Steps[set[tuple[Any
     return found | {(thread, seq, None, None) for thread, seq in heads}
 
 
-def _ranges(threads: Sequence[Thread]) -> tuple[str, list[int]]:
+def _ranges(threads: Sequence[ThreadToIndex]) -> tuple[str, list[int]]:
     """A condition for everything of these threads that is to be indexed, with its values."""
     condition = " OR ".join(["(thread = ? AND seq > ? AND seq <= ?)"] * len(threads))
     return condition, [value for thread in threads for value in thread]
 
 
 def search(sql: OracleFlavour, terms: Sequence[str], limit: int) -> Steps[list[Hit]]:
-    """Checkpoints with a row that has all terms, best first."""
+    """Checkpoints with a row that contains all terms, best first."""
     wanted = [spelt(term) for term in dict.fromkeys(terms)]
     ranked: list[tuple[float, Row]] = []
-    page, place = "", list[int]()
+    page, page_values = "", list[int]()
     while len(ranked) < MOST_ROWS:
         rows = yield (
             f"SELECT s.id, s.thread, s.seq, s.branch, s.number, s.words FROM {sql.search} s"
             f" WHERE JSON_TEXTCONTAINS(s.words, '$.words', '{query(wanted)}'){page} ORDER BY s.id DESC LIMIT {PAGE}",
-            place,
+            page_values,
         )
         ranked += [(points, row) for row in rows if (points := _points(row[5], wanted))]
         if len(rows) < PAGE:
             break
-        page, place = " AND s.id < ?", [rows[-1][0]]
+        page, page_values = " AND s.id < ?", [rows[-1][0]]
     ranked.sort(key=lambda found: found[0], reverse=True)
     hits: list[Hit] = []
     for points, row in ranked:
         hits += yield from _hit(sql, row, points, terms)
-        # Several rows may speak of one checkpoint.
+        # Several rows may belong to one checkpoint.
         if len(best_hits(hits, limit)) >= limit:
             break
     return best_hits(hits, limit)
 
 
 def query(wanted: Sequence[str]) -> str:
-    """What JSON_TEXTCONTAINS looks for: rows with all of these words."""
+    """The query of JSON_TEXTCONTAINS for rows with all of these words."""
     chosen = sorted(wanted, key=len, reverse=True)[:MOST_TERMS]
     if not all(map(_SAFE.fullmatch, chosen)):
         raise ValueError("a word is not spelt as the index has it")
@@ -152,7 +153,7 @@ def query(wanted: Sequence[str]) -> str:
 
 
 def _points(stored: Any, wanted: Sequence[str]) -> float:
-    """How well a row answers; 0 if a word is missing."""
+    """How well a row matches; 0 if a word is missing."""
     found = stored["words"].split()
     counts = Counter(found)
     if any(word not in counts for word in wanted):

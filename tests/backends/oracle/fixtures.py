@@ -1,4 +1,4 @@
-"""Fixtures for all tests of Oracle Database: where it is, and what stands before it."""
+"""Fixtures for all tests that use Oracle Database: a user, its tables, and the proxy in front of the server."""
 
 from __future__ import annotations
 
