@@ -15,7 +15,6 @@ from redis.asyncio import RedisCluster
 
 from locus.errors import CapabilityError, CheckpointError, ConflictError, CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends.redis import scripts
-from locus.memory.backends.redis import scripts as queries
 from locus.memory.backends.redis.client import (
     DRIVER_ERRORS,
     RedisClients,
@@ -105,7 +104,7 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies,
         if version is None and self.reading_only:
             raise self.nothing_there()
         if version is None:
-            await self._clients.run(scripts.NOTE_FORMAT, [key], FORMAT, layout.buckets)
+            await self._clients.run(scripts.WRITE_FORMAT, [key], FORMAT, layout.buckets)
             version, buckets = await self._clients.command("HMGET", key, "version", "buckets")
         try:
             known, self._layout = int(version), Layout(layout.prefix, int(buckets))
@@ -148,20 +147,20 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies,
         return commit_arguments(commit, survey.removal(doomed, spare=commit), survey.version)
 
     async def _survey(self, thread_id: str) -> Survey:
-        return Survey(thread_id, await self._run(queries.SURVEY, thread_id))
+        return Survey(thread_id, await self._run(scripts.OUTLINE, thread_id))
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
-        answer = await self._run(queries.READ, thread_id, namespace, _field(namespace, checkpoint_id))
+        answer = await self._run(scripts.READ, thread_id, namespace, _field(namespace, checkpoint_id))
         return to_stored(thread_id, answer) if answer else None
 
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
-        answer = await self._run(queries.ENTRY, thread_id, namespace, _field(namespace, checkpoint_id))
+        answer = await self._run(scripts.ENTRY, thread_id, namespace, _field(namespace, checkpoint_id))
         return to_entry(thread_id, *answer) if answer else None
 
     async def history(
         self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
     ) -> list[Entry]:
-        answer = await self._run(queries.HISTORY, thread_id, *history_arguments(namespace, limit, before_seq))
+        answer = await self._run(scripts.HISTORY, thread_id, *history_arguments(namespace, limit, before_seq))
         return to_entries(thread_id, answer)
 
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
@@ -217,7 +216,7 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies,
         await self._run(scripts.PUT_WRITES, thread_id, where, task_id, fresh, self._ttl, keep)
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
-        answer = await self._run(queries.GET_WRITES, thread_id, place(namespace, checkpoint_id), task_id or "")
+        answer = await self._run(scripts.GET_WRITES, thread_id, place(namespace, checkpoint_id), task_id or "")
         try:
             found = [write for at in range(0, len(answer), 2) for write in to_writes(answer[at], answer[at + 1])]
         except (ValueError, IndexError) as error:
@@ -230,7 +229,7 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies,
         return 0
 
     async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
-        answer = await self._run(queries.DUMP, source)
+        answer = await self._run(scripts.CONTENTS, source)
         if not answer:
             return 0
         count, arguments = Dump(answer).copied(dest, new_id(), namespace, checkpoint_ids)
@@ -242,7 +241,7 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies,
         return count if created else -1
 
     async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
-        answer = await self._run(queries.DUMP, thread_id)
+        answer = await self._run(scripts.CONTENTS, thread_id)
         return Dump(answer).exported(thread_id, after_seq, known) if answer else Exported([], [])
 
     async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:

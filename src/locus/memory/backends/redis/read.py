@@ -70,7 +70,7 @@ class Listing:
 
     async def _read_on(self, starts: dict[int, bytes], waiting: dict[int, bytes], end: bytes, page: int) -> list[bytes]:
         """The threads of the next page of these buckets. `starts` then says where to go on, if there is more."""
-        calls = [self._call(scripts.LIST, bucket, start, end, page) for bucket, start in waiting.items()]
+        calls = [self._call(scripts.LIST_THREADS, bucket, start, end, page) for bucket, start in waiting.items()]
         found: list[bytes] = []
         gone: dict[int, list[bytes]] = {}
         for bucket, (names, there) in zip(waiting, await self._clients.run_all(calls), strict=True):
@@ -109,7 +109,7 @@ class Listing:
         return [entry for _, entry in best]
 
     def _recent_page(self, bucket: int, cursor: bytes, page: int) -> Call:
-        return self._call(scripts.RECENT, bucket, cursor or "+inf", page)
+        return self._call(scripts.RECENT_THREADS, bucket, cursor or "+inf", page)
 
     async def _histories(self, thread_ids: Sequence[str], limit: int) -> list[tuple[int, Entry]]:
         keys = self._layout.thread_keys
@@ -126,7 +126,7 @@ class Listing:
         pair = pair_digest(key, value)
 
         def call(bucket: int, cursor: bytes, page: int) -> Call:
-            return self._call(scripts.FIND, bucket, b"[" + pair, cursor or b"(" + pair + b"\xff", page)
+            return self._call(scripts.FIND_METADATA, bucket, b"[" + pair, cursor or b"(" + pair + b"\xff", page)
 
         found: list[Entry] = []
         gone: dict[int, list[bytes]] = {}
@@ -177,7 +177,9 @@ class Listing:
             await self._read_on(starts, dict(starts), b"+", _LARGEST_PAGE)
         starts = dict.fromkeys(range(self._layout.buckets), b"-")
         while starts:
-            calls = [self._call(scripts.STALE, bucket, start, _LARGEST_PAGE) for bucket, start in starts.items()]
+            calls = [
+                self._call(scripts.STALE_METADATA, bucket, start, _LARGEST_PAGE) for bucket, start in starts.items()
+            ]
             gone: dict[int, list[bytes]] = {}
             for bucket, (last, stale) in zip(list(starts), await self._clients.run_all(calls), strict=True):
                 if stale:
@@ -193,7 +195,7 @@ class Listing:
         if not self._tidy:
             return
         calls = [
-            self._call(scripts.CLEAN, bucket, len(threads.get(bucket, ())), *threads.get(bucket, ()), *found)
+            self._call(scripts.CLEAN_INDEX, bucket, len(threads.get(bucket, ())), *threads.get(bucket, ()), *found)
             for bucket, found in {**{key: list[bytes]() for key in threads}, **members}.items()
         ]
         with suppress(ReadOnlyError, NoPermissionError):

@@ -100,7 +100,7 @@ class RedisSearch:
         waiting = dict(enumerate(marks))
         while waiting:
             calls = [
-                Call(scripts.CHANGED, self._layout.bucket_keys(bucket), (mark, _PORTION))
+                Call(scripts.CHANGED_THREADS, self._layout.bucket_keys(bucket), (mark, _PORTION))
                 for bucket, mark in waiting.items()
             ]
             answers = dict(zip(list(waiting), await self._clients.run_all(calls), strict=True))
@@ -116,11 +116,11 @@ class RedisSearch:
     async def _index_thread(self, thread_id: str) -> None:
         keys = self._layout.thread_keys(thread_id)
         while True:
-            missing = await self._clients.run(scripts.PENDING, keys, _PORTION)
+            missing = await self._clients.run(scripts.UNINDEXED, keys, _PORTION)
             docs: list[Any] = []
             for name, text in zip(missing[::2], missing[1::2], strict=True):
                 docs += [name, " ".join(map(spelt, words(_readable(text))))]
-            await self._clients.run(scripts.INDEX, keys, *docs)
+            await self._clients.run(scripts.INDEX_DOCUMENTS, keys, *docs)
             if len(missing) < _PORTION * 2:
                 return
 
@@ -138,10 +138,10 @@ class RedisSearch:
         places: list[tuple[str, bytes, float]] = [(*self._place(key), points) for key, points in rows]
         strange = sorted({thread_id for thread_id, _, _ in places} - surveys.keys())
         keys = self._layout.thread_keys
-        answers = await self._clients.run_all([Call(scripts.SURVEY, keys(name)) for name in strange])
+        answers = await self._clients.run_all([Call(scripts.OUTLINE, keys(name)) for name in strange])
         for thread_id, answer in zip(strange, answers, strict=True):
             surveys[thread_id] = Survey(thread_id, answer) if answer[1] else None
-        calls = [Call(scripts.TEXT, keys(thread_id), (name,)) for thread_id, name, _ in places]
+        calls = [Call(scripts.DOCUMENT_SOURCE, keys(thread_id), (name,)) for thread_id, name, _ in places]
         hits: list[Hit] = []
         for (thread_id, name, points), text in zip(places, await self._clients.run_all(calls), strict=True):
             survey = surveys[thread_id]
