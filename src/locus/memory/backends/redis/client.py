@@ -70,7 +70,7 @@ class _LoopClient(NamedTuple):
     client: Any
     limit: asyncio.Semaphore
     closer: AsyncGenerator[None] | None
-    """Closes the client when it ends itself; None for a client that is not ours to close."""
+    """Closes the client when it is ended; None for the caller's client, which stays open."""
     pid: int
 
 
@@ -265,7 +265,7 @@ def check_client(client: Any) -> None:
             f"client must be a redis.asyncio.Redis or redis.asyncio.RedisCluster, got {type(client).__name__}"
         )
     if client.get_encoder().decode_responses:
-        raise ConfigurationError("the client decodes answers, and ours are bytes: give it decode_responses=False")
+        raise ConfigurationError("the client decodes answers, and Locus needs bytes: give it decode_responses=False")
 
 
 def identity_of(config: RedisConfig, client: Any) -> str:
@@ -295,7 +295,7 @@ _ADVICE_BY_CLASS: tuple[tuple[type[BaseException], str], ...] = (
 )
 _ADVICE_BY_CODE = {
     "MISCONF": "Redis cannot write to its disk, and refuses to change anything: see its log",
-    "BUSY": "Redis is busy with a long script of somebody's: SCRIPT KILL ends it",
+    "BUSY": "Redis is busy with a long script: SCRIPT KILL ends it",
     "NOREPLICAS": "too few replicas of Redis are connected, and nothing was written (min-replicas-to-write)",
     "MASTERDOWN": "this Redis replica has lost its primary",
     "NOAUTH": "Redis asks for a password: give username and password",
@@ -315,7 +315,7 @@ def translated(error: BaseException) -> CheckpointError:
     if advice is not None:
         return BackendUnavailableError(f"{advice} ({said})")
     if said.startswith("WRONGTYPE") or "user_script:" in said:
-        return CorruptCheckpointError(f"what Redis has under our keys is not what was written there: {said}")
+        return CorruptCheckpointError(f"the keys of Locus in Redis do not hold what was written there: {said}")
     if "exceeds" in said and "bulk" in said:
         return SerializationError(f"a value is larger than Redis can hold (proto-max-bulk-len): {said}")
     return BackendUnavailableError(f"Redis cannot be used now: {said}")
