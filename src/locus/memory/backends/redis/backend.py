@@ -1,6 +1,6 @@
-"""Redis and Valkey: threads in a server that many processes share, with a time to live if wanted.
+"""The public class for Redis and Valkey, and the factories of its URL schemes.
 
-The keys are shown in `redis_records`, and what a save is in `redis_engine`.
+`schema` shows the keys, and `commit` says what a save is.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from locus.errors import ConfigurationError
 from locus.extras import require
-from locus.memory.backends.redis.config import located
+from locus.memory.backends.redis.config import RedisConfig
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.storage import StorageBackend
 from locus.memory.store import CheckpointStore
@@ -21,11 +21,12 @@ from locus.memory.store import CheckpointStore
 class RedisBackend(StorageBackend):
     """Threads in Redis or Valkey, as plain dicts; `redis_checkpointer(url)` keeps `AgentState` there.
 
-    `url` is `redis://`, `rediss://` (TLS), `valkey://`, `valkeys://` or `unix://`, and may carry the options below as
-    `?name=value`, which then count. All keys start with `prefix`. With `ttl_seconds` a thread ends that long after its
-    last save. `cluster=True` is for a Redis Cluster. `search` is full-text search: True, False, or None to see whether
-    the server has the module. `timeout` is how long to wait for an answer, `retries` how often to ask again after a
-    connection was lost. A `client` that is given (`redis.asyncio.Redis` or `RedisCluster`) is used, and not closed.
+    `url` is `redis://`, `rediss://` (TLS), `valkey://`, `valkeys://` or `unix://`. It may carry the options below as
+    `?name=value`, which then take precedence. All keys start with `prefix`. With `ttl_seconds` a thread expires that
+    long after its last save. `cluster=True` is for a Redis Cluster. `search` is full-text search: True, False, or None
+    to ask the server whether it has the module. `timeout` is how long to wait for an answer, `retries` how often to
+    ask again after a connection was lost. If you pass a `client` (`redis.asyncio.Redis` or `RedisCluster`), the
+    backend uses it and leaves it open.
     """
 
     def __init__(
@@ -52,30 +53,44 @@ class RedisBackend(StorageBackend):
     ) -> None:
         options = {name: value for name, value in locals().items() if name not in ("self", "client", "__class__")}
         require("redis.asyncio", "redis")
-        from locus.memory.backends.redis.engine import opened
+        from locus.memory.backends.redis.engine import open_engine
 
-        location = located(**options)
-        self.location = location
-        engine = opened(location, client)
-        super().__init__(CheckpointStore(engine, ttl_seconds=location.ttl_seconds))
+        self.config = RedisConfig.from_url(**options)
+        engine = open_engine(self.config, client)
+        super().__init__(CheckpointStore(engine, ttl_seconds=self.config.ttl_seconds))
+
+    @property
+    def location(self) -> RedisConfig:
+        """The same as `config`."""
+        return self.config
 
     def __repr__(self) -> str:
-        return f"RedisBackend({self.location.shown!r}, prefix={self.location.prefix!r})"
+        return f"RedisBackend({self.config.shown!r}, prefix={self.config.prefix!r})"
 
 
-def _from(scheme: str) -> Any:
-    def from_location(location: str = "", **options: Any) -> Checkpointer:
-        """`"redis"`, `"redis://host:6379/0?ttl_seconds=3600"`."""
-        from locus.memory.backends.adapters import redis_checkpointer
-
-        if location and not location.startswith("//"):
-            raise ConfigurationError(f'write the address of the server as a URL: "{scheme}://localhost:6379"')
-        return redis_checkpointer(f"{scheme}:{location or '//localhost:6379'}", **options)
-
-    return from_location
+def from_redis(location: str = "", **options: Any) -> Checkpointer:
+    """`"redis"`, `"redis://host:6379/0?ttl_seconds=3600"`."""
+    return _from_url("redis", location, options)
 
 
-from_redis = _from("redis")
-from_rediss = _from("rediss")
-from_valkey = _from("valkey")
-from_valkeys = _from("valkeys")
+def from_rediss(location: str = "", **options: Any) -> Checkpointer:
+    """`"rediss://host:6379/0"`: Redis over TLS."""
+    return _from_url("rediss", location, options)
+
+
+def from_valkey(location: str = "", **options: Any) -> Checkpointer:
+    """`"valkey"`, `"valkey://host:6379/0?ttl_seconds=3600"`."""
+    return _from_url("valkey", location, options)
+
+
+def from_valkeys(location: str = "", **options: Any) -> Checkpointer:
+    """`"valkeys://host:6379/0"`: Valkey over TLS."""
+    return _from_url("valkeys", location, options)
+
+
+def _from_url(scheme: str, location: str, options: dict[str, Any]) -> Checkpointer:
+    from locus.memory.backends.adapters import redis_checkpointer
+
+    if location and not location.startswith("//"):
+        raise ConfigurationError(f'write the address of the server as a URL: "{scheme}://localhost:6379"')
+    return redis_checkpointer(f"{scheme}:{location or '//localhost:6379'}", **options)

@@ -1,4 +1,12 @@
-"""locus.memory.backends.redis.commit"""
+"""A save: the arguments of the script that commits, and what its answer means.
+
+To change how a save decides a conflict, open `lua/commit.lua`: the decision is made there, inside Redis, so that a
+save is one round trip however long the thread is. It must agree with `decide` in `memory/model/commit_rules.py`;
+`tests/backends/redis/test_commit.py` holds the two against each other.
+
+A save that replaces a checkpoint also removes the old one. That removal is planned beforehand (see `remove`), and the
+script answers MOVED if the thread has changed since.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +23,15 @@ from locus.memory.backends.redis.schema import (
     run_text,
 )
 from locus.memory.model.manifest import wanted
-from locus.memory.model.records import (
-    Commit,
-    Outcome,
-    Unset,
-    Verdict,
-)
+from locus.memory.model.records import Commit, Outcome, Unset, Verdict
 from locus.memory.model.table import entry_of
 
-NOTHING = Outcome(Verdict.COMMITTED)
+_UNDECIDED = Outcome(Verdict.COMMITTED)
+"""The script chooses the sequence number and the parent, so the entry that it gets has neither."""
 
 
 def commit_arguments(commit: Commit, removal: Sequence[Any] = (), version: str | bytes = "") -> list[Any]:
-    """What COMMIT takes. `removal` is what goes with the checkpoint that this one takes the place of."""
+    """The arguments of COMMIT. To replace a checkpoint, give a `removal` and the `version` that it was planned for."""
     namespace, base, parent, latest = commit.namespace, commit.base, commit.parent_id, commit.if_latest
     runs = (*commit.runs, *commit.values)
     return [
@@ -38,12 +42,12 @@ def commit_arguments(commit: Commit, removal: Sequence[Any] = (), version: str |
         commit.rev,
         index_field(namespace, base.checkpoint_id) if base else "",
         base.rev if base else "",
-        *_named(parent, "~" if commit.parent_as_named else "!" if commit.parent_required else "="),
+        *_mode_and_id(parent, "~" if commit.parent_as_named else "!" if commit.parent_required else "="),
         index_field(namespace, parent) if isinstance(parent, str) else "",
-        *_named(latest, "="),
+        *_mode_and_id(latest, "="),
         commit.replaces or "",
         milliseconds(commit.expires_at),
-        entry_text(entry_of(commit, NOTHING)),
+        entry_text(entry_of(commit, _UNDECIDED)),
         metadata_pairs(commit.metadata),
         payload_text(wanted(commit.manifest), commit.head, commit.manifest),
         version,
@@ -53,8 +57,22 @@ def commit_arguments(commit: Commit, removal: Sequence[Any] = (), version: str |
     ]
 
 
-def _named(value: str | None | Unset, given: str) -> tuple[str, str]:
-    """A mode and an id: any, none, or this one."""
+def _mode_and_id(value: str | None | Unset, if_named: str) -> tuple[str, str]:
+    """`*` for any checkpoint, `-` for none, or the mode `if_named` for this one."""
     if isinstance(value, str):
-        return given, value
+        return if_named, value
     return ("-" if value is None else "*"), ""
+
+
+_VERDICTS = {verdict.name.encode(): verdict for verdict in Verdict}
+
+
+def commit_outcome(answer: Sequence[Any]) -> Outcome:
+    """The outcome that COMMIT has answered."""
+    verdict, *rest = answer
+    if verdict in (b"COMMITTED", b"REPEATED"):
+        seq, parent = rest
+        parent_id = None if parent is None else parent.decode()
+        return Outcome(Verdict.COMMITTED, int(seq), parent_id, repeated=verdict == b"REPEATED")
+    latest = rest[0].decode() if rest and rest[0] is not None else None
+    return Outcome(_VERDICTS[verdict], latest=latest)

@@ -1,4 +1,4 @@
-"""Where a Redis store is, and how to talk to it: a URL and options, checked. No secret is ever shown."""
+"""How to reach a Redis store: a URL and options, checked. No secret is ever shown."""
 
 from __future__ import annotations
 
@@ -12,39 +12,18 @@ from pydantic import SecretStr
 from locus.errors import ConfigurationError
 from locus.memory.model.arguments import checked_seconds
 
-PORT = 6379
-_SCHEMES = {"redis": False, "valkey": False, "rediss": True, "valkeys": True, "unix": False}
+_PORT = 6379
+_TLS_OF_SCHEME = {"redis": False, "valkey": False, "rediss": True, "valkeys": True, "unix": False}
 
-BUCKETS = 16
-CLUSTER_BUCKETS = 256
-MOST_BUCKETS = 16_384
-
-
-def _flag(text: str) -> bool:
-    return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[text.lower()]
-
-
-_IN_URL: dict[str, Callable[[str], Any]] = {
-    "prefix": str,
-    "ttl_seconds": float,
-    "db": int,
-    "cluster": _flag,
-    "search": _flag,
-    "timeout": float,
-    "connect_timeout": float,
-    "max_connections": int,
-    "retries": int,
-    "ssl_ca_certs": str,
-    "ssl_certfile": str,
-    "ssl_keyfile": str,
-    "ssl_check_hostname": _flag,
-    "buckets": int,
-}
+_BUCKETS = 16
+_CLUSTER_BUCKETS = 256
+"""A cluster moves whole buckets between its nodes, so it needs more of them."""
+_MAX_BUCKETS = 16_384
 
 
 @dataclass(frozen=True)
-class RedisLocation:
-    """A store in Redis. Its `repr` shows no password."""
+class RedisConfig:
+    """How to reach a store in Redis. Its `repr` shows no password."""
 
     host: str
     port: int
@@ -68,6 +47,39 @@ class RedisLocation:
     ssl_check_hostname: bool
     buckets: int
 
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        prefix: str,
+        ttl_seconds: float | None,
+        db: int | None,
+        username: str | None,
+        password: str | SecretStr | None,
+        buckets: int | None,
+        **options: Any,
+    ) -> RedisConfig:
+        """The config for a URL and options. An option in the URL takes precedence."""
+        parts = _split(url)
+        given = {"prefix": prefix, "ttl_seconds": ttl_seconds, "buckets": buckets, **options, **_url_options(parts)}
+        number = given.pop("db", None)
+        if number is None:
+            number = _database(parts) if db is None else db
+        secret = password.get_secret_value() if isinstance(password, SecretStr) else password
+        if given["buckets"] is None:
+            given["buckets"] = _CLUSTER_BUCKETS if given["cluster"] else _BUCKETS
+        config = cls(
+            host=parts.hostname or "localhost",
+            port=_port(parts),
+            path=unquote(parts.path) if parts.scheme == "unix" else "",
+            tls=_TLS_OF_SCHEME[parts.scheme],
+            db=number,
+            username=username or unquote(parts.username or "") or None,
+            password=secret or unquote(parts.password or "") or None,
+            **given,
+        )
+        return _checked(config)
+
     @property
     def shown(self) -> str:
         """The URL without user and password."""
@@ -77,55 +89,23 @@ class RedisLocation:
         return f"{'rediss' if self.tls else 'redis'}://{host}:{self.port}/{self.db}"
 
 
-def located(
-    url: str,
-    prefix: str,
-    ttl_seconds: float | None,
-    db: int | None,
-    username: str | None,
-    password: str | SecretStr | None,
-    buckets: int | None,
-    **options: Any,
-) -> RedisLocation:
-    """The location that a URL and options mean; what stands in the URL counts."""
-    parts = _split(url)
-    given = {"prefix": prefix, "ttl_seconds": ttl_seconds, "buckets": buckets, **options, **_options_in(parts)}
-    number = given.pop("db", None)
-    if number is None:
-        number = _database(parts) if db is None else db
-    secret = password.get_secret_value() if isinstance(password, SecretStr) else password
-    if given["buckets"] is None:
-        given["buckets"] = CLUSTER_BUCKETS if given["cluster"] else BUCKETS
-    location = RedisLocation(
-        host=parts.hostname or "localhost",
-        port=_port(parts),
-        path=unquote(parts.path) if parts.scheme == "unix" else "",
-        tls=_SCHEMES[parts.scheme],
-        db=number,
-        username=username or unquote(parts.username or "") or None,
-        password=secret or unquote(parts.password or "") or None,
-        **given,
-    )
-    return _checked(location)
-
-
 def _split(url: object) -> SplitResult:
-    """The parts of a URL. No error of this may show it: it may hold a password."""
-    known = ", ".join(f"{scheme}://" for scheme in _SCHEMES)
+    """The parts of a URL. Its errors never show the URL, which may hold a password."""
+    known = ", ".join(f"{scheme}://" for scheme in _TLS_OF_SCHEME)
     if not isinstance(url, str):
         raise ConfigurationError(f"url must be text that starts with one of {known}, got {type(url).__name__}")
     try:
         parts = urlsplit(url)
     except ValueError as error:
         raise ConfigurationError("the URL of Redis cannot be read: is its host or port misspelt?") from error
-    if parts.scheme not in _SCHEMES:
+    if parts.scheme not in _TLS_OF_SCHEME:
         raise ConfigurationError(f"a URL of Redis starts with one of {known}, got {parts.scheme!r:.20}")
     return parts
 
 
 def _port(parts: SplitResult) -> int:
     try:
-        return parts.port or PORT
+        return parts.port or _PORT
     except ValueError as error:
         raise ConfigurationError("the port in the URL of Redis is no number up to 65535") from error
 
@@ -139,34 +119,57 @@ def _database(parts: SplitResult) -> int:
     return int(text)
 
 
-def _options_in(parts: SplitResult) -> dict[str, Any]:
+def _flag(text: str) -> bool:
+    return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[text.lower()]
+
+
+_URL_OPTIONS: dict[str, Callable[[str], Any]] = {
+    "prefix": str,
+    "ttl_seconds": float,
+    "db": int,
+    "cluster": _flag,
+    "search": _flag,
+    "timeout": float,
+    "connect_timeout": float,
+    "max_connections": int,
+    "retries": int,
+    "ssl_ca_certs": str,
+    "ssl_certfile": str,
+    "ssl_keyfile": str,
+    "ssl_check_hostname": _flag,
+    "buckets": int,
+}
+
+
+def _url_options(parts: SplitResult) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, text in parse_qsl(parts.query, keep_blank_values=True):
-        if name not in _IN_URL:
-            raise ConfigurationError(f"unknown option {name!r:.40} in the URL of Redis; known: {', '.join(_IN_URL)}")
+        if name not in _URL_OPTIONS:
+            known = ", ".join(_URL_OPTIONS)
+            raise ConfigurationError(f"unknown option {name!r:.40} in the URL of Redis; known: {known}")
         try:
-            found[name] = _IN_URL[name](text)
+            found[name] = _URL_OPTIONS[name](text)
         except (KeyError, ValueError) as error:
             raise ConfigurationError(f"the option {name} in the URL of Redis cannot be {text!r:.40}") from error
     return found
 
 
-def _checked(location: RedisLocation) -> RedisLocation:
+def _checked(config: RedisConfig) -> RedisConfig:
     for name in ("timeout", "connect_timeout"):
-        checked_seconds(getattr(location, name), name)
-    if location.ttl_seconds is not None:
-        checked_seconds(location.ttl_seconds, "ttl_seconds")
+        checked_seconds(getattr(config, name), name)
+    if config.ttl_seconds is not None:
+        checked_seconds(config.ttl_seconds, "ttl_seconds")
     for name, least, most in (("db", 0, 1 << 20), ("max_connections", 1, 1 << 20), ("retries", 0, 100)):
-        _check_number(getattr(location, name), name, least, most)
-    _check_number(location.buckets, "buckets", 1, MOST_BUCKETS)
-    _check_prefix(location.prefix)
-    if location.cluster and location.db:
-        raise ConfigurationError(f"a Redis Cluster has only database 0, got db={location.db}")
-    if location.search and (location.cluster or location.db):
+        _check_number(getattr(config, name), name, least, most)
+    _check_number(config.buckets, "buckets", 1, _MAX_BUCKETS)
+    _check_prefix(config.prefix)
+    if config.cluster and config.db:
+        raise ConfigurationError(f"a Redis Cluster has only database 0, got db={config.db}")
+    if config.search and (config.cluster or config.db):
         raise ConfigurationError("the Search module works in database 0 of a single server: leave out search=True")
-    if location.search is None and (location.cluster or location.db):
-        return replace(location, search=False)
-    return location
+    if config.search is None and (config.cluster or config.db):
+        return replace(config, search=False)
+    return config
 
 
 def _check_number(value: object, name: str, least: int, most: int) -> None:

@@ -1,7 +1,7 @@
-"""What is asked of all threads together: their ids, the newest checkpoints, and those with some metadata.
+"""Reads over all threads: their ids, the newest checkpoints, and those with some metadata.
 
-Each bucket has an index of its own, in order, so a page of every bucket makes a page of the whole. What the index
-still has of threads that ended by themselves is left out, and removed.
+Each bucket has a sorted index of its own, so a page of every bucket makes a page of the whole. The index still holds
+threads that have expired. Reads skip those, and remove them from the index.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from locus.memory.model.matching import has_value
 from locus.memory.model.records import Entry
 
 _LARGEST_PAGE = 1_000
-_AT_ONCE = 32
+_HISTORIES_AT_ONCE = 32
 
 
-class _Row(NamedTuple):
-    """Something in the index of a bucket, with the time it is ordered by and the place to read on from."""
+class _IndexRow(NamedTuple):
+    """Something in the index of a bucket, with the time it is ordered by and the cursor to read on from."""
 
     at: int
     name: bytes
@@ -36,41 +36,108 @@ class _Row(NamedTuple):
     cursor: bytes
 
 
-class Listing:
-    """Lists over the buckets of a store."""
+class IndexReader:
+    """Reads the index of all buckets of a store. With `clean`, it removes expired threads that it comes across."""
 
-    def __init__(self, clients: RedisClients, layout: Layout, *, tidy: bool = True) -> None:
-        """Unless it is to be `tidy`, what threads that ended by themselves have left in the index stays."""
-        self._tidy = tidy
+    def __init__(self, clients: RedisClients, layout: Layout, *, clean: bool = True) -> None:
         self._clients = clients
         self._layout = layout
-
-    def _page(self, limit: int) -> int:
-        """How much of each bucket to read at once, so that one round is mostly enough."""
-        return min(2 * limit // self._layout.buckets + 16, _LARGEST_PAGE)
+        self._may_clean = clean
 
     async def threads(self, pattern: Pattern, limit: int) -> list[str]:
-        """Ids in the order of code points, which is that of their bytes."""
+        """Ids of threads in the order of code points, which is that of their bytes."""
         prefix = pattern.prefix.encode()
         end = b"(" + prefix + b"\xff" if prefix else b"+"
         starts = dict.fromkeys(range(self._layout.buckets), b"[" + prefix if prefix else b"-")
         found: list[bytes] = []
-        page = self._page(limit)
+        page = self._page_size(limit)
         while limit:
-            # Buckets that have more, unless that lies behind everything that is asked for.
+            # Buckets that have more, unless it sorts after everything that is asked for.
             last = nsmallest(limit, found)[-1] if len(found) >= limit else None
             waiting = {bucket: start for bucket, start in starts.items() if last is None or start[1:] < last}
             if not waiting:
                 break
             found += [
-                name for name in await self._read_on(starts, waiting, end, page) if pattern.matches(name.decode())
+                name for name in await self._next_page(starts, waiting, end, page) if pattern.matches(name.decode())
             ]
             page = min(page * 2, _LARGEST_PAGE)
         return [name.decode() for name in sorted(found)[:limit]]
 
-    async def _read_on(self, starts: dict[int, bytes], waiting: dict[int, bytes], end: bytes, page: int) -> list[bytes]:
-        """The threads of the next page of these buckets. `starts` then says where to go on, if there is more."""
-        calls = [self._call(scripts.LIST, bucket, start, end, page) for bucket, start in waiting.items()]
+    async def recent(self, limit: int) -> list[Entry]:
+        """The newest entries of all threads by the time of their commit."""
+        if not limit:
+            return []
+        best: list[tuple[int, Entry]] = []
+        batch: list[str] = []
+        size = 4
+        async with aclosing(self._merged(self._page_size(limit), self._recent_page, _recent_rows)) as rows:
+            async for row in rows:
+                if len(best) >= limit and best[limit - 1][0] >= row.at:
+                    break
+                batch.append(row.name.decode())
+                if len(batch) == size:
+                    best = _newest(best, await self._histories(batch, limit), limit)
+                    batch, size = [], _HISTORIES_AT_ONCE
+        if batch:
+            best = _newest(best, await self._histories(batch, limit), limit)
+        return [entry for _, entry in best]
+
+    async def find(self, key: str, value: str, limit: int) -> list[Entry]:
+        """The newest entries with this metadata."""
+        pair = pair_digest(key, value)
+
+        def call(bucket: int, cursor: bytes, page: int) -> Call:
+            return self._call(scripts.FIND_METADATA, bucket, b"[" + pair, cursor or b"(" + pair + b"\xff", page)
+
+        found: list[Entry] = []
+        gone: dict[int, list[bytes]] = {}
+        async with aclosing(self._merged(self._page_size(limit), call, _found_rows)) as rows:
+            async for row in rows:
+                if len(found) >= limit:
+                    break
+                seq, _, thread_id = row.name[32:].partition(b":")
+                if row.entry is None:
+                    gone.setdefault(self._layout.bucket(thread_id.decode()), []).append(row.name)
+                    continue
+                entry = to_entry(thread_id.decode(), seq, row.entry)
+                # Two pairs may share a digest.
+                if has_value(entry.metadata, key, value):
+                    found.append(entry)
+        await self._clean({}, gone)
+        return found
+
+    async def sweep(self) -> None:
+        """Remove everything from the index that has expired."""
+        starts = dict.fromkeys(range(self._layout.buckets), b"-")
+        while starts:
+            await self._next_page(starts, dict(starts), b"+", _LARGEST_PAGE)
+        starts = dict.fromkeys(range(self._layout.buckets), b"-")
+        while starts:
+            calls = [
+                self._call(scripts.STALE_METADATA, bucket, start, _LARGEST_PAGE) for bucket, start in starts.items()
+            ]
+            gone: dict[int, list[bytes]] = {}
+            for bucket, (last, stale) in zip(list(starts), await self._clients.run_all(calls), strict=True):
+                if stale:
+                    gone[bucket] = stale
+                if last:
+                    starts[bucket] = b"(" + last
+                else:
+                    del starts[bucket]
+            await self._clean({}, gone)
+
+    def _page_size(self, limit: int) -> int:
+        """How much of each bucket to read at once, so that one round is mostly enough."""
+        return min(2 * limit // self._layout.buckets + 16, _LARGEST_PAGE)
+
+    def _call(self, script: Script, bucket: int, *arguments: Any) -> Call:
+        return Call(script, self._layout.bucket_keys(bucket), arguments)
+
+    async def _next_page(
+        self, starts: dict[int, bytes], waiting: dict[int, bytes], end: bytes, page: int
+    ) -> list[bytes]:
+        """The threads on the next page of the waiting buckets. Updates `starts`, and drops buckets without more."""
+        calls = [self._call(scripts.LIST_THREADS, bucket, start, end, page) for bucket, start in waiting.items()]
         found: list[bytes] = []
         gone: dict[int, list[bytes]] = {}
         for bucket, (names, there) in zip(waiting, await self._clients.run_all(calls), strict=True):
@@ -86,71 +153,12 @@ class Listing:
         await self._clean(gone, {})
         return found
 
-    def _call(self, script: Script, bucket: int, *arguments: Any) -> Call:
-        return Call(script, self._layout.bucket_keys(bucket), arguments)
-
-    async def recent(self, limit: int) -> list[Entry]:
-        """The newest entries by the time of their commit, from the threads that were last saved to."""
-        if not limit:
-            return []
-        best: list[tuple[int, Entry]] = []
-        batch: list[str] = []
-        size = 4
-        async with aclosing(self._merged(self._page(limit), self._recent_page, _recent_rows)) as rows:
-            async for row in rows:
-                if len(best) >= limit and best[limit - 1][0] >= row.at:
-                    break
-                batch.append(row.name.decode())
-                if len(batch) == size:
-                    best = _newest(best, await self._histories(batch, limit), limit)
-                    batch, size = [], _AT_ONCE
-        if batch:
-            best = _newest(best, await self._histories(batch, limit), limit)
-        return [entry for _, entry in best]
-
-    def _recent_page(self, bucket: int, cursor: bytes, page: int) -> Call:
-        return self._call(scripts.RECENT, bucket, cursor or "+inf", page)
-
-    async def _histories(self, thread_ids: Sequence[str], limit: int) -> list[tuple[int, Entry]]:
-        keys = self._layout.thread_keys
-        calls = [Call(scripts.HISTORY, keys(name), history_arguments(None, limit, None)) for name in thread_ids]
-        found: list[tuple[int, Entry]] = []
-        for name, rows in zip(thread_ids, await self._clients.run_all(calls), strict=True):
-            if rows[:1] == [b"DAMAGED"]:
-                raise CorruptCheckpointError(f"some of the keys of thread {name!r} are gone from Redis")
-            for at in range(0, len(rows), 2):
-                found.append((committed_at(rows[at + 1]), to_entry(name, rows[at], rows[at + 1])))
-        return found
-
-    async def find(self, key: str, value: str, limit: int) -> list[Entry]:
-        pair = pair_digest(key, value)
-
-        def call(bucket: int, cursor: bytes, page: int) -> Call:
-            return self._call(scripts.FIND, bucket, b"[" + pair, cursor or b"(" + pair + b"\xff", page)
-
-        found: list[Entry] = []
-        gone: dict[int, list[bytes]] = {}
-        async with aclosing(self._merged(self._page(limit), call, _found_rows)) as rows:
-            async for row in rows:
-                if len(found) >= limit:
-                    break
-                seq, _, thread_id = row.name[32:].partition(b":")
-                if row.entry is None:
-                    gone.setdefault(self._layout.bucket(thread_id.decode()), []).append(row.name)
-                    continue
-                entry = to_entry(thread_id.decode(), seq, row.entry)
-                # Two pairs may have one digest.
-                if has_value(entry.metadata, key, value):
-                    found.append(entry)
-        await self._clean({}, gone)
-        return found
-
     async def _merged(
-        self, page: int, call: Callable[[int, bytes, int], Call], rows_of: Callable[[Any], list[_Row]]
-    ) -> AsyncGenerator[_Row]:
+        self, page: int, call: Callable[[int, bytes, int], Call], rows_of: Callable[[Any], list[_IndexRow]]
+    ) -> AsyncGenerator[_IndexRow]:
         """The rows of all buckets, newest first."""
         cursors = dict.fromkeys(range(self._layout.buckets), b"")
-        read: dict[int, deque[_Row]] = {bucket: deque() for bucket in cursors}
+        read: dict[int, deque[_IndexRow]] = {bucket: deque() for bucket in cursors}
         while read:
             empty = [bucket for bucket, rows in read.items() if not rows]
             if not empty:
@@ -170,44 +178,40 @@ class Listing:
                 if len(rows) < page:
                     del cursors[bucket]
 
-    async def sweep(self) -> None:
-        """Take everything out of the index that ended by itself."""
-        starts = dict.fromkeys(range(self._layout.buckets), b"-")
-        while starts:
-            await self._read_on(starts, dict(starts), b"+", _LARGEST_PAGE)
-        starts = dict.fromkeys(range(self._layout.buckets), b"-")
-        while starts:
-            calls = [self._call(scripts.STALE, bucket, start, _LARGEST_PAGE) for bucket, start in starts.items()]
-            gone: dict[int, list[bytes]] = {}
-            for bucket, (last, stale) in zip(list(starts), await self._clients.run_all(calls), strict=True):
-                if stale:
-                    gone[bucket] = stale
-                if last:
-                    starts[bucket] = b"(" + last
-                else:
-                    del starts[bucket]
-            await self._clean({}, gone)
+    def _recent_page(self, bucket: int, cursor: bytes, page: int) -> Call:
+        return self._call(scripts.RECENT_THREADS, bucket, cursor or "+inf", page)
+
+    async def _histories(self, thread_ids: Sequence[str], limit: int) -> list[tuple[int, Entry]]:
+        keys = self._layout.thread_keys
+        calls = [Call(scripts.HISTORY, keys(name), history_arguments(None, limit, None)) for name in thread_ids]
+        found: list[tuple[int, Entry]] = []
+        for name, rows in zip(thread_ids, await self._clients.run_all(calls), strict=True):
+            if rows[:1] == [b"DAMAGED"]:
+                raise CorruptCheckpointError(f"some of the keys of thread {name!r} are gone from Redis")
+            for at in range(0, len(rows), 2):
+                found.append((committed_at(rows[at + 1]), to_entry(name, rows[at], rows[at + 1])))
+        return found
 
     async def _clean(self, threads: dict[int, list[bytes]], members: dict[int, list[bytes]]) -> None:
-        """Remove from the index what is really gone; where this may not write, it stays, and is not seen."""
-        if not self._tidy:
+        """Remove from the index what is really gone. If this user or server may not write, it stays and is skipped."""
+        if not self._may_clean:
             return
         calls = [
-            self._call(scripts.CLEAN, bucket, len(threads.get(bucket, ())), *threads.get(bucket, ()), *found)
+            self._call(scripts.CLEAN_INDEX, bucket, len(threads.get(bucket, ())), *threads.get(bucket, ()), *found)
             for bucket, found in {**{key: list[bytes]() for key in threads}, **members}.items()
         ]
         with suppress(ReadOnlyError, NoPermissionError):
             await self._clients.run_all(calls)
 
 
-def _recent_rows(answer: Sequence[bytes]) -> list[_Row]:
+def _recent_rows(answer: Sequence[bytes]) -> list[_IndexRow]:
     pairs = zip(answer[::2], answer[1::2], strict=True)
-    return [_Row(int(score), name, None, b"(" + score) for name, score in pairs]
+    return [_IndexRow(int(score), name, None, b"(" + score) for name, score in pairs]
 
 
-def _found_rows(answer: Sequence[Any]) -> list[_Row]:
+def _found_rows(answer: Sequence[Any]) -> list[_IndexRow]:
     pairs = zip(*answer, strict=True)
-    return [_Row(int(member[16:32]), member, entry, b"(" + member) for member, entry in pairs]
+    return [_IndexRow(int(member[16:32]), member, entry, b"(" + member) for member, entry in pairs]
 
 
 def _newest(best: list[tuple[int, Entry]], more: list[tuple[int, Entry]], limit: int) -> list[tuple[int, Entry]]:

@@ -1,4 +1,9 @@
-"""What a save and a removal ask of the scripts, worked out before they are called. Pure functions."""
+"""Removing and copying checkpoints: what the scripts are asked to do, worked out before they are called. No I/O.
+
+`ThreadOutline` plans a removal. Which runs and parents stay depends on every checkpoint of the thread, so the plan is
+made here, and the scripts REMOVE and COMMIT carry it out if the thread is still at the version that was planned for.
+`ThreadContents` makes a copy or an export.
+"""
 
 from __future__ import annotations
 
@@ -22,53 +27,45 @@ from locus.memory.backends.redis.schema import (
     whole_entry,
 )
 from locus.memory.model.manifest import newest_runs, wanted
-from locus.memory.model.records import (
-    Commit,
-    Entry,
-    Exported,
-    Extent,
-    RunInfo,
-    Stored,
-    writes_order,
-)
+from locus.memory.model.records import Commit, Entry, Exported, Extent, RunInfo, Stored, writes_order
 from locus.memory.model.retention import plan_removal, unneeded_runs
 
 
-class Survey:
-    """A thread without its payloads, as of one version, for planning a removal."""
+class ThreadOutline:
+    """A thread at one version, without payloads and items, as OUTLINE answers it."""
 
     def __init__(self, thread_id: str, answer: Sequence[Any]) -> None:
-        version, seqs, entries, wants, names, headers = answer
+        version, seqs, entries, extents, names, headers = answer
         self.version: bytes = version
         self._raw = {int(seq): entry for seq, entry in zip(seqs, entries, strict=True)}
         self.entries = {seq: to_entry(thread_id, seq, entry) for seq, entry in self._raw.items()}
         try:
-            self.wants = {int(seq): to_extents(text or b"") for seq, text in zip(seqs, wants, strict=True)}
+            self.extents = {int(seq): to_extents(text or b"") for seq, text in zip(seqs, extents, strict=True)}
             self.runs = [to_run_info(name, header) for name, header in zip(names, headers, strict=True)]
         except ValueError as error:
             raise CorruptCheckpointError(f"runs of thread {thread_id!r} cannot be read: {error}") from error
 
-    def chosen(self, namespace: str | None, seqs: Mapping[int, str] | None) -> set[int]:
-        """Those of these checkpoints (sequence number and rev) that are there, in that namespace."""
+    def select(self, namespace: str | None, seqs: Mapping[int, str] | None) -> set[int]:
+        """Those of these checkpoints (sequence number and rev) that exist in that namespace; None stands for all."""
         return {
             seq
             for seq, entry in self.entries.items()
             if (namespace is None or entry.namespace == namespace) and (seqs is None or seqs.get(seq) == entry.rev)
         }
 
-    def removal(self, doomed: Collection[int], spare: Commit | None = None) -> list[Any]:
-        """What `remove` in the scripts takes; `spare` takes the place of what is removed, and needs its own."""
-        stay: dict[int, list[Extent]] = {seq: extents for seq, extents in self.wants.items() if seq not in doomed}
+    def removal_arguments(self, doomed: Collection[int], replacement: Commit | None = None) -> list[Any]:
+        """The plan that `remove` in `lua/shared/changes.lua` takes. A `replacement` keeps the runs that it needs."""
+        stay: dict[int, list[Extent]] = {seq: extents for seq, extents in self.extents.items() if seq not in doomed}
         runs = list(self.runs)
-        if spare is not None:
-            stay[-1] = wanted(spare.manifest)
-            runs += [RunInfo(*run[:4]) for run in (*spare.runs, *spare.values)]
+        if replacement is not None:
+            stay[-1] = wanted(replacement.manifest)
+            runs += [RunInfo(*run[:4]) for run in (*replacement.runs, *replacement.values)]
         plan = plan_removal(stay, list(self.entries.values()), doomed, runs)
         gone = [self.entries[seq] for seq in sorted(doomed)]
         return [
             *_group([(entry.seq, _field(entry), _place(entry)) for entry in gone]),
             *_group([(f"{run.branch} {run.number}",) for run in plan.runs]),
-            *_group(_tips(runs, plan.runs)),
+            *_group(_newest_left(runs, plan.runs)),
             *_group([(seq, self._reparented(seq, parent)) for seq, parent in plan.parents.items()]),
             *_group(self._latest(doomed)),
         ]
@@ -77,7 +74,7 @@ class Survey:
         return whole_entry(replace(self.entries[seq], parent_id=parent_id), self._raw[seq])
 
     def _latest(self, doomed: Collection[int]) -> list[tuple[str, str]]:
-        """For each namespace that loses something: which of its checkpoints is the latest then."""
+        """The latest checkpoint that is left in each namespace that loses one."""
         left = {entry.namespace: "" for seq, entry in self.entries.items() if seq in doomed}
         for seq, entry in sorted(self.entries.items()):
             if seq not in doomed and entry.namespace in left:
@@ -85,8 +82,8 @@ class Survey:
         return list(left.items())
 
 
-def _tips(runs: Iterable[RunInfo], unneeded: Iterable[RunInfo]) -> list[tuple[str, str]]:
-    """The newest number that is left of each branch that loses a run; a branch with only run 0 has none noted."""
+def _newest_left(runs: Iterable[RunInfo], unneeded: Iterable[RunInfo]) -> list[tuple[str, str]]:
+    """The newest number that is left of each branch that loses a run. It is not stored for a branch with run 0 only."""
     gone = set(unneeded)
     left = {run.branch: 0 for run in gone}
     for run in runs:
@@ -95,20 +92,8 @@ def _tips(runs: Iterable[RunInfo], unneeded: Iterable[RunInfo]) -> list[tuple[st
     return [(branch, str(number) if number else "") for branch, number in left.items()]
 
 
-def _group(rows: Sequence[tuple[Any, ...]]) -> list[Any]:
-    return [len(rows), *chain.from_iterable(rows)]
-
-
-def _field(entry: Entry) -> bytes:
-    return index_field(entry.namespace, entry.checkpoint_id)
-
-
-def _place(entry: Entry) -> bytes:
-    return place(entry.namespace, entry.checkpoint_id)
-
-
-class Dump:
-    """A whole thread, as the script of the same name gives it, for making a copy."""
+class ThreadContents:
+    """A whole thread, as CONTENTS answers it."""
 
     def __init__(self, answer: Sequence[Any]) -> None:
         self._last_seq, self._expires, self._seqs, self._entries, self._payloads, runs, writes = answer
@@ -116,8 +101,10 @@ class Dump:
         self._runs = {name: text for name, text in _pairs(runs) if b" " in name}
         self._writes = dict(_pairs(writes))
 
-    def copied(self, dest: str, born: str, namespace: str | None, ids: Collection[str] | None) -> tuple[int, list[Any]]:
-        """How many checkpoints there are to copy, and what CREATE takes."""
+    def copy_arguments(
+        self, dest: str, born: str, namespace: str | None, ids: Collection[str] | None
+    ) -> tuple[int, list[Any]]:
+        """How many checkpoints there are to copy, and the arguments of CREATE."""
         chosen = [
             (entry, payload)
             for entry, payload in self._checkpoints(dest)
@@ -129,13 +116,13 @@ class Dump:
             self._last_seq,
             expires,
             born,
-            *_group([_copied_row(entry, payload) for entry, payload in chosen]),
+            *_group([_checkpoint_row(entry, payload) for entry, payload in chosen]),
             *_group(self._runs_of([payload for _, payload in chosen])),
             *_group(self._writes_of([_place(entry) for entry, _ in chosen])),
         ]
 
-    def exported(self, thread_id: str, after_seq: int, known: Mapping[str, int]) -> Exported:
-        """The checkpoints that follow a number, with what they need beside the runs that are known."""
+    def export(self, thread_id: str, after_seq: int, known: Mapping[str, int]) -> Exported:
+        """The checkpoints after a sequence number, with the runs they need that are not known yet."""
         found = [(entry, payload) for entry, payload in self._checkpoints(thread_id) if entry.seq > after_seq]
         try:
             checkpoints = [Stored(entry, *to_payload(payload)) for entry, payload in found]
@@ -171,10 +158,13 @@ class Dump:
             raise CorruptCheckpointError(f"the thread to be copied cannot be read: {error}") from error
         unneeded = unneeded_runs(extents, infos)
         needed = infos.keys() - set(unneeded)
-        tips: dict[str, int] = {}
+        newest: dict[str, int] = {}
         for run in needed:
-            tips[run.branch] = max(tips.get(run.branch, 0), run.number)
-        return [*(infos[run] for run in needed), *((branch, str(tip)) for branch, tip in tips.items() if tip)]
+            newest[run.branch] = max(newest.get(run.branch, 0), run.number)
+        return [
+            *(infos[run] for run in needed),
+            *((branch, str(number)) for branch, number in newest.items() if number),
+        ]
 
     def _writes_of(self, places: Iterable[bytes]) -> list[tuple[bytes, bytes, bytes]]:
         return [
@@ -184,7 +174,7 @@ class Dump:
         ]
 
 
-def _copied_row(entry: Entry, payload: bytes) -> tuple[Any, ...]:
+def _checkpoint_row(entry: Entry, payload: bytes) -> tuple[Any, ...]:
     return (
         entry.seq,
         _field(entry),
@@ -199,3 +189,16 @@ def _copied_row(entry: Entry, payload: bytes) -> tuple[Any, ...]:
 
 def _pairs(rows: Sequence[bytes]) -> Iterable[tuple[bytes, bytes]]:
     return zip(rows[::2], rows[1::2], strict=True)
+
+
+def _group(rows: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Rows as arguments of a script: their number, then all that they hold."""
+    return [len(rows), *chain.from_iterable(rows)]
+
+
+def _field(entry: Entry) -> bytes:
+    return index_field(entry.namespace, entry.checkpoint_id)
+
+
+def _place(entry: Entry) -> bytes:
+    return place(entry.namespace, entry.checkpoint_id)

@@ -1,7 +1,7 @@
-"""How threads lie in Redis: the names of the keys, and what is written under them.
+"""The stored shape: the names of the keys in Redis, and what is written under them.
 
-Everything of a thread has one hash tag, the number of its *bucket* (a digest of its id), and so has the bucket's
-index. So one script changes a thread and the index together, in a cluster too. Ids stand in the keys as they are:
+All keys of a thread share one hash tag: the number of its *bucket*, a digest of its id. The bucket's index has the
+same tag, so one script changes a thread and the index together, in a cluster too. Ids stand in the keys as they are:
 Redis takes any bytes, and the tag comes first. With the prefix `locus:state:` and the bucket 7:
 
     locus:state:{7}:h:<id>  hash  seq, born, v, ttl, meta      the thread's counter, first rev, removals, flags
@@ -12,16 +12,18 @@ Redis takes any bytes, and the tag comes first. With the prefix `locus:state:` a
     locus:state:{7}:p:<id>  hash  <seq>              extents, head, manifest
     locus:state:{7}:r:<id>  hash  <branch> <number>  "<start> <length> <items>": a run; <branch>: its newest number
     locus:state:{7}:w:<id>  hash  d<place>, t<place><task>   the tasks with pending writes; the writes of each
-    locus:state:{7}:x:<id>  hash  which documents the search index has of it (only with the Search module)
+    locus:state:{7}:x:<id>  hash  which documents the search index has of it (only with the Search module: see `search`)
 
     locus:state:{7}:ids     zset  the ids of threads, in order of their bytes
     locus:state:{7}:recent  zset  ids by the time of the last commit, in microseconds
     locus:state:{7}:meta    zset  <digest of key and value><time><seq>:<id>, in order of their bytes
     locus:state:format      hash  the version of all this, and the number of buckets
 
-A thread has six keys however long it becomes, so giving each of them its time to live again costs a save no more
-at turn 1,000 than at turn 1. What a thread that ended by itself leaves in the index is not seen, and removed by
-whoever comes across it.
+A *place* names a checkpoint inside its thread: its namespace and its id, as netstrings.
+
+A thread has six keys however long it becomes, so renewing their time to live costs a save no more at turn 1,000 than
+at turn 1. Redis does not take a thread that expires out of the index. Reads skip what is left of it there, and remove
+it.
 """
 
 from __future__ import annotations
@@ -35,16 +37,42 @@ from hashlib import sha256
 from locus.errors import CorruptCheckpointError
 from locus.memory.model.arguments import UNLIMITED
 from locus.memory.model.codec import canonical, decode
-from locus.memory.model.records import (
-    Entry,
-    Extent,
-    Run,
-    RunInfo,
-    Stored,
-    Write,
-)
+from locus.memory.model.records import Entry, Extent, Run, RunInfo, Stored, Write
 
 FORMAT = 1
+"""The version of this layout, as it stands under `<prefix>format`."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The names of keys in one store."""
+
+    prefix: str
+    buckets: int
+
+    @property
+    def format_key(self) -> str:
+        return f"{self.prefix}format"
+
+    def bucket(self, thread_id: str) -> int:
+        return int.from_bytes(sha256(thread_id.encode()).digest()[:4]) % self.buckets
+
+    def bucket_keys(self, bucket: int) -> list[str]:
+        """As scripts on a bucket take them. The last one is how the main key of each thread begins."""
+        stem = f"{self.prefix}{{{bucket}}}:"
+        return [f"{stem}ids", f"{stem}recent", f"{stem}meta", f"{stem}h:"]
+
+    def thread_keys(self, thread_id: str) -> list[bytes]:
+        """As scripts on a thread take them. The last one is how the keys of its search documents begin."""
+        return _thread_keys(self.prefix, self.bucket(thread_id), thread_id)
+
+
+@lru_cache(maxsize=1024)
+def _thread_keys(prefix: str, bucket: int, thread_id: str) -> list[bytes]:
+    stem, name = f"{prefix}{{{bucket}}}:".encode(), thread_id.encode()
+    keys = [b"%b%b:%b" % (stem, kind, name) for kind in (b"h", b"s", b"p", b"r", b"w", b"x")]
+    keys += [stem + part for part in (b"ids", b"recent", b"meta")]
+    return [*keys, f"{prefix}doc:{{{bucket}}}:".encode() + net(name)]
 
 
 def net(text: str | bytes) -> bytes:
@@ -66,52 +94,18 @@ def nets(data: bytes, at: int = 0) -> list[bytes]:
     return found
 
 
-def bucket_of(thread_id: str, buckets: int) -> int:
-    return int.from_bytes(sha256(thread_id.encode()).digest()[:4]) % buckets
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The names of keys in one store."""
-
-    prefix: str
-    buckets: int
-
-    def bucket(self, thread_id: str) -> int:
-        return bucket_of(thread_id, self.buckets)
-
-    def bucket_keys(self, bucket: int) -> list[str]:
-        """As the scripts of buckets take them; the last is what the first key of a thread starts with."""
-        stem = f"{self.prefix}{{{bucket}}}:"
-        return [f"{stem}ids", f"{stem}recent", f"{stem}meta", f"{stem}h:"]
-
-    def thread_keys(self, thread_id: str) -> list[bytes]:
-        """As the scripts of threads take them; the last is what its documents in the search index start with."""
-        return _thread_keys(self.prefix, self.bucket(thread_id), thread_id)
-
-    def doc_stem(self, thread_id: str) -> bytes:
-        return self.thread_keys(thread_id)[9]
-
-
-@lru_cache(maxsize=1024)
-def _thread_keys(prefix: str, bucket: int, thread_id: str) -> list[bytes]:
-    stem, name = f"{prefix}{{{bucket}}}:".encode(), thread_id.encode()
-    keys = [b"%b%b:%b" % (stem, kind, name) for kind in (b"h", b"s", b"p", b"r", b"w", b"x")]
-    keys += [stem + part for part in (b"ids", b"recent", b"meta")]
-    return [*keys, f"{prefix}doc:{{{bucket}}}:".encode() + net(name)]
-
-
 def place(namespace: str, checkpoint_id: str) -> bytes:
-    """Names a checkpoint inside its thread; no two have the same."""
+    """Names a checkpoint inside its thread. No two share a place."""
     return net(namespace) + net(checkpoint_id)
 
 
 def index_field(namespace: str, checkpoint_id: str) -> bytes:
+    """The field that has the sequence number and rev of a checkpoint."""
     return b"i" + place(namespace, checkpoint_id)
 
 
 def metadata_pairs(metadata: str) -> bytes:
-    """16 characters for each key and value, in a row."""
+    """A digest of 16 characters for each key and value, one after another."""
     if metadata == "{}":
         return b""
     return b"".join(pair_digest(key, canonical(value)) for key, value in decode(metadata).items())
@@ -122,13 +116,13 @@ def pair_digest(key: str, value: str) -> bytes:
 
 
 def entry_text(entry: Entry) -> bytes:
-    """An entry without its time; the script adds that in front, and the parent behind."""
+    """An entry without its time and parent. The script puts the time in front, and the parent behind."""
     start = net(entry.namespace) + net(metadata_pairs(entry.metadata)) + net(entry.checkpoint_id) + net(entry.rev)
-    return start + net(instant(entry.created_at)) + net(entry.metadata)
+    return start + net(_instant(entry.created_at)) + net(entry.metadata)
 
 
 def whole_entry(entry: Entry, stored: bytes) -> bytes:
-    """An entry as it is stored, with the time of the one that is stored now."""
+    """An entry as it is stored, with the time of the entry that is stored now."""
     return stored[:16] + entry_text(entry) + (b"" if entry.parent_id is None else net(entry.parent_id))
 
 
@@ -146,29 +140,29 @@ def to_entry(thread_id: str, seq: int | bytes, stored: bytes | None) -> Entry:
 
 
 def to_entries(thread_id: str, rows: Sequence[bytes]) -> list[Entry]:
-    """From numbers and entries in turn."""
+    """Entries from numbers and stored entries in turn."""
     return [to_entry(thread_id, rows[at], rows[at + 1]) for at in range(0, len(rows), 2)]
 
 
 def committed_at(stored: bytes) -> int:
-    """When an entry was committed, in microseconds; no two of a bucket have the same."""
+    """When an entry was committed, in microseconds. No two commits of a bucket have the same time."""
     return int(stored[:16])
 
 
 def payload_text(extents: Iterable[Extent], head: str, manifest: str) -> bytes:
-    wants = "".join([f"{branch} {run} {skip} {length};" for branch, run, skip, length in extents])
-    return net(wants) + net(head) + net(manifest)
+    shown = "".join([f"{branch} {run} {skip} {length};" for branch, run, skip, length in extents])
+    return net(shown) + net(head) + net(manifest)
 
 
 def to_payload(stored: bytes) -> tuple[str, str]:
-    """Head and manifest."""
+    """The head and the manifest in a payload."""
     _, head, manifest = nets(stored)
     return head.decode(), manifest.decode()
 
 
-def to_extents(wants: bytes) -> list[Extent]:
-    """From the first part of a payload."""
-    rows = (extent.split(" ") for extent in wants.decode().split(";")[:-1])
+def to_extents(text: bytes) -> list[Extent]:
+    """The extents in the first part of a payload."""
+    rows = (extent.split(" ") for extent in text.decode().split(";")[:-1])
     return [Extent(branch, int(run), int(skip), int(length)) for branch, run, skip, length in rows]
 
 
@@ -192,7 +186,7 @@ def _run_name(field: bytes) -> tuple[str, int]:
 
 
 def to_stored(thread_id: str, answer: Sequence[bytes]) -> Stored:
-    """From what the script READ answers."""
+    """The checkpoint that READ has answered."""
     seq, entry, payload, passed, *rows = answer
     found = to_entry(thread_id, seq, entry)
     runs: dict[str, list[Run]] = {}
@@ -222,17 +216,17 @@ def to_writes(task_id: bytes, stored: bytes) -> list[Write]:
     ]
 
 
-def instant(at: datetime) -> str:
+def _instant(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def history_arguments(namespace: str | None, limit: int | None, before_seq: int | None) -> list[str | bytes | int]:
-    """What HISTORY takes: whether all namespaces are meant, how entries of one begin, from where, and how many."""
+    """The arguments of HISTORY: `*` for all namespaces, how entries of one begin, from where, and how many."""
     start = b"" if namespace is None else net(namespace)
     before = "+inf" if before_seq is None else f"({before_seq}"
     return ["*" if namespace is None else "", start, before, UNLIMITED if limit is None else limit]
 
 
 def milliseconds(at: datetime | None) -> str:
-    """A time as the scripts take it; empty for none."""
+    """A time as scripts take it; empty for none."""
     return "" if at is None else str(int(at.timestamp() * 1000))

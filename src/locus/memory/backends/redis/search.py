@@ -1,15 +1,16 @@
 """Full-text search with the Search module of Redis.
 
-A save does not pay for it: what was saved since the last search is indexed when the next one comes. Each run, and
-what else each checkpoint says, is a document with its words. What a word is, is said in `keys.words`, for all backends
-alike; the module gets the words spelt in letters that it cannot split, and no other words of its own language.
+A save does not pay for it: each search first indexes what was saved since the one before. Each run is a document with
+its words, and so are the head and metadata of each checkpoint. `memory.model.ids.words` says what a word is, for all
+backends alike. The module gets each word as a token that it cannot split, and a query holds nothing but tokens, so no
+query can use the module's own language.
 
     locus:state:doc:{7}:<thread>c<seq>               a hash with the words of head and metadata
     locus:state:doc:{7}:<thread>r<branch> <number>   a hash with the words of a run
     locus:state:format    searched <bucket>          up to which commit the bucket is indexed
 
-Documents end with their thread. If it got more time since they were written, it was saved to; so it is looked at
-before the next search, and they get the same.
+Documents expire with their thread. A thread gets more time only by a save, so the next search looks at it again, and
+gives its documents the same time.
 """
 
 from __future__ import annotations
@@ -25,21 +26,14 @@ from redis.exceptions import NoPermissionError, ResponseError
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.redis import scripts
 from locus.memory.backends.redis.client import Call, RedisClients
-from locus.memory.backends.redis.remove import Survey
+from locus.memory.backends.redis.remove import ThreadOutline
 from locus.memory.backends.redis.schema import Layout, to_payload, to_run
 from locus.memory.model.ids import words
 from locus.memory.model.matching import best_hits, score, searchable, shown_text, snippet
 from locus.memory.model.records import Entry, Hit, Run
 
 _PORTION = 200
-_LONGEST = 60
-
-
-def spelt(word: str) -> str:
-    """A word in letters and digits that no tokenizer splits, folds or stems."""
-    if len(word) > _LONGEST:
-        return f"d{sha256(word.encode()).hexdigest()[:40]}"
-    return f"a{word}" if word.isascii() else f"u{word.encode().hex()}"
+_LONGEST_WORD = 60
 
 
 class RedisSearch:
@@ -51,7 +45,7 @@ class RedisSearch:
         self._name = f"{layout.prefix}search"
 
     async def is_available(self) -> bool:
-        """Whether the server has the module, and lets us use it."""
+        """Whether the server has the module and this user may use it."""
         try:
             await self._clients.command("FT._LIST")
         except NoPermissionError:
@@ -68,14 +62,14 @@ class RedisSearch:
             return []
         await self._create()
         await self._index_more()
-        query = f"@words:({' '.join(map(spelt, terms))})"
+        query = f"@words:({' '.join(map(token, terms))})"
         hits: list[Hit] = []
-        surveys: dict[str, Survey | None] = {}
+        outlines: dict[str, ThreadOutline | None] = {}
         skip, page = 0, min(limit * 2 + 10, 1_000)
         while True:
             rows = await self._query(query, skip, page)
-            hits += await self._hits(rows, terms, surveys)
-            # Several documents may speak of one checkpoint, so a full page may not be enough.
+            hits += await self._hits(rows, terms, outlines)
+            # Several documents may belong to one checkpoint, so a full page may not be enough.
             found = best_hits(hits, limit)
             if len(found) >= limit or len(rows) < page:
                 return found
@@ -94,13 +88,13 @@ class RedisSearch:
                 raise
 
     async def _index_more(self) -> None:
-        key = f"{self._layout.prefix}format"
+        key = self._layout.format_key
         fields = [f"searched {bucket}" for bucket in range(self._layout.buckets)]
         marks = [int(mark or 0) for mark in await self._clients.command("HMGET", key, *fields)]
         waiting = dict(enumerate(marks))
         while waiting:
             calls = [
-                Call(scripts.CHANGED, self._layout.bucket_keys(bucket), (mark, _PORTION))
+                Call(scripts.CHANGED_THREADS, self._layout.bucket_keys(bucket), (mark, _PORTION))
                 for bucket, mark in waiting.items()
             ]
             answers = dict(zip(list(waiting), await self._clients.run_all(calls), strict=True))
@@ -116,11 +110,11 @@ class RedisSearch:
     async def _index_thread(self, thread_id: str) -> None:
         keys = self._layout.thread_keys(thread_id)
         while True:
-            missing = await self._clients.run(scripts.PENDING, keys, _PORTION)
+            missing = await self._clients.run(scripts.UNINDEXED, keys, _PORTION)
             docs: list[Any] = []
             for name, text in zip(missing[::2], missing[1::2], strict=True):
-                docs += [name, " ".join(map(spelt, words(_readable(text))))]
-            await self._clients.run(scripts.INDEX, keys, *docs)
+                docs += [name, " ".join(map(token, words(_readable(text))))]
+            await self._clients.run(scripts.INDEX_DOCUMENTS, keys, *docs)
             if len(missing) < _PORTION * 2:
                 return
 
@@ -128,59 +122,66 @@ class RedisSearch:
         options = ("NOCONTENT", "WITHSCORES", "LIMIT", skip, page, "TIMEOUT", 0)
         answer = await self._clients.command("FT.SEARCH", self._name, query, *options)
         if isinstance(answer, dict):
-            # A client that was given to us may speak the newer protocol.
+            # The caller's own client may speak the newer protocol.
             return [(row[b"id"], float(row[b"score"])) for row in answer[b"results"]]
         return [(answer[at], float(answer[at + 1])) for at in range(1, len(answer), 2)]
 
     async def _hits(
-        self, rows: Sequence[tuple[bytes, float]], terms: Sequence[str], surveys: dict[str, Survey | None]
+        self, rows: Sequence[tuple[bytes, float]], terms: Sequence[str], outlines: dict[str, ThreadOutline | None]
     ) -> list[Hit]:
-        places: list[tuple[str, bytes, float]] = [(*self._place(key), points) for key, points in rows]
-        strange = sorted({thread_id for thread_id, _, _ in places} - surveys.keys())
+        documents: list[tuple[str, bytes, float]] = [(*self._document(key), points) for key, points in rows]
+        unknown = sorted({thread_id for thread_id, _, _ in documents} - outlines.keys())
         keys = self._layout.thread_keys
-        answers = await self._clients.run_all([Call(scripts.SURVEY, keys(name)) for name in strange])
-        for thread_id, answer in zip(strange, answers, strict=True):
-            surveys[thread_id] = Survey(thread_id, answer) if answer[1] else None
-        calls = [Call(scripts.TEXT, keys(thread_id), (name,)) for thread_id, name, _ in places]
+        answers = await self._clients.run_all([Call(scripts.OUTLINE, keys(name)) for name in unknown])
+        for thread_id, answer in zip(unknown, answers, strict=True):
+            outlines[thread_id] = ThreadOutline(thread_id, answer) if answer[1] else None
+        calls = [Call(scripts.DOCUMENT_SOURCE, keys(thread_id), (name,)) for thread_id, name, _ in documents]
         hits: list[Hit] = []
-        for (thread_id, name, points), text in zip(places, await self._clients.run_all(calls), strict=True):
-            survey = surveys[thread_id]
-            shown, entry = _shown(survey, name, text, terms) if survey and text else ("", None)
+        for (thread_id, name, points), text in zip(documents, await self._clients.run_all(calls), strict=True):
+            outline = outlines[thread_id]
+            shown, entry = _text_and_entry(outline, name, text, terms) if outline and text else ("", None)
             if entry is not None:
                 hits.append(Hit(entry, points, snippet(terms, shown)))
         return hits
 
-    def _place(self, key: bytes) -> tuple[str, bytes]:
-        """The thread of a document, and its name there."""
+    def _document(self, key: bytes) -> tuple[str, bytes]:
+        """The thread of a document, and the document's name there."""
         _, _, rest = key.removeprefix(f"{self._layout.prefix}doc:".encode()).partition(b"}:")
         size, _, rest = rest.partition(b":")
         return rest[: int(size)].decode(), rest[int(size) :]
 
 
+def token(word: str) -> str:
+    """A word in letters and digits that no tokenizer splits, folds or stems."""
+    if len(word) > _LONGEST_WORD:
+        return f"d{sha256(word.encode()).hexdigest()[:40]}"
+    return f"a{word}" if word.isascii() else f"u{word.encode().hex()}"
+
+
 def _readable(text: bytes) -> str:
-    """What search sees of a JSON text; nothing, if it is damaged: whoever loads it will be told."""
+    """What search sees of a JSON text. Nothing, if it is damaged: loading it will report that."""
     try:
         return searchable(text.decode())
     except (CorruptCheckpointError, UnicodeDecodeError):
         return ""
 
 
-def _shown(survey: Survey, name: bytes, text: bytes, terms: Sequence[str]) -> tuple[str, Entry | None]:
-    """What a document says, and the first checkpoint that says so."""
+def _text_and_entry(outline: ThreadOutline, name: bytes, text: bytes, terms: Sequence[str]) -> tuple[str, Entry | None]:
+    """The text of a document, and the first checkpoint that shows it."""
     if name[:1] == b"c":
-        entry = survey.entries.get(int(name[1:]))
+        entry = outline.entries.get(int(name[1:]))
         return (searchable(f"[{to_payload(text)[0]},{entry.metadata}]"), entry) if entry else ("", None)
-    return first_showing(survey, to_run(name[1:], text), terms)
+    return first_entry_showing(outline, to_run(name[1:], text), terms)
 
 
-def first_showing(survey: Survey, run: Run, terms: Sequence[str]) -> tuple[str, Entry | None]:
-    """A run's text as the first checkpoint shows it that has the terms: the one that brought it, if it is left."""
-    newer = sorted((i.number, i.start) for i in survey.runs if i.branch == run.branch and i.number > run.number)
-    # From each newer run on, what is left of this one ends where the newer ones begin.
+def first_entry_showing(outline: ThreadOutline, run: Run, terms: Sequence[str]) -> tuple[str, Entry | None]:
+    """What the first checkpoint with the terms shows of a run, and that checkpoint: the one that wrote it, if left."""
+    newer = sorted((i.number, i.start) for i in outline.runs if i.branch == run.branch and i.number > run.number)
+    # A newer run replaces what this one has from its start on. `cuts` are where this run ends, as of each newer one.
     numbers = [number for number, _ in newer]
     cuts = list(accumulate((start for _, start in newer), min))
     found: dict[tuple[int, int], str] = {}
-    for seq, extents in sorted(survey.wants.items()):
+    for seq, extents in sorted(outline.extents.items()):
         for extent in extents:
             if extent.branch != run.branch or extent.run < run.number:
                 continue
@@ -192,5 +193,5 @@ def first_showing(survey: Survey, run: Run, terms: Sequence[str]) -> tuple[str, 
                     text = shown_text(run, *piece)
                     found[piece] = text if score(terms, text) else ""
                 if found[piece]:
-                    return found[piece], survey.entries[seq]
+                    return found[piece], outline.entries[seq]
     return "", None

@@ -16,37 +16,37 @@ QUOTED = "s3cr3t%21"
 
 
 def test_the_defaults_are_those_of_a_local_server() -> None:
-    location = RedisBackend().location
-    assert (location.host, location.port, location.db, location.tls) == ("localhost", 6379, 0, False)
-    assert (location.prefix, location.ttl_seconds) == ("locus:state:", None)
+    config = RedisBackend().config
+    assert (config.host, config.port, config.db, config.tls) == ("localhost", 6379, 0, False)
+    assert (config.prefix, config.ttl_seconds) == ("locus:state:", None)
 
 
 def test_a_url_says_everything() -> None:
     url = f"rediss://user:{QUOTED}@example.org:7000/3?prefix=p:&ttl_seconds=60&timeout=2&ssl_ca_certs=/ca.pem&retries=0"
-    location = RedisBackend(url).location
-    assert (location.host, location.port, location.db, location.tls) == ("example.org", 7000, 3, True)
-    assert (location.username, location.password) == ("user", SECRET)
-    assert (location.prefix, location.ttl_seconds, location.timeout, location.retries) == ("p:", 60, 2, 0)
-    assert location.ssl_ca_certs == "/ca.pem"
+    config = RedisBackend(url).config
+    assert (config.host, config.port, config.db, config.tls) == ("example.org", 7000, 3, True)
+    assert (config.username, config.password) == ("user", SECRET)
+    assert (config.prefix, config.ttl_seconds, config.timeout, config.retries) == ("p:", 60, 2, 0)
+    assert config.ssl_ca_certs == "/ca.pem"
 
 
 def test_options_say_the_same() -> None:
     backend = RedisBackend("redis://example.org", db=2, username="u", password=SecretStr(SECRET), cluster=False)
-    assert (backend.location.db, backend.location.username, backend.location.password) == (2, "u", SECRET)
-    assert RedisBackend("unix:///run/redis.sock", db=1).location.path == "/run/redis.sock"
-    assert RedisBackend("redis://h?cluster=true").location.cluster
-    assert RedisBackend("redis://[::1]:6380").location.shown == "redis://[::1]:6380/0"
+    assert (backend.config.db, backend.config.username, backend.config.password) == (2, "u", SECRET)
+    assert RedisBackend("unix:///run/redis.sock", db=1).config.path == "/run/redis.sock"
+    assert RedisBackend("redis://h?cluster=true").config.cluster
+    assert RedisBackend("redis://[::1]:6380").config.shown == "redis://[::1]:6380/0"
 
 
 @pytest.mark.parametrize("scheme", ["redis", "rediss", "valkey", "valkeys"])
 def test_the_registry_knows_the_schemes(scheme: str) -> None:
     assert scheme in list_checkpointers()
     handle: Any = get_checkpointer(f"{scheme}://example.org:7000/2", ttl_seconds=5)
-    location = handle.backend.location
-    assert (location.host, location.port, location.db, location.ttl_seconds) == ("example.org", 7000, 2, 5)
-    assert location.tls == (scheme in ("rediss", "valkeys"))
+    config = handle.backend.config
+    assert (config.host, config.port, config.db, config.ttl_seconds) == ("example.org", 7000, 2, 5)
+    assert config.tls == (scheme in ("rediss", "valkeys"))
     local: Any = get_checkpointer(scheme)
-    assert local.backend.location.host == "localhost"
+    assert local.backend.config.host == "localhost"
     with pytest.raises(ConfigurationError, match=f"{scheme}://localhost"):
         get_checkpointer(f"{scheme}:somewhere")
 
@@ -55,7 +55,7 @@ def test_no_secret_is_shown() -> None:
     url = f"redis://user:{QUOTED}@example.org/1"
     for backend in (RedisBackend(url), RedisBackend("redis://example.org", username="user", password=SECRET)):
         handle = redis_checkpointer(url)
-        for shown in (backend, backend.location, handle, backend.store.engine, backend.store.engine.identity):
+        for shown in (backend, backend.config, handle, backend.store.engine, backend.store.engine.identity):
             for text in (repr(shown), str(shown)):
                 assert SECRET not in text
                 assert QUOTED not in text

@@ -8,9 +8,9 @@ import pytest
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.redis.commit import commit_arguments
-from locus.memory.backends.redis.remove import Dump, Survey
+from locus.memory.backends.redis.remove import ThreadContents, ThreadOutline
 from locus.memory.backends.redis.schema import index_field, net, payload_text, place, whole_entry
-from locus.memory.backends.redis.search import first_showing, spelt
+from locus.memory.backends.redis.search import first_entry_showing, token
 from locus.memory.model.ids import words
 from locus.memory.model.records import ANY, Base, Commit, Entry, Extent, Run
 
@@ -27,10 +27,10 @@ def _entry(seq: int, parent: str | None, metadata: str = "{}") -> Entry:
     return Entry("t", "ns", f"c{seq}", parent, seq, f"rev{seq}", NOW, metadata)
 
 
-def _survey(wants: dict[int, str], runs: dict[bytes, bytes], parents: dict[int, str | None]) -> Survey:
+def _outline(wants: dict[int, str], runs: dict[bytes, bytes], parents: dict[int, str | None]) -> ThreadOutline:
     entries = [whole_entry(_entry(seq, parents.get(seq)), AT) for seq in wants]
     seqs, texts = [str(seq).encode() for seq in wants], [text.encode() for text in wants.values()]
-    return Survey("t", [b"born 3 ", seqs, entries, texts, list(runs), list(runs.values())])
+    return ThreadOutline("t", [b"born 3 ", seqs, entries, texts, list(runs), list(runs.values())])
 
 
 def test_the_modes_of_parent_and_expectation() -> None:
@@ -54,33 +54,33 @@ def test_base_runs_and_time_to_live() -> None:
 
 def test_a_removal_names_everything_that_goes() -> None:
     runs = {b"b 0": b"0 2", b"b 1": b"2 1", b"b 2": b"3 1"}
-    survey = _survey({1: "b 0 0 2;", 2: "b 1 0 3;", 3: "b 2 0 4;"}, runs, {2: "c1", 3: "c2"})
-    removal = survey.removal({3})
+    outline = _outline({1: "b 0 0 2;", 2: "b 1 0 3;", 3: "b 2 0 4;"}, runs, {2: "c1", 3: "c2"})
+    removal = outline.removal_arguments({3})
     assert removal[:4] == [1, 3, index_field("ns", "c3"), place("ns", "c3")]
     assert removal[4:] == [1, "b 2", 1, "b", "1", 0, 1, "ns", "2 c2"]
 
 
 def test_a_removal_bridges_parents_and_keeps_what_is_shared() -> None:
-    survey = _survey({1: "b 0 0 2;", 2: "b 0 0 2;"}, {b"b 0": b"0 2"}, {2: "c1"})
-    removal = survey.removal({1})
+    outline = _outline({1: "b 0 0 2;", 2: "b 0 0 2;"}, {b"b 0": b"0 2"}, {2: "c1"})
+    removal = outline.removal_arguments({1})
     reparented = whole_entry(_entry(2, None), AT)
     assert removal[4:] == [0, 0, 1, 2, reparented, 1, "ns", "2 c2"]
-    everything = survey.removal({1, 2})
+    everything = outline.removal_arguments({1, 2})
     assert everything[7:] == [1, "b 0", 1, "b", "", 0, 1, "ns", ""]
 
 
 def test_a_survey_chooses_by_number_rev_and_namespace() -> None:
-    survey = _survey({1: "", 2: ""}, {}, {})
-    assert survey.chosen(None, None) == {1, 2}
-    assert survey.chosen("other", None) == set()
-    assert survey.chosen("ns", {1: "rev1", 2: "not this"}) == {1}
+    outline = _outline({1: "", 2: ""}, {}, {})
+    assert outline.select(None, None) == {1, 2}
+    assert outline.select("other", None) == set()
+    assert outline.select("ns", {1: "rev1", 2: "not this"}) == {1}
 
 
 def test_a_damaged_survey_is_corrupt() -> None:
     with pytest.raises(CorruptCheckpointError):
-        _survey({1: ""}, {b"b 0": b""}, {})
+        _outline({1: ""}, {b"b 0": b""}, {})
     with pytest.raises(CorruptCheckpointError):
-        _survey({1: "nonsense;"}, {}, {})
+        _outline({1: "nonsense;"}, {}, {})
 
 
 def test_a_copy_takes_only_what_its_checkpoints_need() -> None:
@@ -89,27 +89,27 @@ def test_a_copy_takes_only_what_its_checkpoints_need() -> None:
     runs = [b"b 0", b"0 1 [1]", b"b 1", b"1 1 [2]", b"b", b"1"]
     at = place("ns", "c1")
     writes = [b"d" + at, net("task"), b"t" + at + b"task", b"w", b"d" + place("ns", "c2"), b""]
-    dump = Dump([b"2", -1, [b"1", b"2"], entries, payloads, runs, writes])
-    count, arguments = dump.copied("dest", "born", "ns", {"c1"})
+    contents = ThreadContents([b"2", -1, [b"1", b"2"], entries, payloads, runs, writes])
+    count, arguments = contents.copy_arguments("dest", "born", "ns", {"c1"})
     assert (count, arguments[:5]) == (1, ["dest", b"2", "", "born", 1])
     assert arguments[13:] == [1, b"b 0", b"0 1 [1]", 1, at, b"task", b"w"]
-    count, arguments = dump.copied("dest", "born", None, None)
+    count, arguments = contents.copy_arguments("dest", "born", None, None)
     assert count == 2
     assert (b"b 1" in arguments, arguments[arguments.index("b") + 1]) == (True, "1")
 
 
 def test_the_first_checkpoint_that_shows_a_text() -> None:
     runs = {b"b 0": b"0 2", b"b 1": b"1 1"}
-    survey = _survey({1: "b 0 0 2;", 2: "b 1 0 2;", 3: "b 1 1 1;"}, runs, {})
+    outline = _outline({1: "b 0 0 2;", 2: "b 1 0 2;", 3: "b 1 1 1;"}, runs, {})
     run = Run("b", 0, 0, 2, '["one fish","two fish"]')
-    assert first_showing(survey, run, ["one"]) == ("one fish\ntwo fish", survey.entries[1])
-    del survey.wants[1]
-    assert first_showing(survey, run, ["one"]) == ("one fish", survey.entries[2])
-    assert first_showing(survey, run, ["two"]) == ("", None)
+    assert first_entry_showing(outline, run, ["one"]) == ("one fish\ntwo fish", outline.entries[1])
+    del outline.extents[1]
+    assert first_entry_showing(outline, run, ["one"]) == ("one fish", outline.entries[2])
+    assert first_entry_showing(outline, run, ["two"]) == ("", None)
 
 
 def test_words_are_spelt_in_letters_and_digits_and_stay_apart() -> None:
     texts = "and s t the ünd été 日本語 x1y2 ½ " + "long" * 40 + " " + "long" * 41
-    spellings = [spelt(word) for word in words(texts)]
-    assert len(set(spellings)) == len(spellings) == 11
-    assert all(word.isascii() and word.isalnum() and len(word) < 130 for word in spellings)
+    tokens = [token(word) for word in words(texts)]
+    assert len(set(tokens)) == len(tokens) == 11
+    assert all(word.isascii() and word.isalnum() and len(word) < 130 for word in tokens)

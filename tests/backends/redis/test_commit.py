@@ -1,4 +1,4 @@
-"""The script that commits decides as `decisions.decide` does, and removes what `plan_removal` says."""
+"""`lua/commit.lua` decides as `commit_rules.decide` does, and removes what `plan_removal` says."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ class Course:
             latest = self._runner.run(self._engine.entry(self._thread, namespace, None))
             row = self._table.row(namespace, None)
             assert latest == (row.entry if row else None)
-        survey = self._runner.run(self._engine._survey(self._thread))
+        outline = self._runner.run(self._engine._outline(self._thread))
         kept = {(run.branch, run.number) for runs in self._table.runs.values() for run in runs}
-        assert {(run.branch, run.number) for run in survey.runs} == kept
+        assert {(run.branch, run.number) for run in outline.runs} == kept
 
     def _drawn(self, draw: st.DataObject) -> Commit:
         rev = f"rev{next(self._revs)}"

@@ -1,0 +1,19 @@
+#!lua flags=allow-oom
+-- include: shared/bucket.lua
+
+-- Takes threads and metadata out of the bucket's index. Each is checked once more: since it was found to be gone, the
+-- thread may have been saved to again.
+--
+-- ARGV: the number of threads, their ids, then members of the metadata index.
+for at = 2, ARGV[1] + 1 do
+  if call('EXISTS', stem .. ARGV[at]) == 0 then
+    call('ZREM', ids, ARGV[at])
+    call('ZREM', recent, ARGV[at])
+  end
+end
+for at = ARGV[1] + 2, #ARGV do
+  local seq, after = string.match(ARGV[at], '^(%d+):()', 33)
+  local entry = call('HGET', stem .. string.sub(ARGV[at], after), 'e' .. seq)
+  if not entry or string.sub(entry, 1, 16) ~= string.sub(ARGV[at], 17, 32) then call('ZREM', meta, ARGV[at]) end
+end
+return 1

@@ -1,0 +1,137 @@
+#!lua
+-- include: shared/thread.lua
+-- include: shared/changes.lua
+
+-- Saves a checkpoint: decides whether it may be written, and writes it, in one atomic step.
+--
+-- To change how a save decides a conflict, change the part "Decide" below together with `decide` in
+-- memory/model/commit_rules.py. The two must agree; tests/backends/redis/test_commit.py holds them against each other
+-- on random courses. Making the decision here, and not in Python, keeps a save at one round trip.
+--
+-- `commit_arguments` in commit.py makes the arguments:
+--   id, ns, cid, rev       the thread, namespace and checkpoint, and the name of this save
+--   same_field             the field of this checkpoint in h; base_field and parent_field are those of the other two
+--   base_field, base_rev   the checkpoint that the delta refers to; an empty field for a whole save
+--   parent_mode, parent    * the latest   - none   = this one, or else the latest   ! this one, or refuse
+--                          ~ this one, whether it exists or not
+--   latest_mode, expected  * whatever is the latest   - there must be none   = it must be this one
+--   replaces               the rev of the checkpoint of the same id that this save may replace
+--   expires                when the thread expires, in milliseconds; empty for never
+--   entry, payload         what is stored; the entry still lacks its time and parent
+--   pairs_of               digests of the metadata pairs, 16 characters each
+--   planned                the version that the removal of the replaced checkpoint was planned for
+--   count                  how many runs follow: branch, number and text of each; behind them the planned removal
+--
+-- Returns {verdict, ...}. The verdicts are those of `Verdict`, and
+--   REPEATED  this very save was committed before: its answer was lost, and it was sent again
+--   MOVED     the thread changed since the removal was planned: plan again
+--   DAMAGED   some keys of the thread are missing
+local id, ns, cid, same_field, rev = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local base_field, base_rev = ARGV[6], ARGV[7]
+local parent_mode, parent, parent_field = ARGV[8], ARGV[9], ARGV[10]
+local latest_mode, expected, replaces, expires = ARGV[11], ARGV[12], ARGV[13], ARGV[14]
+local entry, pairs_of, payload, planned = ARGV[15], ARGV[16], ARGV[17], ARGV[18]
+local runs_at, count = 20, tonumber(ARGV[19])
+
+local found = call('HMGET', h, 'seq', 'ttl', 'l' .. ns, same_field, base_field, parent_field)
+local is_new = not found[1]
+if is_new and damaged() then return {'DAMAGED'} end
+
+-- The parent is the seventh netstring of an entry, and may be absent.
+local function parent_of(seq)
+  local text, at, field = call('HGET', h, 'e' .. seq), 17, nil
+  for _ = 1, 6 do field, at = net(text, at) end
+  if at <= #text then return (net(text, at)) end
+end
+
+---- Decide. Nothing is written before the last check has passed. ----
+
+local same, same_rev = split(found[4])
+if same and same_rev == rev then return {'REPEATED', same, parent_of(same) or false} end
+if same and same_rev ~= replaces then return {'EXISTS'} end
+
+local _, latest = split(found[3])
+if latest_mode ~= '*' and latest ~= (latest_mode == '=' and expected or nil) then
+  return {'CONFLICT', latest or false}
+end
+
+if base_field ~= '' then
+  local _, found_rev = split(found[5])
+  if found_rev ~= base_rev then return {'STALE_BASE'} end
+end
+
+-- A run with a number above 0 continues a branch, where another save may have been faster. All others are on
+-- branches of this save's own.
+for at = runs_at, runs_at + count * 3 - 1, 3 do
+  local number = tonumber(ARGV[at + 1])
+  if number > 0 then
+    local tip = call('HGET', r, ARGV[at])
+    if tip and tonumber(tip) >= number then return {'BRANCH_TAKEN'} end
+  end
+end
+
+-- A checkpoint is never its own parent: where it would be, it takes the parent of the one that it replaces.
+local chosen = nil
+local named = parent_mode == '=' or parent_mode == '!' or parent_mode == '~'
+if named and same and parent == cid then
+  chosen = parent_of(same)
+elseif parent_mode == '~' then
+  if parent ~= cid then chosen = parent end
+elseif named and found[6] then
+  chosen = parent
+elseif parent_mode == '!' then
+  return {'NO_PARENT'}
+elseif parent_mode ~= '-' then
+  chosen = latest
+  if same and latest == cid then chosen = parent_of(same) end
+end
+
+if same and planned ~= version() then return {'MOVED'} end
+
+---- Write. ----
+
+-- The pending writes stay: they belong to the checkpoint's id, which stays, too.
+if same then remove(id, runs_at + count * 3, true) end
+-- Lua would print a large number as 1e+15.
+local seq = string.format('%.0f', (tonumber(found[1]) or 0) + 1)
+local now, real = clock()
+local at = string.format('%016.0f', now)
+if chosen then entry = entry .. #chosen .. ':' .. chosen end
+call('HSET', h, 'seq', seq, same_field, seq .. ' ' .. rev, 'e' .. seq, at .. entry, 'l' .. ns, seq .. ' ' .. cid)
+call('ZADD', s, seq, seq)
+call('HSET', p, seq, payload)
+
+-- Each run, and for a branch that goes on the number of its newest run.
+local runs = {}
+for first = runs_at, runs_at + count * 3 - 1, 3 do
+  local branch, number = ARGV[first], ARGV[first + 1]
+  runs[#runs + 1] = branch .. ' ' .. number
+  runs[#runs + 1] = ARGV[first + 2]
+  if number ~= '0' then
+    runs[#runs + 1] = branch
+    runs[#runs + 1] = number
+  end
+end
+set_all(r, runs)
+
+if is_new then
+  call('HSET', h, 'born', rev)
+  call('ZADD', ids, 0, id)
+end
+call('ZADD', recent, now, id)
+if pairs_of ~= '' then
+  call('HSET', h, 'meta', 1)
+  for first = 1, #pairs_of, 16 do
+    call('ZADD', meta, 0, string.sub(pairs_of, first, first + 15) .. at .. seq .. ':' .. id)
+  end
+end
+
+-- A save that arrives after its time counts, and is gone at once. Redis would remove the keys by itself, but not
+-- what the index says of them.
+if expires ~= '' and tonumber(expires) * 1000 <= real then
+  drop(id)
+elseif is_new or expires ~= '' or found[2] then
+  keep_until(expires, is_new)
+end
+if expires ~= '' then sweep(id, pairs_of ~= '') end
+return {'COMMITTED', seq, chosen or false}

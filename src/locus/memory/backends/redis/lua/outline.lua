@@ -1,0 +1,19 @@
+#!lua flags=no-writes
+-- include: shared/thread.lua
+
+-- A thread without its payloads and items, as `ThreadOutline` (remove.py) takes it: its version, sequence numbers,
+-- entries, the extents of each checkpoint, and the name and header ("<start> <length>") of each run.
+local seqs = call('ZRANGE', s, 0, -1)
+local fields = {}
+for at, seq in ipairs(seqs) do fields[at] = 'e' .. seq end
+local entries, wants = get_all(h, fields), get_all(p, seqs)
+for at, payload in ipairs(wants) do
+  if payload then wants[at] = net(payload, 1) end
+end
+local names, headers = {}, {}
+-- A name without a space is that of a branch, with the number of its newest run.
+for _, name in ipairs(call('HKEYS', r)) do
+  if string.find(name, ' ', 1, true) then names[#names + 1] = name end
+end
+for at, run in ipairs(get_all(r, names)) do headers[at] = string.match(run, '^%d+ %d+') or '' end
+return {version(), seqs, entries, wants, names, headers}

@@ -1,0 +1,6 @@
+#!lua
+-- Writes the format version and the number of buckets, unless somebody was faster: all processes must agree on them,
+-- so the first one decides.
+local key = KEYS[1]
+if redis.call('EXISTS', key) == 0 then redis.call('HSET', key, 'version', ARGV[1], 'buckets', ARGV[2]) end
+return 1
