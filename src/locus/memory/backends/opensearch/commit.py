@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from locus.memory.backends.opensearch.client import Failure, give_way, pause
-from locus.memory.backends.opensearch.client import Write as BulkWrite
+from locus.memory.backends.opensearch.client import BulkItem, Failure, back_off, give_way
 from locus.memory.backends.opensearch.log import KnownBase, Log, State, Torn, base_of
 from locus.memory.backends.opensearch.remove import finish, purge, remove, replacing
 from locus.memory.backends.opensearch.schema import (
@@ -99,7 +98,7 @@ def commit_in(log: Log, commit: Commit) -> Outcome:
                 raise
             sent += 1
             certain, commit = True, replace(commit, fresh_id=False)
-            pause(sent)
+            back_off(sent)
             continue
         if outcome is not None:
             return outcome
@@ -262,7 +261,7 @@ def put_writes(log: Log, place: tuple[str, str, str], writes: Sequence[Write], k
         name = writes_id(log.thread, namespace, checkpoint_id, task_id)
         old = log.doc(name)
         action = "create" if old is None else "index"
-        (done,) = log.client.write(log.thread, [BulkWrite(action, name, source, only=old)])
+        (done,) = log.client.write(log.thread, [BulkItem(action, name, source, unchanged=old)])
         if done:
             return
         give_way(attempt)

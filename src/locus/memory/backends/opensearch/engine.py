@@ -12,11 +12,9 @@ from typing import Any, TypeVar
 from locus.errors import CheckpointError
 from locus.extras import require
 from locus.memory.backends.opensearch import read as queries
-from locus.memory.backends.opensearch.client import Client, Failure, Settings, give_way, translated
+from locus.memory.backends.opensearch.client import Client, Failure, give_way, translated
 from locus.memory.backends.opensearch.commit import commit_in, put_writes
-from locus.memory.backends.opensearch.config import (
-    shown_hosts,
-)
+from locus.memory.backends.opensearch.config import OpenSearchConfig
 from locus.memory.backends.opensearch.index import exists, prepare
 from locus.memory.backends.opensearch.log import Log, Memories
 from locus.memory.backends.opensearch.read import export, load, whole_or_corrupt
@@ -54,7 +52,7 @@ class OpenSearchEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Co
 
     def __init__(
         self,
-        settings: Settings,
+        config: OpenSearchConfig,
         open_client: Callable[[], Client],
         *,
         connections: int,
@@ -63,7 +61,7 @@ class OpenSearchEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Co
     ) -> None:
         # Here, and not with the first request: a fork in the middle of an import would leave half a module.
         require("opensearchpy", "opensearch")
-        self._settings = settings
+        self._identity = f"opensearch:{config.shown_hosts}/{config.index}"
         self._shape = (shards, replicas)
         self._memories = Memories()
         self._needs_alias = True
@@ -71,7 +69,7 @@ class OpenSearchEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Co
 
     @property
     def identity(self) -> str:
-        return f"opensearch:{shown_hosts(self._settings.hosts)}/{self._settings.index}"
+        return self._identity
 
     async def setup(self) -> None:
         if self.reading_only and not await self._pool.run(exists):

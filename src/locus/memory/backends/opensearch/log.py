@@ -17,12 +17,12 @@ from typing import Any
 
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends.opensearch.client import (
+    BulkItem,
     Client,
-    Doc,
+    Document,
     Failure,
-    Write,
+    back_off,
     give_way,
-    pause,
 )
 from locus.memory.backends.opensearch.schema import (
     CHECKPOINT,
@@ -325,7 +325,7 @@ class Log:
         self.state = State(thread_id)
         self.removed: Removed | None = None
         """What an unfinished removal takes away."""
-        self._docs: dict[str, Doc | None] = {}
+        self._docs: dict[str, Document | None] = {}
         self._light = True
 
     def recall(self) -> bool:
@@ -356,7 +356,7 @@ class Log:
     def _start(self, wanted: list[str]) -> bool:
         """Take the state from the document of the thread; False if there is neither that nor a first record."""
         first = record_id(self.thread, "", 1)
-        self._fetch([self.thread, first, *wanted], bare=(first,))
+        self._fetch([self.thread, first, *wanted], without_source=(first,))
         found = self._docs.pop(first)
         doc = self._docs[self.thread]
         self.state = State(self.thread_id) if doc is None else thread_state(self.thread_id, doc.source)
@@ -405,14 +405,14 @@ class Log:
             self.state = replace(self.state, removing=0)
         return removed
 
-    def _fetch(self, ids: Iterable[str], bare: Collection[str] = ()) -> None:
+    def _fetch(self, ids: Iterable[str], without_source: Collection[str] = ()) -> None:
         missing = [name for name in ids if name not in self._docs]
         if missing:
             self._docs |= dict.fromkeys(missing)
             excludes = LIGHT if self._light else ""
-            self._docs |= self.client.get_many(self.thread, missing, excludes=excludes, bare=bare)
+            self._docs |= self.client.get_many(self.thread, missing, excludes=excludes, without_source=without_source)
 
-    def doc(self, name: str) -> Doc | None:
+    def doc(self, name: str) -> Document | None:
         self._fetch([name])
         return self._docs[name]
 
@@ -485,7 +485,7 @@ class Log:
 
     def append(self, record: Record) -> bool:
         """Create the next record: the commit. False if another writer was faster."""
-        (done,) = self.client.write(self.thread, [Write("create", record.id, record_source(record))])
+        (done,) = self.client.write(self.thread, [BulkItem("create", record.id, record_source(record))])
         if done:
             self.state = after(self.state, record)
         return done
@@ -494,11 +494,11 @@ class Log:
         """Write the document of the thread, and before it the names that it no longer has to tell."""
         state = self.state
         writes = [
-            Write("index", name_id(self.thread, *name), name_source(self.thread, place, place), version=place)
+            BulkItem("index", name_id(self.thread, *name), name_source(self.thread, place, place), version=place)
             for name, place in state.names.items()
         ]
         document = thread_source(self.thread, state, now())
-        writes.append(Write("index", self.thread, document, version=state.position))
+        writes.append(BulkItem("index", self.thread, document, version=state.position))
         for attempt in range(8):
             done = self.client.write(self.thread, writes)
             writes = self._not_there([write for write, is_done in zip(writes, done, strict=True) if not is_done])
@@ -506,11 +506,11 @@ class Log:
                 self.state = replace(state, names={}, published=published_by(state))
                 return
             # A document of that id was removed a moment ago, and its version is not forgotten yet.
-            pause(attempt)
+            back_off(attempt)
             self.client.refresh()
         raise Failure(409, "removed a moment ago", f"thread {self.thread_id!r} cannot be listed yet")
 
-    def _not_there(self, refused: list[Write]) -> list[Write]:
+    def _not_there(self, refused: list[BulkItem]) -> list[BulkItem]:
         """Of documents that were refused, those that are not there already as they are, or newer."""
         if not refused:
             return []
@@ -520,7 +520,7 @@ class Log:
         ]
 
 
-def told_position(doc: Doc) -> int:
+def told_position(doc: Document) -> int:
     """The record that a derived document was made of."""
     about = doc.source if doc.source["kind"] == NAME else doc.source["body"]["state"]
     return int(about["position"])

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.opensearch.client import (
     Client,
-    Doc,
+    Document,
     Failure,
     Json,
     give_way,
@@ -89,7 +89,7 @@ class SeenThreads:
         self._memories = memories
         self._known: dict[str, tuple[State, Removed | None] | None] = {}
 
-    def seen(self, hits: Sequence[Doc]) -> Iterator[tuple[State, Record, Doc]]:
+    def seen(self, hits: Sequence[Document]) -> Iterator[tuple[State, Record, Document]]:
         """Those hits that are checkpoints which are there."""
         self._ask({hit.source["thread"] for hit in hits})
         for hit in hits:
@@ -98,7 +98,7 @@ class SeenThreads:
             if known and record is not None:
                 yield known[0], record, hit
 
-    def state(self, hit: Doc) -> State | None:
+    def state(self, hit: Document) -> State | None:
         self._ask({hit.source["thread"]})
         known = self._known[hit.source["thread"]]
         return known[0] if known else None
@@ -109,7 +109,7 @@ class SeenThreads:
         for thread in missing:
             self._known[thread] = self._judged(thread, found.get(thread))
 
-    def _judged(self, thread: str, doc: Doc | None) -> tuple[State, Removed | None] | None:
+    def _judged(self, thread: str, doc: Document | None) -> tuple[State, Removed | None] | None:
         """A thread without a document, or without an id in it, has nothing to show."""
         thread_id = doc.source.get("thread_id") if doc else None
         if doc is None or thread_id is None:
@@ -218,7 +218,7 @@ def _first_text(terms: Sequence[str], record: Record) -> str | None:
 
 
 def _moved_on(
-    client: Client, memories: Memories, threads: SeenThreads, terms: Sequence[str], hit: Doc
+    client: Client, memories: Memories, threads: SeenThreads, terms: Sequence[str], hit: Document
 ) -> Iterator[Hit]:
     """A run whose checkpoint was removed: the first other one that shows those words."""
     state = threads.state(hit)

@@ -13,13 +13,13 @@ from dataclasses import replace
 from typing import Any
 
 from locus.memory.backends.opensearch.client import (
+    BulkItem,
     Client,
-    Doc,
+    Document,
     Failure,
     Json,
-    Write,
+    chunks,
     give_way,
-    portions,
 )
 from locus.memory.backends.opensearch.log import (
     LIGHT,
@@ -291,7 +291,7 @@ def _cleaned(log: Log, removed: Removed, place: int, records: Sequence[Record]) 
     kept = kept_runs(records, removed.places)
     changed = [record for record in records if rest_of(record, removed, kept.get(record.place, {})) != record]
     done: list[bool] = []
-    for portion in portions(changed, PORTION):
+    for portion in chunks(changed, PORTION):
         full = log.client.get_many(log.thread, [record.id for record in portion])
         writes = []
         for doc in full.values():
@@ -306,23 +306,23 @@ def _cleaned(log: Log, removed: Removed, place: int, records: Sequence[Record]) 
     removal = found.pop(own, None)
     dead = [doc for doc in found.values() if int(doc.source["body"]["place"]) in removed.places]
     dead += dead_writes(log, removed, place)
-    done += log.client.write(log.thread, [Write("delete", doc.id, only=doc) for doc in dead])
+    done += log.client.write(log.thread, [BulkItem("delete", doc.id, unchanged=doc) for doc in dead])
     if all(done) and removal is not None:
         done += log.client.write(log.thread, [_finished(removal)])
     return all(done)
 
 
-def _changed(doc: Doc, rest: Record) -> Write:
+def _changed(doc: Document, rest: Record) -> BulkItem:
     if rest.kind == GONE and rest.at < now() - KEPT:
-        return Write("delete", doc.id, only=doc)
-    return Write("index", doc.id, record_source(rest), only=doc)
+        return BulkItem("delete", doc.id, unchanged=doc)
+    return BulkItem("index", doc.id, record_source(rest), unchanged=doc)
 
 
-def _finished(doc: Doc) -> Write:
+def _finished(doc: Document) -> BulkItem:
     """A removal that has nothing more to say."""
     record = record_from(doc.source)
     rest = replace(record, removed=None) if record.kind == CHECKPOINT else record.emptied()
-    return Write("index", doc.id, record_source(rest), only=doc)
+    return BulkItem("index", doc.id, record_source(rest), unchanged=doc)
 
 
 def purge(log: Log) -> None:
@@ -341,12 +341,12 @@ def purge(log: Log) -> None:
     log.memories.put(log.thread, log.state)
 
 
-def _buried(doc: Doc) -> Write:
+def _buried(doc: Document) -> BulkItem:
     kind, at = doc.source["kind"], doc.source.get("at", 0)
     if kind in (NAME, WRITE, INTENT) or "batch" in doc.source or at < now() - KEPT:
-        return Write("delete", doc.id, only=doc)
+        return BulkItem("delete", doc.id, unchanged=doc)
     record = record_from({**doc.source, "kind": GONE})
-    return Write("index", doc.id, record_source(record), only=doc)
+    return BulkItem("index", doc.id, record_source(record), unchanged=doc)
 
 
 def copy(source: Log, dest: Log, namespace: str | None, ids: Collection[str] | None) -> int:
@@ -386,10 +386,10 @@ def _copied(source: Log, dest: Log, records: Sequence[Record], chosen: Collectio
     checkpoints = [record for record in made if record.kind == CHECKPOINT]
     intent = f"{dest.thread}.{batch}"
     about = {"kind": INTENT, "thread": dest.thread, "position": position, "at": now(), "batch": batch}
-    dest.client.write(dest.thread, [Write("index", intent, about)])
-    writes = [Write("create", record.id, record_source(record)) for record in made]
+    dest.client.write(dest.thread, [BulkItem("index", intent, about)])
+    writes = [BulkItem("create", record.id, record_source(record)) for record in made]
     writes += [
-        Write(
+        BulkItem(
             "create",
             name_id(dest.thread, record.namespace, record.checkpoint_id, batch),
             {**name_source(dest.thread, record.place, position), "batch": batch},
@@ -417,7 +417,7 @@ def _copied(source: Log, dest: Log, records: Sequence[Record], chosen: Collectio
         drop_batch(dest.client, dest.thread, batch)
         return False
     dest.publish()
-    dest.client.write(dest.thread, [Write("delete", intent)])
+    dest.client.write(dest.thread, [BulkItem("delete", intent)])
     dest.memories.put(dest.thread, dest.state)
     return True
 
@@ -430,10 +430,10 @@ def _newest_of(checkpoints: Sequence[Record]) -> dict[str, Any]:
     return {"tips": dict(list(tips.items())[-NAMESPACES:]), "more": len(tips) > NAMESPACES}
 
 
-def _copied_writes(dest: Log, doc: Doc, batch: str) -> Write:
+def _copied_writes(dest: Log, doc: Document, batch: str) -> BulkItem:
     place = {"thread": dest.thread, "batch": batch, "position": dest.state.position + 1, "epoch": dest.state.epoch}
     name = writes_id(dest.thread, *place_of(doc), doc.source["task_id"], batch)
-    return Write("create", name, {**doc.source, **place})
+    return BulkItem("create", name, {**doc.source, **place})
 
 
 def drop_batch(client: Client, thread: str, batch: str) -> None:
@@ -444,7 +444,7 @@ def drop_batch(client: Client, thread: str, batch: str) -> None:
         hits = client.search({"query": query, "size": 1_000, "_source": False}, thread)
         if not hits:
             return
-        client.write(thread, [Write("delete", hit.id, only=hit) for hit in hits])
+        client.write(thread, [BulkItem("delete", hit.id, unchanged=hit) for hit in hits])
 
 
 def expire(client: Client, memories: Memories, moment: int) -> int:
@@ -486,7 +486,7 @@ def _sweep_intents(client: Client, old: Json) -> None:
             thread, batch = hit.source["thread"], hit.source["batch"]
             doc = found.get(thread)
             if doc is not None and thread_state("", doc.source).batch == batch:
-                client.write(thread, [Write("delete", hit.id, only=hit)])
+                client.write(thread, [BulkItem("delete", hit.id, unchanged=hit)])
             else:
                 drop_batch(client, thread, batch)
 
@@ -500,4 +500,4 @@ def _sweep_threads(client: Client, old: Json) -> None:
             thread = hit.source["thread"]
             rest = {"bool": {"filter": [{"term": {"thread": thread}}], "must_not": [{"term": {"kind": THREAD}}]}}
             if not client.search({"query": rest, "size": 1, "_source": False}, thread):
-                client.write(thread, [Write("delete", hit.id, only=hit)])
+                client.write(thread, [BulkItem("delete", hit.id, unchanged=hit)])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from locus.memory.backends.opensearch.client import Doc, Json
+from locus.memory.backends.opensearch.client import Document, Json
 from locus.memory.backends.opensearch.log import Log
 from locus.memory.backends.opensearch.schema import WRITE, Removed, now, writes_id
 from locus.memory.model.records import Write, writes_order
@@ -15,12 +15,12 @@ from locus.memory.model.records import Write, writes_order
 _IN_ORDER = [{"checkpoint_id": "asc"}, {"namespace": "asc"}, {"task_id": "asc"}, {"position": "asc"}]
 
 
-def place_of(doc: Doc) -> tuple[str, str]:
+def place_of(doc: Document) -> tuple[str, str]:
     """The namespace and id of the checkpoint that pending writes belong to."""
     return doc.source["namespace"], doc.source["checkpoint_id"]
 
 
-def writes_of(log: Log, *clauses: Mapping[str, object]) -> list[Doc]:
+def writes_of(log: Log, *clauses: Mapping[str, object]) -> list[Document]:
     """The pending writes of a thread that anybody may see."""
     log.client.refresh()
     body: Json = {
@@ -31,9 +31,9 @@ def writes_of(log: Log, *clauses: Mapping[str, object]) -> list[Doc]:
     return chosen_writes(log, hits)
 
 
-def chosen_writes(log: Log, docs: list[Doc]) -> list[Doc]:
+def chosen_writes(log: Log, docs: list[Document]) -> list[Document]:
     """Those that may be seen. What a task wrote since a copy takes the place of what came with it."""
-    found: dict[tuple[str, str, str], Doc] = {}
+    found: dict[tuple[str, str, str], Document] = {}
     for doc in docs:
         key = (*place_of(doc), doc.source["task_id"])
         if writes_visible(log, doc) and (key not in found or "batch" not in doc.source):
@@ -41,7 +41,7 @@ def chosen_writes(log: Log, docs: list[Doc]) -> list[Doc]:
     return list(found.values())
 
 
-def writes_visible(log: Log, doc: Doc) -> bool:
+def writes_visible(log: Log, doc: Document) -> bool:
     """Whether pending writes belong to the epoch, and not to a checkpoint that is being removed."""
     if doc.source["epoch"] != log.state.epoch or doc.source.get("batch", "") not in ("", log.state.batch):
         return False
@@ -50,7 +50,7 @@ def writes_visible(log: Log, doc: Doc) -> bool:
     return log.removed is None or place_of(doc) not in log.removed.names or doc.source["position"] >= log.state.removing
 
 
-def dead_writes(log: Log, removed: Removed, position: int) -> list[Doc]:
+def dead_writes(log: Log, removed: Removed, position: int) -> list[Document]:
     """Pending writes of the removed checkpoints; what was put after the removal is for others of these names."""
     names = set(removed.names)
     if not names:
@@ -83,11 +83,11 @@ def all_writes(log: Log) -> dict[tuple[str, str], list[Write]]:
     return {place: sorted(writes, key=writes_order) for place, writes in found.items()}
 
 
-def task_docs(log: Log, namespace: str, checkpoint_id: str, task_id: str) -> list[Doc]:
+def task_docs(log: Log, namespace: str, checkpoint_id: str, task_id: str) -> list[Document]:
     batches = {"", log.state.batch}
     found = (log.doc(writes_id(log.thread, namespace, checkpoint_id, task_id, batch)) for batch in batches)
     return [doc for doc in found if doc is not None]
 
 
-def writes_in(doc: Doc) -> list[Write]:
+def writes_in(doc: Document) -> list[Write]:
     return [Write(*write) for write in doc.source["body"]["writes"]]
