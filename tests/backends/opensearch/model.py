@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from locus.memory.backends.opensearch.client import Client, Settings
+from locus.memory.backends.opensearch.client import Client
+from locus.memory.backends.opensearch.config import OpenSearchConfig
 from locus.memory.backends.opensearch.engine import OpenSearchEngine
 from locus.memory.backends.opensearch.schema import MAPPING
 from locus.memory.checkpointer import Checkpointer
@@ -76,11 +77,11 @@ class ModelIndex:
 class ModelClient(Client):
     """The requests of the backend, answered by a model."""
 
-    def __init__(self, settings: Settings, index: ModelIndex, before: Hook | None) -> None:
-        self._settings = settings
+    def __init__(self, config: OpenSearchConfig, index: ModelIndex, before: Hook | None) -> None:
+        self._config = config
         self._model = index
         self._before = before
-        self.index = settings.index
+        self.index = config.index
         self.needs_alias = True
 
     def close(self) -> None:
@@ -235,8 +236,8 @@ class ModelEngine(OpenSearchEngine):
     """The backend's engine over a model; `before` is called before each request."""
 
     def __init__(self, index: ModelIndex, before: Hook | None = None) -> None:
-        settings = Settings([{"host": "model", "port": 0}], "model", 1.0)
-        super().__init__(settings, lambda: ModelClient(settings, index, before), connections=8)
+        config = OpenSearchConfig([{"host": "model", "port": 0}], "model", 1.0)
+        super().__init__(config, lambda: ModelClient(config, index, before), connections=8)
 
 
 def open_model(index: ModelIndex, before: Hook | None = None, **options: Any) -> Checkpointer:

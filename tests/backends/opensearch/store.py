@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from locus.memory.backends import opensearch_checkpointer
-from locus.memory.backends.opensearch.schema import MAPPING, settings
+from locus.memory.backends.opensearch.schema import MAPPING, index_settings
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.ids import digest
 from locus.testing.stores import DurableTestStore
@@ -90,7 +90,7 @@ class OpenSearchStore(DurableTestStore):
     def make(self) -> None:
         """Make the index beforehand. Versions of deleted documents are forgotten at once, so it can be emptied."""
         body = {
-            "settings": {**settings(1, 0), "gc_deletes": "0ms", "refresh_interval": "-1"},
+            "settings": {**index_settings(1, 0), "gc_deletes": "0ms", "refresh_interval": "-1"},
             "mappings": MAPPING,
             "aliases": {self.index: {}},
         }

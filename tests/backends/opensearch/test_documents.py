@@ -9,33 +9,30 @@ from typing import Any
 import pytest
 
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
-from locus.memory.backends.opensearch.log import (
-    NAMESPACES,
-    State,
-    after,
-    state_from,
-    state_source,
-    thread_state,
-)
-from locus.memory.backends.opensearch.remove import kept_runs, removal_of, rest_of
+from locus.memory.backends.opensearch.log import KNOWN_NAMESPACES, next_state
+from locus.memory.backends.opensearch.remove import remaining, removal_of, runs_to_keep
 from locus.memory.backends.opensearch.schema import (
     CHECKPOINT,
     END,
     GONE,
-    LONGEST_WORD,
+    MAX_WORD_LENGTH,
     REMOVAL,
     RUNS,
-    HeldRun,
-    Mark,
     Record,
-    Removed,
-    Tip,
+    Removal,
+    RunLocation,
+    RunRef,
+    StoredRun,
+    ThreadState,
     indexed_words,
     metadata_term,
     name_id,
     record_from,
     record_id,
     record_source,
+    state_from,
+    state_source,
+    thread_state_from,
     writes_id,
 )
 from locus.memory.model.codec import encode
@@ -44,8 +41,8 @@ from locus.memory.model.records import Run
 
 def _checkpoint(place: int, runs: list[tuple[int, int, int]], extent: list[object], **more: object) -> Record:
     """A checkpoint that brought runs (number, start, length) of branch "b", and shows one extent of it."""
-    held = tuple(
-        HeldRun(Run("b", number, start, length, encode([f"item {n}" for n in range(length)])), (Mark(0, 1, 4),))
+    stored = tuple(
+        StoredRun(Run("b", number, start, length, encode([f"item {n}" for n in range(length)])), (RunRef(0, 1, 4),))
         for number, start, length in runs
     )
     record = Record(
@@ -63,8 +60,8 @@ def _checkpoint(place: int, runs: list[tuple[int, int, int]], extent: list[objec
         created=place,
         head='{"messages":[]}',
         manifest=encode([[["messages"], [extent]]]),
-        tips=(Tip(place, True),),
-        runs=held,
+        run_locations=(RunLocation(place, True),),
+        runs=stored,
     )
     return replace(record, **more)  # type: ignore[arg-type]
 
@@ -78,8 +75,8 @@ def _back(record: Record) -> Record:
     [
         _checkpoint(3, [(1, 4, 2)], ["b", 1, 0, 6], metadata='{"k":[1]}', expires=9, life=4),
         Record(GONE, "d", 4, 4, 5),
-        Record(RUNS, "d", -2, 7, 5, "batch", seq=2, namespace="n", runs=(HeldRun(Run("b", 0, 0, 1, "[1]")),)),
-        Record(REMOVAL, "d", 8, 8, 5, rev="r", removed=Removed((1, -2), {3: None, 4: "c"}, (("n", "c1"),))),
+        Record(RUNS, "d", -2, 7, 5, "batch", seq=2, namespace="n", runs=(StoredRun(Run("b", 0, 0, 1, "[1]")),)),
+        Record(REMOVAL, "d", 8, 8, 5, rev="r", removal=Removal((1, -2), {3: None, 4: "c"}, (("n", "c1"),))),
         Record(END, "d", 9, 9, 5, epoch=9, rev="r"),
     ],
 )
@@ -114,7 +111,7 @@ def test_ids_are_short_whatever_they_are_made_of() -> None:
 
 
 def test_words_are_in_the_index_as_search_asks_for_them() -> None:
-    long = "x" * (LONGEST_WORD + 1)
+    long = "x" * (MAX_WORD_LENGTH + 1)
     text = indexed_words({"key": ["Two WORDS", {"deep": "naïve_test"}]}, [long, 5, None])
     assert text.split()[:4] == ["two", "words", "naïve", "test"]
     assert len(text.split()) == 5
@@ -122,29 +119,29 @@ def test_words_are_in_the_index_as_search_asks_for_them() -> None:
 
 
 def test_states_follow_from_records() -> None:
-    state = State("t")
-    for place in range(1, NAMESPACES + 3):
-        state = after(state, _checkpoint(place, [], ["b", 0, 0, 0], namespace=f"n{place}"))
-    assert (state.position, state.live, state.last_seq) == (NAMESPACES + 2,) * 3
+    state = ThreadState("t")
+    for place in range(1, KNOWN_NAMESPACES + 3):
+        state = next_state(state, _checkpoint(place, [], ["b", 0, 0, 0], namespace=f"n{place}"))
+    assert (state.position, state.live, state.last_seq) == (KNOWN_NAMESPACES + 2,) * 3
     assert state.more
-    assert len(state.tips) == NAMESPACES
-    assert list(state.tips)[-1] == f"n{NAMESPACES + 2}"
+    assert len(state.latest_places) == KNOWN_NAMESPACES
+    assert list(state.latest_places)[-1] == f"n{KNOWN_NAMESPACES + 2}"
     again = state_from("t", json.loads(json.dumps(state_source(state))))
-    assert replace(again, names=state.names) == state
-    fresh = after(state, _checkpoint(state.position + 1, [], ["b", 0, 0, 0], epoch=state.position, seq=1))
-    assert (fresh.live, fresh.last_seq, len(fresh.tips)) == (1, 1, 1)
+    assert replace(again, unpublished=state.unpublished) == state
+    fresh = next_state(state, _checkpoint(state.position + 1, [], ["b", 0, 0, 0], epoch=state.position, seq=1))
+    assert (fresh.live, fresh.last_seq, len(fresh.latest_places)) == (1, 1, 1)
     for wrong in (_checkpoint(99, [], ["b", 0, 0, 0]), Record(GONE, "d", state.position + 1, state.position + 1, 5)):
         with pytest.raises(CorruptCheckpointError):
-            after(state, wrong)
+            next_state(state, wrong)
 
 
 def test_the_document_of_a_newer_version_is_refused() -> None:
     with pytest.raises(UnsupportedFormatError):
-        thread_state("t", {"body": {"format": 99, "state": {"tips": []}}})
+        thread_state_from("t", {"body": {"format": 99, "state": {"tips": []}}})
     damaged: dict[str, Any]
     for damaged in ({}, {"body": {}}, {"body": {"state": {"position": 4}}}, {"body": {"state": 7}}):
         with pytest.raises(CorruptCheckpointError):
-            thread_state("t", damaged)
+            thread_state_from("t", damaged)
 
 
 def test_a_removal_keeps_what_others_show_and_the_way_to_it() -> None:
@@ -155,29 +152,29 @@ def test_a_removal_keeps_what_others_show_and_the_way_to_it() -> None:
         _checkpoint(3, [(2, 3, 3)], ["b", 2, 0, 6]),
         _checkpoint(4, [(3, 6, 1)], ["b", 3, 0, 7]),
     ]
-    removed = removal_of(records, {1, 2, 4})
-    assert removed.parents == {3: None}
-    kept = kept_runs(records, removed.places)
+    removal = removal_of(records, {1, 2, 4})
+    assert removal.parents == {3: None}
+    kept = runs_to_keep(records, removal.places)
     assert kept == {1: {("b", 0): True}, 2: {("b", 1): False}, 3: {("b", 2): True}}
-    rest = [rest_of(record, removed, kept.get(record.place, {})) for record in records]
+    rest = [remaining(record, removal, kept.get(record.place, {})) for record in records]
     assert [record.kind for record in rest] == [RUNS, RUNS, CHECKPOINT, GONE]
-    assert [bool(held.run.items) for record in rest for held in record.runs] == [True, False, True]
+    assert [bool(stored.run.items) for record in rest for stored in record.runs] == [True, False, True]
     assert [_back(record) for record in rest] == rest
 
 
 def test_a_window_does_not_keep_what_is_before_it() -> None:
     records = [_checkpoint(place, [(place - 1, 4 * (place - 1), 4)], ["b", place - 1, 0, 4]) for place in range(1, 9)]
     records[-1] = replace(records[-1], manifest=encode([[["messages"], [["b", 7, 24, 8]]]]))
-    kept = kept_runs(records, range(1, 8))
+    kept = runs_to_keep(records, range(1, 8))
     assert sorted(kept) == [7, 8]
 
 
 def test_a_value_stays_where_somebody_refers_to_it() -> None:
     """It was sent twice; the copy that is referred to is the one that has to stay."""
-    value = HeldRun(Run("#v", 0, 0, 1, '["large"]'))
+    value = StoredRun(Run("#v", 0, 0, 1, '["large"]'))
     manifest = encode([[["large"], "#v"]])
     first, second, third = (_checkpoint(place, [], [], manifest=manifest) for place in (1, 2, 3))
     first, third = replace(first, runs=(value,)), replace(third, runs=(value,))
-    second = replace(second, tips=first.tips)
-    assert kept_runs([first, second, third], [1]) == {1: {("#v", 0): True}, 3: {("#v", 0): True}}
-    assert kept_runs([first, second, third], [1, 2]) == {3: {("#v", 0): True}}
+    second = replace(second, run_locations=first.run_locations)
+    assert runs_to_keep([first, second, third], [1]) == {1: {("#v", 0): True}, 3: {("#v", 0): True}}
+    assert runs_to_keep([first, second, third], [1, 2]) == {3: {("#v", 0): True}}

@@ -164,8 +164,7 @@ async def test_what_is_kept_for_a_day_goes_with_a_later_vacuum(
         await checkpointer.delete("gone")
         await checkpointer.vacuum(keep_last=2)
         assert store.documents("gone")
-        for module in ("removal", "sweep"):
-            monkeypatch.setattr(f"locus.memory.backends.opensearch_{module}.KEPT", -3_600_000_000)
+        monkeypatch.setattr("locus.memory.backends.opensearch.remove.STUB_LIFETIME", -3_600_000_000)
         await checkpointer.vacuum(keep_last=2)
         assert store.documents("gone") == []
         kinds = [hit["_source"]["kind"] for hit in store.documents("t")]

@@ -10,8 +10,13 @@ from pydantic import SecretStr
 from locus.errors import ConfigurationError
 from locus.memory import get_checkpointer
 from locus.memory.backends import OpenSearchBackend, StorageBackendAdapter, opensearch_checkpointer
-from locus.memory.backends.opensearch.client import Failure, Settings, translated
-from locus.memory.backends.opensearch.config import connection_options, host_settings, location_options
+from locus.memory.backends.opensearch.client import Failure, translated
+from locus.memory.backends.opensearch.config import (
+    OpenSearchConfig,
+    connection_options,
+    parse_hosts,
+    url_options,
+)
 
 
 @pytest.mark.parametrize(
@@ -46,23 +51,23 @@ def test_what_cannot_work_is_refused(options: dict[str, Any]) -> None:
 
 
 def test_hosts_are_names_with_ports_or_urls() -> None:
-    hosts, user, password = host_settings(None, None)
+    hosts, user, password = parse_hosts(None, None)
     assert hosts == [{"host": "localhost", "port": 9200, "use_ssl": False}]
     assert (user, password) == (None, None)
-    hosts, user, password = host_settings(["https://eve:p%40ss@search.example/prefix", "[::1]:9201"], None)
+    hosts, user, password = parse_hosts(["https://eve:p%40ss@search.example/prefix", "[::1]:9201"], None)
     assert hosts == [
         {"host": "search.example", "port": 443, "use_ssl": True, "url_prefix": "prefix"},
         {"host": "::1", "port": 9201, "use_ssl": False},
     ]
     assert (user, password) == ("eve", "p@ss")
-    hosts, _, _ = host_settings(["one:1", "https://two:2"], True)
+    hosts, _, _ = parse_hosts(["one:1", "https://two:2"], True)
     assert [host["use_ssl"] for host in hosts] == [True, True]
 
 
 def test_a_location_has_hosts_credentials_an_index_and_options() -> None:
-    assert location_options("") == {}
-    assert location_options("//one:9200,two:9201/agents") == {"hosts": ["one:9200", "two:9201"], "index_name": "agents"}
-    assert location_options("//e%40e:p%2Fw@host/agents?ssl=true&verify_certs=false&timeout=2.5&replicas=0") == {
+    assert url_options("") == {}
+    assert url_options("//one:9200,two:9201/agents") == {"hosts": ["one:9200", "two:9201"], "index_name": "agents"}
+    assert url_options("//e%40e:p%2Fw@host/agents?ssl=true&verify_certs=false&timeout=2.5&replicas=0") == {
         "hosts": ["host"],
         "username": "e@e",
         "password": "p/w",
@@ -77,7 +82,7 @@ def test_a_location_has_hosts_credentials_an_index_and_options() -> None:
 @pytest.mark.parametrize("location", ["host:9200/x", "//h/x?ssl=perhaps", "//h/x?timeout=soon", "//h/x?refresh=true"])
 def test_a_location_that_says_nothing_sensible_is_refused(location: str) -> None:
     with pytest.raises(ConfigurationError):
-        location_options(location)
+        url_options(location)
 
 
 def test_the_registry_opens_it() -> None:
@@ -92,9 +97,9 @@ def test_the_registry_opens_it() -> None:
 def test_no_secret_is_shown(password: Any) -> None:
     backend = OpenSearchBackend(["https://search.example"], username="eve", password=password)
     adapter = opensearch_checkpointer(["https://eve:hush-hush@search.example"])
-    settings = Settings([], "i", 1.0, connection_options("eve", password, verify_certs=True, ca_certs=None,
-                                                         client_cert=None, client_key=None))  # fmt: skip
-    for shown in (repr(backend), repr(adapter), repr(adapter.backend), repr(settings), backend.store.engine.identity):
+    options = connection_options("eve", password, verify_certs=True, ca_certs=None, client_cert=None, client_key=None)
+    config = OpenSearchConfig([], "i", 1.0, options)
+    for shown in (repr(backend), repr(adapter), repr(adapter.backend), repr(config), backend.store.engine.identity):
         assert "hush" not in shown
     assert "search.example:443" in repr(backend)
 

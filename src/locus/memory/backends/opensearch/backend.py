@@ -1,4 +1,4 @@
-"""locus.memory.backends.opensearch.backend"""
+"""The public face of OpenSearch: `OpenSearchBackend`, and the factories that the registry calls for a URL."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from locus.memory.backends.opensearch.client import Client, Settings
+from locus.memory.backends.opensearch.client import Client
 from locus.memory.backends.opensearch.config import (
+    OpenSearchConfig,
     checked_client,
     checked_count,
     checked_index,
     connection_options,
-    host_settings,
-    location_options,
-    shown_hosts,
+    parse_hosts,
+    url_options,
 )
 from locus.memory.backends.opensearch.engine import OpenSearchEngine
 from locus.memory.checkpointer import Checkpointer
@@ -25,12 +25,11 @@ from locus.memory.store import CheckpointStore
 
 
 class OpenSearchBackend(StorageBackend):
-    """Threads in OpenSearch, as plain dicts; `opensearch_checkpointer(hosts)` keeps `AgentState` there.
+    """Keeps threads in OpenSearch, as plain dicts; `opensearch_checkpointer(hosts)` keeps `AgentState` there.
 
-    `hosts` are `"host:9200"` or URLs. The index is made by the first use, with `shards` shards and `replicas`
-    replicas (one, as soon as there is a second node). `timeout` is for each request, in seconds; up to
-    `connections` of them are under way at once. A `client` (an `opensearchpy.OpenSearch`) is used as it is, and
-    not closed.
+    `hosts` are `"host:9200"` or URLs. The first use creates the index, with `shards` shards and `replicas` replicas
+    (by default one, as soon as there is a second node). `timeout` applies to each request, in seconds. Up to
+    `connections` requests run at once. A `client` (an `opensearchpy.OpenSearch`) is used as it is, and not closed.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class OpenSearchBackend(StorageBackend):
         if replicas is not None:
             checked_count(replicas, "replicas", least=0)
         self.index_name = checked_index(index_name)
-        places, user, secret = host_settings(hosts, use_ssl)
+        driver_hosts, user, secret = parse_hosts(hosts, use_ssl)
         options = connection_options(
             username if username is not None else user,
             password if password is not None else secret,
@@ -67,11 +66,11 @@ class OpenSearchBackend(StorageBackend):
             client_cert=client_cert,
             client_key=client_key,
         )
-        self._shown = shown_hosts(places)
-        settings = Settings(places, self.index_name, timeout, options)
+        config = OpenSearchConfig(driver_hosts, self.index_name, timeout, options)
+        self._shown_hosts = config.shown_hosts
         given = checked_client(client)
         engine = OpenSearchEngine(
-            settings, lambda: Client(settings, given), connections=connections, shards=shards, replicas=replicas
+            config, lambda: Client(config, given), connections=connections, shards=shards, replicas=replicas
         )
         super().__init__(CheckpointStore(engine, ttl_seconds=ttl_seconds))
 
@@ -80,16 +79,16 @@ class OpenSearchBackend(StorageBackend):
         return await self.query_by_metadata(key, value, limit)
 
     def __repr__(self) -> str:
-        return f"OpenSearchBackend([{self._shown}], {self.index_name!r})"
+        return f"OpenSearchBackend([{self._shown_hosts}], {self.index_name!r})"
 
 
 def from_location(location: str = "", **options: Any) -> Checkpointer:
-    """`"opensearch://user:password@host:9200/index-name?ssl=true"`."""
+    """Open `"opensearch://user:password@host:9200/index-name?ssl=true"`; `location` is what follows the scheme."""
     from locus.memory.backends.adapters import opensearch_checkpointer
 
-    return opensearch_checkpointer(**{**location_options(location), **options})
+    return opensearch_checkpointer(**{**url_options(location), **options})
 
 
 def from_secure_location(location: str = "", **options: Any) -> Checkpointer:
-    """`"opensearchs://…"`: the same, over TLS."""
+    """Open `"opensearchs://…"`: the same, over TLS."""
     return from_location(location, **{"use_ssl": True, **options})

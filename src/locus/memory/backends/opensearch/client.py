@@ -1,6 +1,6 @@
-"""Requests to OpenSearch: sent by a thread that may block, checked to the last item, and raised as `Failure`.
+"""Requests to OpenSearch, sent with the blocking driver on an OS thread. Whatever goes wrong raises `Failure`.
 
-`_bulk`, `_mget` and `_search` answer 200 even if parts of them failed. Nothing of that is taken for an answer.
+`_bulk`, `_mget` and `_search` answer 200 even if parts of them failed. So every part of an answer is checked.
 """
 
 from __future__ import annotations
@@ -8,19 +8,20 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from locus.errors import BackendUnavailableError, CheckpointError, SerializationError
 from locus.extras import require
+from locus.memory.backends.opensearch.config import OpenSearchConfig
 from locus.memory.model.codec import encode_trusted
 
 Json = dict[str, Any]
 
-PAGE = 1_000
-"""Hits in one answer, and ids in one question."""
+PAGE_SIZE = 1_000
+"""How many hits one search returns, and how many ids one `_mget` asks for."""
 BULK_BYTES = 20_000_000
-"""Bytes in one request of many documents; servers take a hundred million."""
+"""The size of one `_bulk` request; by default, servers accept a hundred million bytes."""
 
 _REFUSED = 429
 _CONFLICT = 409
@@ -28,7 +29,7 @@ _ATTEMPTS = 6
 
 
 class Failure(Exception):
-    """What OpenSearch, or the way to it, did not do. The driver's own error is the cause."""
+    """A request, or a part of one, failed. The driver's own error is the cause, if there is one."""
 
     def __init__(self, status: int | str, kind: str, reason: str = "") -> None:
         super().__init__(f"{kind}: {reason}" if reason else kind)
@@ -38,8 +39,8 @@ class Failure(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Doc:
-    """A document as it is stored, with what a conditional write needs."""
+class Document:
+    """A stored document, with the numbers that a conditional write needs."""
 
     id: str
     source: Json
@@ -50,54 +51,44 @@ class Doc:
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
-    """One item of a bulk request. `only` is the document that must not have changed since."""
+class BulkItem:
+    """One item of a bulk request. It is refused if the document `unchanged` has changed since it was read."""
 
     action: str
     id: str
     source: Json | None = None
     version: int | None = None
-    only: Doc | None = None
+    unchanged: Document | None = None
 
     def lines(self, routing: str) -> str:
-        about: Json = {"_id": self.id, "routing": routing}
+        target: Json = {"_id": self.id, "routing": routing}
         if self.version is not None:
-            about |= {"version": self.version, "version_type": "external"}
-        if self.only is not None:
-            about |= {"if_seq_no": self.only.seq_no, "if_primary_term": self.only.primary_term}
-        text = encode_trusted({self.action: about}) + "\n"
+            target |= {"version": self.version, "version_type": "external"}
+        if self.unchanged is not None:
+            target |= {"if_seq_no": self.unchanged.seq_no, "if_primary_term": self.unchanged.primary_term}
+        text = encode_trusted({self.action: target}) + "\n"
         return text if self.source is None else text + encode_trusted(self.source) + "\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How the server is reached."""
-
-    hosts: Sequence[Mapping[str, Any]]
-    index: str
-    timeout: float
-    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-
-
 class Client:
-    """A connection of its own, used by one thread."""
+    """The requests that the backend sends. One OS thread uses it, with a connection of its own."""
 
-    def __init__(self, settings: Settings, given: Any = None) -> None:
+    def __init__(self, config: OpenSearchConfig, given: Any = None) -> None:
         driver = require("opensearchpy", "opensearch")
         self._errors = driver.exceptions
-        self._settings = settings
+        self._config = config
         self._given = given
-        self.index = settings.index
+        self.index = config.index
         self.needs_alias = True
         self._driver = given or driver.OpenSearch(
-            hosts=[dict(host) for host in settings.hosts],
-            timeout=settings.timeout,
-            # One more try, with a new connection: servers close those that were idle for long.
-            max_retries=max(1, len(settings.hosts) - 1),
+            hosts=[dict(host) for host in config.hosts],
+            timeout=config.timeout,
+            # Servers close connections that were idle for long: try once more, with a new one.
+            max_retries=max(1, len(config.hosts) - 1),
             retry_on_timeout=False,
             retry_on_status=(),
             pool_maxsize=1,
-            **settings.options,
+            **config.options,
         )
 
     def close(self) -> None:
@@ -105,9 +96,9 @@ class Client:
             self._driver.close()
 
     def send(self, method: str, path: str, body: Any = None, *, expected: Sequence[int] = (), **params: Any) -> Any:
-        """One request. What the server is too busy for is asked again, a little later.
+        """Send one request. If the server is too busy, send it again a little later.
 
-        `expected` are failures that are nothing to warn of; they are raised like all others.
+        `expected` are statuses that the driver should not log as warnings; they are raised like all others.
         """
         for attempt in range(_ATTEMPTS - 1):
             try:
@@ -115,20 +106,20 @@ class Client:
             except Failure as failure:
                 if failure.status != _REFUSED:
                     raise
-            pause(attempt)
+            back_off(attempt)
         return self._send(method, path, body, params, expected)
 
     def _send(self, method: str, path: str, body: Any, params: Mapping[str, Any], expected: Sequence[int]) -> Any:
         errors = self._errors
-        timeout = self._settings.timeout
+        timeout = self._config.timeout
         try:
             asked = {**params, "request_timeout": timeout, "ignore": tuple(expected)}
             answer = self._driver.transport.perform_request(method, f"/{path}", params=asked, body=body)
         except errors.ConnectionTimeout as error:
             raise Failure("TIMEOUT", "no answer", f"within {timeout:g} s") from error
         except errors.SSLError as error:
-            said = "its certificate was not accepted, or it speaks no TLS; ca_certs names the file of its authority"
-            raise Failure("N/A", "no encrypted connection", said) from error
+            hint = "its certificate was not accepted, or it speaks no TLS; ca_certs names the file of its authority"
+            raise Failure("N/A", "no encrypted connection", hint) from error
         except errors.ConnectionError as error:
             raise Failure("N/A", "no connection", type(error.info).__name__) from error
         except errors.TransportError as error:
@@ -140,65 +131,67 @@ class Client:
         return answer
 
     def get_many(
-        self, routing: str, ids: Iterable[str], *, excludes: str = "", bare: Collection[str] = ()
-    ) -> dict[str, Doc]:
-        """Those of these documents that are there, as they are at this moment; of the bare ones only that."""
-        found: dict[str, Doc] = {}
-        for chunk in portions(list(dict.fromkeys(ids)), PAGE):
+        self, routing: str, ids: Iterable[str], *, excludes: str = "", without_source: Collection[str] = ()
+    ) -> dict[str, Document]:
+        """Those of these documents that exist, in real time. Without the fields that `excludes` lists, separated by
+        commas, and without any field for the ids in `without_source`."""
+        found: dict[str, Document] = {}
+        for chunk in chunks(list(dict.fromkeys(ids)), PAGE_SIZE):
             body = {
                 "docs": [
-                    {"_id": name, "routing": routing, **({"_source": False} if name in bare else {})} for name in chunk
+                    {"_id": doc_id, "routing": routing, **({"_source": False} if doc_id in without_source else {})}
+                    for doc_id in chunk
                 ]
             }
             params: dict[str, Any] = {"_source_excludes": excludes} if excludes else {}
-            found |= self._docs(body, params)
+            found |= self._get(body, params)
         return found
 
-    def get_threads(self, threads: Iterable[str]) -> dict[str, Doc]:
-        """The documents of several threads, by their digests."""
-        found: dict[str, Doc] = {}
-        for chunk in portions(list(dict.fromkeys(threads)), PAGE):
-            found |= self._docs({"docs": [{"_id": name, "routing": name} for name in chunk]}, {})
+    def get_threads(self, threads: Iterable[str]) -> dict[str, Document]:
+        """The documents of several threads that exist, by the digests of their ids."""
+        found: dict[str, Document] = {}
+        for chunk in chunks(list(dict.fromkeys(threads)), PAGE_SIZE):
+            found |= self._get({"docs": [{"_id": thread, "routing": thread} for thread in chunk]}, {})
         return found
 
-    def _docs(self, body: Json, params: dict[str, Any]) -> dict[str, Doc]:
-        found: dict[str, Doc] = {}
+    def _get(self, body: Json, params: dict[str, Any]) -> dict[str, Document]:
+        found: dict[str, Document] = {}
         for doc in self.send("POST", f"{self.index}/_mget", body, **params)["docs"]:
             if "error" in doc:
                 raise _item_failure(doc.get("status", 0), doc["error"])
             if doc["found"]:
-                found[doc["_id"]] = Doc(doc["_id"], doc.get("_source", {}), doc["_seq_no"], doc["_primary_term"])
+                found[doc["_id"]] = Document(doc["_id"], doc.get("_source", {}), doc["_seq_no"], doc["_primary_term"])
         return found
 
-    def write(self, routing: str, writes: Sequence[Write]) -> list[bool]:
+    def write(self, routing: str, items: Sequence[BulkItem]) -> list[bool]:
         """Write documents of one thread, in this order. False for those whose condition did not hold.
 
-        Everything else that keeps one from being written is raised.
+        Any other reason why one was not written is raised.
         """
         done: list[bool] = []
-        for text in _bodies(routing, writes):
+        for text in _bulk_bodies(routing, items):
             done += self._bulk(text)
         return done
 
     def _bulk(self, text: str) -> list[bool]:
         for attempt in range(_ATTEMPTS):
-            seconds = f"{max(1, int(self._settings.timeout * 0.8))}s"
+            seconds = f"{max(1, int(self._config.timeout * 0.8))}s"
             params: Json = {"timeout": seconds, **({"require_alias": "true"} if self.needs_alias else {})}
             answer = self.send("POST", f"{self.index}/_bulk", text, **params)
             items = [next(iter(item.values())) for item in answer["items"]]
             if attempt == _ATTEMPTS - 1 or not items or any(item["status"] != _REFUSED for item in items):
                 break
-            pause(attempt)
+            back_off(attempt)
         return [_written(item) for item in items]
 
     def refresh(self) -> None:
-        """Make searches see everything that was acknowledged until now."""
+        """Make everything that was acknowledged until now visible to searches."""
         shards = self.send("POST", f"{self.index}/_refresh")["_shards"]
         if shards.get("failed"):
             raise _item_failure(503, shards.get("failures", [{}])[0].get("reason", {}))
 
-    def search(self, body: Json, routing: str | None = None) -> list[Doc]:
-        """One page of hits; an answer that is not whole is none."""
+    def search(self, body: Json, routing: str | None = None) -> list[Document]:
+        """One page of hits. An incomplete answer is a failure."""
         params: Json = {"allow_partial_search_results": "false"}
         if routing is not None:
             params["routing"] = routing
@@ -207,13 +200,13 @@ class Client:
         if answer["timed_out"] or shards["failed"]:
             raise Failure(503, "search not finished", f"{shards['failed']} of {shards['total']} shards failed")
         return [
-            Doc(hit["_id"], hit.get("_source", {}), hit["_seq_no"], hit["_primary_term"], hit.get("sort", ()),
+            Document(hit["_id"], hit.get("_source", {}), hit["_seq_no"], hit["_primary_term"], hit.get("sort", ()),
                 hit.get("_score") or 0.0)
             for hit in answer["hits"]["hits"]
         ]  # fmt: skip
 
-    def pages(self, body: Json, routing: str | None = None, size: int = PAGE) -> Iterator[list[Doc]]:
-        """All hits, page by page; `sort` in the body must tell any two of them apart."""
+    def pages(self, body: Json, routing: str | None = None, size: int = PAGE_SIZE) -> Iterator[list[Document]]:
+        """All hits, page by page. No two hits may have the same values of `sort`."""
         last: Sequence[Any] | None = None
         while True:
             asked = {**body, "size": size, "track_total_hits": False}
@@ -227,27 +220,27 @@ class Client:
             last = hits[-1].sort
 
 
-def portions(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+def chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
     for start in range(0, len(items), size):
         yield items[start : start + size]
 
 
-def pause(attempt: int) -> None:
-    """Give a busy server time, longer each time, and never as long as the others give it."""
+def back_off(attempt: int) -> None:
+    """Give a busy server time, longer with each attempt. The random part keeps clients from returning together."""
     time.sleep(random.uniform(0.3, 1.0) * 0.04 * 2**attempt)
 
 
 def give_way(attempt: int) -> None:
-    """Let another writer go first."""
+    """Wait for a moment, so that another writer can finish first."""
     time.sleep(random.uniform(0.0, 0.004) * min(2**attempt, 16))
 
 
-def _bodies(routing: str, writes: Sequence[Write]) -> Iterator[str]:
-    """The bodies of bulk requests, none of them too large for a server, unless one document is."""
+def _bulk_bodies(routing: str, items: Sequence[BulkItem]) -> Iterator[str]:
+    """The bodies of bulk requests. None is too large for a server, unless a single document is."""
     texts: list[str] = []
     size = 0
-    for write in writes:
-        text = write.lines(routing)
+    for item in items:
+        text = item.lines(routing)
         if texts and size + len(text) > BULK_BYTES:
             yield "".join(texts)
             texts, size = [], 0
@@ -258,7 +251,7 @@ def _bodies(routing: str, writes: Sequence[Write]) -> Iterator[str]:
 
 
 def _written(item: Json) -> bool:
-    """Whether an item was done; 404 is a deletion of what is not there."""
+    """Whether an item was done. 404 is the deletion of a document that does not exist."""
     status = item["status"]
     if status < 300:
         return True
@@ -280,7 +273,7 @@ def _reason(info: Any) -> str:
 
 
 def _shown(error: Json) -> str:
-    """The reason, without the stored text that some have at the end."""
+    """The reason, cut off before the stored text that some errors quote at the end."""
     root: Json = next(iter(error.get("root_cause") or ()), {})
     text = str(error.get("reason", ""))[:300]
     deeper = str(root.get("reason") or "")[:300]
@@ -297,7 +290,7 @@ _HINTS = {
 
 
 def translated(error: BaseException) -> CheckpointError:
-    """Our error for a `Failure`."""
+    """The public error for a `Failure`."""
     if not isinstance(error, Failure):
         return BackendUnavailableError(f"OpenSearch cannot be used now: {type(error).__name__}")
     text = str(error)

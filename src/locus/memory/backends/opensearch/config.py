@@ -1,9 +1,10 @@
-"""What callers say about the server, checked, and put as the driver wants it."""
+"""How to reach OpenSearch: the options of the backend and its URLs, checked, in the form that the driver takes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
@@ -12,12 +13,30 @@ from pydantic import SecretStr
 from locus.errors import ConfigurationError
 
 DEFAULT_PORT = 9200
-_WHAT_A_HOST_IS = 'a host is "name:port" or a URL that begins with http:// or https://'
-_INDEX = re.compile(r"[a-z0-9][a-z0-9._-]{0,199}")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSearchConfig:
+    """The servers, the index, and the driver's options. Its `repr` shows no password."""
+
+    hosts: Sequence[Mapping[str, Any]]
+    """As `parse_hosts` returns them."""
+    index: str
+    timeout: float
+    """Seconds for each request."""
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """As `connection_options` returns them."""
+
+    @property
+    def shown_hosts(self) -> str:
+        return ",".join(f"{host['host']}:{host['port']}" for host in self.hosts)
+
+
+_INDEX_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,199}")
 
 
 def checked_index(name: object) -> str:
-    if not isinstance(name, str) or not _INDEX.fullmatch(name):
+    if not isinstance(name, str) or not _INDEX_NAME.fullmatch(name):
         raise ConfigurationError(
             f"index_name is made of lower-case letters, digits, dots, hyphens and underscores, got {name!r:.80}"
         )
@@ -30,7 +49,7 @@ def checked_count(value: object, what: str, *, least: int) -> None:
 
 
 def checked_client(client: Any) -> Any:
-    """A client of the driver that blocks; requests run on threads, whatever event loop they come from."""
+    """A blocking client of the driver, or None. Requests run on OS threads, whichever event loop they come from."""
     if client is None:
         return None
     request = getattr(getattr(client, "transport", None), "perform_request", None)
@@ -39,41 +58,40 @@ def checked_client(client: Any) -> Any:
     return client
 
 
-def host_settings(
+_HOST_SYNTAX = 'a host is "name:port" or a URL that begins with http:// or https://'
+
+
+def parse_hosts(
     hosts: Sequence[str] | None, use_ssl: bool | None
 ) -> tuple[list[dict[str, Any]], str | None, str | None]:
-    """Hosts as the driver takes them, and the user and the password that a URL among them has."""
+    """The hosts in the driver's form, and the user name and the password if one of them is a URL with both."""
     if hosts is None:
         hosts = [f"localhost:{DEFAULT_PORT}"]
     if isinstance(hosts, str) or not hosts or not all(isinstance(host, str) and host for host in hosts):
         raise ConfigurationError('hosts is a list of texts, such as ["localhost:9200"]')
-    found: list[dict[str, Any]] = []
+    parsed: list[dict[str, Any]] = []
     user = password = None
     for host in hosts:
         parts = urlsplit(host if "://" in host else f"//{host}")
         name, port = parts.hostname, _port(parts)
         if not name or parts.scheme not in ("", "http", "https"):
-            raise ConfigurationError(_WHAT_A_HOST_IS)
+            raise ConfigurationError(_HOST_SYNTAX)
         secure = parts.scheme == "https" if use_ssl is None else use_ssl
         default = 443 if parts.scheme == "https" and port is None else DEFAULT_PORT
-        place: dict[str, Any] = {"host": name, "port": port or default, "use_ssl": secure}
+        driver_host: dict[str, Any] = {"host": name, "port": port or default, "use_ssl": secure}
         if parts.path.strip("/"):
-            place["url_prefix"] = parts.path.strip("/")
-        found.append(place)
+            driver_host["url_prefix"] = parts.path.strip("/")
+        parsed.append(driver_host)
         if parts.username is not None:
             user, password = unquote(parts.username), unquote(parts.password or "")
-    return found, user, password
+    return parsed, user, password
 
 
 def _port(parts: SplitResult) -> int | None:
     try:
         return parts.port
     except ValueError as error:
-        raise ConfigurationError(_WHAT_A_HOST_IS) from error
-
-
-def shown_hosts(hosts: Sequence[Mapping[str, Any]]) -> str:
-    return ",".join(f"{host['host']}:{host['port']}" for host in hosts)
+        raise ConfigurationError(_HOST_SYNTAX) from error
 
 
 def connection_options(
@@ -85,6 +103,7 @@ def connection_options(
     client_cert: str | None,
     client_key: str | None,
 ) -> dict[str, Any]:
+    """Credentials and certificates in the driver's form."""
     options: dict[str, Any] = {"verify_certs": verify_certs, "ssl_show_warn": False}
     for name, value in (("ca_certs", ca_certs), ("client_cert", client_cert), ("client_key", client_key)):
         if value is not None:
@@ -97,19 +116,14 @@ def connection_options(
     return options
 
 
-_QUERY = {"ssl": "use_ssl", "verify_certs": "verify_certs", "ca_certs": "ca_certs", "timeout": "timeout"}
-_NUMBERS = ("timeout", "ttl_seconds")
-_COUNTS = ("connections", "shards", "replicas")
-
-
-def location_options(location: str) -> dict[str, Any]:
-    """The options in `//user:password@host:9200,other:9200/index?ssl=true`."""
+def url_options(location: str) -> dict[str, Any]:
+    """The options in a URL without its scheme: `//user:password@host:9200,other:9200/index?ssl=true`."""
     if not location.strip("/"):
         return {}
     if not location.startswith("//"):
         raise ConfigurationError('write "opensearch://host:9200/index-name"')
-    place, _, query = location[2:].partition("?")
-    network, _, path = place.partition("/")
+    address, _, query = location[2:].partition("?")
+    network, _, path = address.partition("/")
     credentials, _, names = network.rpartition("@")
     options: dict[str, Any] = {"hosts": names.split(",")} if names else {}
     if credentials:
@@ -117,14 +131,19 @@ def location_options(location: str) -> dict[str, Any]:
         options |= {"username": unquote(user), "password": unquote(password)}
     if path.strip("/"):
         options["index_name"] = unquote(path.strip("/"))
-    return options | _asked(query)
+    return options | _query_options(query)
 
 
-def _asked(query: str) -> dict[str, Any]:
+_FLAGS = ("use_ssl", "verify_certs")
+_NUMBERS = ("timeout", "ttl_seconds")
+_COUNTS = ("connections", "shards", "replicas")
+
+
+def _query_options(query: str) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
-        name = _QUERY.get(key, key)
-        if name in ("use_ssl", "verify_certs"):
+        name = "use_ssl" if key == "ssl" else key
+        if name in _FLAGS:
             if value not in ("true", "false"):
                 raise ConfigurationError(f"{key} in the URL is true or false")
             options[name] = value == "true"

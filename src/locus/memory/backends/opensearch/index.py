@@ -1,8 +1,8 @@
-"""The index: made by whoever comes first, and looked at by everybody before it is used.
+"""The index: the first handle creates it, and every handle checks it before use.
 
-Its name is an alias. Every write says that it must be one, so an index that was deleted is never made anew by a
-write, with whatever mapping OpenSearch would guess: it is an error. Who may not create indices has one made by
-somebody else, under the name itself.
+Its name is an alias. Every write demands an alias, so a write after the index was deleted is an error: it never
+creates the index again, with a mapping that OpenSearch would guess. A program that may not create indices can use one
+that somebody else created under the name itself.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from locus.errors import ConfigurationError, UnsupportedFormatError
-from locus.memory.backends.opensearch.client import Client, Failure, pause
-from locus.memory.backends.opensearch.schema import FORMAT, MAPPING, settings
+from locus.memory.backends.opensearch.client import Client, Failure, back_off
+from locus.memory.backends.opensearch.schema import FORMAT, MAPPING, index_settings
 
 
 def prepare(client: Client, shards: int, replicas: int | None) -> bool:
-    """Make the index unless it is there, and check that it is one of ours; return whether its name is an alias."""
+    """Create the index unless it exists, and check that Locus made it. Return whether its name is an alias."""
     found = mappings(client)
     if found is None:
         _create(client, shards, replicas)
@@ -33,25 +33,25 @@ def prepare(client: Client, shards: int, replicas: int | None) -> bool:
 
 
 def exists(client: Client) -> bool:
-    """Whether there is anything of that name."""
+    """Whether an index or an alias has that name."""
     return mappings(client) is not None
 
 
 def _wait_for_shards(client: Client) -> None:
-    """Another process may have made the index a moment ago: its shards take a little longer than its name."""
+    """Another process may have created the index a moment ago: its shards are ready a little after its name."""
     for attempt in range(9):
         try:
             client.search({"size": 0})
         except Failure as failure:
             if failure.status != 503 or attempt == 8:
                 raise
-            pause(min(attempt, 6))
+            back_off(min(attempt, 6))
         else:
             return
 
 
 def mappings(client: Client) -> dict[str, Any] | None:
-    """What is said of each index that the name stands for; `None` if there is none."""
+    """The mapping of each index that the name stands for; None if there is none."""
     try:
         found: dict[str, Any] = client.send("GET", f"{client.index}/_mapping", expected=(404,))
     except Failure as failure:
@@ -62,15 +62,19 @@ def mappings(client: Client) -> dict[str, Any] | None:
 
 
 def _create(client: Client, shards: int, replicas: int | None) -> None:
-    asked = settings(shards, replicas)
-    body = {"settings": {**asked, "replication.type": "DOCUMENT"}, "mappings": MAPPING, "aliases": {client.index: {}}}
+    settings = index_settings(shards, replicas)
+    body = {
+        "settings": {**settings, "replication.type": "DOCUMENT"},
+        "mappings": MAPPING,
+        "aliases": {client.index: {}},
+    }
     try:
         _put(client, body)
     except Failure as failure:
-        # Before 2.7 there was no other way of replicating, and no setting for it.
+        # Before 2.7 there was no other kind of replication, and no setting for it.
         if "replication.type" not in failure.reason:
             raise
-        _put(client, {**body, "settings": asked})
+        _put(client, {**body, "settings": settings})
 
 
 def _put(client: Client, body: dict[str, Any]) -> None:

@@ -1,8 +1,7 @@
-"""The log of one thread, read and extended: by the id of each record, in real time.
+"""The log of one thread: its state, read and extended, and the cache that saves a handle from reading it first.
 
-What the log of a thread adds up to. No I/O: a state and the next record give the next state.
-
-What a handle remembers of threads, so that a save need not look first.
+`schema` describes the documents. Everything here is read by id, in real time, except where a method says that it
+searches.
 """
 
 from __future__ import annotations
@@ -13,468 +12,239 @@ import time
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from locus.errors import CorruptCheckpointError, UnsupportedFormatError
-from locus.memory.backends.opensearch.client import (
-    Client,
-    Doc,
-    Failure,
-    Write,
-    give_way,
-    pause,
-)
+from locus.errors import CorruptCheckpointError
+from locus.memory.backends.opensearch.client import BulkItem, Client, Document, Failure, Json, back_off, give_way
 from locus.memory.backends.opensearch.schema import (
     CHECKPOINT,
     END,
-    FORMAT,
     GONE,
-    LAG,
+    MAX_LAG,
     NAME,
-    THREAD,
-    HeldRun,
-    Piece,
+    RUNS,
+    WRITE,
+    CheckpointName,
     Record,
-    Removed,
-    Source,
-    Tip,
+    Removal,
+    RunKey,
+    RunLocation,
+    StoredRun,
+    ThreadState,
     name_id,
-    now,
+    name_source,
+    now_micros,
     record_from,
     record_id,
     record_source,
+    state_from,
+    thread_source,
+    thread_state_from,
 )
 from locus.memory.model.ids import digest
 from locus.memory.model.records import Known
 
-NAMESPACES = 32
-"""Of so many namespaces, the last ones in use, the newest checkpoint is known at once."""
+KNOWN_NAMESPACES = 32
+"""A state has the latest checkpoints of this many namespaces: of those that were last in use."""
+
+CONTENTS = "body.head,body.runs.items"
+"""The large fields of a record. Only those who load a state need them."""
+
+RECORDS_PER_REQUEST = 200
+"""How many records are read or written at once if they have their contents."""
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
-    """What the document of a thread says: up to which record, and until when the thread surely lives or may live."""
-
-    position: int = 0
-    changes: int = 0
-    live: bool = False
-    expires: int | None = None
-    until: int | None = None
-
-    def covers(self, expires: int | None) -> bool:
-        """Whether this expiry need not be written down, because it is known nearly enough."""
-        if self.expires is None or self.until is None or expires is None:
-            return self.expires is None and expires is None
-        return self.expires <= expires <= self.until
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """A thread at a position of its log."""
-
-    thread_id: str
-    position: int = 0
-    epoch: int = 0
-    """Records up to this position are dead."""
-    last_seq: int = 0
-    live: int = 0
-    """How many checkpoints there are."""
-    order: int = 0
-    """The latest time of any checkpoint: what lists of several threads are sorted by."""
-    tips: Mapping[str, int] = field(default_factory=dict)
-    """The place of the newest checkpoint of each namespace, the last one in use at the end."""
-    more: bool = False
-    """There may be namespaces that are not among the tips."""
-    expires: int | None = None
-    life: int = 0
-    removing: int = 0
-    """The position of a removal that may be unfinished."""
-    changes: int = 0
-    """How often something was removed."""
-    batch: str = ""
-    names: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """Where the checkpoints are that came after the published position."""
-    published: Published = Published()
-
-    def expired(self, now: int) -> bool:
-        return self.expires is not None and self.expires <= now
-
-    def there(self, now: int) -> bool:
-        """Whether the thread has a checkpoint that anybody may see."""
-        return self.live > 0 and not self.expired(now)
-
-    def begun_anew(self) -> State:
-        """The same thread with nothing in it."""
-        return State(
-            self.thread_id,
-            position=self.position,
-            epoch=self.position,
-            order=self.order,
-            changes=self.changes + 1,
-            published=self.published,
-        )
-
-    @property
-    def stale_document(self) -> bool:
-        """Whether the document of the thread has to be written before anybody is told that this is done."""
-        return (
-            self.position - self.published.position >= LAG
-            or self.published.live != (self.live > 0)
-            or self.published.changes != self.changes
-            or not self.published.covers(self.expires)
-        )
-
-
-def after(state: State, record: Record) -> State:
-    """The state with the next record of the log."""
-    if record.kind == GONE or record.position != state.position + 1:
-        raise CorruptCheckpointError(f"record {record.position} of thread {state.thread_id!r} is missing")
-    if record.state is not None:
-        told = state_from(state.thread_id, record.state)
-        names = {} if record.kind == END else dict(state.names)
-        if record.kind == CHECKPOINT:
-            names[record.namespace, record.checkpoint_id] = record.place
-        return replace(told, names=names, published=state.published)
-    if record.epoch != state.epoch:
-        state = replace(state.begun_anew(), epoch=record.epoch)
-    tips = dict(state.tips)
-    tips.pop(record.namespace, None)
-    tips[record.namespace] = record.place
-    more = state.more
-    if len(tips) > NAMESPACES:
-        more = True
-        del tips[next(iter(tips))]
-    return replace(
-        state,
-        position=record.position,
-        last_seq=record.seq,
-        live=state.live + 1,
-        order=record.order,
-        tips=tips,
-        more=more,
-        expires=record.expires,
-        life=record.life,
-        names={**state.names, (record.namespace, record.checkpoint_id): record.place},
-    )
-
-
-_STORED = ("position", "epoch", "last_seq", "live", "order", "more", "expires", "life", "removing", "changes", "batch")
-
-
-def state_source(state: State) -> dict[str, Any]:
-    """A state as records and the document of the thread hold it."""
-    told = {name: getattr(state, name) for name in _STORED if getattr(state, name)}
-    return {**told, "tips": [list(pair) for pair in state.tips.items()]}
-
-
-def state_from(thread_id: str, source: Source) -> State:
-    try:
-        tips = {namespace: int(place) for namespace, place in source["tips"]}
-        return State(thread_id, tips=tips, **{name: source[name] for name in _STORED if name in source})
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptCheckpointError(f"what is stored of thread {thread_id!r} cannot be read: {error}") from error
-
-
-def thread_source(thread: str, state: State, now: int) -> dict[str, Any]:
-    """The document of a thread. One without checkpoints has no id any more: only its position counts."""
-    source: dict[str, Any] = {
-        "kind": THREAD,
-        "thread": thread,
-        "live": state.live,
-        "at": now,
-        "body": {"format": FORMAT, "state": state_source(state)},
-    }
-    if state.live:
-        source["thread_id"] = state.thread_id
-    if state.expires is not None:
-        source["expires"] = state.expires
-    return source
-
-
-def published_by(state: State) -> Published:
-    """What the document says that is written of a state."""
-    until = None if state.expires is None else state.expires + state.life // 8
-    return Published(state.position, state.changes, state.live > 0, state.expires, until)
-
-
-def thread_state(thread_id: str, source: Source) -> State:
-    """The state in the document of a thread."""
-    body = source.get("body") or {}
-    if body.get("format", FORMAT) != FORMAT:
-        raise UnsupportedFormatError(f"thread {thread_id!r} was written by a newer version: upgrade locus-sdk")
-    if "state" not in body:
-        raise CorruptCheckpointError(f"the document of thread {thread_id!r} cannot be read")
-    state = state_from(thread_id, body["state"])
-    return replace(state, published=published_by(state))
-
-
-REMEMBERED = 600.0
-"""Seconds for which a handle may go on from what it knows, without looking first."""
-MOST_THREADS = 1_024
-MOST_BASES = 8
-
-
-@dataclass(frozen=True, slots=True)
-class KnownBase(Known):
-    """A checkpoint that something may be saved on top of."""
-
-    place: int
-    position: int
-    tips: Mapping[Piece, Tip]
-    held: Mapping[Piece, HeldRun] = field(default_factory=dict)
-    """Runs whose trails are known; their items are not kept."""
-
-
-def base_of(record: Record, held: Mapping[Piece, HeldRun] | None = None) -> KnownBase:
-    own = {(h.run.branch, h.run.number): HeldRun(h.run._replace(items=""), h.trail) for h in record.runs}
-    tips = record.tip_of()
-    others = {piece: found for piece, found in (held or {}).items() if piece in tips}
-    return KnownBase(
-        record.checkpoint_id,
-        record.seq,
-        record.rev,
-        record.parent_id,
-        record.place,
-        record.position,
-        tips,
-        {**others, **own},
-    )
-
-
-@dataclass
-class Memory:
-    """What a handle knows of a thread: its state at that time, and checkpoints that are there in it."""
-
-    state: State
-    bases: OrderedDict[tuple[str, str], KnownBase]
-    monotonic: float
-    wall: float
-
-    @property
-    def fresh(self) -> bool:
-        """Both clocks are asked, because one of them stands still while a machine sleeps."""
-        passed = max(time.monotonic() - self.monotonic, abs(time.time() - self.wall))
-        return passed < REMEMBERED
-
-
-class Memories:
-    """Of many threads, the longest unused forgotten first. Several threads of the program use it at once."""
-
-    def __init__(self) -> None:
-        self._begin()
-
-    def _begin(self) -> None:
-        self._known: OrderedDict[str, Memory] = OrderedDict()
-        self._lock = threading.Lock()
-        self._process = os.getpid()
-
-    def _locked(self) -> threading.Lock:
-        """The lock. After a fork somebody may have held it who is not there any more, so the child begins anew."""
-        if self._process != os.getpid():
-            self._begin()
-        return self._lock
-
-    def get(self, thread: str) -> Memory | None:
-        with self._locked():
-            known = self._known.get(thread)
-            if known is not None and not known.fresh:
-                del self._known[thread]
-                return None
-            return known
-
-    def put(self, thread: str, state: State, base: KnownBase | None = None, namespace: str = "") -> None:
-        """Remember a state; checkpoints that were known before still are, unless something was removed since."""
-        with self._locked():
-            before = self._known.pop(thread, None)
-            if before is not None and before.state.position > state.position:
-                self._known[thread] = before
-                return
-            bases: OrderedDict[tuple[str, str], KnownBase] = OrderedDict()
-            if before is not None and before.state.changes == state.changes:
-                bases = OrderedDict(before.bases)
-            if base is not None:
-                bases.pop((namespace, base.checkpoint_id), None)
-                bases[namespace, base.checkpoint_id] = base
-                while len(bases) > MOST_BASES:
-                    bases.popitem(last=False)
-            self._known[thread] = Memory(state, bases, time.monotonic(), time.time())
-            while len(self._known) > MOST_THREADS:
-                self._known.popitem(last=False)
-
-    def drop(self, thread: str) -> None:
-        with self._locked():
-            self._known.pop(thread, None)
-
-    def clear(self) -> None:
-        with self._locked():
-            self._known.clear()
-
-
-LIGHT = "body.head,body.runs.items"
-"""What nobody needs who does not load a state."""
+class ConcurrentRemoval(Exception):
+    """What was read was being removed at that moment: read again."""
 
 
 class Log:
-    """One thread, for one operation."""
+    """One thread, for one operation. `thread` is the digest of its id, which all its documents have as routing."""
 
-    def __init__(self, client: Client, memories: Memories, thread_id: str) -> None:
+    def __init__(self, client: Client, cache: ThreadCache, thread_id: str) -> None:
         self.client = client
-        self.memories = memories
+        self.cache = cache
         self.thread_id = thread_id
         self.thread = digest(thread_id)
-        self.state = State(thread_id)
-        self.removed: Removed | None = None
+        self.state = ThreadState(thread_id)
+        self.pending_removal: Removal | None = None
         """What an unfinished removal takes away."""
-        self._docs: dict[str, Doc | None] = {}
-        self._light = True
+        self._documents: dict[str, Document | None] = {}
+        self._with_contents = False
 
-    def recall(self) -> bool:
-        """Take the state that is remembered, without looking; only a commit can tell whether it is still true."""
-        known = self.memories.get(self.thread)
-        if known is None or known.state.removing:
+    def use_cached_state(self) -> bool:
+        """Take the cached state without reading. Only a commit can tell whether it is still true."""
+        cached = self.cache.get(self.thread)
+        if cached is None or cached.state.removing:
             return False
-        self.state, self.removed = known.state, None
+        self.state, self.pending_removal = cached.state, None
         return True
 
-    def look(self, *, names: Iterable[tuple[str, str]] = (), latest: str | None = None, light: bool = True) -> State:
-        """Take the state as it is now, and fetch what will be asked for next: names, the latest of a namespace."""
-        self._docs.clear()
-        self._light = light
+    def read_state(
+        self, *, names: Iterable[CheckpointName] = (), latest: str | None = None, with_contents: bool = False
+    ) -> ThreadState:
+        """Read the state as it is now, together with what will be needed next: the documents of these names, and the
+        latest checkpoint of a namespace."""
+        self._documents.clear()
+        self._with_contents = with_contents
         wanted = [name_id(self.thread, *name) for name in names]
         for attempt in range(8):
-            known = self.memories.get(self.thread) if attempt == 0 else None
-            if known is not None:
-                self.state = known.state
-            elif not self._start(wanted):
+            cached = self.cache.get(self.thread) if attempt == 0 else None
+            if cached is not None:
+                self.state = cached.state
+            elif not self._read_thread(wanted):
                 return self.state
-            if self._follow(wanted if known else [], latest):
+            if self._read_new_records(wanted if cached else [], latest):
                 return self.state
-            self.memories.drop(self.thread)
+            self.cache.drop(self.thread)
             give_way(attempt)
         raise CorruptCheckpointError(f"the log of thread {self.thread_id!r} has a gap")
 
-    def _start(self, wanted: list[str]) -> bool:
-        """Take the state from the document of the thread; False if there is neither that nor a first record."""
+    def _read_thread(self, wanted: list[str]) -> bool:
+        """Take the state from the document of the thread. False if neither that nor a first record exists."""
         first = record_id(self.thread, "", 1)
-        self._fetch([self.thread, first, *wanted], bare=(first,))
-        found = self._docs.pop(first)
-        doc = self._docs[self.thread]
-        self.state = State(self.thread_id) if doc is None else thread_state(self.thread_id, doc.source)
-        self.removed = None
-        if doc is None and found is None:
-            self.memories.put(self.thread, self.state)
+        self._fetch([self.thread, first, *wanted], without_source=(first,))
+        first_record = self._documents.pop(first)
+        document = self._documents[self.thread]
+        if document is None:
+            self.state = ThreadState(self.thread_id)
+        else:
+            self.state = thread_state_from(self.thread_id, document.source)
+        self.pending_removal = None
+        if document is None and first_record is None:
+            self.cache.put(self.thread, self.state)
             return False
         return True
 
-    def _follow(self, wanted: list[str], latest: str | None) -> bool:
-        """Add the records after the state; False if one was emptied already, so that the state is too old."""
-        state, started = self.state, self.state.changes
+    def _read_new_records(self, wanted: list[str], latest: str | None) -> bool:
+        """Add the records after the state. False if one of them was emptied already: then the state is too old."""
+        state, changes_before = self.state, self.state.changes
         while True:
-            ahead = [record_id(self.thread, "", state.position + step) for step in range(1, LAG + 1)]
+            ahead = [record_id(self.thread, "", state.position + step) for step in range(1, MAX_LAG + 1)]
             others = [record_id(self.thread, "", state.removing)] if state.removing else []
-            place = state.tips.get(latest) if latest is not None else None
+            place = state.latest_places.get(latest) if latest is not None else None
             if place is not None:
                 others.append(record_id(self.thread, state.batch, place))
             self._fetch([*ahead, *others, *wanted])
             wanted = []
-            for name in ahead:
-                doc = self._docs.get(name)
-                if doc is None:
+            for doc_id in ahead:
+                document = self._documents.get(doc_id)
+                if document is None:
                     break
-                record = record_from(doc.source)
+                record = record_from(document.source)
                 if record.kind == GONE:
                     return False
-                state = after(state, record)
+                state = next_state(state, record)
             else:
                 continue
             break
         self.state = state
-        if state.changes != started:
-            self.memories.drop(self.thread)
-        self.removed = self._pending()
-        self.memories.put(self.thread, self.state)
+        if state.changes != changes_before:
+            self.cache.drop(self.thread)
+        self.pending_removal = self._find_pending_removal()
+        self.cache.put(self.thread, self.state)
         return True
 
-    def _pending(self) -> Removed | None:
-        """What an unfinished removal says. One that is finished has no more to say, and is forgotten."""
+    def _find_pending_removal(self) -> Removal | None:
+        """What an unfinished removal takes away. A finished one is dropped from the state."""
         if not self.state.removing:
             return None
         record = self.record(self.state.removing)
-        removed = None if record is None else record.removed
-        if removed is None:
+        removal = None if record is None else record.removal
+        if removal is None:
             self.state = replace(self.state, removing=0)
-        return removed
+        return removal
 
-    def _fetch(self, ids: Iterable[str], bare: Collection[str] = ()) -> None:
-        missing = [name for name in ids if name not in self._docs]
+    def _fetch(self, ids: Iterable[str], without_source: Collection[str] = ()) -> None:
+        missing = [doc_id for doc_id in ids if doc_id not in self._documents]
         if missing:
-            self._docs |= dict.fromkeys(missing)
-            excludes = LIGHT if self._light else ""
-            self._docs |= self.client.get_many(self.thread, missing, excludes=excludes, bare=bare)
+            self._documents |= dict.fromkeys(missing)
+            excludes = "" if self._with_contents else CONTENTS
+            self._documents |= self.client.get_many(
+                self.thread, missing, excludes=excludes, without_source=without_source
+            )
 
-    def doc(self, name: str) -> Doc | None:
-        self._fetch([name])
-        return self._docs[name]
+    def document(self, doc_id: str) -> Document | None:
+        self._fetch([doc_id])
+        return self._documents[doc_id]
 
     def record(self, place: int) -> Record | None:
-        """The record at a place, as `look` fetched it: with or without items."""
+        """The record at a place. It has its contents if `read_state` was asked for them."""
         return self.records([place]).get(place)
 
     def records(self, places: Iterable[int]) -> dict[int, Record]:
-        """Those of these records that are there, by their places."""
+        """Those of these records that exist, by their places."""
         ids = {place: record_id(self.thread, self.state.batch, place) for place in places}
         self._fetch(ids.values())
-        return {place: record_from(doc.source) for place, name in ids.items() if (doc := self._docs[name]) is not None}
+        return {
+            place: record_from(document.source)
+            for place, doc_id in ids.items()
+            if (document := self._documents[doc_id]) is not None
+        }
 
-    def full_record(self, place: int) -> Record | None:
-        """The record as it is now, with its items."""
+    def read_record(self, place: int) -> Record | None:
+        """The record as it is now, with its contents."""
         found = self.client.get_many(self.thread, [record_id(self.thread, self.state.batch, place)])
-        return next((record_from(doc.source) for doc in found.values()), None)
+        return next((record_from(document.source) for document in found.values()), None)
+
+    def all_records(self, *, with_contents: bool = False) -> list[Record]:
+        """Search for all records that hold checkpoints or runs, in the order of their sequence numbers."""
+        self.client.refresh()
+        body: Json = {
+            "query": {"bool": {"filter": live_filter(self.thread, self.state, CHECKPOINT, RUNS)}},
+            "sort": [{"seq": "asc"}, {"position": "asc"}],
+        }
+        if not with_contents:
+            body["_source"] = {"excludes": CONTENTS.split(",")}
+        size = RECORDS_PER_REQUEST if with_contents else 1_000
+        return [record_from(hit.source) for hits in self.client.pages(body, self.thread, size) for hit in hits]
 
     def visible(self, record: Record | None) -> Record | None:
-        """The record as readers may see it, if it is a checkpoint that is there."""
-        return visible(self.state, self.removed, record)
+        """The record as readers may see it, if it is a checkpoint of the thread as it is now."""
+        return visible(self.state, self.pending_removal, record)
+
+    def visible_checkpoints(self, records: Iterable[Record]) -> list[Record]:
+        return [found for record in records if (found := self.visible(record)) is not None]
 
     def find(self, namespace: str, checkpoint_id: str) -> Record | None:
         """A checkpoint by its id."""
-        if not self.state.there(now()):
+        if not self.state.exists(now_micros()):
             return None
         name = (namespace, checkpoint_id)
-        for place in self._places(name):
+        for place in self._possible_places(name):
             record = self.visible(self.record(place))
-            if record is not None and (record.namespace, record.checkpoint_id) == name:
+            if record is not None and record.name == name:
                 return record
         return None
 
-    def _places(self, name: tuple[str, str]) -> Iterator[int]:
-        """Where a checkpoint of that name may be: among the last ones, by its name, or in what was copied."""
-        if name in self.state.names:
-            yield self.state.names[name]
+    def _possible_places(self, name: CheckpointName) -> Iterator[int]:
+        """Where a checkpoint may be: after the published position, where its name says, or in the copy."""
+        if name in self.state.unpublished:
+            yield self.state.unpublished[name]
             return
         for batch in ("", self.state.batch) if self.state.batch else ("",):
-            doc = self.doc(name_id(self.thread, *name, batch))
-            if doc is not None:
-                yield int(doc.source["body"]["place"])
+            document = self.document(name_id(self.thread, *name, batch))
+            if document is not None:
+                yield int(document.source["body"]["place"])
 
     def latest(self, namespace: str) -> Record | None:
-        """The newest checkpoint of a namespace."""
-        if not self.state.there(now()):
+        """The latest checkpoint of a namespace."""
+        if not self.state.exists(now_micros()):
             return None
-        place = self.state.tips.get(namespace)
+        place = self.state.latest_places.get(namespace)
         if place is not None:
             record = self.visible(self.record(place))
             if record is None:
-                raise Torn
+                raise ConcurrentRemoval
             return record
-        return self._searched(namespace) if self.state.more else None
+        return self._search_latest(namespace) if self.state.more else None
 
-    def _searched(self, namespace: str) -> Record | None:
-        """The newest checkpoint of a namespace that was not in use for long."""
+    def _search_latest(self, namespace: str) -> Record | None:
+        """Search for the latest checkpoint of a namespace that has not been in use for long."""
         self.client.refresh()
         body = {
             "query": {"bool": {"filter": [*live_filter(self.thread, self.state), {"term": {"namespace": namespace}}]}},
             "sort": [{"seq": "desc"}],
-            "_source": {"excludes": LIGHT.split(",") if self._light else []},
+            "_source": {"excludes": [] if self._with_contents else CONTENTS.split(",")},
         }
         for hits in self.client.pages(body, self.thread, size=20):
             for hit in hits:
@@ -483,78 +253,235 @@ class Log:
                     return record
         return None
 
+    def pending_writes(self, *clauses: Mapping[str, object]) -> list[Document]:
+        """Search for the documents of pending writes that readers may see."""
+        self.client.refresh()
+        body: Json = {
+            "query": {"bool": {"filter": [{"term": {"thread": self.thread}}, {"term": {"kind": WRITE}}, *clauses]}},
+            "sort": WRITES_ORDER,
+        }
+        hits = [hit for page in self.client.pages(body, self.thread) for hit in page]
+        return self.visible_writes(hits)
+
+    def visible_writes(self, documents: Iterable[Document]) -> list[Document]:
+        """Those pending writes that readers may see. What a task wrote since a copy replaces what was copied."""
+        found: dict[tuple[str, str, str], Document] = {}
+        for document in documents:
+            key = (*writes_name(document), document.source["task_id"])
+            if self._writes_visible(document) and (key not in found or "batch" not in document.source):
+                found[key] = document
+        return list(found.values())
+
+    def _writes_visible(self, document: Document) -> bool:
+        """Whether pending writes belong to this epoch, and not to a checkpoint that is being removed."""
+        source = document.source
+        if source["epoch"] != self.state.epoch or source.get("batch", "") not in ("", self.state.batch):
+            return False
+        if self.state.expired(now_micros()):
+            return False
+        removal = self.pending_removal
+        if removal is None or writes_name(document) not in removal.names:
+            return True
+        return bool(source["position"] >= self.state.removing)
+
     def append(self, record: Record) -> bool:
         """Create the next record: the commit. False if another writer was faster."""
-        (done,) = self.client.write(self.thread, [Write("create", record.id, record_source(record))])
+        (done,) = self.client.write(self.thread, [BulkItem("create", record.id, record_source(record))])
         if done:
-            self.state = after(self.state, record)
+            self.state = next_state(self.state, record)
         return done
 
     def publish(self) -> None:
-        """Write the document of the thread, and before it the names that it no longer has to tell."""
+        """Write the names of the unpublished checkpoints, and then the document of the thread."""
         state = self.state
-        writes = [
-            Write("index", name_id(self.thread, *name), name_source(self.thread, place, place), version=place)
-            for name, place in state.names.items()
+        items = [
+            BulkItem("index", name_id(self.thread, *name), name_source(self.thread, place, place), version=place)
+            for name, place in state.unpublished.items()
         ]
-        document = thread_source(self.thread, state, now())
-        writes.append(Write("index", self.thread, document, version=state.position))
+        document = thread_source(self.thread, state, now_micros())
+        items.append(BulkItem("index", self.thread, document, version=state.position))
         for attempt in range(8):
-            done = self.client.write(self.thread, writes)
-            writes = self._not_there([write for write, is_done in zip(writes, done, strict=True) if not is_done])
-            if not writes:
-                self.state = replace(state, names={}, published=published_by(state))
+            done = self.client.write(self.thread, items)
+            items = self._outdated([item for item, is_done in zip(items, done, strict=True) if not is_done])
+            if not items:
+                self.state = replace(state, unpublished={}, published=state.as_published())
                 return
-            # A document of that id was removed a moment ago, and its version is not forgotten yet.
-            pause(attempt)
+            # A document with that id was deleted a moment ago, and the server still knows its version.
+            back_off(attempt)
             self.client.refresh()
         raise Failure(409, "removed a moment ago", f"thread {self.thread_id!r} cannot be listed yet")
 
-    def _not_there(self, refused: list[Write]) -> list[Write]:
-        """Of documents that were refused, those that are not there already as they are, or newer."""
+    def _outdated(self, refused: list[BulkItem]) -> list[BulkItem]:
+        """Those refused items whose document does not exist, or is older than the item."""
         if not refused:
             return []
-        found = self.client.get_many(self.thread, [write.id for write in refused])
-        return [
-            write for write in refused if write.id not in found or told_position(found[write.id]) < (write.version or 0)
-        ]
+        found = self.client.get_many(self.thread, [item.id for item in refused])
+        return [item for item in refused if item.id not in found or _position_in(found[item.id]) < (item.version or 0)]
 
 
-def told_position(doc: Doc) -> int:
-    """The record that a derived document was made of."""
-    about = doc.source if doc.source["kind"] == NAME else doc.source["body"]["state"]
-    return int(about["position"])
+def _position_in(document: Document) -> int:
+    """The position of the record that a name, or the document of a thread, was made of."""
+    source = document.source
+    return int((source if source["kind"] == NAME else source["body"]["state"])["position"])
 
 
-class Torn(Exception):
-    """What was read was being removed at that moment: look again."""
+def next_state(state: ThreadState, record: Record) -> ThreadState:
+    """The state with the next record of the log."""
+    if record.kind == GONE or record.position != state.position + 1:
+        raise CorruptCheckpointError(f"record {record.position} of thread {state.thread_id!r} is missing")
+    if record.state is not None:
+        unpublished = {} if record.kind == END else dict(state.unpublished)
+        if record.kind == CHECKPOINT:
+            unpublished[record.name] = record.place
+        return replace(state_from(state.thread_id, record.state), unpublished=unpublished, published=state.published)
+    if record.epoch != state.epoch:
+        state = replace(state.restarted(), epoch=record.epoch)
+    latest_places = dict(state.latest_places)
+    latest_places.pop(record.namespace, None)
+    latest_places[record.namespace] = record.place
+    more = state.more
+    if len(latest_places) > KNOWN_NAMESPACES:
+        more = True
+        del latest_places[next(iter(latest_places))]
+    return replace(
+        state,
+        position=record.position,
+        last_seq=record.seq,
+        live=state.live + 1,
+        order=record.order,
+        latest_places=latest_places,
+        more=more,
+        expires=record.expires,
+        life=record.life,
+        unpublished={**state.unpublished, record.name: record.place},
+    )
 
 
-def name_source(thread: str, place: int, position: int) -> dict[str, object]:
-    return {"kind": NAME, "thread": thread, "position": position, "body": {"place": place}}
-
-
-def visible(state: State, removed: Removed | None, record: Record | None) -> Record | None:
-    """The record as readers may see it, if it is a checkpoint that is there in this state."""
+def visible(state: ThreadState, removal: Removal | None, record: Record | None) -> Record | None:
+    """The record as readers may see it, if it is a checkpoint of the thread in this state."""
     if record is None or record.kind != CHECKPOINT:
         return None
     if not state.epoch < record.position or record.batch not in ("", state.batch):
         return None
-    if removed is None:
+    if removal is None:
         return record
-    if record.place in removed.places:
+    if record.place in removal.places:
         return None
-    return replace(record, parent_id=removed.parents.get(record.place, record.parent_id))
+    return replace(record, parent_id=removal.parents.get(record.place, record.parent_id))
 
 
-def live_filter(thread: str, state: State, *kinds: str) -> list[dict[str, object]]:
+def live_filter(thread: str, state: ThreadState, *kinds: str) -> list[dict[str, object]]:
     """The clauses of a query for the checkpoints (or other kinds) of a thread."""
-    copied: dict[str, object] = {"bool": {"must_not": {"exists": {"field": "batch"}}}}
+    in_batch: dict[str, object] = {"bool": {"must_not": {"exists": {"field": "batch"}}}}
     if state.batch:
-        copied = {"bool": {"should": [copied, {"term": {"batch": state.batch}}]}}
+        in_batch = {"bool": {"should": [in_batch, {"term": {"batch": state.batch}}]}}
     return [
         {"term": {"thread": thread}},
         {"terms": {"kind": list(kinds or (CHECKPOINT,))}},
         {"range": {"position": {"gt": state.epoch, "lte": state.position}}},
-        copied,
+        in_batch,
     ]
+
+
+WRITES_ORDER = [{"checkpoint_id": "asc"}, {"namespace": "asc"}, {"task_id": "asc"}, {"position": "asc"}]
+
+
+def writes_name(document: Document) -> CheckpointName:
+    """The checkpoint that pending writes belong to."""
+    return document.source["namespace"], document.source["checkpoint_id"]
+
+
+CACHE_SECONDS = 600.0
+"""For how long a handle may rely on a cached state."""
+MAX_CACHED_THREADS = 1_024
+MAX_CACHED_BASES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBase(Known):
+    """A checkpoint that something may be saved on top of."""
+
+    place: int
+    locations: Mapping[RunKey, RunLocation]
+    """Where the runs are that its manifest names."""
+    runs: Mapping[RunKey, StoredRun] = field(default_factory=dict)
+    """Those of its runs that are known, without their items."""
+
+
+def base_from(record: Record, runs: Mapping[RunKey, StoredRun] | None = None) -> KnownBase:
+    """A base with the runs of its own record, and those of `runs` that its manifest names."""
+    own = {stored.key: stored.without_items() for stored in record.runs}
+    locations = record.locations_by_run()
+    others = {key: stored for key, stored in (runs or {}).items() if key in locations}
+    return KnownBase(
+        record.checkpoint_id, record.seq, record.rev, record.parent_id, record.place, locations, {**others, **own}
+    )
+
+
+@dataclass
+class CachedThread:
+    """The state of a thread when a handle last saw it, and checkpoints that existed then."""
+
+    state: ThreadState
+    bases: OrderedDict[CheckpointName, KnownBase]
+    monotonic: float
+    wall: float
+
+    @property
+    def fresh(self) -> bool:
+        """Compares both clocks, because one of them stops while a machine sleeps."""
+        passed = max(time.monotonic() - self.monotonic, abs(time.time() - self.wall))
+        return passed < CACHE_SECONDS
+
+
+class ThreadCache:
+    """What a handle knows of many threads; the least recently used are dropped. Safe to use from several OS threads."""
+
+    def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
+        self._threads: OrderedDict[str, CachedThread] = OrderedDict()
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+
+    def _locked(self) -> threading.Lock:
+        """The lock. At a fork, an OS thread that the child does not have may hold it: the child gets a new one."""
+        if self._process != os.getpid():
+            self._reset()
+        return self._lock
+
+    def get(self, thread: str) -> CachedThread | None:
+        with self._locked():
+            cached = self._threads.get(thread)
+            if cached is not None and not cached.fresh:
+                del self._threads[thread]
+                return None
+            return cached
+
+    def put(self, thread: str, state: ThreadState, base: KnownBase | None = None, namespace: str = "") -> None:
+        """Keep a state, unless a newer one is cached. Known bases stay, unless something was removed since."""
+        with self._locked():
+            before = self._threads.pop(thread, None)
+            if before is not None and before.state.position > state.position:
+                self._threads[thread] = before
+                return
+            bases: OrderedDict[CheckpointName, KnownBase] = OrderedDict()
+            if before is not None and before.state.changes == state.changes:
+                bases = OrderedDict(before.bases)
+            if base is not None:
+                bases.pop((namespace, base.checkpoint_id), None)
+                bases[namespace, base.checkpoint_id] = base
+                while len(bases) > MAX_CACHED_BASES:
+                    bases.popitem(last=False)
+            self._threads[thread] = CachedThread(state, bases, time.monotonic(), time.time())
+            while len(self._threads) > MAX_CACHED_THREADS:
+                self._threads.popitem(last=False)
+
+    def drop(self, thread: str) -> None:
+        with self._locked():
+            self._threads.pop(thread, None)
+
+    def clear(self) -> None:
+        with self._locked():
+            self._threads.clear()

@@ -1,9 +1,7 @@
-"""Questions about many threads: lists, metadata and full text. Each is a search, after a refresh.
+"""Reads: one checkpoint with its runs, the history and the export of a thread, and lists of many threads.
 
-A search may find what is being removed, or has expired. So for each thread among the hits its own document is
-asked, in real time, and decides.
-
-Reading whole threads from OpenSearch: each record once.
+A checkpoint is read by id, in real time. Lists are searches after a refresh. A search may find what is being removed,
+or has expired. So the document of each thread among the hits is read as well, in real time, and decides.
 """
 
 from __future__ import annotations
@@ -13,241 +11,145 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.opensearch.client import (
-    Client,
-    Doc,
-    Failure,
-    Json,
-    give_way,
-)
-from locus.memory.backends.opensearch.commit import (
-    PATIENCE,
-)
+from locus.memory.backends.opensearch.client import Client, Document, Failure, Json, give_way
 from locus.memory.backends.opensearch.log import (
-    LIGHT,
+    CONTENTS,
+    ConcurrentRemoval,
     Log,
-    Memories,
-    State,
-    Torn,
-    base_of,
+    ThreadCache,
+    base_from,
     live_filter,
-    thread_state,
     visible,
-)
-from locus.memory.backends.opensearch.remove import (
-    REMOVAL_PATIENCE,
-    seen,
-    whole,
 )
 from locus.memory.backends.opensearch.schema import (
     CHECKPOINT,
-    RUNS,
     THREAD,
-    HeldRun,
-    Mark,
-    Piece,
     Record,
-    Removed,
+    Removal,
+    RunKey,
+    RunRef,
+    StoredRun,
+    ThreadState,
     metadata_term,
-    needed,
-    now,
+    now_micros,
     record_from,
     record_id,
-    spelt,
+    refs_to_follow,
+    thread_state_from,
 )
 from locus.memory.backends.opensearch.writes import all_writes
 from locus.memory.model.ids import Pattern
-from locus.memory.model.manifest import newest_runs, walk, wanted
-from locus.memory.model.matching import (
-    best_hits,
-    has_value,
-    score,
-    searchable,
-    shown_text,
-    snippet,
-)
-from locus.memory.model.records import (
-    Entry,
-    Exported,
-    Hit,
-    Run,
-    Stored,
-)
+from locus.memory.model.manifest import newest_runs, wanted
+from locus.memory.model.matching import has_value
+from locus.memory.model.records import Entry, Exported, Run, Stored
 
 T = TypeVar("T")
 
-_NEWEST = [{"order": "desc"}, {"seq": "desc"}, {"thread": "asc"}]
-_TERMS = 500
-"""Words of a query that the index is asked for; the others are looked for in what it finds."""
+
+def read_checkpoint(log: Log, namespace: str, checkpoint_id: str | None) -> Stored | None:
+    """A checkpoint with its runs: the latest of its namespace if no id is given."""
+
+    def read() -> Stored | None:
+        record = _find(log, namespace, checkpoint_id, with_contents=True)
+        return None if record is None else _load(log, record)
+
+    return _retried(log, read)
 
 
-class SeenThreads:
-    """The threads that hits belong to, each asked once."""
-
-    def __init__(self, client: Client, memories: Memories) -> None:
-        self._client = client
-        self._memories = memories
-        self._known: dict[str, tuple[State, Removed | None] | None] = {}
-
-    def seen(self, hits: Sequence[Doc]) -> Iterator[tuple[State, Record, Doc]]:
-        """Those hits that are checkpoints which are there."""
-        self._ask({hit.source["thread"] for hit in hits})
-        for hit in hits:
-            known = self._known[hit.source["thread"]]
-            record = visible(*known, record_from(hit.source)) if known else None
-            if known and record is not None:
-                yield known[0], record, hit
-
-    def state(self, hit: Doc) -> State | None:
-        self._ask({hit.source["thread"]})
-        known = self._known[hit.source["thread"]]
-        return known[0] if known else None
-
-    def _ask(self, threads: Iterable[str]) -> None:
-        missing = [thread for thread in threads if thread not in self._known]
-        found = self._client.get_threads(missing) if missing else {}
-        for thread in missing:
-            self._known[thread] = self._judged(thread, found.get(thread))
-
-    def _judged(self, thread: str, doc: Doc | None) -> tuple[State, Removed | None] | None:
-        """A thread without a document, or without an id in it, has nothing to show."""
-        thread_id = doc.source.get("thread_id") if doc else None
-        if doc is None or thread_id is None:
-            return None
-        state, moment = thread_state(thread_id, doc.source), now()
-        if not state.expired(moment):
-            removed = self._pending(thread, state)
-            return (state, removed)
-        if state.published.until is not None and state.published.until <= moment:
-            return None
-        # It was saved since, perhaps.
-        log = Log(self._client, self._memories, thread_id)
-        return (log.state, log.removed) if log.look().there(moment) else None
-
-    def _pending(self, thread: str, state: State) -> Removed | None:
-        if not state.removing:
-            return None
-        found = self._client.get_many(thread, [record_id(thread, "", state.removing)], excludes=LIGHT)
-        return next((record_from(doc.source).removed for doc in found.values()), None)
+def read_entry(log: Log, namespace: str, checkpoint_id: str | None) -> Entry | None:
+    """The entry of a checkpoint: of the latest of its namespace if no id is given."""
+    record = _retried(log, lambda: _find(log, namespace, checkpoint_id, with_contents=False))
+    return None if record is None else record.entry(log.thread_id)
 
 
-def list_threads(client: Client, memories: Memories, pattern: Pattern, limit: int | None) -> list[str]:
-    client.refresh()
-    clauses: list[Json] = [{"term": {"kind": THREAD}}, {"range": {"live": {"gt": 0}}}]
-    if pattern.prefix:
-        # Longer texts make ranges that Lucene refuses.
-        clauses.append({"range": {"thread_id": {"gte": pattern.prefix[:100]}}})
-    body = {"query": {"bool": {"filter": clauses}}, "sort": [{"thread_id": "asc"}]}
-    found: list[str] = []
-    if limit == 0:
-        return found
-    size = 1_000 if limit is None else min(1_000, limit + 10)
-    for hits in client.pages(body, size=size):
-        threads = SeenThreads(client, memories)
-        for hit in hits:
-            thread_id = hit.source["thread_id"]
-            if not thread_id.startswith(pattern.prefix) and thread_id > pattern.prefix:
-                return found
-            expires = hit.source.get("expires")
-            if not pattern.matches(thread_id) or (expires is not None and expires <= now() and not threads.state(hit)):
-                continue
-            found.append(thread_id)
-            if limit is not None and len(found) >= limit:
-                return found
-    return found
+def _find(log: Log, namespace: str, checkpoint_id: str | None, *, with_contents: bool) -> Record | None:
+    if checkpoint_id is None:
+        log.read_state(latest=namespace, with_contents=with_contents)
+        return log.latest(namespace)
+    log.read_state(names=[(namespace, checkpoint_id)], with_contents=with_contents)
+    return log.find(namespace, checkpoint_id)
 
 
-def newest(client: Client, memories: Memories, limit: int, term: tuple[str, str] | None = None) -> list[Entry]:
-    """Entries of all threads, or those with a value (canonical JSON) under a key in their metadata, newest first."""
-    if not limit:
+def _retried(log: Log, read: Callable[[], T]) -> T:
+    """Read again if something was removed meanwhile. If something is missing although nothing was, it is damaged."""
+    last: tuple[int, int, int] | None = None
+    for attempt in range(400):
+        try:
+            return read()
+        except ConcurrentRemoval:
+            at = (log.state.epoch, log.state.changes, log.state.removing)
+            if at == last:
+                raise CorruptCheckpointError(f"items of thread {log.thread_id!r} are missing") from None
+            last = at
+            log.cache.drop(log.thread)
+            give_way(attempt)
+    raise Failure(409, "too many writers", f"thread {log.thread_id!r} changes faster than it can be read")
+
+
+class _RunToRead(NamedTuple):
+    """A run that has to be read; then earlier ones down to the number `floor`, as far as the index `skip`."""
+
+    branch: str
+    ref: RunRef
+    floor: int
+    skip: int
+
+
+def _load(log: Log, record: Record) -> Stored:
+    """A checkpoint with all runs that its manifest names."""
+    if not record.head:
+        raise CorruptCheckpointError(f"checkpoint {record.checkpoint_id!r} of thread {log.thread_id!r} has no head")
+    locations = record.locations_by_run()
+    skips: dict[RunKey, int] = {}
+    for extent in wanted(record.manifest):
+        key = (extent.branch, extent.run)
+        skips[key] = min(skips.get(key, extent.skip), extent.skip)
+    to_read = [
+        _RunToRead(branch, RunRef(number, locations[branch, number].place, 0), -1, skip)
+        for (branch, number), skip in skips.items()
+    ]
+    found: dict[RunKey, StoredRun] = {}
+    records: dict[int, Record] = {record.place: record}
+    while to_read:
+        records |= log.records({run.ref.place for run in to_read} - records.keys())
+        to_read = [earlier for run in to_read for earlier in _take_run(records, found, run)]
+    runs: defaultdict[str, list[Run]] = defaultdict(list)
+    for stored in found.values():
+        runs[stored.run.branch].append(stored.run)
+    base_runs = {key: found[key].without_items() for key in locations if key in found}
+    log.cache.put(log.thread, log.state, base_from(record, base_runs), record.namespace)
+    passed = log.state.latest_places.get(record.namespace) != record.place
+    return Stored(record.entry(log.thread_id), record.head, record.manifest, dict(runs), passed)
+
+
+def _take_run(records: Mapping[int, Record], found: dict[RunKey, StoredRun], run: _RunToRead) -> list[_RunToRead]:
+    """Add a run to `found`, and return the earlier ones that have to be read as well."""
+    branch, ref, floor, skip = run
+    record = records.get(ref.place)
+    stored = None if record is None else record.find_run(branch, ref.number)
+    if stored is None:
+        raise ConcurrentRemoval
+    if stored.run.items:
+        found[branch, ref.number] = stored
+    if stored.run.start <= skip:
         return []
-    client.refresh()
-    clauses: list[Json] = [{"term": {"kind": CHECKPOINT}}]
-    if term is not None:
-        clauses.append({"term": {"metadata": metadata_term(*term)}})
-    body = {
-        "query": {"bool": {"filter": clauses}},
-        "sort": _NEWEST,
-        "_source": {"excludes": ["body.head", "body.runs"]},
-    }
-    threads, found = SeenThreads(client, memories), list[Entry]()
-    for hits in client.pages(body, size=min(1_000, limit + 10)):
-        for state, record, _ in threads.seen(hits):
-            if term is None or has_value(record.metadata, *term):
-                found.append(record.entry(state.thread_id))
-            if len(found) >= limit:
-                return found
-    return found
+    return [_RunToRead(branch, *following, skip) for following in refs_to_follow(stored.earlier, skip, floor)]
 
 
-def search(client: Client, memories: Memories, terms: Sequence[str], limit: int) -> list[Hit]:
-    """Checkpoints with a run or a head that has all terms, best first."""
-    if not limit:
-        return []
-    client.refresh()
-    asked = [spelt(term) for term in dict.fromkeys(terms)][:_TERMS]
-    body = {
-        "query": {
-            "bool": {
-                "filter": [{"terms": {"kind": [CHECKPOINT, RUNS]}}],
-                "must": [{"term": {"words": {"value": term}}} for term in asked],
-            }
-        },
-        "sort": [{"_score": "desc"}, {"thread": "asc"}, {"seq": "asc"}, {"position": "asc"}],
-    }
-    threads, found = SeenThreads(client, memories), list[Hit]()
-    for hits in client.pages(body, size=min(200, limit + 10)):
-        for state, record, hit in threads.seen(hits):
-            text = _first_text(terms, record)
-            if text is not None:
-                found.append(Hit(record.entry(state.thread_id), hit.score, snippet(terms, text)))
-        for hit in hits:
-            if hit.source["kind"] == RUNS:
-                found += _moved_on(client, memories, threads, terms, hit)
-        best = best_hits(found, limit)
-        if len(best) >= limit:
-            return best
-    return best_hits(found, limit)
+def history(log: Log, namespace: str | None, limit: int | None, before_seq: int | None) -> list[Entry]:
+    """The entries of a thread, newest first."""
+    for attempt in range(20):
+        found = _history(log, namespace, limit, before_seq)
+        if found is not None:
+            return found
+        give_way(attempt)
+    raise Failure(409, "too many writers", "the thread changes faster than it can be listed")
 
 
-def _first_text(terms: Sequence[str], record: Record) -> str | None:
-    """The first text of a checkpoint's own that has all terms."""
-    texts = [searchable(held.run.items) for held in record.runs if held.run.items]
-    texts.append(searchable(f"[{record.head},{record.metadata}]"))
-    return next((text for text in texts if score(terms, text)), None)
-
-
-def _moved_on(
-    client: Client, memories: Memories, threads: SeenThreads, terms: Sequence[str], hit: Doc
-) -> Iterator[Hit]:
-    """A run whose checkpoint was removed: the first other one that shows those words."""
-    state = threads.state(hit)
-    holder = record_from(hit.source)
-    if state is None or not any(score(terms, searchable(held.run.items)) for held in holder.runs if held.run.items):
-        return
-    log = Log(client, memories, state.thread_id)
-    log.look()
-    records = whole(log)
-    held = {(held.run.branch, held.run.number): held.run for record in records for held in record.runs}
-    own = {(held.run.branch, held.run.number): held.run for held in holder.runs if held.run.items}
-    by_branch: dict[str, list[Run]] = {}
-    for known in sorted(held.values(), key=lambda run: run.number):
-        by_branch.setdefault(known.branch, []).append(known)
-    for record in seen(log, records):
-        for extent in wanted(record.manifest):
-            runs = by_branch.get(extent.branch, [])
-            for index, low, high in walk(extent, runs):
-                run = own.get((extent.branch, runs[index].number))
-                text = "" if run is None else shown_text(run, low, high)
-                if text and score(terms, text):
-                    yield Hit(record.entry(state.thread_id), hit.score, snippet(terms, text))
-                    return
-
-
-def history(log: Log, namespace: str | None, limit: int | None, before_seq: int | None) -> list[Entry] | None:
-    """Entries of a thread, newest first; None if something was removed meanwhile, so that they may not fit."""
-    log.look()
-    if limit == 0 or not log.state.there(now()):
+def _history(log: Log, namespace: str | None, limit: int | None, before_seq: int | None) -> list[Entry] | None:
+    """None if something was removed meanwhile, so that the entries may not belong together."""
+    log.read_state()
+    if limit == 0 or not log.state.exists(now_micros()):
         return []
     log.client.refresh()
     clauses = live_filter(log.thread, log.state)
@@ -260,32 +162,35 @@ def history(log: Log, namespace: str | None, limit: int | None, before_seq: int 
         "sort": [{"seq": "desc"}],
         "_source": {"excludes": ["body.head", "body.runs"]},
     }
-    state, removed, found = log.state, log.removed, list[Entry]()
+    state, found = log.state, list[Entry]()
     size = 1_000 if limit is None else min(1_000, limit + 10)
     for hits in log.client.pages(body, log.thread, size):
-        records = (visible(state, removed, record_from(hit.source)) for hit in hits)
-        found += [record.entry(log.thread_id) for record in records if record is not None]
+        records = log.visible_checkpoints(record_from(hit.source) for hit in hits)
+        found += [record.entry(log.thread_id) for record in records]
         if limit is not None and len(found) >= limit:
             break
-    return found[:limit] if log.look().changes == state.changes else None
+    return found[:limit] if log.read_state().changes == state.changes else None
 
 
 def export(log: Log, after_seq: int, known: Mapping[str, int]) -> Exported:
-    """The checkpoints that follow a number, with what they need beside the runs that are known."""
-    for attempt in range(REMOVAL_PATIENCE):
-        state = log.look()
-        if not state.there(now()):
+    """The checkpoints after a sequence number, with the runs that they need, except for those that are known."""
+    for attempt in range(60):
+        state = log.read_state()
+        if not state.exists(now_micros()):
             return Exported([], [])
-        records = whole(log, light=False)
-        found = sorted((r for r in seen(log, records) if r.seq > after_seq), key=lambda record: record.seq)
-        if log.look().changes != state.changes:
+        records = log.all_records(with_contents=True)
+        found = sorted(
+            (record for record in log.visible_checkpoints(records) if record.seq > after_seq),
+            key=lambda record: record.seq,
+        )
+        if log.read_state().changes != state.changes:
             give_way(attempt)
             continue
         for record in found:
             if not record.head:
                 raise CorruptCheckpointError(f"checkpoint {record.checkpoint_id!r} of {log.thread_id!r} has no head")
         newest = newest_runs(record.manifest for record in found)
-        runs = [held.run for record in records for held in record.runs if held.run.items]
+        runs = [stored.run for record in records for stored in record.runs if stored.run.items]
         return Exported(
             [Stored(record.entry(log.thread_id), record.head, record.manifest) for record in found],
             [run for run in runs if known.get(run.branch, -1) < run.number <= newest.get(run.branch, -1)],
@@ -294,68 +199,105 @@ def export(log: Log, after_seq: int, known: Mapping[str, int]) -> Exported:
     raise Failure(409, "too many writers", f"thread {log.thread_id!r} changes faster than it can be read")
 
 
-class _Way(NamedTuple):
-    """A run that has to be read, and how far back from it."""
+class HitFilter:
+    """Leaves out those hits of a search that readers may not see. Each thread among the hits is read once."""
 
-    branch: str
-    mark: Mark
-    floor: int
-    skip: int
+    def __init__(self, client: Client, cache: ThreadCache) -> None:
+        self._client = client
+        self._cache = cache
+        self._threads: dict[str, tuple[ThreadState, Removal | None] | None] = {}
+
+    def visible(self, hits: Sequence[Document]) -> Iterator[tuple[ThreadState, Record, Document]]:
+        """The hits that are visible checkpoints."""
+        self._read_threads({hit.source["thread"] for hit in hits})
+        for hit in hits:
+            thread = self._threads[hit.source["thread"]]
+            record = visible(*thread, record_from(hit.source)) if thread else None
+            if thread and record is not None:
+                yield thread[0], record, hit
+
+    def state(self, hit: Document) -> ThreadState | None:
+        """The state of the thread that a hit belongs to; None if it has no visible checkpoints."""
+        self._read_threads({hit.source["thread"]})
+        thread = self._threads[hit.source["thread"]]
+        return thread[0] if thread else None
+
+    def _read_threads(self, threads: Iterable[str]) -> None:
+        missing = [thread for thread in threads if thread not in self._threads]
+        found = self._client.get_threads(missing) if missing else {}
+        for thread in missing:
+            self._threads[thread] = self._read_thread(thread, found.get(thread))
+
+    def _read_thread(self, thread: str, document: Document | None) -> tuple[ThreadState, Removal | None] | None:
+        """The state and the unfinished removal of a thread; None if it has no visible checkpoints."""
+        thread_id = document.source.get("thread_id") if document else None
+        if document is None or thread_id is None:
+            return None
+        state, now = thread_state_from(thread_id, document.source), now_micros()
+        if not state.expired(now):
+            return state, self._pending_removal(thread, state)
+        if state.published.until is not None and state.published.until <= now:
+            return None
+        # A later save may have postponed the expiry: only the log can tell.
+        log = Log(self._client, self._cache, thread_id)
+        return (log.state, log.pending_removal) if log.read_state().exists(now) else None
+
+    def _pending_removal(self, thread: str, state: ThreadState) -> Removal | None:
+        if not state.removing:
+            return None
+        found = self._client.get_many(thread, [record_id(thread, "", state.removing)], excludes=CONTENTS)
+        return next((record_from(document.source).removal for document in found.values()), None)
 
 
-def load(log: Log, record: Record) -> Stored:
-    """A checkpoint with everything that its manifest names."""
-    if not record.head:
-        raise CorruptCheckpointError(f"checkpoint {record.checkpoint_id!r} of thread {log.thread_id!r} has no head")
-    tips = record.tip_of()
-    first: dict[Piece, int] = {}
-    for extent in wanted(record.manifest):
-        piece = (extent.branch, extent.run)
-        first[piece] = min(first.get(piece, extent.skip), extent.skip)
-    ways = [
-        _Way(branch, Mark(number, tips[branch, number].place, 0), -1, skip) for (branch, number), skip in first.items()
-    ]
-    found: dict[Piece, HeldRun] = {}
-    records: dict[int, Record] = {record.place: record}
-    while ways:
-        records |= log.records({way.mark.place for way in ways} - records.keys())
-        ways = [further for way in ways for further in _step(records, found, way)]
-    runs: defaultdict[str, list[Run]] = defaultdict(list)
-    for held in found.values():
-        runs[held.run.branch].append(held.run)
-    own = {piece: found[piece] for piece in tips if piece in found}
-    log.memories.put(log.thread, log.state, base_of(record, _without_items(own)), record.namespace)
-    passed = log.state.tips.get(record.namespace) != record.place
-    return Stored(record.entry(log.thread_id), record.head, record.manifest, dict(runs), passed)
+def list_threads(client: Client, cache: ThreadCache, pattern: Pattern, limit: int | None) -> list[str]:
+    """The ids of the threads that match, in order."""
+    client.refresh()
+    clauses: list[Json] = [{"term": {"kind": THREAD}}, {"range": {"live": {"gt": 0}}}]
+    if pattern.prefix:
+        # Lucene refuses ranges of longer texts.
+        clauses.append({"range": {"thread_id": {"gte": pattern.prefix[:100]}}})
+    body = {"query": {"bool": {"filter": clauses}}, "sort": [{"thread_id": "asc"}]}
+    found: list[str] = []
+    if limit == 0:
+        return found
+    size = 1_000 if limit is None else min(1_000, limit + 10)
+    for hits in client.pages(body, size=size):
+        hit_filter = HitFilter(client, cache)
+        for hit in hits:
+            thread_id = hit.source["thread_id"]
+            if not thread_id.startswith(pattern.prefix) and thread_id > pattern.prefix:
+                return found
+            if not pattern.matches(thread_id):
+                continue
+            expires = hit.source.get("expires")
+            if expires is not None and expires <= now_micros() and not hit_filter.state(hit):
+                continue
+            found.append(thread_id)
+            if limit is not None and len(found) >= limit:
+                return found
+    return found
 
 
-def _without_items(found: Mapping[Piece, HeldRun]) -> dict[Piece, HeldRun]:
-    return {piece: HeldRun(held.run._replace(items=""), held.trail) for piece, held in found.items()}
-
-
-def _step(records: Mapping[int, Record], found: dict[Piece, HeldRun], way: _Way) -> list[_Way]:
-    record = records.get(way.mark.place)
-    held = None if record is None else record.held(way.branch, way.mark.number)
-    if held is None:
-        raise Torn
-    if held.run.items:
-        found[way.branch, way.mark.number] = held
-    if held.run.start <= way.skip:
+def newest_entries(
+    client: Client, cache: ThreadCache, limit: int, metadata: tuple[str, str] | None = None
+) -> list[Entry]:
+    """The newest entries of all threads, or of those with a key and a value (canonical JSON) in their metadata."""
+    if not limit:
         return []
-    return [_Way(way.branch, mark, floor, way.skip) for mark, floor in needed(held.trail, way.skip, way.floor)]
-
-
-def whole_or_corrupt(log: Log, read: Callable[[], T]) -> T:
-    """Read again if something was removed meanwhile; what is missing although nothing was, is damaged."""
-    last: tuple[int, int, int] | None = None
-    for attempt in range(PATIENCE):
-        try:
-            return read()
-        except Torn:
-            at = (log.state.epoch, log.state.changes, log.state.removing)
-            if at == last:
-                raise CorruptCheckpointError(f"items of thread {log.thread_id!r} are missing") from None
-            last = at
-            log.memories.drop(log.thread)
-            give_way(attempt)
-    raise Failure(409, "too many writers", f"thread {log.thread_id!r} changes faster than it can be read")
+    client.refresh()
+    clauses: list[Json] = [{"term": {"kind": CHECKPOINT}}]
+    if metadata is not None:
+        clauses.append({"term": {"metadata": metadata_term(*metadata)}})
+    body = {
+        "query": {"bool": {"filter": clauses}},
+        "sort": [{"order": "desc"}, {"seq": "desc"}, {"thread": "asc"}],
+        "_source": {"excludes": ["body.head", "body.runs"]},
+    }
+    hit_filter, found = HitFilter(client, cache), list[Entry]()
+    for hits in client.pages(body, size=min(1_000, limit + 10)):
+        for state, record, _ in hit_filter.visible(hits):
+            if metadata is None or has_value(record.metadata, *metadata):
+                found.append(record.entry(state.thread_id))
+            if len(found) >= limit:
+                return found
+    return found

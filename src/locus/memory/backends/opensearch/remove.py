@@ -1,8 +1,7 @@
-"""Removing and copying: what has to look at a whole thread.
+"""What has to look at whole threads: removing checkpoints, copying them, expiring threads, and sweeping what is left.
 
-What has to be kept of the records of a thread when checkpoints are removed or copied. Pure functions.
-
-Cleaning up: threads whose time has come, and what was kept only to keep its place.
+A removal is decided by one record, and its clean-up may be done by several writers at once, and again. A copy is
+written first, as a batch of records that nobody sees, and becomes visible with one record.
 """
 
 from __future__ import annotations
@@ -12,27 +11,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from locus.memory.backends.opensearch.client import (
-    Client,
-    Doc,
-    Failure,
-    Json,
-    Write,
-    give_way,
-    portions,
-)
+from locus.memory.backends.opensearch.client import BulkItem, Client, Document, Failure, Json, chunks, give_way
 from locus.memory.backends.opensearch.log import (
-    LIGHT,
-    NAMESPACES,
+    KNOWN_NAMESPACES,
+    RECORDS_PER_REQUEST,
+    WRITES_ORDER,
+    ConcurrentRemoval,
     Log,
-    Memories,
-    State,
-    Torn,
-    after,
-    live_filter,
-    name_source,
-    state_source,
-    thread_state,
+    ThreadCache,
+    next_state,
+    writes_name,
 )
 from locus.memory.backends.opensearch.schema import (
     CHECKPOINT,
@@ -40,79 +28,266 @@ from locus.memory.backends.opensearch.schema import (
     END,
     GONE,
     INTENT,
-    KEPT,
     NAME,
     REMOVAL,
     RUNS,
+    STUB_LIFETIME,
     THREAD,
     WRITE,
-    HeldRun,
-    Mark,
-    Piece,
     Record,
-    Removed,
-    Tip,
-    infos_of,
+    Removal,
+    RunKey,
+    RunLocation,
+    StoredRun,
+    ThreadState,
+    intent_id,
     name_id,
-    now,
+    name_source,
+    now_micros,
     record_from,
     record_id,
     record_source,
+    run_infos,
+    state_source,
+    thread_state_from,
     writes_id,
 )
-from locus.memory.backends.opensearch.writes import dead_writes, place_of, writes_of
 from locus.memory.model.ids import new_id
 from locus.memory.model.manifest import wanted
 from locus.memory.model.records import Extent, RunInfo
 from locus.memory.model.retention import new_parents, unneeded_runs
 
-Kept = dict[int, dict[Piece, bool]]
-"""By place, the runs of a record that have to stay: with their items, or only as a step on the way to older ones."""
+_MAX_ATTEMPTS = 60
 
 
-def removal_of(records: Sequence[Record], doomed: Collection[int], *, keep_writes: bool = False) -> Removed:
-    """What a removal of these places says."""
+def remove(log: Log, chosen: Callable[[Record], bool], *, expired: bool = False, everything: bool = False) -> int:
+    """Remove the chosen checkpoints in one step, clean up after it, and return their number.
+
+    With `everything`, pending writes that wait for their first checkpoint go as well.
+    """
+    for attempt in range(_MAX_ATTEMPTS):
+        state = log.read_state()
+        if state.expired(now_micros()) != expired:
+            return 0
+        only_writes = everything and not state.live and bool(log.pending_writes())
+        if not state.live and not only_writes:
+            return 0
+        if log.pending_removal is not None:
+            finish_removal(log)
+            continue
+        records = log.all_records()
+        checkpoints = log.visible_checkpoints(records)
+        doomed = {record.place for record in checkpoints if chosen(record)}
+        if not doomed and not only_writes:
+            return 0
+        ends = len(doomed) == len(checkpoints)
+        record = _end_record(log) if ends else _removal_record(log, records, checkpoints, doomed)
+        if log.append(record):
+            log.publish()
+            if ends:
+                purge_dead_epochs(log)
+            else:
+                finish_removal(log, record, records)
+            return len(doomed)
+        give_way(attempt)
+    raise Failure(409, "too many writers", f"{_MAX_ATTEMPTS} times another one was faster")
+
+
+def _end_record(log: Log) -> Record:
+    place = log.state.position + 1
+    state = replace(log.state.restarted(), position=place, epoch=place)
+    return Record(END, log.thread, place, place, now_micros(), epoch=place, rev=new_id(), state=state_source(state))
+
+
+def _removal_record(
+    log: Log, records: Sequence[Record], checkpoints: Sequence[Record], doomed: Collection[int]
+) -> Record:
+    place = log.state.position + 1
+    left = [record for record in checkpoints if record.place not in doomed]
+    latest = {record.namespace: record.place for record in left}
+    state = replace(
+        log.state,
+        position=place,
+        live=len(left),
+        latest_places={namespace: latest[namespace] for namespace in log.state.latest_places if namespace in latest},
+        removing=place,
+        changes=log.state.changes + 1,
+    )
+    return Record(
+        REMOVAL,
+        log.thread,
+        place,
+        place,
+        now_micros(),
+        epoch=state.epoch,
+        rev=new_id(),
+        removal=removal_of(records, doomed),
+        state=state_source(state),
+    )
+
+
+def replacing_record(log: Log, state: ThreadState, record: Record, old_place: int) -> Record:
+    """The record of a save that replaces another checkpoint: it is a removal as well."""
+    records = log.all_records()
+    if old_place not in {known.place for known in log.visible_checkpoints(records)}:
+        raise ConcurrentRemoval
+    saved = next_state(state, record)
+    replaced = replace(saved, live=saved.live - 1, removing=record.place, changes=state.changes + 1)
+    removal = removal_of(records, {old_place}, keep_writes=True)
+    return replace(record, removal=removal, state=state_source(replaced))
+
+
+def removal_of(records: Sequence[Record], doomed: Collection[int], *, keep_writes: bool = False) -> Removal:
+    """The removal of the checkpoints at these places."""
     checkpoints = [record for record in records if record.kind == CHECKPOINT]
     seqs = {record.seq for record in checkpoints if record.place in doomed}
     parents = new_parents([record.entry("") for record in checkpoints], seqs)
     places = {record.seq: record.place for record in checkpoints}
-    names = () if keep_writes else tuple((r.namespace, r.checkpoint_id) for r in checkpoints if r.place in doomed)
-    return Removed(tuple(sorted(doomed)), {places[seq]: parent for seq, parent in parents.items()}, names)
+    names = () if keep_writes else tuple(record.name for record in checkpoints if record.place in doomed)
+    return Removal(tuple(sorted(doomed)), {places[seq]: parent for seq, parent in parents.items()}, names)
 
 
-def kept_runs(records: Sequence[Record], removed: Collection[int]) -> Kept:
-    """What the checkpoints that are not removed need."""
+def finish_removal(log: Log, record: Record | None = None, records: Sequence[Record] | None = None) -> None:
+    """Clean up after a removal. Several writers may do so at once, and again.
+
+    The writer who decided it passes its record, and the records that it has read for it.
+    """
+    if log.state.published.position < log.state.removing:
+        log.publish()
+    place = log.state.removing
+    for _ in range(_MAX_ATTEMPTS):
+        record = record or log.read_record(place)
+        if record is None or record.removal is None:
+            break
+        if _clean_up(log, record.removal, place, records or log.all_records()):
+            break
+        record = records = None
+    log.state, log.pending_removal = replace(log.state, removing=0), None
+    log.cache.put(log.thread, log.state)
+
+
+def _clean_up(log: Log, removal: Removal, place: int, records: Sequence[Record]) -> bool:
+    """Clean up after the removal at a place. False if another writer did some of it at the same time."""
+    kept = runs_to_keep(records, removal.places)
+    changed = [record for record in records if remaining(record, removal, kept.get(record.place, {})) != record]
+    done: list[bool] = []
+    for chunk in chunks(changed, RECORDS_PER_REQUEST):
+        documents = log.client.get_many(log.thread, [record.id for record in chunk])
+        items = []
+        for document in documents.values():
+            record = record_from(document.source)
+            rest = remaining(record, removal, kept.get(record.place, {}))
+            if record.kind in (CHECKPOINT, RUNS) and rest != record:
+                items.append(_rewrite(document, rest))
+        done += log.client.write(log.thread, items)
+    names = [name_id(log.thread, *name, batch) for name in removal.names for batch in {"", log.state.batch}]
+    own_id = record_id(log.thread, "", place)
+    found = log.client.get_many(log.thread, [own_id, *names])
+    own = found.pop(own_id, None)
+    dead = [document for document in found.values() if int(document.source["body"]["place"]) in removal.places]
+    dead += _dead_writes(log, removal, place)
+    done += log.client.write(log.thread, [_delete(document) for document in dead])
+    if all(done) and own is not None:
+        done += log.client.write(log.thread, [_finished(own)])
+    return all(done)
+
+
+def _rewrite(document: Document, rest: Record) -> BulkItem:
+    """Replace a document by what is left of its record. A stub that is old enough is not needed."""
+    if rest.kind == GONE and rest.at < now_micros() - STUB_LIFETIME:
+        return _delete(document)
+    return BulkItem("index", document.id, record_source(rest), unchanged=document)
+
+
+def _delete(document: Document) -> BulkItem:
+    return BulkItem("delete", document.id, unchanged=document)
+
+
+def _finished(document: Document) -> BulkItem:
+    """The record of a removal whose clean-up is done."""
+    record = record_from(document.source)
+    rest = replace(record, removal=None) if record.kind == CHECKPOINT else record.emptied()
+    return BulkItem("index", document.id, record_source(rest), unchanged=document)
+
+
+def _dead_writes(log: Log, removal: Removal, place: int) -> list[Document]:
+    """The pending writes of removed checkpoints. Later ones are for new checkpoints with the same names."""
+    names = set(removal.names)
+    if not names:
+        return []
+    earlier = {"range": {"position": {"lt": place}}}
+    body: Json = {
+        "query": {"bool": {"filter": [{"term": {"thread": log.thread}}, {"term": {"kind": WRITE}}, earlier]}},
+        "sort": WRITES_ORDER,
+        "_source": ["namespace", "checkpoint_id"],
+    }
+    hits = [hit for page in log.client.pages(body, log.thread) for hit in page]
+    return [hit for hit in hits if writes_name(hit) in names]
+
+
+def purge_dead_epochs(log: Log) -> None:
+    """Remove what is left of epochs that have ended."""
+    epoch = log.state.epoch
+    dead: Json = {"bool": {
+        "filter": [{"term": {"thread": log.thread}}, {"range": {"position": {"lte": epoch}}}],
+        "must_not": [{"terms": {"kind": [GONE, END, THREAD]}}, {"term": {"epoch": epoch}}],
+    }}  # fmt: skip
+    for _ in range(100_000):
+        log.client.refresh()
+        hits = log.client.search({"query": dead, "size": 1_000, "_source": {"excludes": ["body"]}}, log.thread)
+        if not hits:
+            break
+        log.client.write(log.thread, [_purge(hit) for hit in hits])
+    log.cache.put(log.thread, log.state)
+
+
+def _purge(document: Document) -> BulkItem:
+    """Delete a dead document, or replace it by a stub if it keeps a position."""
+    kind, at = document.source["kind"], document.source.get("at", 0)
+    if kind in (NAME, WRITE, INTENT) or "batch" in document.source or at < now_micros() - STUB_LIFETIME:
+        return _delete(document)
+    stub = record_from({**document.source, "kind": GONE})
+    return BulkItem("index", document.id, record_source(stub), unchanged=document)
+
+
+RunsToKeep = dict[int, dict[RunKey, bool]]
+"""By place, the runs of a record that have to stay: with their items (True), or only for their references."""
+
+
+def runs_to_keep(records: Sequence[Record], removed: Collection[int]) -> RunsToKeep:
+    """The runs that the checkpoints need that are not removed."""
     staying = [record for record in records if record.kind == CHECKPOINT and record.place not in removed]
     extents = [extent for record in staying for extent in wanted(record.manifest)]
-    values = {(piece, tip.place) for record in staying for piece, tip in record.tip_of().items() if piece[0][0] == "#"}
-    elsewhere = {piece for record in records if record.place not in removed for piece in _pieces(record)}
-    infos = {(info.branch, info.number): info for record in records for info in infos_of(record)}
+    values = {
+        (key, location.place)
+        for record in staying
+        for key, location in record.locations_by_run().items()
+        if key[0][0] == "#"
+    }
+    elsewhere = {stored.key for record in records if record.place not in removed for stored in record.runs}
+    infos = {(info.branch, info.number): info for record in records for info in run_infos(record)}
     unneeded = {(run.branch, run.number) for run in unneeded_runs(extents, infos.values())}
     bounds = _bounds(extents, infos.values())
-    kept: Kept = {}
+    kept: RunsToKeep = {}
     for record in records:
-        for piece in _pieces(record):
-            branch, number = piece
+        for stored in record.runs:
+            branch, number = key = stored.key
             if branch.startswith("#"):
-                keep = (piece, record.place) in values
-                whole = keep
+                keep = (key, record.place) in values
+                with_items = keep
             else:
                 low, high = bounds.get(branch, (0, -1))
-                # A number that was used again: the older run is nobody's any more.
-                replaced = record.place in removed and piece in elsewhere
+                # The number was used again after a removal: nobody needs the older run.
+                replaced = record.place in removed and key in elsewhere
                 keep = low < number <= high and not replaced
-                whole = piece not in unneeded
+                with_items = key not in unneeded
             if keep:
-                kept.setdefault(record.place, {})[piece] = whole
+                kept.setdefault(record.place, {})[key] = with_items
     return kept
 
 
-def _pieces(record: Record) -> list[Piece]:
-    return [(held.run.branch, held.run.number) for held in record.runs]
-
-
 def _bounds(extents: Iterable[Extent], infos: Iterable[RunInfo]) -> dict[str, tuple[int, int]]:
-    """For each branch: the numbers that readers pass on their way are above the first, and up to the second."""
+    """For each branch, the numbers of the runs that readers follow: above the first bound, and up to the second."""
     ends: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for info in infos:
         ends[info.branch][info.number] = info.start + info.length
@@ -127,37 +302,108 @@ def _bounds(extents: Iterable[Extent], infos: Iterable[RunInfo]) -> dict[str, tu
     return bounds
 
 
-def rest_of(record: Record, removed: Removed, kept: Mapping[Piece, bool]) -> Record:
-    """What a record becomes; equal to what it was if nothing changes."""
-    runs = tuple(
-        _left(held, kept[piece]) for piece, held in zip(_pieces(record), record.runs, strict=True) if piece in kept
-    )
-    if record.place in removed.places:
+def remaining(record: Record, removal: Removal, kept: Mapping[RunKey, bool]) -> Record:
+    """What is left of a record after a removal. Equal to the record if nothing changes."""
+    runs = _kept_runs(record, kept)
+    if record.place in removal.places:
         return record.emptied(runs)
     if record.kind == CHECKPOINT:
-        return replace(record, runs=runs, parent_id=removed.parents.get(record.place, record.parent_id))
+        return replace(record, runs=runs, parent_id=removal.parents.get(record.place, record.parent_id))
     return replace(record, runs=runs) if runs else record.emptied()
 
 
-def _left(held: HeldRun, whole: bool) -> HeldRun:
-    return held if whole else HeldRun(held.run._replace(items=""), held.trail)
+def _kept_runs(record: Record, kept: Mapping[RunKey, bool]) -> tuple[StoredRun, ...]:
+    return tuple(stored if kept[stored.key] else stored.without_items() for stored in record.runs if stored.key in kept)
 
 
-def copied(records: Sequence[Record], chosen: Collection[int], thread: str, batch: str, position: int) -> list[Record]:
-    """The records of a copy: checkpoints at these places, and the runs that they need."""
-    kept = kept_runs(records, [record.place for record in records if record.place not in chosen])
+def copy(source: Log, dest: Log, namespace: str | None, ids: Collection[str] | None) -> int:
+    """Copy checkpoints to another thread in one step, and return their number; -1 if that thread exists."""
+    for attempt in range(_MAX_ATTEMPTS):
+        state = source.read_state()
+        if not state.exists(now_micros()):
+            return 0
+        if source.pending_removal is not None:
+            finish_removal(source)
+            continue
+        records = source.all_records(with_contents=True)
+        chosen = {
+            record.place
+            for record in source.visible_checkpoints(records)
+            if ids is None or (record.namespace == namespace and record.checkpoint_id in ids)
+        }
+        if source.read_state().changes != state.changes:
+            continue
+        dest.read_state()
+        if dest.state.exists(now_micros()):
+            return -1
+        if dest.state.expired(now_micros()):
+            remove(dest, lambda _: True, expired=True)
+            continue
+        if not chosen:
+            return 0
+        if _write_copy(source, dest, [record for record in records if record.position <= state.position], chosen):
+            return len(chosen)
+        give_way(attempt)
+    raise Failure(409, "too many writers", f"{_MAX_ATTEMPTS} times another one was faster")
+
+
+def _write_copy(source: Log, dest: Log, records: Sequence[Record], chosen: Collection[int]) -> bool:
+    """Write the copies, and make them visible. False if another writer was faster; then they are deleted."""
+    origin, position, batch = source.state, dest.state.position + 1, new_id()
+    copies = _copied_records(records, chosen, dest.thread, batch, position)
+    checkpoints = [record for record in copies if record.kind == CHECKPOINT]
+    intent = intent_id(dest.thread, batch)
+    intent_source = {"kind": INTENT, "thread": dest.thread, "position": position, "at": now_micros(), "batch": batch}
+    dest.client.write(dest.thread, [BulkItem("index", intent, intent_source)])
+    items = [BulkItem("create", record.id, record_source(record)) for record in copies]
+    items += [
+        BulkItem(
+            "create",
+            name_id(dest.thread, *record.name, batch),
+            {**name_source(dest.thread, record.place, position), "batch": batch},
+        )
+        for record in checkpoints
+    ]
+    names = {record.name for record in checkpoints}
+    items += [
+        _copied_writes(dest, document, batch) for document in source.pending_writes() if writes_name(document) in names
+    ]
+    dest.client.write(dest.thread, items)
+    state = replace(
+        dest.state,
+        position=position,
+        last_seq=origin.last_seq,
+        live=len(checkpoints),
+        order=max(record.order for record in checkpoints),
+        **_latest_places(checkpoints),
+        expires=origin.expires,
+        life=origin.life,
+        batch=batch,
+    )
+    record = Record(
+        COPY, dest.thread, position, position, now_micros(), epoch=state.epoch, rev=batch, state=state_source(state)
+    )
+    if not dest.append(record):
+        _delete_batch(dest.client, dest.thread, batch)
+        return False
+    dest.publish()
+    dest.client.write(dest.thread, [BulkItem("delete", intent)])
+    dest.cache.put(dest.thread, dest.state)
+    return True
+
+
+def _copied_records(
+    records: Sequence[Record], chosen: Collection[int], thread: str, batch: str, position: int
+) -> list[Record]:
+    """The records of a copy: the checkpoints at the chosen places, and the runs that they need."""
+    kept = runs_to_keep(records, [record.place for record in records if record.place not in chosen])
     left = [record for record in records if record.place in chosen or record.place in kept]
     places = {record.place: -number for number, record in enumerate(left, 1)}
-    made: list[Record] = []
+    copies: list[Record] = []
     for record in left:
-        own = kept.get(record.place, {})
-        runs = tuple(
-            _moved(_left(held, own[piece]), places)
-            for piece, held in zip(_pieces(record), record.runs, strict=True)
-            if piece in own
-        )
+        runs = tuple(_relocated(stored, places) for stored in _kept_runs(record, kept.get(record.place, {})))
         base = record if record.place in chosen else record.emptied(runs)
-        made.append(
+        copies.append(
             replace(
                 base,
                 thread=thread,
@@ -165,311 +411,74 @@ def copied(records: Sequence[Record], chosen: Collection[int], thread: str, batc
                 place=places[record.place],
                 position=position,
                 runs=runs,
-                tips=tuple(Tip(places[tip.place], tip.newest) for tip in base.tips),
-                removed=None,
+                run_locations=tuple(
+                    RunLocation(places[location.place], location.newest) for location in base.run_locations
+                ),
+                removal=None,
                 state=None,
             )
         )
-    return made
+    return copies
 
 
-def _moved(held: HeldRun, places: Mapping[int, int]) -> HeldRun:
-    """The same run with the new places on its trail; those that nobody passes any more are left out."""
-    trail = tuple(Mark(mark.number, places[mark.place], mark.end) for mark in held.trail if mark.place in places)
-    return HeldRun(held.run, trail)
+def _relocated(stored: StoredRun, places: Mapping[int, int]) -> StoredRun:
+    """The same run with references to the new places. Those that no reader follows any more are left out."""
+    earlier = tuple(ref._replace(place=places[ref.place]) for ref in stored.earlier if ref.place in places)
+    return StoredRun(stored.run, earlier)
 
 
-REMOVAL_PATIENCE = 60
-PORTION = 200
-"""Records that are changed, with their items, by one request."""
-
-Choice = Callable[[Record], bool]
-
-
-def whole(log: Log, *, light: bool = True) -> list[Record]:
-    """All records of the thread that hold checkpoints or runs, in the order of their numbers."""
-    log.client.refresh()
-    body: Json = {
-        "query": {"bool": {"filter": live_filter(log.thread, log.state, CHECKPOINT, RUNS)}},
-        "sort": [{"seq": "asc"}, {"position": "asc"}],
-    }
-    if light:
-        body["_source"] = {"excludes": LIGHT.split(",")}
-    size = 1_000 if light else PORTION
-    return [record_from(hit.source) for hits in log.client.pages(body, log.thread, size) for hit in hits]
-
-
-def seen(log: Log, records: Sequence[Record]) -> list[Record]:
-    """Those of them that are checkpoints which are there."""
-    return [found for record in records if (found := log.visible(record)) is not None]
-
-
-def remove(log: Log, chosen: Choice, *, expired: bool = False, everything: bool = False) -> int:
-    """Remove checkpoints in one step, and clean up behind it; return how many.
-
-    `everything` is also what waits for its first checkpoint: pending writes.
-    """
-    for attempt in range(REMOVAL_PATIENCE):
-        state = log.look()
-        if state.expired(now()) != expired:
-            return 0
-        only_writes = everything and not state.live and bool(writes_of(log))
-        if not state.live and not only_writes:
-            return 0
-        if log.removed is not None:
-            finish(log)
-            continue
-        checkpoints = seen(log, records := whole(log))
-        doomed = {record.place for record in checkpoints if chosen(record)}
-        if not doomed and not only_writes:
-            return 0
-        ending = len(doomed) == len(checkpoints)
-        record = _ending(log) if ending else _removal(log, records, checkpoints, doomed)
-        if log.append(record):
-            log.publish()
-            purge(log) if ending else finish(log, record, records)
-            return len(doomed)
-        give_way(attempt)
-    raise Failure(409, "too many writers", f"{REMOVAL_PATIENCE} times another one was faster")
-
-
-def _ending(log: Log) -> Record:
-    place = log.state.position + 1
-    state = replace(log.state.begun_anew(), position=place, epoch=place)
-    return Record(END, log.thread, place, place, now(), epoch=place, rev=new_id(), state=state_source(state))
-
-
-def _removal(log: Log, records: Sequence[Record], checkpoints: Sequence[Record], doomed: Collection[int]) -> Record:
-    place = log.state.position + 1
-    left = [record for record in checkpoints if record.place not in doomed]
-    newest = {record.namespace: record.place for record in left}
-    tips = {name: newest[name] for name in log.state.tips if name in newest}
-    state = replace(log.state, position=place, live=len(left), tips=tips, removing=place, changes=log.state.changes + 1)
-    return Record(
-        REMOVAL,
-        log.thread,
-        place,
-        place,
-        now(),
-        epoch=state.epoch,
-        rev=new_id(),
-        removed=removal_of(records, doomed),
-        state=state_source(state),
-    )
-
-
-def replacing(log: Log, state: State, record: Record, old: int) -> Record:
-    """The record of a save that takes the place of another checkpoint."""
-    records = whole(log)
-    if old not in {known.place for known in seen(log, records)}:
-        raise Torn
-    told = after(state, record)
-    told = replace(told, live=told.live - 1, removing=record.place, changes=state.changes + 1)
-    removed = removal_of(records, {old}, keep_writes=True)
-    return replace(record, removed=removed, state=state_source(told))
-
-
-def finish(log: Log, record: Record | None = None, records: Sequence[Record] | None = None) -> None:
-    """Clean up behind a removal that was decided. It may be done by several at once, and again.
-
-    Whoever decided it gives its record, and those that it had to look at.
-    """
-    if log.state.published.position < log.state.removing:
-        log.publish()
-    place = log.state.removing
-    for _ in range(REMOVAL_PATIENCE):
-        record = record or log.full_record(place)
-        if record is None or record.removed is None or _cleaned(log, record.removed, place, records or whole(log)):
-            break
-        record = records = None
-    log.state, log.removed = replace(log.state, removing=0), None
-    log.memories.put(log.thread, log.state)
-
-
-def _cleaned(log: Log, removed: Removed, place: int, records: Sequence[Record]) -> bool:
-    """Clean what a removal left; False if somebody else did some of it at the same time."""
-    kept = kept_runs(records, removed.places)
-    changed = [record for record in records if rest_of(record, removed, kept.get(record.place, {})) != record]
-    done: list[bool] = []
-    for portion in portions(changed, PORTION):
-        full = log.client.get_many(log.thread, [record.id for record in portion])
-        writes = []
-        for doc in full.values():
-            record = record_from(doc.source)
-            rest = rest_of(record, removed, kept.get(record.place, {}))
-            if record.kind in (CHECKPOINT, RUNS) and rest != record:
-                writes.append(_changed(doc, rest))
-        done += log.client.write(log.thread, writes)
-    names = [name_id(log.thread, *name, batch) for name in removed.names for batch in {"", log.state.batch}]
-    own = record_id(log.thread, "", place)
-    found = log.client.get_many(log.thread, [own, *names])
-    removal = found.pop(own, None)
-    dead = [doc for doc in found.values() if int(doc.source["body"]["place"]) in removed.places]
-    dead += dead_writes(log, removed, place)
-    done += log.client.write(log.thread, [Write("delete", doc.id, only=doc) for doc in dead])
-    if all(done) and removal is not None:
-        done += log.client.write(log.thread, [_finished(removal)])
-    return all(done)
-
-
-def _changed(doc: Doc, rest: Record) -> Write:
-    if rest.kind == GONE and rest.at < now() - KEPT:
-        return Write("delete", doc.id, only=doc)
-    return Write("index", doc.id, record_source(rest), only=doc)
-
-
-def _finished(doc: Doc) -> Write:
-    """A removal that has nothing more to say."""
-    record = record_from(doc.source)
-    rest = replace(record, removed=None) if record.kind == CHECKPOINT else record.emptied()
-    return Write("index", doc.id, record_source(rest), only=doc)
-
-
-def purge(log: Log) -> None:
-    """Remove what is left of epochs that have ended."""
-    epoch = log.state.epoch
-    dead: Json = {"bool": {
-        "filter": [{"term": {"thread": log.thread}}, {"range": {"position": {"lte": epoch}}}],
-        "must_not": [{"terms": {"kind": [GONE, END, THREAD]}}, {"term": {"epoch": epoch}}],
-    }}  # fmt: skip
-    for _ in range(100_000):
-        log.client.refresh()
-        hits = log.client.search({"query": dead, "size": 1_000, "_source": {"excludes": ["body"]}}, log.thread)
-        if not hits:
-            break
-        log.client.write(log.thread, [_buried(hit) for hit in hits])
-    log.memories.put(log.thread, log.state)
-
-
-def _buried(doc: Doc) -> Write:
-    kind, at = doc.source["kind"], doc.source.get("at", 0)
-    if kind in (NAME, WRITE, INTENT) or "batch" in doc.source or at < now() - KEPT:
-        return Write("delete", doc.id, only=doc)
-    record = record_from({**doc.source, "kind": GONE})
-    return Write("index", doc.id, record_source(record), only=doc)
-
-
-def copy(source: Log, dest: Log, namespace: str | None, ids: Collection[str] | None) -> int:
-    """Copy checkpoints under another thread, in one step: the copies are written first, and then become visible."""
-    for attempt in range(REMOVAL_PATIENCE):
-        state = source.look()
-        if not state.there(now()):
-            return 0
-        if source.removed is not None:
-            finish(source)
-            continue
-        records = whole(source, light=False)
-        chosen = {
-            record.place
-            for record in seen(source, records)
-            if ids is None or (record.namespace == namespace and record.checkpoint_id in ids)
-        }
-        if source.look().changes != state.changes:
-            continue
-        dest.look()
-        if dest.state.there(now()):
-            return -1
-        if dest.state.expired(now()):
-            remove(dest, lambda _: True, expired=True)
-            continue
-        if not chosen:
-            return 0
-        if _copied(source, dest, [record for record in records if record.position <= state.position], chosen):
-            return len(chosen)
-        give_way(attempt)
-    raise Failure(409, "too many writers", f"{REMOVAL_PATIENCE} times another one was faster")
-
-
-def _copied(source: Log, dest: Log, records: Sequence[Record], chosen: Collection[int]) -> bool:
-    origin, position, batch = source.state, dest.state.position + 1, new_id()
-    made = copied(records, chosen, dest.thread, batch, position)
-    checkpoints = [record for record in made if record.kind == CHECKPOINT]
-    intent = f"{dest.thread}.{batch}"
-    about = {"kind": INTENT, "thread": dest.thread, "position": position, "at": now(), "batch": batch}
-    dest.client.write(dest.thread, [Write("index", intent, about)])
-    writes = [Write("create", record.id, record_source(record)) for record in made]
-    writes += [
-        Write(
-            "create",
-            name_id(dest.thread, record.namespace, record.checkpoint_id, batch),
-            {**name_source(dest.thread, record.place, position), "batch": batch},
-        )
-        for record in checkpoints
-    ]
-    names = {(record.namespace, record.checkpoint_id) for record in checkpoints}
-    writes += [_copied_writes(dest, doc, batch) for doc in writes_of(source) if place_of(doc) in names]
-    dest.client.write(dest.thread, writes)
-    state = replace(
-        dest.state,
-        position=position,
-        last_seq=origin.last_seq,
-        live=len(checkpoints),
-        order=max(record.order for record in checkpoints),
-        **_newest_of(checkpoints),
-        expires=origin.expires,
-        life=origin.life,
-        batch=batch,
-    )
-    record = Record(
-        COPY, dest.thread, position, position, now(), epoch=state.epoch, rev=batch, state=state_source(state)
-    )
-    if not dest.append(record):
-        drop_batch(dest.client, dest.thread, batch)
-        return False
-    dest.publish()
-    dest.client.write(dest.thread, [Write("delete", intent)])
-    dest.memories.put(dest.thread, dest.state)
-    return True
-
-
-def _newest_of(checkpoints: Sequence[Record]) -> dict[str, Any]:
-    tips: dict[str, int] = {}
+def _latest_places(checkpoints: Sequence[Record]) -> dict[str, Any]:
+    """The fields of a state about the latest checkpoint of each namespace."""
+    places: dict[str, int] = {}
     for record in checkpoints:
-        tips.pop(record.namespace, None)
-        tips[record.namespace] = record.place
-    return {"tips": dict(list(tips.items())[-NAMESPACES:]), "more": len(tips) > NAMESPACES}
+        places.pop(record.namespace, None)
+        places[record.namespace] = record.place
+    return {
+        "latest_places": dict(list(places.items())[-KNOWN_NAMESPACES:]),
+        "more": len(places) > KNOWN_NAMESPACES,
+    }
 
 
-def _copied_writes(dest: Log, doc: Doc, batch: str) -> Write:
-    place = {"thread": dest.thread, "batch": batch, "position": dest.state.position + 1, "epoch": dest.state.epoch}
-    name = writes_id(dest.thread, *place_of(doc), doc.source["task_id"], batch)
-    return Write("create", name, {**doc.source, **place})
+def _copied_writes(dest: Log, document: Document, batch: str) -> BulkItem:
+    changed = {"thread": dest.thread, "batch": batch, "position": dest.state.position + 1, "epoch": dest.state.epoch}
+    doc_id = writes_id(dest.thread, *writes_name(document), document.source["task_id"], batch)
+    return BulkItem("create", doc_id, {**document.source, **changed})
 
 
-def drop_batch(client: Client, thread: str, batch: str) -> None:
-    """Remove copies that did not become visible."""
+def _delete_batch(client: Client, thread: str, batch: str) -> None:
+    """Delete copies that did not become visible."""
     for _ in range(100_000):
         client.refresh()
         query = {"bool": {"filter": [{"term": {"thread": thread}}, {"term": {"batch": batch}}]}}
         hits = client.search({"query": query, "size": 1_000, "_source": False}, thread)
         if not hits:
             return
-        client.write(thread, [Write("delete", hit.id, only=hit) for hit in hits])
+        client.write(thread, [_delete(hit) for hit in hits])
 
 
-def expire(client: Client, memories: Memories, moment: int) -> int:
-    """Remove the threads whose time has come, and return the number of their checkpoints; sweep what is old."""
+def expire(client: Client, cache: ThreadCache, moment: int) -> int:
+    """Remove the threads that have expired, and return the number of their checkpoints. Then sweep."""
     client.refresh()
     query: Json = {"bool": {"filter": [
         {"term": {"kind": THREAD}},
         {"range": {"live": {"gt": 0}}},
-        {"range": {"expires": {"lte": min(moment, now())}}},
+        {"range": {"expires": {"lte": min(moment, now_micros())}}},
     ]}}  # fmt: skip
     body = {"query": query, "sort": [{"thread_id": "asc"}], "_source": ["thread_id"]}
-    ended = [hit.source["thread_id"] for hits in client.pages(body) for hit in hits]
+    expired = [hit.source["thread_id"] for hits in client.pages(body) for hit in hits]
     removed = 0
-    for thread_id in ended:
-        log = Log(client, memories, thread_id)
-        removed += remove(log, lambda _: True, expired=True)
+    for thread_id in expired:
+        removed += remove(Log(client, cache, thread_id), lambda _: True, expired=True)
     _sweep(client)
     return removed
 
 
 def _sweep(client: Client) -> None:
-    old: Json = {"range": {"at": {"lt": now() - KEPT}}}
+    """Delete old stubs, old copies that never became visible, and threads that have nothing left."""
+    old: Json = {"range": {"at": {"lt": now_micros() - STUB_LIFETIME}}}
     empty = {"bool": {"filter": [{"term": {"kind": THREAD}}, {"term": {"live": 0}}]}}
-    kept = {"bool": {"should": [{"terms": {"kind": [GONE, END, INTENT]}}, empty]}}
-    if not client.search({"query": {"bool": {"filter": [old, kept]}}, "size": 1, "_source": False}):
+    swept = {"bool": {"should": [{"terms": {"kind": [GONE, END, INTENT]}}, empty]}}
+    if not client.search({"query": {"bool": {"filter": [old, swept]}}, "size": 1, "_source": False}):
         return
     _sweep_intents(client, old)
     query = {"bool": {"filter": [{"terms": {"kind": [GONE, END]}}, old]}}
@@ -478,21 +487,21 @@ def _sweep(client: Client) -> None:
 
 
 def _sweep_intents(client: Client, old: Json) -> None:
-    """Copies that were begun, and never became visible."""
+    """Delete copies that were begun, and never became visible; or only the intent, if they did."""
     body = {"query": {"bool": {"filter": [{"term": {"kind": INTENT}}, old]}}, "sort": [{"batch": "asc"}]}
     for hits in client.pages(body):
         found = client.get_threads(hit.source["thread"] for hit in hits)
         for hit in hits:
             thread, batch = hit.source["thread"], hit.source["batch"]
-            doc = found.get(thread)
-            if doc is not None and thread_state("", doc.source).batch == batch:
-                client.write(thread, [Write("delete", hit.id, only=hit)])
+            document = found.get(thread)
+            if document is not None and thread_state_from("", document.source).batch == batch:
+                client.write(thread, [_delete(hit)])
             else:
-                drop_batch(client, thread, batch)
+                _delete_batch(client, thread, batch)
 
 
 def _sweep_threads(client: Client, old: Json) -> None:
-    """Documents of threads that have nothing left. No handle remembers them any more."""
+    """Delete the documents of threads that have nothing left. No handle has them in its cache any more."""
     body = {"query": {"bool": {"filter": [{"term": {"kind": THREAD}}, {"term": {"live": 0}}, old]}},
             "sort": [{"thread": "asc"}]}  # fmt: skip
     for hits in client.pages(body):
@@ -500,4 +509,4 @@ def _sweep_threads(client: Client, old: Json) -> None:
             thread = hit.source["thread"]
             rest = {"bool": {"filter": [{"term": {"thread": thread}}], "must_not": [{"term": {"kind": THREAD}}]}}
             if not client.search({"query": rest, "size": 1, "_source": False}, thread):
-                client.write(thread, [Write("delete", hit.id, only=hit)])
+                client.write(thread, [_delete(hit)])

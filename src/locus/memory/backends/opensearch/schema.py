@@ -1,47 +1,48 @@
-"""Records of a thread's log, to and from the documents that hold them. No I/O.
+"""The documents of a store in OpenSearch: the index, the ids, the records of a log, and the state of a thread. No I/O.
 
-The documents of a store in OpenSearch, and the protocol between those who write them.
-
-One index holds everything. All documents of a thread have its digest as routing, so they share a shard::
+One index holds everything. All documents of a thread have the digest of its id as routing, so they share a shard::
 
     d.7          record 7 of the log of the thread with the digest d: a checkpoint (with the runs that it
                  brought), a removal, an end, a copy
-    d            the thread: its id, and what the log adds up to so far
-    d.i.<digest> where the checkpoint of a name is
+    d            the thread: its id, and the state that its log adds up to
+    d.i.<digest> a name: the place of the checkpoint with a namespace and an id
     d.w.<digest> the pending writes of one task
-    d.<batch>.7  a record that came with a copy
+    d.<batch>.7  record 7 of a copy
+    d.<batch>    the intent to write that copy, until it is visible
 
-OpenSearch has no transactions, but `create` succeeds for one writer only. So a thread is a **log**: whoever
-changes it has to create the next record. One document is the whole commit. If another writer was faster, the
-record is there; what it says is taken into account, and the decision is made again. Nothing that exists is
-uncommitted, and a save is one request.
+**The log.** OpenSearch has no transactions, but `create` succeeds for one writer only. So a thread is a log: a writer
+changes it by creating the next record. One document is the whole commit, and a save is one request. If another writer
+was faster, the record exists already; the slower one reads it and decides again. No document is ever uncommitted.
 
-All other documents follow from the log. The thread's document is rewritten every `LAG` records, and whenever
-the list of threads, a removal or an expiry needs it (its external version is the record's position, so it never
-goes back); names are written before it. A reader takes it, and the records after it: both by id, which
+**The other documents** follow from the log. The thread's document is rewritten every `MAX_LAG` records, and whenever
+the list of threads, a removal or an expiry needs it. Its external version is the position of the last record in it, so
+it never goes back. Names are written before it. A reader gets this document and the records after it, all by id, which
 OpenSearch answers in real time. Lists are searches, after a refresh.
 
-A removal is a record as well: it says which checkpoints go, and which get another parent. From then on readers
-leave them out. Then the thread's document is written, which points to the removal, and the documents are
-cleaned: a checkpoint whose runs are still needed becomes `runs`, another one `gone`. At last the removal itself
-becomes `gone`. Who dies on the way leaves the pointer, and the next one who removes something finishes it.
+**Places.** The place of a record in the log is its position. The places of copied records are negative: the record
+`d.<batch>.7` has the place -7, and the position of the `copy` record that made the batch visible.
 
-An `end` (or a save after the thread expired) begins a new **epoch**: records up to that position are dead.
+**Removals.** A removal is a record as well: it says which checkpoints go, and which ones get another parent. From then
+on readers leave them out. Then the thread's document is written, which points to the removal, and the documents are
+cleaned up: a checkpoint whose runs are still needed becomes `runs`, any other becomes `gone`. At last the removal
+itself becomes `gone`. If a writer dies on the way, the pointer stays, and the next writer who removes something
+finishes the removal.
 
-A handle that remembers record 6 may create 7 without looking. So a position is never free again while somebody
-may remember the one before: `gone` records stay for a day (`KEPT`), and handles remember for ten minutes.
+**Epochs.** An `end` (or a save after the thread expired) begins a new epoch: records up to that position are dead.
 
-Where the runs of a branch are: found in a few steps, however many there are. Pure functions.
+**Stubs.** A handle that has cached record 6 may create record 7 without reading first. So a position must not become
+free while a handle may have cached the one before: `gone` records stay for a day (`STUB_LIFETIME`), and handles rely
+on their cache for ten minutes.
 
-Runs are inside of the records that brought them, so a reader must know which ones to get. Each run has a
-*trail*: the places of the runs before it, all of its block of `BLOCK` numbers, and of older blocks only the
-last one, which has a trail of its own; and so on for blocks of blocks::
+**Runs.** A run is inside the record that brought it, so a reader must know which records to get. Each run refers to
+earlier runs of its branch: to all in its own block of `BLOCK` numbers, and to the last one of each older block, which
+has references of its own; and so on for blocks of blocks::
 
     run 70 (blocks of 32)      31   63   64 65 66 67 68 69
                                |    |
                                0-30 32-62
 
-A thousand runs are two steps away, and a trail has a few dozen entries at most.
+A thousand runs are two steps away, and a run has a few dozen references at most.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from locus.errors import CorruptCheckpointError
+from locus.errors import CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.model.codec import canonical, decode, texts_in
 from locus.memory.model.ids import digest, words
 from locus.memory.model.manifest import wanted
@@ -59,14 +60,22 @@ from locus.memory.model.records import Entry, Known, Run, RunInfo
 
 FORMAT: Final = 1
 
-LAG: Final = 16
-"""How many records the document of a thread may be behind."""
+MAX_LAG: Final = 16
+"""How many records the document of a thread may be behind the log."""
 
-KEPT: Final = 24 * 3_600 * 1_000_000
-"""Microseconds for which an emptied record keeps its position taken."""
+STUB_LIFETIME: Final = 24 * 3_600 * 1_000_000
+"""Microseconds for which an emptied record stays, so that its position is not used again."""
 
-LONGEST_WORD: Final = 200
+Source = Mapping[str, Any]
+"""A document as OpenSearch returns it."""
 
+CheckpointName = tuple[str, str]
+"""The namespace and the id of a checkpoint."""
+
+RunKey = tuple[str, int]
+"""The branch and the number of a run."""
+
+# The kinds of records in the log, and of all other documents.
 CHECKPOINT, RUNS, REMOVAL, END, COPY, GONE = "checkpoint", "runs", "removal", "end", "copy", "gone"
 THREAD, NAME, WRITE, INTENT = "thread", "name", "write", "intent"
 
@@ -77,7 +86,7 @@ MAPPING: Final[dict[str, Any]] = {
     "dynamic": "strict",
     "_meta": {"locus_format": FORMAT},
     "_routing": {"required": True},
-    # Words are there to be found, and follow from the rest: keeping their text would double what is stored.
+    # Words only have to be found, and follow from the other fields: storing their text would double the size.
     "_source": {"excludes": ["words"]},
     "properties": {
         "kind": _KEYWORD,
@@ -94,7 +103,7 @@ MAPPING: Final[dict[str, Any]] = {
         "live": _NUMBER,
         "expires": _NUMBER,
         "at": _NUMBER,
-        # Digests of keys with their values: a key may be called anything, and have values of any type.
+        # Digests of keys with their values: a key may have any name, and values of any type.
         "metadata": _KEYWORD,
         "words": {"type": "text", "analyzer": "whitespace", "index_options": "freqs"},
         "body": {"type": "object", "enabled": False},
@@ -102,15 +111,15 @@ MAPPING: Final[dict[str, Any]] = {
 }
 
 
-def settings(shards: int, replicas: int | None) -> dict[str, Any]:
-    """Settings of a new index; without a number of replicas there is one as soon as there is a second node."""
+def index_settings(shards: int, replicas: int | None) -> dict[str, Any]:
+    """The settings of a new index. If `replicas` is None, there is one as soon as there is a second node."""
     copies = {"auto_expand_replicas": "0-1"} if replicas is None else {"number_of_replicas": replicas}
-    # The version of a removed document is in the way of a new one of the same id for so long.
+    # For as long as `gc_deletes`, the version of a deleted document blocks a new one with the same id.
     return {"number_of_shards": shards, "translog.durability": "request", "gc_deletes": "1s", **copies}
 
 
 def record_id(thread: str, batch: str, place: int) -> str:
-    """The id of a record. Places of a copy are negative, and those of the log its positions."""
+    """The document id of a record."""
     return f"{thread}.{place}" if place > 0 else f"{thread}.{batch}.{-place}"
 
 
@@ -124,8 +133,17 @@ def writes_id(thread: str, namespace: str, checkpoint_id: str, task_id: str, bat
     return f"{name}.{batch}" if batch else name
 
 
+def intent_id(thread: str, batch: str) -> str:
+    return f"{thread}.{batch}"
+
+
+def name_source(thread: str, place: int, position: int) -> dict[str, object]:
+    """The document of a name."""
+    return {"kind": NAME, "thread": thread, "position": position, "body": {"place": place}}
+
+
 def metadata_term(key: str, value: str) -> str:
-    """What a key with a value (canonical JSON) is looked up by."""
+    """The term by which a key with a value (canonical JSON) is found."""
     return digest(canonical([key, value]))
 
 
@@ -133,132 +151,139 @@ def metadata_terms(metadata: dict[str, Any]) -> list[str]:
     return [metadata_term(key, canonical(value)) for key, value in metadata.items()]
 
 
-def spelt(word: str) -> str:
-    """A word as the index has it; Lucene refuses very long ones."""
-    return word if len(word) <= LONGEST_WORD else f"#{digest(word)}"
+MAX_WORD_LENGTH: Final = 200
+
+
+def indexed_word(word: str) -> str:
+    """A word as the index has it. Lucene refuses very long ones, so they are replaced by a digest."""
+    return word if len(word) <= MAX_WORD_LENGTH else f"#{digest(word)}"
 
 
 def indexed_words(*values: Any) -> str:
-    """What the index has of JSON values."""
+    """The words of JSON values, as the index has them."""
     found = [word for value in values for text in texts_in(value) for word in words(text)]
-    if max(map(len, found), default=0) > LONGEST_WORD:
-        found = [spelt(word) for word in found]
+    if max(map(len, found), default=0) > MAX_WORD_LENGTH:
+        found = [indexed_word(word) for word in found]
     return " ".join(found)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def to_micros(at: datetime) -> int:
+    return (at - _EPOCH) // _MICROSECOND
+
+
+def from_micros(value: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=value)
+
+
+def now_micros() -> int:
+    return to_micros(datetime.now(UTC))
 
 
 BLOCK = 32
 
 
-class Mark(NamedTuple):
-    """A run on a trail: its number, the place of its record, and where the list ended after it."""
+class RunRef(NamedTuple):
+    """A reference to an earlier run: its number, the place of its record, and the length of the list after it."""
 
     number: int
     place: int
     end: int
 
 
-Trail = tuple[Mark, ...]
+EarlierRuns = tuple[RunRef, ...]
+"""The references of a run, oldest first. Stored as `trail`."""
 
 
-def extended(trail: Trail, last: Mark) -> Trail:
-    """The trail of the run that follows `last`, whose own trail is given."""
-    marks = [*trail, last]
+def extend_earlier_runs(earlier: EarlierRuns, last: RunRef) -> EarlierRuns:
+    """The references of the run that follows `last`, given the references of `last` itself."""
+    refs = [*earlier, last]
     following, span = last.number + 1, BLOCK
     while following % span == 0:
-        marks = [mark for mark in marks if mark.number < following - span or mark is last]
+        refs = [ref for ref in refs if ref.number < following - span or ref is last]
         span *= BLOCK
-    return tuple(marks)
+    return tuple(refs)
 
 
-def packed(trail: Trail) -> list[int]:
-    """A trail as numbers: each mark as what it differs by from the one before, which is mostly the same."""
+def pack_earlier_runs(earlier: EarlierRuns) -> list[int]:
+    """References as numbers: each as its difference from the one before, which is mostly the same."""
     numbers: list[int] = []
-    before = Mark(0, 0, 0)
-    for mark in trail:
-        numbers += [mark.number - before.number, mark.place - before.place, mark.end - before.end]
-        before = mark
+    before = RunRef(0, 0, 0)
+    for ref in earlier:
+        numbers += [ref.number - before.number, ref.place - before.place, ref.end - before.end]
+        before = ref
     return numbers
 
 
-def unpacked(numbers: Sequence[int]) -> Trail:
-    """The trail that `packed` was given."""
+def unpack_earlier_runs(numbers: Sequence[int]) -> EarlierRuns:
+    """The inverse of `pack_earlier_runs`."""
     if len(numbers) % 3:
         raise ValueError("a trail of threes expected")
-    marks: list[Mark] = []
-    before = Mark(0, 0, 0)
+    refs: list[RunRef] = []
+    before = RunRef(0, 0, 0)
     for at in range(0, len(numbers), 3):
         number, place, end = numbers[at : at + 3]
-        before = Mark(before.number + number, before.place + place, before.end + end)
-        marks.append(before)
-    return tuple(marks)
+        before = RunRef(before.number + number, before.place + place, before.end + end)
+        refs.append(before)
+    return tuple(refs)
 
 
-def needed(trail: Sequence[Mark], skip: int, floor: int) -> Iterator[tuple[Mark, int]]:
-    """The marks that a reader of the list from `skip` on has to follow, each with a floor of its own.
+def refs_to_follow(earlier: Sequence[RunRef], skip: int, floor: int) -> Iterator[tuple[RunRef, int]]:
+    """The references that a reader of the list from index `skip` on has to follow, each with a floor of its own.
 
-    `floor` is a number: what is not above it is found by another way. After a run the list ended at `end`, so
-    what is behind that was brought by newer runs, and nothing older than such a run is needed.
+    Runs with a number up to `floor` are found through another reference. The list had the length `end` after a run, so
+    newer runs brought what is behind that, and a reader who skips up to there needs no older run.
     """
-    above = [mark for mark in trail if mark.number > floor]
+    above = [ref for ref in earlier if ref.number > floor]
     for index in range(len(above) - 1, -1, -1):
         if above[index].end <= skip:
             return
         yield above[index], above[index - 1].number if index else floor
 
 
-Source = Mapping[str, Any]
-Piece = tuple[str, int]
-"""A run: branch and number."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_RUN = ("branch", "number", "start", "length", "items")
-_MICROSECOND = timedelta(microseconds=1)
-
-
-def micros(at: datetime) -> int:
-    return (at - _EPOCH) // _MICROSECOND
-
-
-def moment(value: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=value)
-
-
-def now() -> int:
-    return micros(datetime.now(UTC))
-
-
 @dataclass(frozen=True, slots=True)
-class HeldRun:
-    """A run inside a record, with the way to those before it. Without `items` if only that was asked for."""
+class StoredRun:
+    """A run in a record, with references to earlier runs. Its `items` are empty if they were not asked for."""
 
     run: Run
-    trail: Trail = ()
+    earlier: EarlierRuns = ()
 
     @property
-    def mark_end(self) -> int:
+    def key(self) -> RunKey:
+        return self.run.branch, self.run.number
+
+    @property
+    def end(self) -> int:
+        """The length of the list after this run."""
         return self.run.start + self.run.length
+
+    def without_items(self) -> StoredRun:
+        return StoredRun(self.run._replace(items=""), self.earlier)
 
 
 @dataclass(frozen=True, slots=True)
-class Tip:
-    """Where a run is that a checkpoint shows, and whether it is the newest one of its branch."""
+class RunLocation:
+    """The place of the record that has a run, and whether the run was the newest of its branch at the time."""
 
     place: int
     newest: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
-    """What a removal says. Parents are by place; `names` are namespaces and ids whose writes go, too."""
+class Removal:
+    """The checkpoints that a removal takes away, the new parents (by place), and the names whose writes go, too."""
 
     places: tuple[int, ...]
     parents: Mapping[int, str | None]
-    names: tuple[tuple[str, str], ...]
+    names: tuple[CheckpointName, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record; what is about checkpoints is empty in others."""
+    """One record of a log, or of a copy. The fields of a checkpoint are empty in other kinds."""
 
     kind: str
     thread: str
@@ -276,20 +301,29 @@ class Record:
     created: int = 0
     metadata: str = "{}"
     head: str = ""
-    """Empty if only the rest was asked for."""
+    """Empty if it was not asked for."""
     manifest: str = "[]"
-    tips: tuple[Tip, ...] = ()
-    runs: tuple[HeldRun, ...] = ()
+    run_locations: tuple[RunLocation, ...] = ()
+    """Where the runs are that the manifest names, in the order of `run_keys`. Stored as `tips`."""
+    runs: tuple[StoredRun, ...] = ()
     expires: int | None = None
     life: int = 0
     """Microseconds from the save to its expiry."""
-    removed: Removed | None = None
+    removal: Removal | None = None
     state: Mapping[str, Any] | None = field(default=None, compare=False)
-    """What the thread is after this, unless that follows from the record itself."""
+    """The state of the thread after this record, unless it follows from the record itself."""
 
     @property
     def id(self) -> str:
         return record_id(self.thread, self.batch, self.place)
+
+    @property
+    def name(self) -> CheckpointName:
+        return self.namespace, self.checkpoint_id
+
+    @property
+    def known(self) -> Known:
+        return Known(self.checkpoint_id, self.seq, self.rev, self.parent_id)
 
     def entry(self, thread_id: str) -> Entry:
         return Entry(
@@ -299,40 +333,36 @@ class Record:
             self.parent_id,
             self.seq,
             self.rev,
-            moment(self.created),
+            from_micros(self.created),
             self.metadata,
         )
 
-    @property
-    def known(self) -> Known:
-        return Known(self.checkpoint_id, self.seq, self.rev, self.parent_id)
-
-    def tip_of(self) -> dict[Piece, Tip]:
+    def locations_by_run(self) -> dict[RunKey, RunLocation]:
         """Where the runs are that the manifest names."""
-        pieces = pieces_of(self.manifest)
-        if len(pieces) != len(self.tips):
+        keys = run_keys(self.manifest)
+        if len(keys) != len(self.run_locations):
             raise CorruptCheckpointError(f"checkpoint {self.checkpoint_id!r} does not say where its items are")
-        return dict(zip(pieces, self.tips, strict=True))
+        return dict(zip(keys, self.run_locations, strict=True))
 
-    def held(self, branch: str, number: int) -> HeldRun | None:
-        for held in self.runs:
-            if held.run.branch == branch and held.run.number == number:
-                return held
+    def find_run(self, branch: str, number: int) -> StoredRun | None:
+        for stored in self.runs:
+            if stored.run.branch == branch and stored.run.number == number:
+                return stored
         return None
 
-    def emptied(self, kept: Sequence[HeldRun] = ()) -> Record:
-        """What is left of a checkpoint that was removed: runs that others need, or only its place."""
-        left = Record(RUNS if kept else GONE, self.thread, self.place, self.position, self.at, self.batch, self.epoch)
-        return replace(left, namespace=self.namespace, seq=self.seq, runs=tuple(kept)) if kept else left
+    def emptied(self, runs: Sequence[StoredRun] = ()) -> Record:
+        """What is left of a removed checkpoint: the runs that others need, or a stub that keeps its position."""
+        left = Record(RUNS if runs else GONE, self.thread, self.place, self.position, self.at, self.batch, self.epoch)
+        return replace(left, namespace=self.namespace, seq=self.seq, runs=tuple(runs)) if runs else left
 
 
-def pieces_of(manifest: str) -> list[Piece]:
+def run_keys(manifest: str) -> list[RunKey]:
     """The newest runs that a manifest names, each once."""
     return list(dict.fromkeys((extent.branch, extent.run) for extent in wanted(manifest)))
 
 
-def infos_of(record: Record) -> list[RunInfo]:
-    return [RunInfo(*held.run[:4]) for held in record.runs]
+def run_infos(record: Record) -> list[RunInfo]:
+    return [RunInfo(*stored.run[:4]) for stored in record.runs]
 
 
 def record_source(record: Record) -> dict[str, Any]:
@@ -348,28 +378,34 @@ def record_source(record: Record) -> dict[str, Any]:
     if record.kind in (CHECKPOINT, RUNS):
         source["seq"] = record.seq
         source["namespace"] = record.namespace
-        source["words"] = _words(record)
+        source["words"] = _record_words(record)
     if record.kind == CHECKPOINT:
         source["order"] = record.order
         terms = metadata_terms(decode(record.metadata))
         if terms:
             source["metadata"] = terms
     if record.kind != GONE:
-        source["body"] = _body(record)
+        source["body"] = _record_body(record)
     return source
 
 
-def _words(record: Record) -> str:
-    said = [decode(held.run.items) for held in record.runs if held.run.items]
+def _record_words(record: Record) -> str:
+    values = [decode(stored.run.items) for stored in record.runs if stored.run.items]
     if record.kind == CHECKPOINT:
-        said += [decode(record.head), decode(record.metadata)]
-    return indexed_words(*said)
+        values += [decode(record.head), decode(record.metadata)]
+    return indexed_words(*values)
 
 
-def _body(record: Record) -> dict[str, Any]:
+_RUN_FIELDS = ("branch", "number", "start", "length", "items")
+
+
+def _record_body(record: Record) -> dict[str, Any]:
     body: dict[str, Any] = {"epoch": record.epoch, "place": record.place}
     if record.runs:
-        body["runs"] = [{**dict(zip(_RUN, held.run, strict=True)), "trail": packed(held.trail)} for held in record.runs]
+        body["runs"] = [
+            {**dict(zip(_RUN_FIELDS, stored.run, strict=True)), "trail": pack_earlier_runs(stored.earlier)}
+            for stored in record.runs
+        ]
     if record.kind == CHECKPOINT:
         body |= {
             **({} if record.checkpoint_id == record.rev else {"id": record.checkpoint_id}),
@@ -379,17 +415,17 @@ def _body(record: Record) -> dict[str, Any]:
             "metadata": record.metadata,
             "head": record.head,
             "manifest": record.manifest,
-            "tips": [[tip.place, int(tip.newest)] for tip in record.tips],
+            "tips": [[location.place, int(location.newest)] for location in record.run_locations],
         }
         if record.expires is not None:
             body |= {"expires": record.expires, "life": record.life}
     elif record.rev:
         body["rev"] = record.rev
-    if record.removed is not None:
+    if record.removal is not None:
         body["removed"] = {
-            "places": record.removed.places,
-            "parents": [list(pair) for pair in record.removed.parents.items()],
-            "names": record.removed.names,
+            "places": record.removal.places,
+            "parents": [list(pair) for pair in record.removal.parents.items()],
+            "names": record.removal.names,
         }
     if record.state is not None:
         body["state"] = record.state
@@ -397,7 +433,7 @@ def _body(record: Record) -> dict[str, Any]:
 
 
 def record_from(source: Source) -> Record:
-    """The record of a document; damage is an error of ours."""
+    """The record of a document. If that is damaged, `CorruptCheckpointError` is raised."""
     try:
         return _record_from(source)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -418,8 +454,8 @@ def _record_from(source: Source) -> Record:
         namespace=source.get("namespace", ""),
         seq=int(source.get("seq", 0)),
         rev=body.get("rev", ""),
-        runs=tuple(map(_held_from, body.get("runs", ()))),
-        removed=_removed_from(body["removed"]) if "removed" in body else None,
+        runs=tuple(map(_run_from, body.get("runs", ()))),
+        removal=_removal_from(body["removed"]) if "removed" in body else None,
         state=body.get("state"),
     )
     if kind != CHECKPOINT:
@@ -433,9 +469,28 @@ def _record_from(source: Source) -> Record:
         metadata=_text(body["metadata"]),
         head=_text(body.get("head", "")),
         manifest=_text(body["manifest"]),
-        tips=tuple(Tip(int(place), bool(newest)) for place, newest in body["tips"]),
+        run_locations=tuple(RunLocation(int(place), bool(newest)) for place, newest in body["tips"]),
         expires=body.get("expires"),
         life=int(body.get("life", 0)),
+    )
+
+
+def _run_from(found: Source) -> StoredRun:
+    run = Run(
+        _text(found["branch"]),
+        int(found["number"]),
+        int(found["start"]),
+        int(found["length"]),
+        _text(found.get("items", "")),
+    )
+    return StoredRun(run, unpack_earlier_runs(found["trail"]))
+
+
+def _removal_from(found: Source) -> Removal:
+    return Removal(
+        tuple(int(place) for place in found["places"]),
+        {int(place): parent for place, parent in found["parents"]},
+        tuple((namespace, checkpoint_id) for namespace, checkpoint_id in found["names"]),
     )
 
 
@@ -445,20 +500,140 @@ def _text(value: Any) -> str:
     return value
 
 
-def _held_from(found: Source) -> HeldRun:
-    run = Run(
-        _text(found["branch"]),
-        int(found["number"]),
-        int(found["start"]),
-        int(found["length"]),
-        _text(found.get("items", "")),
-    )
-    return HeldRun(run, unpacked(found["trail"]))
+@dataclass(frozen=True, slots=True)
+class PublishedState:
+    """What the document of a thread says of its state: the last record, and when the thread expires."""
+
+    position: int = 0
+    changes: int = 0
+    live: bool = False
+    expires: int | None = None
+    until: int | None = None
+    """A later expiry, up to this one, need not be published."""
+
+    def covers(self, expires: int | None) -> bool:
+        """Whether this expiry need not be published, because the published one is near enough."""
+        if self.expires is None or self.until is None or expires is None:
+            return self.expires is None and expires is None
+        return self.expires <= expires <= self.until
 
 
-def _removed_from(found: Source) -> Removed:
-    return Removed(
-        tuple(int(place) for place in found["places"]),
-        {int(place): parent for place, parent in found["parents"]},
-        tuple((namespace, name) for namespace, name in found["names"]),
-    )
+@dataclass(frozen=True, slots=True)
+class ThreadState:
+    """A thread at a position of its log."""
+
+    thread_id: str
+    position: int = 0
+    epoch: int = 0
+    """Records up to this position are dead."""
+    last_seq: int = 0
+    live: int = 0
+    """The number of checkpoints."""
+    order: int = 0
+    """The latest time of any checkpoint: lists of several threads are sorted by it."""
+    latest_places: Mapping[str, int] = field(default_factory=dict)
+    """The place of the latest checkpoint of each namespace, the last one in use at the end. Stored as `tips`."""
+    more: bool = False
+    """There may be namespaces that are not among `latest_places`."""
+    expires: int | None = None
+    life: int = 0
+    removing: int = 0
+    """The position of a removal that may be unfinished."""
+    changes: int = 0
+    """How often something was removed."""
+    batch: str = ""
+    """The copy that the thread began with."""
+    unpublished: Mapping[CheckpointName, int] = field(default_factory=dict)
+    """The places of the checkpoints after the published position."""
+    published: PublishedState = PublishedState()
+
+    def expired(self, now: int) -> bool:
+        return self.expires is not None and self.expires <= now
+
+    def exists(self, now: int) -> bool:
+        """Whether the thread has a checkpoint that has not expired."""
+        return self.live > 0 and not self.expired(now)
+
+    def restarted(self) -> ThreadState:
+        """The same thread without any checkpoint."""
+        return ThreadState(
+            self.thread_id,
+            position=self.position,
+            epoch=self.position,
+            order=self.order,
+            changes=self.changes + 1,
+            published=self.published,
+        )
+
+    @property
+    def must_publish(self) -> bool:
+        """Whether the document of the thread has to be written before a change is acknowledged."""
+        return (
+            self.position - self.published.position >= MAX_LAG
+            or self.published.live != (self.live > 0)
+            or self.published.changes != self.changes
+            or not self.published.covers(self.expires)
+        )
+
+    def as_published(self) -> PublishedState:
+        """What the document says once this state is written to it."""
+        until = None if self.expires is None else self.expires + self.life // 8
+        return PublishedState(self.position, self.changes, self.live > 0, self.expires, until)
+
+
+_STATE_FIELDS = (
+    "position",
+    "epoch",
+    "last_seq",
+    "live",
+    "order",
+    "more",
+    "expires",
+    "life",
+    "removing",
+    "changes",
+    "batch",
+)
+"""The fields of `ThreadState` that are stored under their own names."""
+
+
+def state_source(state: ThreadState) -> dict[str, Any]:
+    """A state as records and the document of the thread hold it."""
+    stored = {name: getattr(state, name) for name in _STATE_FIELDS if getattr(state, name)}
+    return {**stored, "tips": [list(pair) for pair in state.latest_places.items()]}
+
+
+def state_from(thread_id: str, source: Source) -> ThreadState:
+    try:
+        latest_places = {namespace: int(place) for namespace, place in source["tips"]}
+        stored = {name: source[name] for name in _STATE_FIELDS if name in source}
+        return ThreadState(thread_id, latest_places=latest_places, **stored)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptCheckpointError(f"what is stored of thread {thread_id!r} cannot be read: {error}") from error
+
+
+def thread_source(thread: str, state: ThreadState, now: int) -> dict[str, Any]:
+    """The document of a thread. Without checkpoints it has no id any more: only its position counts."""
+    source: dict[str, Any] = {
+        "kind": THREAD,
+        "thread": thread,
+        "live": state.live,
+        "at": now,
+        "body": {"format": FORMAT, "state": state_source(state)},
+    }
+    if state.live:
+        source["thread_id"] = state.thread_id
+    if state.expires is not None:
+        source["expires"] = state.expires
+    return source
+
+
+def thread_state_from(thread_id: str, source: Source) -> ThreadState:
+    """The state in the document of a thread."""
+    body = source.get("body") or {}
+    if body.get("format", FORMAT) != FORMAT:
+        raise UnsupportedFormatError(f"thread {thread_id!r} was written by a newer version: upgrade locus-sdk")
+    if "state" not in body:
+        raise CorruptCheckpointError(f"the document of thread {thread_id!r} cannot be read")
+    state = state_from(thread_id, body["state"])
+    return replace(state, published=state.as_published())

@@ -1,93 +1,78 @@
-"""Pending writes, put and got. A document is changed on condition that nobody else has changed it.
+"""Pending writes, put and read: one document for each task of a checkpoint, and one more if it came with a copy.
 
-Pending writes, found: one document for each task of a checkpoint, and one more if it came with a copy.
+A document is changed on the condition that no other writer has changed it since it was read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 
-from locus.memory.backends.opensearch.client import Doc, Json
-from locus.memory.backends.opensearch.log import Log
-from locus.memory.backends.opensearch.schema import WRITE, Removed, now, writes_id
+from locus.memory.backends.opensearch.client import BulkItem, Document, Failure, give_way
+from locus.memory.backends.opensearch.log import Log, writes_name
+from locus.memory.backends.opensearch.remove import finish_removal, remove
+from locus.memory.backends.opensearch.schema import WRITE, CheckpointName, now_micros, writes_id
 from locus.memory.model.records import Write, writes_order
 
-_IN_ORDER = [{"checkpoint_id": "asc"}, {"namespace": "asc"}, {"task_id": "asc"}, {"position": "asc"}]
+_MAX_ATTEMPTS = 40
 
 
-def place_of(doc: Doc) -> tuple[str, str]:
-    """The namespace and id of the checkpoint that pending writes belong to."""
-    return doc.source["namespace"], doc.source["checkpoint_id"]
+def put_writes(log: Log, name: CheckpointName, task_id: str, writes: Sequence[Write], keep_numbered: bool) -> None:
+    """Replace those of the task's writes that have the same index as a new one and, unless `keep_numbered`, all with
+    an index ≥ 0."""
+    namespace, checkpoint_id = name
+    new = {write.idx: write for write in writes}
+    for attempt in range(_MAX_ATTEMPTS):
+        log.read_state()
+        if log.state.expired(now_micros()):
+            remove(log, lambda _: True, expired=True)
+            continue
+        if log.pending_removal is not None and name in log.pending_removal.names:
+            finish_removal(log)
+        staying = (write for write in _task_writes(log, name, task_id) if keep_numbered or write.idx < 0)
+        kept = [write for write in staying if write.idx not in new]
+        source = {
+            "kind": WRITE,
+            "thread": log.thread,
+            "namespace": namespace,
+            "checkpoint_id": checkpoint_id,
+            "task_id": task_id,
+            "position": log.state.position,
+            "epoch": log.state.epoch,
+            "body": {"writes": [list(write) for write in (*kept, *new.values())]},
+        }
+        doc_id = writes_id(log.thread, namespace, checkpoint_id, task_id)
+        old = log.document(doc_id)
+        action = "create" if old is None else "index"
+        (done,) = log.client.write(log.thread, [BulkItem(action, doc_id, source, unchanged=old)])
+        if done:
+            return
+        give_way(attempt)
+    raise Failure(409, "too many writers", f"task {task_id!r} writes from several places at once")
 
 
-def writes_of(log: Log, *clauses: Mapping[str, object]) -> list[Doc]:
-    """The pending writes of a thread that anybody may see."""
-    log.client.refresh()
-    body: Json = {
-        "query": {"bool": {"filter": [{"term": {"thread": log.thread}}, {"term": {"kind": WRITE}}, *clauses]}},
-        "sort": _IN_ORDER,
-    }
-    hits = [hit for page in log.client.pages(body, log.thread) for hit in page]
-    return chosen_writes(log, hits)
-
-
-def chosen_writes(log: Log, docs: list[Doc]) -> list[Doc]:
-    """Those that may be seen. What a task wrote since a copy takes the place of what came with it."""
-    found: dict[tuple[str, str, str], Doc] = {}
-    for doc in docs:
-        key = (*place_of(doc), doc.source["task_id"])
-        if writes_visible(log, doc) and (key not in found or "batch" not in doc.source):
-            found[key] = doc
-    return list(found.values())
-
-
-def writes_visible(log: Log, doc: Doc) -> bool:
-    """Whether pending writes belong to the epoch, and not to a checkpoint that is being removed."""
-    if doc.source["epoch"] != log.state.epoch or doc.source.get("batch", "") not in ("", log.state.batch):
-        return False
-    if log.state.expired(now()):
-        return False
-    return log.removed is None or place_of(doc) not in log.removed.names or doc.source["position"] >= log.state.removing
-
-
-def dead_writes(log: Log, removed: Removed, position: int) -> list[Doc]:
-    """Pending writes of the removed checkpoints; what was put after the removal is for others of these names."""
-    names = set(removed.names)
-    if not names:
-        return []
-    earlier = {"range": {"position": {"lt": position}}}
-    body: Json = {
-        "query": {"bool": {"filter": [{"term": {"thread": log.thread}}, {"term": {"kind": WRITE}}, earlier]}},
-        "sort": _IN_ORDER,
-        "_source": ["namespace", "checkpoint_id"],
-    }
-    hits = [hit for page in log.client.pages(body, log.thread) for hit in page]
-    return [hit for hit in hits if place_of(hit) in names]
-
-
-def get_writes(log: Log, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
-    """In the order of (task_path, task_id, idx)."""
-    log.look()
+def get_writes(log: Log, name: CheckpointName, task_id: str | None) -> list[Write]:
+    """The writes of a checkpoint, or of one of its tasks, in the order of (task_path, task_id, idx)."""
+    log.read_state()
     if task_id is not None:
-        docs = chosen_writes(log, task_docs(log, namespace, checkpoint_id, task_id))
-    else:
-        docs = writes_of(log, {"term": {"namespace": namespace}}, {"term": {"checkpoint_id": checkpoint_id}})
-    return sorted((write for doc in docs for write in writes_in(doc)), key=writes_order)
+        return sorted(_task_writes(log, name, task_id), key=writes_order)
+    namespace, checkpoint_id = name
+    documents = log.pending_writes({"term": {"namespace": namespace}}, {"term": {"checkpoint_id": checkpoint_id}})
+    return sorted(_writes_in(documents), key=writes_order)
 
 
-def all_writes(log: Log) -> dict[tuple[str, str], list[Write]]:
-    """Those of all checkpoints, by namespace and checkpoint id."""
-    found: dict[tuple[str, str], list[Write]] = {}
-    for doc in writes_of(log):
-        found.setdefault((doc.source["namespace"], doc.source["checkpoint_id"]), []).extend(writes_in(doc))
-    return {place: sorted(writes, key=writes_order) for place, writes in found.items()}
+def all_writes(log: Log) -> dict[CheckpointName, list[Write]]:
+    """The writes of all checkpoints, each in the order of (task_path, task_id, idx)."""
+    found: dict[CheckpointName, list[Document]] = {}
+    for document in log.pending_writes():
+        found.setdefault(writes_name(document), []).append(document)
+    return {name: sorted(_writes_in(documents), key=writes_order) for name, documents in found.items()}
 
 
-def task_docs(log: Log, namespace: str, checkpoint_id: str, task_id: str) -> list[Doc]:
+def _task_writes(log: Log, name: CheckpointName, task_id: str) -> list[Write]:
     batches = {"", log.state.batch}
-    found = (log.doc(writes_id(log.thread, namespace, checkpoint_id, task_id, batch)) for batch in batches)
-    return [doc for doc in found if doc is not None]
+    found = (log.document(writes_id(log.thread, *name, task_id, batch)) for batch in batches)
+    return _writes_in(log.visible_writes(document for document in found if document is not None))
 
 
-def writes_in(doc: Doc) -> list[Write]:
-    return [Write(*write) for write in doc.source["body"]["writes"]]
+def _writes_in(documents: Iterable[Document]) -> list[Write]:
+    return [Write(*write) for document in documents for write in document.source["body"]["writes"]]

@@ -1,0 +1,85 @@
+"""Full-text search over all threads: a search of the index after a refresh, whose hits are checked word by word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from locus.memory.backends.opensearch.client import Client, Document
+from locus.memory.backends.opensearch.log import Log, ThreadCache
+from locus.memory.backends.opensearch.read import HitFilter
+from locus.memory.backends.opensearch.schema import CHECKPOINT, RUNS, Record, RunKey, indexed_word, record_from
+from locus.memory.model.manifest import walk, wanted
+from locus.memory.model.matching import best_hits, score, searchable, shown_text, snippet
+from locus.memory.model.records import Hit, Run
+
+_MAX_TERMS = 500
+"""How many words of a query the index is asked for; its hits are checked for the others."""
+
+
+def search(client: Client, cache: ThreadCache, terms: Sequence[str], limit: int) -> list[Hit]:
+    """Checkpoints with a run or a head that has all terms, best first."""
+    if not limit:
+        return []
+    client.refresh()
+    indexed_terms = [indexed_word(term) for term in dict.fromkeys(terms)][:_MAX_TERMS]
+    body = {
+        "query": {
+            "bool": {
+                "filter": [{"terms": {"kind": [CHECKPOINT, RUNS]}}],
+                "must": [{"term": {"words": {"value": term}}} for term in indexed_terms],
+            }
+        },
+        "sort": [{"_score": "desc"}, {"thread": "asc"}, {"seq": "asc"}, {"position": "asc"}],
+    }
+    hit_filter, found = HitFilter(client, cache), list[Hit]()
+    for hits in client.pages(body, size=min(200, limit + 10)):
+        for state, record, hit in hit_filter.visible(hits):
+            text = _first_match(terms, record)
+            if text is not None:
+                found.append(Hit(record.entry(state.thread_id), hit.score, snippet(terms, text)))
+        for hit in hits:
+            if hit.source["kind"] == RUNS:
+                found += _hit_of_runs(client, cache, hit_filter, terms, hit)
+        best = best_hits(found, limit)
+        if len(best) >= limit:
+            return best
+    return best_hits(found, limit)
+
+
+def _first_match(terms: Sequence[str], record: Record) -> str | None:
+    """The first text in the record of a checkpoint that has all terms."""
+    texts = [searchable(stored.run.items) for stored in record.runs if stored.run.items]
+    texts.append(searchable(f"[{record.head},{record.metadata}]"))
+    return next((text for text in texts if score(terms, text)), None)
+
+
+def _hit_of_runs(
+    client: Client, cache: ThreadCache, hit_filter: HitFilter, terms: Sequence[str], hit: Document
+) -> Iterator[Hit]:
+    """The hit for runs whose own checkpoint was removed: the first other checkpoint that shows these words."""
+    state = hit_filter.state(hit)
+    own = {stored.key: stored.run for stored in record_from(hit.source).runs if stored.run.items}
+    if state is None or not any(score(terms, searchable(run.items)) for run in own.values()):
+        return
+    log = Log(client, cache, state.thread_id)
+    log.read_state()
+    records = log.all_records()
+    by_branch = _runs_by_branch(records)
+    for record in log.visible_checkpoints(records):
+        for extent in wanted(record.manifest):
+            runs = by_branch.get(extent.branch, [])
+            for index, low, high in walk(extent, runs):
+                run = own.get((extent.branch, runs[index].number))
+                text = "" if run is None else shown_text(run, low, high)
+                if text and score(terms, text):
+                    yield Hit(record.entry(state.thread_id), hit.score, snippet(terms, text))
+                    return
+
+
+def _runs_by_branch(records: Sequence[Record]) -> dict[str, list[Run]]:
+    """The runs of each branch, in the order of their numbers."""
+    runs: dict[RunKey, Run] = {stored.key: stored.run for record in records for stored in record.runs}
+    by_branch: dict[str, list[Run]] = {}
+    for run in sorted(runs.values(), key=lambda run: run.number):
+        by_branch.setdefault(run.branch, []).append(run)
+    return by_branch
