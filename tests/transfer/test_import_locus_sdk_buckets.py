@@ -17,11 +17,11 @@ from locus.errors import BackendUnavailableError, ConfigurationError, CorruptChe
 from locus.memory import get_checkpointer
 from locus.memory.backends.objects.client import ObjectStore
 from locus.memory.backends.objects.engine import ObjectEngine
-from locus.memory.backends.objects.in_memory import MemoryObjectStore
 from locus.memory.backends.oci_bucket.client import Access, OCIObjectStore
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.ids import Pattern, check_pattern
 from locus.transfer.sources.locus_sdk.objects import PREFIX, OldObjects, old_objects
+from tests.backends.objects.in_memory import MemoryObjectStore
 from tests.backends.s3.store import set_credentials
 from tests.servers.oci.fixtures import quick_retries
 from tests.servers.oci.server import OCIServer

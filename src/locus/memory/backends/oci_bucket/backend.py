@@ -15,8 +15,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from locus.errors import ConfigurationError
 from locus.memory.backends.objects.backend import ObjectCheckpointStore
 from locus.memory.backends.objects.client import checked_prefix
-from locus.memory.backends.objects.compaction import GRACE
 from locus.memory.backends.objects.engine import ObjectEngine
+from locus.memory.backends.objects.remove import GRACE
 from locus.memory.backends.oci_bucket.client import Access, OCIObjectStore
 from locus.memory.checkpointer import Checkpointer
 from locus.oci_auth import check_auth_type

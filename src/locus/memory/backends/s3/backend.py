@@ -18,8 +18,8 @@ from locus.errors import ConfigurationError
 from locus.extras import require
 from locus.memory.backends.objects.backend import ObjectCheckpointStore
 from locus.memory.backends.objects.client import checked_prefix
-from locus.memory.backends.objects.compaction import GRACE
 from locus.memory.backends.objects.engine import ObjectEngine
+from locus.memory.backends.objects.remove import GRACE
 from locus.memory.backends.s3.client import Access, S3ObjectStore
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.arguments import checked_seconds
