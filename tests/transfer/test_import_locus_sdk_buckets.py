@@ -17,11 +17,12 @@ from locus.errors import BackendUnavailableError, ConfigurationError, CorruptChe
 from locus.memory import get_checkpointer
 from locus.memory.backends.objects.client import ObjectStore
 from locus.memory.backends.objects.engine import ObjectEngine
-from locus.memory.backends.objects.in_memory import MemoryObjectStore
-from locus.memory.backends.oci_bucket.client import Access, OCIObjectStore
+from locus.memory.backends.oci_bucket.client import OCIObjectStore
+from locus.memory.backends.oci_bucket.config import OCIConfig
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.ids import Pattern, check_pattern
 from locus.transfer.sources.locus_sdk.objects import PREFIX, OldObjects, old_objects
+from tests.backends.objects.in_memory import MemoryObjectStore
 from tests.backends.s3.store import set_credentials
 from tests.servers.oci.fixtures import quick_retries
 from tests.servers.oci.server import OCIServer
@@ -125,8 +126,16 @@ async def test_an_outage_is_told(tmp_path: Path, oci_server: OCIServer, monkeypa
     with pytest.raises(BackendUnavailableError, match="cannot be reached") as caught:
         await moved(f"s3://bucket?{urlencode({'endpoint_url': nowhere})}", f"sqlite:{tmp_path / 'agents.db'}")
     assert "very-secret" not in str(caught.value)
-    access = Access("api_key", "DEFAULT", oci_server.config_file, None, nowhere, (5.0, 5.0))
-    old = OldObjects(OCIObjectStore(access, "n", "b", "", retry_strategy=quick_retries()), PREFIX)
+    config = OCIConfig(
+        "b",
+        "n",
+        "",
+        config_file=oci_server.config_file,
+        service_endpoint=nowhere,
+        timeout=(5.0, 5.0),
+        retry_strategy=quick_retries(),
+    )
+    old = OldObjects(OCIObjectStore(config), PREFIX)
     with pytest.raises(BackendUnavailableError, match="did not answer"):
         await old.threads(ALL)
     await old.close()

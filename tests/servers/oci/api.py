@@ -1,7 +1,7 @@
 """OCI Object Storage's REST API, as far as checkpoints and the `oci` SDK need it: requests and their answers.
 
-It follows what the SDK sends and expects, and Oracle's documentation of the errors: there is no server of theirs
-that runs on one machine. What it gets wrong, only the real service can show.
+It follows what the SDK sends and expects, and Oracle's documentation of the errors, because Oracle offers no server
+that runs on one machine. Only the real service can show what it gets wrong.
 """
 
 from __future__ import annotations

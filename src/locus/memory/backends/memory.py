@@ -1,6 +1,6 @@
 """Threads in the memory of this process: for tests, notebooks and short-lived agents.
 
-The same records as everywhere, encoded, in dicts: nothing that a caller holds can change what is stored.
+Dicts hold the same encoded records as every other backend, so nothing that a caller holds can change what is stored.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
 
 
 class MemoryCheckpointer(Checkpointer):
-    """Keeps everything in memory, until the process ends."""
+    """Keeps everything in memory until the process ends."""
 
     def __init__(self, *, ttl_seconds: float | None = None) -> None:
         self._engine = MemoryEngine()
@@ -201,7 +201,7 @@ class MemoryCheckpointer(Checkpointer):
 
 
 def from_location(location: str = "", **options: Any) -> MemoryCheckpointer:
-    """`"memory"`: a location would mean nothing."""
+    """`"memory"`, without a location."""
     if location:
         raise ConfigurationError('write "memory" alone: there is nothing to locate')
     return MemoryCheckpointer(**options)
