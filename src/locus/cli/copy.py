@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
         lambda progress: copy_store(
             options.source,
             options.destination,
-            pattern=options.store,
+            pattern=options.threads,
             dry_run=options.dry_run,
             jobs=options.jobs,
             progress=progress,

@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
             options.kind,
             options.source,
             options.destination,
-            pattern=options.store,
+            pattern=options.threads,
             dry_run=options.dry_run,
             jobs=options.jobs,
             progress=progress,

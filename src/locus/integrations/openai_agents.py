@@ -1,6 +1,6 @@
 """Sessions of the OpenAI Agents SDK on every backend, with their whole history.
 
-    pass
+    from locus.integrations.openai_agents import LocusSession
 
     session = LocusSession("alice", checkpointer)        # or a storage backend, or "sqlite:agents.db"
     await Runner.run(agent, "Hello", session=session)
@@ -111,8 +111,8 @@ class LocusSession:
 
     async def history(self, limit: int | None = 10, before: str | None = None) -> list[SessionPoint]:
         """The points that the session can be read at or forked from, newest first, without their items."""
-        threads, namespace = self._log.store, self._log.namespace
-        entries = await threads.history(self.session_id, limit, before, namespace)
+        log = self._log
+        entries = await log.store.history(self.session_id, limit, before, log.namespace)
         return [_point(entry) for entry in entries]
 
     def at(self, checkpoint_id: str) -> SessionView:
