@@ -10,7 +10,7 @@ from locus.errors import ConfigurationError
 from locus.extras import require
 
 if TYPE_CHECKING:
-    from locus.server.config import ServeOptions
+    from locus.server.config import ServerConfig
 
 _DESCRIPTION = """\
 Serve the threads of a store over HTTP.
@@ -58,13 +58,13 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _options(given: argparse.Namespace) -> ServeOptions:
-    from locus.server.config import ServeOptions
+def _options(given: argparse.Namespace) -> ServerConfig:
+    from locus.server.config import ServerConfig
 
     store = given.store or os.environ.get("LOCUS_SERVER_STORE")
     if not store:
         raise ConfigurationError("say where the threads are kept: --store sqlite:///agents.db")
-    return ServeOptions(
+    return ServerConfig(
         store=store,
         host=given.host,
         port=given.port,
