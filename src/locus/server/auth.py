@@ -91,7 +91,9 @@ class Guard:
     def __init__(self, tokens: Iterable[Token] | None) -> None:
         self._tokens = [*tokens] if tokens is not None else None
         if self._tokens is not None and not self._tokens:
-            raise ConfigurationError("auth is an empty list: nobody could come in. Give a token, or None for no check")
+            raise ConfigurationError(
+                "auth is an empty list, so no request would be accepted. Give a token, or None for no check"
+            )
         self._unrestricted = Grant()
 
     def admit(self, authorization: str | None) -> Grant:

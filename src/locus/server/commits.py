@@ -75,7 +75,7 @@ def commit_from(thread_id: str, namespace: str, data: dict[str, Any], if_latest:
 
 def _matching(value: Any, pattern: re.Pattern[str], what: str) -> str:
     if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise fields.invalid(what, "a name as our clients make it")
+        raise fields.invalid(what, "a name as HTTPCheckpointer makes it")
     return value
 
 

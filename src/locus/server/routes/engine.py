@@ -88,7 +88,7 @@ class EngineRoutes:
         wanted = request.query_params.get("checkpoint_id")
         stored = await self._store.read(thread_id, wanted, fields.namespace(request))
         if stored is None:
-            raise Problem(404, NOT_FOUND, "there is no such checkpoint")
+            raise Problem(404, NOT_FOUND, "this checkpoint does not exist")
         return await text_response(request, stored_text(stored))
 
     async def entry(self, request: Request) -> Response:
@@ -96,7 +96,7 @@ class EngineRoutes:
         wanted = request.query_params.get("checkpoint_id")
         entry = await self._store.entry(thread_id, wanted, fields.namespace(request))
         if entry is None:
-            raise Problem(404, NOT_FOUND, "there is no such checkpoint")
+            raise Problem(404, NOT_FOUND, "this checkpoint does not exist")
         return await json_response(request, entry_data(entry))
 
     async def records(self, request: Request) -> Response:

@@ -78,7 +78,7 @@ class ThreadRoutes:
         thread_id = self._authorized.thread(request, writing=True)
         namespace = fields.namespace(request) if "namespace" in request.query_params else None
         if not await self._store.delete(thread_id, None, namespace):
-            raise Problem(404, NOT_FOUND, "there is no such thread")
+            raise Problem(404, NOT_FOUND, "this thread does not exist")
         return Response(status_code=204)
 
     async def save(self, request: Request) -> Response:
@@ -130,7 +130,7 @@ class ThreadRoutes:
         thread_id = self._authorized.thread(request)
         stored = await self._store.read(thread_id, checkpoint_id, fields.namespace(request))
         if stored is None:
-            raise Problem(404, NOT_FOUND, "there is no such checkpoint")
+            raise Problem(404, NOT_FOUND, "this checkpoint does not exist")
         headers = {"ETag": etag(stored.entry.checkpoint_id)}
         return await text_response(request, self._with_state(stored), headers=headers)
 
@@ -154,7 +154,7 @@ class ThreadRoutes:
         thread_id = self._authorized.thread(request, writing=True)
         checkpoint_id = self._authorized.checkpoint(request)
         if not await self._store.delete(thread_id, checkpoint_id, fields.namespace(request)):
-            raise Problem(404, NOT_FOUND, "there is no such checkpoint")
+            raise Problem(404, NOT_FOUND, "this checkpoint does not exist")
         return Response(status_code=204)
 
     async def get_writes(self, request: Request) -> Response:
@@ -191,7 +191,7 @@ class ThreadRoutes:
         thread_id = self._authorized.thread(request)
         async with self._store.using() as engine:
             if not await engine.history(thread_id, None, 1, None):
-                raise Problem(404, NOT_FOUND, "there is no such thread")
+                raise Problem(404, NOT_FOUND, "this thread does not exist")
         return jsonl_response(request, self._lines(thread_id))
 
     async def _lines(self, thread_id: str) -> AsyncIterator[bytes]:

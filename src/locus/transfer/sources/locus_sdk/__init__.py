@@ -1,10 +1,12 @@
-"""Threads of locus-sdk 3. Every checkpoint of it is a whole state.
+"""Threads of locus-sdk 3.
 
-source      checkpoints of any of its stores as checkpoints to move
-folder      FileCheckpointer
-key_value   the layout that its key-value stores share: Redis, PostgreSQL, MySQL, Oracle Database and OpenSearch
-redis, sql, oracle, opensearch
-            how each of them is read; `sql` and `oracle` also read the tables of PgCheckpointer and
-            OracleCheckpointSaver
-bucket      S3 and OCI Object Storage
+    source      checkpoints of any of its stores as checkpoints to move
+    folder      FileCheckpointer
+    key_value   the layout that its key-value stores share: Redis, PostgreSQL, MySQL, Oracle Database and OpenSearch
+    redis, sql, oracle, opensearch
+                how each of them is read; `sql` and `oracle` also read the tables of PgCheckpointer and
+                OracleCheckpointSaver
+    bucket      S3 and OCI Object Storage
+
+Every checkpoint of locus-sdk 3 is a whole state.
 """

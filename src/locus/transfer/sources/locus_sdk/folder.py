@@ -1,6 +1,7 @@
-"""The folder of `FileCheckpointer` of locus-sdk 3.
+"""The folder of `FileCheckpointer` of locus-sdk 3. Nothing is written to it.
 
-<thread>/<checkpoint>.json    checkpoint_id, thread_id, created_at, state, metadata
+A file `<thread>/<checkpoint>.json` holds checkpoint_id, thread_id, created_at, state and metadata. In the name of the
+folder, characters of the thread id other than letters, digits, `-` and `_` are replaced by `_`.
 """
 
 from __future__ import annotations

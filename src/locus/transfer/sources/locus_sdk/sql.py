@@ -1,8 +1,10 @@
-"""The tables of locus-sdk 3 in PostgreSQL and MySQL. Nothing is written to them.
+"""The tables of locus-sdk 3 in PostgreSQL and MySQL.
 
-PostgreSQLBackend, MySQLBackend
-                 a row for every key: thread_id (the key), checkpoint_id, data, metadata, updated_at
-PgCheckpointer   a row for every checkpoint: tenant, thread_id, checkpoint_id, seq, data, metadata, created_at
+    PostgreSQLBackend, MySQLBackend
+                     a row for every key: thread_id (the key), checkpoint_id, data, metadata, updated_at
+    PgCheckpointer   a row for every checkpoint: tenant, thread_id, checkpoint_id, seq, data, metadata, created_at
+
+Nothing is written to them.
 """
 
 from __future__ import annotations
