@@ -32,7 +32,7 @@ from locus.memory.model.records import Entry, Run, Stored, Write
 from locus.memory.store import CheckpointStore
 
 AT_ONCE = 8
-"""How many checkpoints are read at the same time, one by one."""
+"""How many checkpoints are read at the same time, if they are not exported together."""
 LONG_PATH = "write"
 """The tag of a value whose task path is too long to be stored as one."""
 
