@@ -23,13 +23,13 @@ from locus.agent.config import AgentConfig
 from locus.agent.recovery import (
     NOT_APPROVED,
     UNKNOWN,
+    append_queued_messages,
     failed,
     in_order,
     is_answered,
     pending_calls,
     queue_messages,
     repaired,
-    append_queued_messages,
 )
 from locus.agent.reflexion import LOOP, reflect, repeats
 from locus.agent.results import AgentMetrics, AgentResult, StopReason
@@ -118,7 +118,9 @@ class Run:
             await self._wait_for(waiting)
             return
         if waiting is not None and new_input:
-            self.state = approvals.apply_decision(self.state, {"action": "reject", "reason": "the conversation went on"})
+            self.state = approvals.apply_decision(
+                self.state, {"action": "reject", "reason": "the conversation went on"}
+            )
         elif decision is not None:
             self.state = approvals.apply_decision(self.state, decision)  # raises if there is nothing to decide
             await self._save("decision")
@@ -347,8 +349,6 @@ class Run:
             if ordered is not self.state.messages:
                 self.state = self.state.with_messages_replaced(ordered)
             self.state = approvals.cleared(self.state)
-
-
 
     @property
     def _tag(self) -> tuple[str, str | None]:
