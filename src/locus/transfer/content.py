@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from locus.core.state import AgentState
-from locus.memory.item_log import noted
+from locus.memory.item_log import logged_change
 from locus.memory.model.codec import canonical, decode, encode_trusted
 from locus.memory.model.ids import digest
 from locus.memory.model.manifest import decode_manifest
@@ -52,14 +52,14 @@ def noting(change: str, extents: Sequence[Extent]) -> str:
 
 def comparable(metadata: str) -> Any:
     """Metadata without the places of items, which two stores need not have in common."""
-    found = noted(metadata)
+    found = logged_change(metadata)
     value = decode(metadata)
     return value if found is None else {**value, _NOTE: [found.change, found.items]}
 
 
 def fitting(metadata: str, manifest: str, new_manifest: str) -> str:
     """The metadata of a checkpoint for another manifest than it had."""
-    found = noted(metadata)
+    found = logged_change(metadata)
     if found is None or decode_manifest(manifest).get(ITEMS, ()) != found.extents:
         return metadata
     places = decode_manifest(new_manifest).get(ITEMS, ())
