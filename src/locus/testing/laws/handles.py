@@ -30,7 +30,7 @@ async def _converse(handle: Checkpointer, thread_id: str, turns: int) -> AgentSt
 
 
 class HandleLaws(Laws):
-    """`close`, `async with`, the sync face, and loops."""
+    """`close`, `async with`, blocking calls, and loops."""
 
     async def test_close_can_be_repeated_and_use_afterwards_opens_anew(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
