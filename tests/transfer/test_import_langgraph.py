@@ -33,16 +33,7 @@ from locus.integrations.langgraph.saver import LocusSaver
 from locus.transfer import Report, import_store
 from locus.transfer.sources.langgraph_values import ValueReader
 from tests.servers.postgresql import PostgreSQLServer
-from tests.transfer.graphs import (
-    Colour,
-    Ticket,
-    config,
-    everything,
-    go_on,
-    make_graph,
-    talk,
-    talk_blocking,
-)
+from tests.transfer.graphs import Colour, Ticket, config, everything, go_on, make_graph, talk, talk_blocking
 
 
 @asynccontextmanager

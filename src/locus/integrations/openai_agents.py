@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from locus.errors import CheckpointNotFoundError
 from locus.extras import require
-from locus.memory.item_log import ItemLog, noted
+from locus.memory.item_log import ItemLog, logged_change
 from locus.memory.model.records import Entry
 from locus.memory.saver import store_of
 
@@ -183,6 +183,6 @@ def _settings(given: SessionSettings | dict[str, Any] | None) -> SessionSettings
 
 
 def _point(entry: Entry) -> SessionPoint:
-    log = noted(entry.metadata)
+    log = logged_change(entry.metadata)
     count, change = (log.items, log.change) if log else (None, "")
     return SessionPoint(entry.checkpoint_id, entry.parent_id, entry.created_at, count, change)

@@ -15,28 +15,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from locus.core.state import AgentState
-from locus.memory.item_log import noted
+from locus.memory.item_log import logged_change
 from locus.memory.model.codec import canonical, decode, encode_trusted
 from locus.memory.model.ids import digest
 from locus.memory.model.manifest import decode_manifest
 from locus.memory.model.payloads import dict_from, dict_payload, state_payload, stored_trace
-from locus.memory.model.plan import (
-    ListTrace,
-    ListWriter,
-    Planner,
-    Runs,
-    Trace,
-    encode_manifest,
-)
-from locus.memory.model.records import (
-    Base,
-    Entry,
-    Extent,
-    Path,
-    Run,
-    Stored,
-    Write,
-)
+from locus.memory.model.plan import ListTrace, ListWriter, Planner, Runs, Trace, encode_manifest
+from locus.memory.model.records import Base, Entry, Extent, Path, Run, Stored, Write
 from locus.transfer.digests import value_digest, writes_digest
 from locus.transfer.items import Span, SpanMatcher, ThreadItems, slice_spans, spans_length
 
@@ -223,14 +208,14 @@ def log_metadata(change: str, extents: Sequence[Extent]) -> str:
 
 def comparable_metadata(metadata: str) -> Any:
     """Metadata without the extents of items, which differ between stores."""
-    found = noted(metadata)
+    found = logged_change(metadata)
     value = decode(metadata)
     return value if found is None else {**value, _LOG: [found.change, found.items]}
 
 
 def metadata_for(metadata: str, manifest: str, new_manifest: str) -> str:
     """The metadata of a checkpoint of an item log, with the extents of another manifest."""
-    found = noted(metadata)
+    found = logged_change(metadata)
     if found is None or decode_manifest(manifest).get(ITEMS, ()) != found.extents:
         return metadata
     extents = decode_manifest(new_manifest).get(ITEMS, ())

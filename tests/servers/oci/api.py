@@ -23,14 +23,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from tests.servers.oci.faults import Fault, Faults
 from tests.servers.oci.keys import NotAuthenticated, check_signature
-from tests.servers.oci.objects import (
-    MOST_LISTED,
-    Bucket,
-    Buckets,
-    Facts,
-    Refusal,
-    summary,
-)
+from tests.servers.oci.objects import MOST_LISTED, Bucket, Buckets, Facts, Refusal, summary
 
 NOT_AUTHENTICATED = "The required information to complete authentication was not provided or was incorrect."
 

@@ -18,15 +18,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from locus.errors import ConfigurationError
-from locus.integrations.langgraph.codec import (
-    TAG,
-    Read,
-    RefusedError,
-    TypedCodec,
-    Write,
-    class_name,
-    missing_field,
-)
+from locus.integrations.langgraph.codec import TAG, Read, RefusedError, TypedCodec, Write, class_name, missing_field
 from locus.integrations.langgraph.standard_types import add_numpy, standard_kinds
 
 _WRAPPED = (str, int, float, bytes, list, dict, set, frozenset, tuple)

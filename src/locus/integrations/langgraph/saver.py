@@ -6,14 +6,7 @@ writes are pending writes. `payloads` describes what a checkpoint looks like, an
 
 from __future__ import annotations
 
-from collections.abc import (
-    AsyncIterator,
-    Collection,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from langchain_core.runnables import RunnableConfig

@@ -15,14 +15,7 @@ from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from locus.integrations.langgraph.codec import (
-    Read,
-    RefusedError,
-    TypedCodec,
-    Write,
-    bytes_text,
-    text_bytes,
-)
+from locus.integrations.langgraph.codec import Read, RefusedError, TypedCodec, Write, bytes_text, text_bytes
 
 Kind = tuple[str, Iterable[type], Write, Read]
 

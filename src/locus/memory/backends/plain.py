@@ -37,15 +37,7 @@ from locus.memory.model.commit_rules import decide
 from locus.memory.model.ids import Pattern
 from locus.memory.model.matching import has_value, newest
 from locus.memory.model.payloads import payload_text
-from locus.memory.model.records import (
-    DEFAULT_NAMESPACE,
-    Commit,
-    Entry,
-    Known,
-    Outcome,
-    Stored,
-    Verdict,
-)
+from locus.memory.model.records import DEFAULT_NAMESPACE, Commit, Entry, Known, Outcome, Stored, Verdict
 from locus.memory.model.retention import new_parents
 from locus.memory.model.table import entry_of
 

@@ -18,30 +18,13 @@ from locus.errors import BackendUnavailableError, CheckpointError
 from locus.memory.backends.file.client import LogFolder
 from locus.memory.backends.file.log import CommitView, LogFile
 from locus.memory.backends.file.schema import SUFFIX, checkpoint_record, writes_record
-from locus.memory.engine import (
-    Copies,
-    Engine,
-    Expires,
-    Exports,
-    FindsMetadata,
-    KeepsWrites,
-    Searches,
-)
+from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.codec import encode
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.ids import Pattern
 from locus.memory.model.manifest import wanted
 from locus.memory.model.matching import best_hits, has_value, newest, table_hits
-from locus.memory.model.records import (
-    Commit,
-    Entry,
-    Exported,
-    Hit,
-    Outcome,
-    Stored,
-    Verdict,
-    Write,
-)
+from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Verdict, Write
 from locus.memory.model.table import Row, ThreadTable, entry_of
 from locus.memory.runtime.worker import Worker
 

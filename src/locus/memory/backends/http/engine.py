@@ -14,26 +14,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from locus.errors import BackendUnavailableError, CapabilityError, CheckpointError, UnsupportedFormatError
-from locus.memory.engine import (
-    Copies,
-    Engine,
-    Expires,
-    Exports,
-    FindsMetadata,
-    KeepsWrites,
-    Searches,
-)
+from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.codec import EXACT, Dialect
 from locus.memory.model.ids import Pattern
-from locus.memory.model.records import (
-    Commit,
-    Entry,
-    Exported,
-    Hit,
-    Outcome,
-    Stored,
-    Write,
-)
+from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Write
 from locus.wire.format import PROTOCOL, SERVICE
 
 if TYPE_CHECKING:

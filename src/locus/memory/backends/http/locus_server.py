@@ -14,16 +14,7 @@ from locus.memory.backends.http.client import HTTPClient, HTTPUnavailableError, 
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.codec import EXACT, Dialect, encode_trusted
 from locus.memory.model.ids import Pattern
-from locus.memory.model.records import (
-    DEFAULT_NAMESPACE,
-    Commit,
-    Entry,
-    Exported,
-    Hit,
-    Outcome,
-    Stored,
-    Write,
-)
+from locus.memory.model.records import DEFAULT_NAMESPACE, Commit, Entry, Exported, Hit, Outcome, Stored, Write
 from locus.wire.format import (
     commit_text,
     conditions,

@@ -27,14 +27,7 @@ from locus.memory.backends.http.client import (
     raise_error,
 )
 from locus.memory.engine import CheckpointerCapabilities
-from locus.memory.model.codec import (
-    EXACT,
-    Dialect,
-    canonical,
-    decode,
-    encode,
-    encode_trusted,
-)
+from locus.memory.model.codec import EXACT, Dialect, canonical, decode, encode, encode_trusted
 from locus.memory.model.ids import Pattern
 from locus.memory.model.payloads import payload_text
 from locus.memory.model.records import (

@@ -13,15 +13,7 @@ from typing import Any
 from locus.memory.backends.objects.index import ThreadIndex, WriteInfo
 from locus.memory.backends.objects.schema import CheckpointRow, Draft, TextRef, row_facts
 from locus.memory.model.manifest import newest_runs, wanted
-from locus.memory.model.records import (
-    Entry,
-    Exported,
-    Run,
-    RunInfo,
-    Stored,
-    Write,
-    writes_order,
-)
+from locus.memory.model.records import Entry, Exported, Run, RunInfo, Stored, Write, writes_order
 from locus.memory.model.retention import unneeded_runs
 
 

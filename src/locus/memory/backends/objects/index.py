@@ -13,14 +13,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.objects.schema import (
-    CheckpointRow,
-    Parent,
-    Record,
-    TextRef,
-    row_facts,
-    row_from,
-)
+from locus.memory.backends.objects.schema import CheckpointRow, Parent, Record, TextRef, row_facts, row_from
 from locus.memory.model.manifest import walk, wanted
 from locus.memory.model.records import Entry, Known, RunInfo
 from locus.memory.model.retention import unneeded_runs

@@ -18,14 +18,7 @@ from datetime import UTC, datetime
 from locus.memory.backends.objects.client import ObjectStore
 from locus.memory.backends.objects.read import ObjectGone, ThreadObjects
 from locus.memory.backends.objects.remove import GRACE, remove_merged_events
-from locus.memory.backends.objects.schema import (
-    BASE_LEVEL,
-    MergedObject,
-    cover,
-    event_key,
-    event_texts,
-    merged_texts,
-)
+from locus.memory.backends.objects.schema import BASE_LEVEL, MergedObject, cover, event_key, event_texts, merged_texts
 
 FAN = 16
 """How many objects are merged into one."""
