@@ -1,0 +1,100 @@
+"""A resource for each event loop, closed where it was opened, and left alone by forked children."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+
+import pytest
+
+from locus.memory.runtime.per_loop import PerLoop
+
+
+class Resource:
+    """Knows what became of it, and in which loop."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.ends: list[str] = []
+
+    async def close(self) -> None:
+        assert asyncio.get_running_loop() is self.loop
+        self.ends.append("closed")
+
+    def abandon(self) -> None:
+        self.ends.append("abandoned")
+
+
+def per_loop(*, until_loop_ends: bool = False) -> PerLoop[Resource]:
+    return PerLoop(Resource, Resource.close, abandon=Resource.abandon, until_loop_ends=until_loop_ends)
+
+
+async def current(resources: PerLoop[Resource]) -> Resource:
+    return resources.current()
+
+
+async def test_a_loop_gets_the_same_one_until_it_is_closed() -> None:
+    resources = per_loop()
+    first = resources.current()
+    assert resources.current() is first
+    await resources.close()
+    assert first.ends == ["closed"]
+    assert resources.current() is not first
+    await resources.close()
+
+
+def test_each_loop_has_its_own_and_that_of_an_ended_loop_is_let_go() -> None:
+    resources = per_loop()
+    first = asyncio.run(current(resources))
+    assert first.ends == []
+    second = asyncio.run(current(resources))
+    assert (second is not first, first.ends, second.ends) == (True, ["abandoned"], [])
+
+
+def test_a_loop_that_ends_closes_its_own_if_that_is_wanted() -> None:
+    resources = per_loop(until_loop_ends=True)
+    ended = asyncio.run(current(resources))
+    assert ended.ends == ["closed"]
+
+
+@pytest.mark.parametrize("until_loop_ends", [False, True])
+def test_closing_reaches_the_loops_of_other_threads(until_loop_ends: bool) -> None:
+    resources = per_loop(until_loop_ends=until_loop_ends)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    elsewhere = asyncio.run_coroutine_threadsafe(current(resources), loop).result(30)
+    asyncio.run(resources.close())
+    assert elsewhere.ends == ["closed"]
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+async def test_what_becomes_garbage_is_let_go() -> None:
+    resources = per_loop()
+    left = resources.current()
+    del resources
+    gc.collect()
+    assert left.ends == ["abandoned"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_forked_child_starts_with_nothing_and_touches_nothing() -> None:
+    resources = per_loop()
+    loop = asyncio.new_event_loop()
+    before = loop.run_until_complete(current(resources))
+    child = os.fork()
+    if child == 0:
+        loop.run_until_complete(resources.close())
+        another = loop.run_until_complete(current(resources))
+        del resources
+        gc.collect()
+        os._exit(0 if another is not before and before.ends == [] else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert loop.run_until_complete(current(resources)) is before
+    loop.run_until_complete(resources.close())
+    assert before.ends == ["closed"]
+    loop.close()
