@@ -17,7 +17,7 @@ from locus.memory.backends.file.log import LogFile
 from locus.memory.backends.file.schema import file_name
 from locus.memory.model.codec import encode
 from locus.memory.model.manifest import wanted
-from locus.memory.model.payloads import state_from
+from locus.memory.model.payloads import loaded_state
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def everything(path: Path) -> list[Any]:
     try:
         assert log.refresh()
         return [
-            (seal.entry("t"), state_from(log.stored(seal, wanted(encode(seal.facts["manifest"])))))
+            (seal.entry("t"), loaded_state(log.stored(seal, wanted(encode(seal.facts["manifest"]))))[0])
             for seal in log.checkpoints()
         ]
     finally:

@@ -17,7 +17,7 @@ from locus.memory.backends import FileCheckpointer
 from locus.memory.backends.file.log import LogFile
 from locus.memory.model.codec import encode
 from locus.memory.model.manifest import wanted
-from locus.memory.model.payloads import state_from
+from locus.memory.model.payloads import loaded_state
 
 Tail = tuple[Path, bytes, int]
 """A log, all its bytes, and where its last record begins."""
@@ -65,7 +65,7 @@ def loaded(path: Path, count: int = 9) -> dict[str, AgentState | None]:
     assert log.refresh()
     try:
         return {
-            seal.facts["checkpoint_id"]: state_from(log.stored(seal, wanted(encode(seal.facts["manifest"]))))
+            seal.facts["checkpoint_id"]: loaded_state(log.stored(seal, wanted(encode(seal.facts["manifest"]))))[0]
             if number < count
             else None
             for number, seal in enumerate(log.checkpoints())

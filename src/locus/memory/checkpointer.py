@@ -30,7 +30,7 @@ from locus.memory.diffs import StateDiff, diff
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import check_ids
-from locus.memory.model.payloads import anchor, state_from, state_payload, state_trace
+from locus.memory.model.payloads import anchor, loaded_state, state_payload
 from locus.memory.model.plan import Trace
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Entry, Unset
 from locus.memory.store import CheckpointStore
@@ -339,8 +339,8 @@ class Checkpointer(StoreVerbs, BaseCheckpointer):
         stored = await self.store.read(thread_id, checkpoint_id, namespace)
         if stored is None:
             return None
-        state = state_from(stored)
-        state._keep_at(self._key(thread_id, namespace), state_trace(stored, state))
+        state, trace = loaded_state(stored)
+        state._keep_at(self._key(thread_id, namespace), trace)
         return state
 
     def origin(self, state: AgentState, thread_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from operator import attrgetter
+from types import MappingProxyType
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.model.codec import decode, encode
@@ -16,13 +18,20 @@ from locus.memory.model.records import Extent, Path, Run, RunInfo
 _NUMBER = attrgetter("number")
 
 
-def decode_manifest(manifest: str) -> dict[Path, tuple[Extent, ...] | str]:
-    """What was cut out of the head, by path: the extents of a list, or the branch of a large value."""
+Cuts = Mapping[Path, tuple[Extent, ...] | str]
+"""What was cut out of the head, by path: the extents of a list, or the branch of a large value."""
+
+
+@lru_cache(maxsize=16)
+def decode_manifest(manifest: str) -> Cuts:
+    """What a manifest says. A load asks several times: the engine for the runs, then whoever puts them together."""
     try:
-        return {
-            tuple(path): cut if isinstance(cut, str) else tuple(Extent(*extent) for extent in cut)
-            for path, cut in decode(manifest)
-        }
+        return MappingProxyType(
+            {
+                tuple(path): cut if isinstance(cut, str) else tuple(Extent(*extent) for extent in cut)
+                for path, cut in decode(manifest)
+            }
+        )
     except (TypeError, ValueError) as error:
         raise CorruptCheckpointError(f"stored manifest cannot be read: {error}") from error
 

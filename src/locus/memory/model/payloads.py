@@ -1,22 +1,23 @@
 """Payloads in their two shapes, an `AgentState` and a plain dict.
 
-`state_payload` and `dict_payload` take one apart for the planner. `state_from` and `dict_from` put a stored one
-together again. `state_trace` and `stored_trace` say what the next save may refer to. This is the only module of the
-model that knows `AgentState`.
+`state_payload` and `dict_payload` take one apart for the planner. `loaded_state` and `dict_from` put a stored one
+together again. A trace (`loaded_state` gives one, and so does `stored_trace`) says what the next save may refer to.
+This is the only module of the model that knows `AgentState`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from datetime import datetime
+from typing import Any, cast, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from locus.core.frozen import FrozenDict, FrozenList, Items
 from locus.core.state import AgentState
 from locus.errors import CorruptCheckpointError, SerializationError
 from locus.memory.model.codec import decode, encode
-from locus.memory.model.manifest import decode_manifest, items_text
+from locus.memory.model.manifest import Cuts, decode_manifest, items_text
 from locus.memory.model.plan import LARGE_VALUE, FieldTrace, ListTrace, Payload, Trace, fingerprint, item_text
 from locus.memory.model.records import Base, Extent, Path, Stored
 
@@ -26,7 +27,15 @@ _FIELDS = (*_DICTS, *_LISTS)
 _CONTAINERS = frozenset(_FIELDS)
 _NESTED = (dict, list, tuple)
 _SHORT = frozenset({int, float, bool, type(None)})
-_TIMES = ("started_at", "updated_at")
+
+
+def times_of(kind: type[BaseModel]) -> tuple[str, ...]:
+    """The fields that hold a time, or may: JSON has none, so they are written as text."""
+    annotations = {name: info.annotation for name, info in kind.model_fields.items()}
+    return tuple(name for name, found in annotations.items() if datetime in (found, *get_args(found)))
+
+
+_TIMES = times_of(AgentState)
 _PLAIN = tuple(name for name in AgentState.model_fields if name not in {*_CONTAINERS, *_TIMES})
 
 
@@ -42,7 +51,8 @@ def state_payload(state: AgentState) -> Payload:
     if type(state) is AgentState:
         plain = {name: getattr(state, name) for name in _PLAIN}
         for name in _TIMES:
-            plain[name] = getattr(state, name).isoformat()
+            at = getattr(state, name)
+            plain[name] = None if at is None else at.isoformat()
     else:
         plain = state.model_dump(exclude={*_CONTAINERS, *extra})
     plain.update(extra)
@@ -72,8 +82,10 @@ def dict_payload(data: Mapping[str, Any]) -> Payload:
 def payload_text(stored: Stored) -> str:
     """The payload as JSON text: the head, with everything that was cut out put back."""
     cuts = decode_manifest(stored.manifest)
-    if not cuts:
-        return stored.head
+    return _text(stored, cuts, decode(stored.head)) if cuts else stored.head
+
+
+def _text(stored: Stored, cuts: Cuts, head: Any) -> str:
     tree: dict[str, Any] = {}
     for path, cut in cuts.items():
         node = tree
@@ -84,7 +96,7 @@ def payload_text(stored: Stored) -> str:
             node[cast(str, None)] = items_text([Extent(cut, 0, 0, 1)], stored.runs)[1:-1]
         else:
             node[cast(str, None)] = items_text(cut, stored.runs)
-    return _filled(decode(stored.head), tree)
+    return _filled(head, tree) if cuts else stored.head
 
 
 def _filled(value: Any, tree: Mapping[Any, Any]) -> str:
@@ -101,17 +113,18 @@ def _filled(value: Any, tree: Mapping[Any, Any]) -> str:
     return f"{{{','.join(parts)}}}"
 
 
-def state_from(stored: Stored) -> AgentState:
-    """The state of a stored checkpoint."""
-    text = payload_text(stored)
+def loaded_state(stored: Stored) -> tuple[AgentState, Trace]:
+    """The state of a stored checkpoint, and what it knows of where it came from."""
+    cuts, head = decode_manifest(stored.manifest), decode(stored.head)
     try:
-        return AgentState.model_validate_json(text)
+        state = AgentState.model_validate_json(_text(stored, cuts, head))
     except ValidationError as error:
         raise CorruptCheckpointError(
             f"checkpoint {stored.entry.checkpoint_id!r} of thread {stored.entry.thread_id!r} is not a state: "
             f"{error.error_count()} fields do not fit, the first is "
             f"{error.errors(include_url=False, include_input=False)[0]}"
         ) from error
+    return state, _state_trace(stored, state, cuts, head)
 
 
 def dict_from(stored: Stored) -> dict[str, Any]:
@@ -122,13 +135,11 @@ def dict_from(stored: Stored) -> dict[str, Any]:
     return value
 
 
-def state_trace(stored: Stored, state: AgentState) -> Trace:
-    """What a state that was loaded knows of where it came from."""
+def _state_trace(stored: Stored, state: AgentState, cuts: Cuts, head: Any) -> Trace:
     by_field: dict[str, dict[Path, ListTrace | str]] = {}
-    for path, cut in decode_manifest(stored.manifest).items():
+    for path, cut in cuts.items():
         found = cut if isinstance(cut, str) else ListTrace(cut, _frozen_list(state, path))
         by_field.setdefault(path[0], {})[path] = found
-    head = decode(stored.head)
     names = [*_CONTAINERS, *(state.__pydantic_extra__ or {})]
     fields = {
         name: FieldTrace(getattr(state, name, None), encode(head[name]), by_field.get(name, {}))

@@ -1,0 +1,50 @@
+"""States taken apart and put together again."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from unittest.mock import patch
+
+import pytest
+
+from locus.core.messages import Message
+from locus.core.state import AgentState
+from locus.memory.backends import MemoryCheckpointer
+from locus.memory.model import codec, manifest, payloads
+from locus.memory.model.payloads import state_payload, times_of
+
+
+class Timed(AgentState):
+    """A state with the kinds of times that a new field may have."""
+
+    due: datetime = datetime(2026, 1, 2, tzinfo=UTC)
+    seen: datetime | None = None
+
+
+def test_the_times_of_a_state_are_found_and_not_listed() -> None:
+    assert times_of(AgentState) == ("started_at", "updated_at")
+    assert times_of(Timed) == ("started_at", "updated_at", "due", "seen")
+
+
+def test_a_new_time_in_a_state_is_written_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if `AgentState` itself had the fields: that is where states are taken apart without pydantic."""
+    monkeypatch.setattr(payloads, "AgentState", Timed)
+    monkeypatch.setattr(payloads, "_TIMES", times_of(Timed))
+    found = state_payload(Timed()).plain
+    assert (found["due"], found["seen"]) == ("2026-01-02T00:00:00+00:00", None)
+    codec.encode(found)
+
+
+async def test_a_load_decodes_head_and_manifest_once() -> None:
+    async with MemoryCheckpointer() as checkpointer:
+        await checkpointer.save(AgentState().with_messages([Message.user("a"), Message.user("b")]), "t")
+        manifest.decode_manifest.cache_clear()
+        decoded: list[str] = []
+
+        def counting(text: str) -> object:
+            decoded.append(text)
+            return codec.decode(text)
+
+        with patch.object(manifest, "decode", counting), patch.object(payloads, "decode", counting):
+            assert await checkpointer.load("t") is not None
+    assert len(decoded) == 2
