@@ -19,7 +19,7 @@ from locus.memory.model.records import Extent, Known, Run, Stored, Write
 from locus.memory.model.table import Row, ThreadTable
 
 _END_BYTES = 1 << 16
-"""How much of the end of a log is read first, in search of the last seal."""
+"""How much of a log is read first: of its end, in search of the last seal, or of its first line."""
 
 _BUFFER_BYTES = 1 << 18
 """How much is read at once, going backwards."""
