@@ -10,6 +10,15 @@ import pytest
 
 from locus.testing import REQUIRED
 from locus.testing.contract import DurableContract
+from locus.testing.laws.capabilities import CapabilityLaws
+from locus.testing.laws.conflicts import ConflictLaws
+from locus.testing.laws.crash import CrashLaws
+from locus.testing.laws.evolution import EvolutionLaws
+from locus.testing.laws.outage import OutageLaws
+from locus.testing.laws.round_trip import RoundTripLaws
+from locus.testing.laws.search import SearchLaws
+from locus.testing.laws.stale import StaleBaseLaws
+from locus.testing.stateful import StatefulLaws
 from tests.backends.effort import FewerRepetitions
 from tests.backends.embedded import SQLiteStore
 from tests.backends.http.store import ServerProcess, StoreOverHTTP, server_process
@@ -26,19 +35,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         yield server
 
 
-class ContractOverHTTP(FewerRepetitions, DurableContract):
+@pytest.mark.http
+class TestHTTPOnSQLite(FewerRepetitions, DurableContract):
     """What is atomic here is the server's commit; which line of the client comes after it matters less."""
 
-    __test__ = False
     required = REQUIRED["http"]
     line_samples = 8
     line_step = 8
     saves_while_removing: ClassVar = {"checkpoints": 30, "vacuum": 30, "thread": 60}
-
-
-@pytest.mark.http
-class TestHTTPOnSQLite(ContractOverHTTP):
-    __test__ = True
 
     @pytest.fixture
     def store(self, server: ServerProcess) -> Iterator[StoreOverHTTP]:
@@ -56,8 +60,23 @@ def proxy(postgresql_server: PostgreSQLServer) -> Iterator[Proxy]:
 
 
 @pytest.mark.postgresql
-class TestHTTPOnPostgreSQL(ContractOverHTTP):
-    __test__ = True
+class TestHTTPOnPostgreSQL(
+    FewerRepetitions,
+    CapabilityLaws,
+    RoundTripLaws,  # the client plans for a store whose JSON is not the text that was sent
+    EvolutionLaws,
+    StaleBaseLaws,
+    ConflictLaws,  # verdicts of another engine on the wire
+    SearchLaws,  # its scores and snippets
+    OutageLaws,  # the server answers, and the store behind it does not
+    CrashLaws,
+    StatefulLaws,
+):
+    """Another store behind the same server: the laws that can differ for it."""
+
+    required = REQUIRED["http"]
+    line_samples = 8
+    line_step = 8
 
     @pytest.fixture
     def store(

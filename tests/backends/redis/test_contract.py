@@ -8,41 +8,40 @@ from dataclasses import replace
 import pytest
 
 from locus.testing import REQUIRED
-from locus.testing.contract import CoreContract, DurableContract, DurableLaws
+from locus.testing.contract import DurableContract
+from locus.testing.laws.capabilities import CapabilityLaws
+from locus.testing.laws.conflicts import ConflictLaws
 from locus.testing.laws.copies import CopyLaws
+from locus.testing.laws.crash import CrashLaws
+from locus.testing.laws.deletion import DeletionLaws
 from locus.testing.laws.expiry import ExpiryLaws
+from locus.testing.laws.handles import HandleLaws
+from locus.testing.laws.ids import IdLaws
 from locus.testing.laws.metadata import MetadataLaws
+from locus.testing.laws.order import OrderLaws
 from locus.testing.laws.outage import OutageLaws
+from locus.testing.laws.patterns import PatternLaws
+from locus.testing.laws.processes import ProcessLaws
+from locus.testing.laws.replacement import ReplacementLaws
+from locus.testing.laws.retention import RetentionLaws
+from locus.testing.laws.round_trip import RoundTripLaws
+from locus.testing.laws.stale import StaleBaseLaws
+from locus.testing.stateful import StatefulLaws
 from tests.backends.effort import FewerRepetitions
 from tests.backends.redis.stores import ClusterStore, RedisStore
 from tests.servers.proxy import Proxy
 from tests.servers.redis import RedisCluster, RedisServer, ValkeyServer
 
-
-class WithoutSearch(CoreContract, MetadataLaws, CopyLaws, ExpiryLaws, OutageLaws, DurableLaws):
-    """All laws but those of search, which needs a module."""
-
-    required = replace(REQUIRED["redis"], search=False)
-
-
-@pytest.mark.redis("redis")
-class TestRedis(WithoutSearch):
-    # Each line is Python's; what is atomic is the server's script.
-    line_step = 3
-
-    @pytest.fixture
-    def store(self, redis_server: RedisServer) -> Iterator[RedisStore]:
-        with Proxy(redis_server.port) as proxy:
-            store = RedisStore(redis_server, proxy)
-            yield store
-            store.remove()
+WITHOUT_SEARCH = replace(REQUIRED["redis"], search=False)
 
 
 @pytest.mark.redis("redis-stack")
-class TestRedisWithModules(FewerRepetitions, DurableContract):
+class TestRedisWithModules(DurableContract):
+    """The whole contract, search included."""
+
     required = REQUIRED["redis"]
-    line_step = 12
-    line_samples = 10
+    # Each line is Python's; what is atomic is the server's script.
+    line_step = 3
 
     @pytest.fixture
     def store(self, redis_stack_server: RedisServer) -> Iterator[RedisStore]:
@@ -52,8 +51,52 @@ class TestRedisWithModules(FewerRepetitions, DurableContract):
             store.remove()
 
 
+# The relatives of that server run the same engine and the same scripts. They keep the laws that can differ there.
+
+
+@pytest.mark.redis("redis")
+class TestRedis(
+    FewerRepetitions,
+    CapabilityLaws,  # search is not there, and says so
+    RoundTripLaws,  # a save that leaves no document for search
+    DeletionLaws,  # and a removal that finds none
+    ExpiryLaws,
+    OutageLaws,
+    CrashLaws,
+    StatefulLaws,
+):
+    """A server without modules, which most people have."""
+
+    required = WITHOUT_SEARCH
+    line_step = 12
+    line_samples = 10
+
+    @pytest.fixture
+    def store(self, redis_server: RedisServer) -> Iterator[RedisStore]:
+        with Proxy(redis_server.port) as proxy:
+            store = RedisStore(redis_server, proxy)
+            yield store
+            store.remove()
+
+
 @pytest.mark.redis("valkey")
-class TestValkey(FewerRepetitions, WithoutSearch):
+class TestValkey(
+    FewerRepetitions,
+    CapabilityLaws,
+    RoundTripLaws,  # its own Lua and cjson: numbers, empty lists, large texts
+    ConflictLaws,  # what the scripts decide
+    ReplacementLaws,
+    StaleBaseLaws,
+    OrderLaws,
+    MetadataLaws,  # its own sorted sets and scans
+    ExpiryLaws,  # its own clock and eviction
+    OutageLaws,
+    CrashLaws,
+    StatefulLaws,
+):
+    """Another server that runs the same scripts."""
+
+    required = WITHOUT_SEARCH
     line_step = 12
     line_samples = 10
 
@@ -66,7 +109,25 @@ class TestValkey(FewerRepetitions, WithoutSearch):
 
 
 @pytest.mark.redis("redis-cluster")
-class TestRedisCluster(FewerRepetitions, WithoutSearch):
+class TestRedisCluster(
+    FewerRepetitions,
+    CapabilityLaws,
+    RoundTripLaws,
+    IdLaws,  # ids become parts of keys, whose slot must not depend on what they contain
+    PatternLaws,  # lists are put together from all nodes
+    MetadataLaws,  # and so is the index of metadata
+    CopyLaws,  # from one slot to another
+    RetentionLaws,
+    ExpiryLaws,
+    HandleLaws,  # another client of the driver
+    ProcessLaws,
+    OutageLaws,
+    CrashLaws,
+    StatefulLaws,
+):
+    """Three nodes: all keys of a thread share a slot, and nothing else does."""
+
+    required = WITHOUT_SEARCH
     line_step = 30
     line_samples = 5
 
