@@ -33,7 +33,6 @@ def check(test_class: str, step: str, positions: Sequence[Position]) -> None:
             notes.write(json.dumps([test_class, step, found]) + "\n")
     before = read_kills().get(test_class, {}).get(step)
     if before is not None:
-        fewer = {
-            what: (number, found[what]) for what, number in before.items() if found[what] < LEAST * number - ROUNDING
-        }
+        least = {what: LEAST * number - ROUNDING for what, number in before.items()}
+        fewer = {what: (before[what], found[what]) for what in before if found[what] < least[what]}
         assert not fewer, f"{test_class}, {step}: (lines killed at in the baseline, now) are {fewer}"
