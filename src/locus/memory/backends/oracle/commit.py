@@ -168,13 +168,8 @@ class OracleThread(SQLThread):
         yield f"DELETE FROM {sql.threads} WHERE id = ?", (self.key,)
         return int(dropped)
 
-    def copy_to(self, dest: SQLThread, namespace: str | None, ids: Collection[str] | None) -> Steps[int]:
+    def copy_to(self, dest: SQLThread, chosen: Sequence[tuple[Entry, str]]) -> Steps[None]:
         """The server copies. Only the choice of the runs to copy is made here."""
-        chosen = [
-            (entry, manifest)
-            for entry, manifest in (yield from self.entries()).values()
-            if ids is None or (entry.namespace == namespace and entry.checkpoint_id in ids)
-        ]
         for seqs in portions([entry.seq for entry, _ in chosen]):
             condition = f"o.seq IN {marks(len(seqs))}"
             yield self._copied(self.sql.checkpoints, _CHECKPOINT, f"{condition} ORDER BY o.seq", dest, seqs)
@@ -189,7 +184,6 @@ class OracleThread(SQLThread):
             runs_named = [value for run in needed for value in (run.branch, run.number)]
             condition = f"(o.branch, o.number) IN {self.sql.pairs(len(needed))}"
             yield self._copied(self.sql.runs, _RUN.removeprefix("thread, "), condition, dest, runs_named)
-        return len(chosen)
 
     def _copied(self, table: str, columns: str, condition: str, dest: SQLThread, values: Sequence[Any]) -> Statement:
         theirs = ", ".join(f"o.{column}" for column in columns.split(", "))

@@ -205,14 +205,17 @@ class SQLThread:
         yield f"DELETE FROM {sql.threads} WHERE id = ?", (self.key,)
         return len(entries)
 
-    def copy_to(self, dest: SQLThread, namespace: str | None, ids: Collection[str] | None) -> Steps[int]:
-        """Copy checkpoints, and the runs and pending writes that they need, with their numbers."""
-        sql = self.sql
-        chosen = [
+    def chosen(self, namespace: str | None, ids: Collection[str] | None) -> Steps[list[tuple[Entry, str]]]:
+        """The checkpoints that a copy is to have: all, or these of one namespace."""
+        return [
             (entry, manifest)
             for entry, manifest in (yield from self.entries()).values()
             if ids is None or (entry.namespace == namespace and entry.checkpoint_id in ids)
         ]
+
+    def copy_to(self, dest: SQLThread, chosen: Sequence[tuple[Entry, str]]) -> Steps[None]:
+        """Copy checkpoints, and the runs and pending writes that they need, with their numbers."""
+        sql = self.sql
         extents: list[Extent] = []
         for entry, manifest in chosen:
             ((head,),) = yield (
@@ -239,7 +242,6 @@ class SQLThread:
                 f" AND (r.branch, r.number) IN {sql.pairs(len(some))}",
                 (dest.key, self.key, *names),
             )
-        return len(chosen)
 
 
 class SQLThreads:
@@ -327,7 +329,8 @@ class SQLThreads:
         for thread_id in sorted({source, dest}):
             threads[thread_id] = yield from self.open(thread_id)
         origin, target = threads[source], threads[dest]
-        if origin is None or not (yield from origin.entries()):
+        chosen = [] if origin is None else (yield from origin.chosen(namespace, ids))
+        if origin is None or not chosen:
             return 0
         target = target or (yield from self.open_or_create(dest))
         # Asked only now: another copy may have filled it while this one waited for the row.
@@ -338,7 +341,8 @@ class SQLThreads:
             f"UPDATE {sql.threads} SET last_seq = ?, expires_at = ? WHERE id = ?",
             (origin.last_seq, expires_at, target.key),
         )
-        return (yield from origin.copy_to(target, namespace, ids))
+        yield from origin.copy_to(target, chosen)
+        return len(chosen)
 
     def put_writes(
         self,
