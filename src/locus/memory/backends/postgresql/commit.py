@@ -194,7 +194,7 @@ class _Builder:
     def _statement(self, parts: list[str], parent: str) -> Statement:
         sql, shape = self._sql, self._shape
         if shape.continues:
-            parts.append(f"runs AS ({self._insert(_runs, len(shape.continues))})")
+            parts.append(f"runs AS ({self._insert(_runs, len(shape.continues))}{self._unless_there()})")
         if shape.values:
             parts.append(f"large AS ({self._insert(_large, shape.values)} ON CONFLICT DO NOTHING)")
         columns = (
@@ -214,6 +214,10 @@ class _Builder:
             f" SELECT {', '.join(columns)} FROM moved m RETURNING seq, parent_id"
         )
         return Statement(text, tuple(self._getters))
+
+    def _unless_there(self) -> str:
+        """See `may_be_there`. The runs that continue a branch are not there, or nothing would be written."""
+        return "" if self._shape.fresh_id else " ON CONFLICT DO NOTHING"
 
     def _insert(self, runs: Callable[[Commit], tuple[Run, ...]], count: int) -> str:
         rows = ", ".join(self._row(partial(_nth, runs, at)) for at in range(count))

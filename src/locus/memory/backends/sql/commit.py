@@ -99,7 +99,10 @@ class SQLThread:
         """Write a commit that `decide` has accepted."""
         sql = self.sql
         for run in commit.runs:
-            yield f"INSERT INTO {sql.runs} ({_INSERT_RUN}) {self._run_marks}", self._run_values(run, outcome.seq)
+            insert = f"INSERT INTO {sql.runs} ({_INSERT_RUN}) {self._run_marks}"
+            if may_be_there(commit, run):
+                insert = sql.insert_unless_there(sql.runs, _INSERT_RUN, self._run_marks)
+            yield insert, self._run_values(run, outcome.seq)
         for run in commit.values:
             yield sql.insert_unless_there(sql.runs, _INSERT_RUN, self._run_marks), self._run_values(run, outcome.seq)
         if outcome.replaced is not None:
@@ -370,6 +373,14 @@ class SQLThreads:
 def is_written(outcome: Outcome) -> bool:
     """Whether a decision leads to a write; a repeated commit does not."""
     return outcome.verdict is Verdict.COMMITTED and not outcome.repeated
+
+
+def may_be_there(commit: Commit, run: Run) -> bool:
+    """Whether a run may be stored although `decide` has not found its branch taken.
+
+    If a commit is sent again after its checkpoint was removed, others may still use the branches that it opened.
+    """
+    return run.number == 0 and not commit.fresh_id
 
 
 MOST_CHAINS = 10_000
