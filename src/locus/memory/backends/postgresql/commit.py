@@ -17,7 +17,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
-from locus.memory.backends.sql.commit import SQLThread, SQLThreads
+from locus.memory.backends.sql.commit import SQLThread, SQLThreads, can_be_first
 from locus.memory.backends.sql.flavour import Steps, portions
 from locus.memory.model.codec import to_native
 from locus.memory.model.records import (
@@ -62,11 +62,7 @@ class Statement(NamedTuple):
 
 def in_new_thread(sql: PostgreSQLFlavour, commit: Commit) -> Statement | None:
     """For a thread that is not there yet; None if this commit cannot be the first."""
-    if commit.base is not None or commit.if_latest not in (ANY, None):
-        return None
-    if isinstance(commit.parent_id, str) and commit.parent_required:
-        return None
-    return _for_new_thread(sql, _shape(commit))
+    return _for_new_thread(sql, _shape(commit)) if can_be_first(commit) else None
 
 
 def in_thread(sql: PostgreSQLFlavour, commit: Commit) -> Statement:

@@ -439,7 +439,7 @@ class Chains:
 
 
 def can_be_first(commit: Commit) -> bool:
-    """Whether a commit can be the first of a thread."""
+    """Whether a commit can be the first of a thread, and have no parent there."""
     if commit.base is not None or commit.if_latest not in (ANY, None):
         return False
-    return not (isinstance(commit.parent_id, str) and commit.parent_required)
+    return not (isinstance(commit.parent_id, str) and (commit.parent_required or commit.parent_as_named))
