@@ -40,15 +40,15 @@ class Wire:
 
     def __init__(self) -> None:
         self.bytes = 0
-        send = http_client.Lanes.send
+        send = http_client.ConnectionPool.send
 
-        async def counted(lanes: http_client.Lanes, question: http_client.Question) -> http_client.Answer:
-            head = len(question.method) + len(question.target) + len(" HTTP/1.1\r\n\r\n") + 2
-            head += sum(len(name) + len(value) + 4 for name, value in question.headers)
-            self.bytes += head + len(question.body or b"")
-            return await send(lanes, question)
+        async def counted(pool: http_client.ConnectionPool, request: http_client.Request) -> http_client.Response:
+            head = len(request.method) + len(request.target) + len(" HTTP/1.1\r\n\r\n") + 2
+            head += sum(len(name) + len(value) + 4 for name, value in request.headers)
+            self.bytes += head + len(request.body or b"")
+            return await send(pool, request)
 
-        http_client.Lanes.send = counted  # type: ignore[assignment]
+        http_client.ConnectionPool.send = counted  # type: ignore[assignment]
 
     def take(self) -> int:
         taken, self.bytes = self.bytes, 0

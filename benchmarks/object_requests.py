@@ -15,8 +15,8 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.memory.backends.objects.backend import ObjectCheckpointStore
 from locus.memory.backends.objects.engine import ObjectEngine
-from locus.memory.backends.objects.in_memory import MemoryObjectStore
 from locus.memory.checkpointer import Checkpointer
+from tests.backends.objects.in_memory import MemoryObjectStore
 
 KINDS = ("put", "get", "list", "delete")
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 from typing import Any
 
 import pytest
 
 from tests.samples import run_script
 
-PACKAGES = ["locus.memory", "locus.memory.backends"]
+PACKAGES = ["locus", "locus.memory", "locus.memory.backends"]
 DRIVERS = ["redis", "psycopg", "asyncpg", "aiomysql", "pymysql", "opensearchpy", "oracledb", "oci", "obstore", "boto3"]
 FRAMEWORKS = [
     "langgraph",
@@ -48,7 +49,8 @@ def test_a_name_that_is_not_there_is_an_attribute_error(package: str) -> None:
 FRESH = """
 import json, sys
 import locus.memory, locus.memory.backends as backends
-facts = {"dir": {package.__name__: dir(package) for package in (locus.memory, backends)}, "before": sorted(sys.modules)}
+packages = (locus, locus.memory, backends)
+facts = {"dir": {package.__name__: dir(package) for package in packages}, "before": sorted(sys.modules)}
 for name in backends.__all__:
     getattr(backends, name)
 facts["after"] = sorted(sys.modules)
@@ -72,6 +74,12 @@ def test_an_import_brings_no_driver_and_no_framework(fresh: dict[str, Any]) -> N
     loaded = {name.partition(".")[0] for name in fresh["after"]}
     assert "pydantic" in loaded
     assert loaded & {*DRIVERS, *FRAMEWORKS} == set()
+
+
+def test_importing_the_package_brings_nothing_but_the_standard_library() -> None:
+    code = "import sys; before = set(sys.modules); import locus; print(*set(sys.modules) - before)"
+    brought = {name for name in run_script(code).split() if name.partition(".")[0] not in sys.stdlib_module_names}
+    assert brought == {"locus", "locus._moved"}
 
 
 def test_a_backend_is_imported_when_it_is_first_used(fresh: dict[str, Any]) -> None:

@@ -9,14 +9,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from benchmarks.subjects.base import Occupied, Subject
-from benchmarks.subjects.floors import (
-    FileFloor,
-    Floor,
-    MemoryFloor,
-    SQLiteFloor,
-    database_bytes,
-    extend_wal,
-)
+from benchmarks.subjects.floors import FileFloor, Floor, MemoryFloor, SQLiteFloor, database_bytes, extend_wal
 from locus.memory.backends import FileCheckpointer, sqlite_checkpointer
 from locus.memory.backends.memory import MemoryEngine
 from locus.memory.checkpointer import Checkpointer

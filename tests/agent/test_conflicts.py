@@ -17,18 +17,7 @@ from locus.core.state import AgentState
 from locus.errors import ConflictError
 from locus.memory.backends import MemoryCheckpointer
 from locus.memory.checkpointer import Checkpointer, HistoryEntry
-from tests.agent.support import (
-    Effects,
-    Following,
-    Step,
-    a_call,
-    asks,
-    is_sound,
-    loaded,
-    results_told,
-    spoken,
-    steps_of,
-)
+from tests.agent.support import Effects, Following, Step, a_call, asks, is_sound, loaded, results_told, spoken, steps_of
 
 Hook = Callable[[], Awaitable[None]]
 

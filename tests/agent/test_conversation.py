@@ -16,15 +16,7 @@ from locus.errors import ConfigurationError
 from locus.memory.backends import FileCheckpointer, MemoryCheckpointer, SQLiteBackend, sqlite_checkpointer
 from locus.memory.conversation import AgentCheckpointer, ConversationMemory, InMemoryCheckpointer
 from locus.models import MockModel
-from tests.agent.support import (
-    Effects,
-    Following,
-    a_call,
-    asks,
-    kinds,
-    results_told,
-    spoken,
-)
+from tests.agent.support import Effects, Following, a_call, asks, kinds, results_told, spoken
 
 
 class Notebook:

@@ -17,17 +17,7 @@ from locus.memory.backends import MemoryCheckpointer
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.storage import StorageBackend
 from locus.tools import tool
-from tests.agent.support import (
-    Effects,
-    Following,
-    Step,
-    a_call,
-    asks,
-    is_sound,
-    loaded,
-    results_told,
-    spoken,
-)
+from tests.agent.support import Effects, Following, Step, a_call, asks, is_sound, loaded, results_told, spoken
 
 TODOS = [{"content": "look", "status": "completed"}, {"content": "write"}]
 

@@ -25,16 +25,7 @@ from locus.memory.checkpointer import Checkpointer
 from locus.models import MockModel
 from locus.models.base import ModelChunk, ModelResponse
 from locus.tools import tool
-from tests.agent.support import (
-    Effects,
-    Following,
-    a_call,
-    asks,
-    is_sound,
-    kinds,
-    loaded,
-    results_told,
-)
+from tests.agent.support import Effects, Following, a_call, asks, is_sound, kinds, loaded, results_told
 
 
 async def heard(agent: Agent, prompt: str, thread_id: str | None = None) -> list[Event]:

@@ -16,17 +16,7 @@ from locus.memory.backends import MemoryCheckpointer, sqlite_checkpointer
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.conversation import InMemoryCheckpointer
 from locus.tools.calls import tool_call
-from tests.agent.support import (
-    Effects,
-    Following,
-    a_call,
-    asks,
-    is_sound,
-    loaded,
-    results_told,
-    spoken,
-    steps_of,
-)
+from tests.agent.support import Effects, Following, a_call, asks, is_sound, loaded, results_told, spoken, steps_of
 
 PAY = a_call("pay", "c1", amount=10)
 LOOK = a_call("look", "c2", at="x")

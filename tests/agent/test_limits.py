@@ -13,15 +13,7 @@ from locus.memory.backends import MemoryCheckpointer
 from locus.models import MockModel, ModelError, ModelUnavailableError
 from locus.models.base import ModelResponse
 from locus.tools import tool
-from tests.agent.support import (
-    Effects,
-    Following,
-    a_call,
-    asks,
-    is_sound,
-    loaded,
-    spoken,
-)
+from tests.agent.support import Effects, Following, a_call, asks, is_sound, loaded, spoken
 
 
 @tool(idempotent=True)

@@ -14,16 +14,7 @@ from locus.memory.backends import MemoryCheckpointer
 from locus.models import MockModel
 from locus.tools import tool
 from locus.tools.calls import tool_call
-from tests.agent.support import (
-    Effects,
-    Following,
-    a_call,
-    asks,
-    is_sound,
-    results_told,
-    shape,
-    spoken,
-)
+from tests.agent.support import Effects, Following, a_call, asks, is_sound, results_told, shape, spoken
 
 
 async def test_an_answer_ends_the_run() -> None:

@@ -11,15 +11,7 @@ from locus.agent.recovery import UNKNOWN
 from locus.core.events import Event, ToolCompleteEvent, ToolStartEvent
 from locus.core.state import AgentState
 from locus.memory.checkpointer import BaseCheckpointer
-from tests.agent.support import (
-    Effects,
-    Following,
-    a_call,
-    asks,
-    is_sound,
-    results_told,
-    spoken,
-)
+from tests.agent.support import Effects, Following, a_call, asks, is_sound, results_told, spoken
 from tests.backends.strangers import AsyncStore, Failing, SyncStore
 
 

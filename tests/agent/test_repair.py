@@ -15,15 +15,7 @@ from locus.core.state import AgentState
 from locus.memory.backends import MemoryCheckpointer
 from locus.models.base import Model
 from locus.testing.data import budget
-from tests.agent.support import (
-    Effects,
-    Following,
-    a_call,
-    asks,
-    is_sound,
-    shape,
-    spoken,
-)
+from tests.agent.support import Effects, Following, a_call, asks, is_sound, shape, spoken
 
 
 def result_of(call_id: str, content: str = "ok") -> Message:

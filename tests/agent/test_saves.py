@@ -14,16 +14,7 @@ from locus.memory.backends import MemoryCheckpointer
 from locus.memory.checkpointer import Checkpointer
 from locus.models.base import ModelResponse
 from locus.tools import tool
-from tests.agent.support import (
-    Effects,
-    Following,
-    a_call,
-    asks,
-    loaded,
-    results_told,
-    spoken,
-    steps_of,
-)
+from tests.agent.support import Effects, Following, a_call, asks, loaded, results_told, spoken, steps_of
 
 
 async def test_the_users_message_is_kept_before_the_model_is_asked(store: Checkpointer) -> None:

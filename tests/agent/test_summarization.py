@@ -18,15 +18,7 @@ from locus.memory.checkpointer import Checkpointer
 from locus.memory.conversation import InMemoryCheckpointer
 from locus.models import MockModel
 from locus.testing.data import budget
-from tests.agent.support import (
-    Effects,
-    Following,
-    a_call,
-    asks,
-    is_sound,
-    loaded,
-    spoken,
-)
+from tests.agent.support import Effects, Following, a_call, asks, is_sound, loaded, spoken
 
 HEADING = "Summary of the conversation so far:\n"
 

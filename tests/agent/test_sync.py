@@ -13,16 +13,7 @@ from locus.core.events import Event
 from locus.memory.backends import MemoryCheckpointer, sqlite_checkpointer
 from locus.models import MockModel
 from locus.tools import tool
-from tests.agent.support import (
-    Effects,
-    Following,
-    a_call,
-    asks,
-    kinds,
-    loaded,
-    results_told,
-    spoken,
-)
+from tests.agent.support import Effects, Following, a_call, asks, kinds, loaded, results_told, spoken
 
 
 def test_run_sync_returns_the_result(database: Path) -> None:

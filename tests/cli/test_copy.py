@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from locus.cli import main
-from locus.cli.transfer import Bar
+from locus.cli.transfer import ProgressBar
 from locus.core.state import AgentState
 from locus.memory.backends import sqlite_checkpointer
 from locus.transfer import Report
@@ -139,7 +139,7 @@ def test_the_bar_says_how_far_it_is() -> None:
             return True
 
     screen = Screen()
-    with Bar(screen) as bar:
+    with ProgressBar(screen) as bar:
         bar.show(Report("a", "b", threads=4, done=2, checkpoints=1234))
         bar.show(Report("a", "b", threads=4, done=3))  # too soon to be shown
     assert screen.getvalue() == f"\r[{'#' * 15}{'.' * 15}] 2/4 threads, 1,234 checkpoints\x1b[K\r\x1b[K"

@@ -122,9 +122,9 @@ def test_the_lineage_is_inherited_and_does_not_travel() -> None:
         copy.copy(state),
         copy.deepcopy(state),
     ):
-        assert derived._lineage.at(place) == "trace"
-    assert pickle.loads(pickle.dumps(state))._lineage.at(place) is None
-    assert AgentState.from_checkpoint(state.to_checkpoint())._lineage.at(place) is None
+        assert derived._lineage.get(place) == "trace"
+    assert pickle.loads(pickle.dumps(state))._lineage.get(place) is None
+    assert AgentState.from_checkpoint(state.to_checkpoint())._lineage.get(place) is None
 
 
 def test_a_lineage_forgets_the_places_it_was_at_longest_ago() -> None:
@@ -133,16 +133,16 @@ def test_a_lineage_forgets_the_places_it_was_at_longest_ago() -> None:
     for place in places:
         lineage = lineage.after(place, place[1])
     lineage = lineage.after(places[2], "again")
-    assert [lineage.at(place) for place in places] == [None, None, "again", "3", "4", "5"]
+    assert [lineage.get(place) for place in places] == [None, None, "again", "3", "4", "5"]
     lineage = lineage.after(("another", "1", "default"), "x")
-    assert [lineage.at(place) for place in places] == [None, None, "again", None, "4", "5"]
+    assert [lineage.get(place) for place in places] == [None, None, "again", None, "4", "5"]
 
 
 def test_states_that_were_derived_earlier_keep_their_lineage() -> None:
     state = AgentState()
     derived = state.next_iteration()
     state._lineage = state._lineage.after(("s", "t", "n"), 1)
-    assert derived._lineage.at(("s", "t", "n")) is None
+    assert derived._lineage.get(("s", "t", "n")) is None
 
 
 def types_in(value: Any) -> set[type]:

@@ -18,15 +18,7 @@ from locus.errors import UnsupportedFormatError
 from locus.memory import get_checkpointer
 from locus.memory.backends import MemoryCheckpointer
 from locus.memory.checkpointer import Checkpointer
-from tests.format.story import (
-    DATA,
-    EMPTIED,
-    HOSTILE,
-    PLAIN,
-    Told,
-    repeatable,
-    tell,
-)
+from tests.format.story import DATA, EMPTIED, HOSTILE, PLAIN, Told, repeatable, tell
 
 STORES = sorted(path for path in DATA.iterdir() if path.suffix != ".sql")
 

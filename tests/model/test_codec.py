@@ -15,14 +15,7 @@ from hypothesis import strategies as st
 
 from locus.core.frozen import freeze
 from locus.errors import CorruptCheckpointError, SerializationError
-from locus.memory.model.codec import (
-    MAX_DEPTH,
-    canonical,
-    check,
-    decode,
-    encode,
-    path_text,
-)
+from locus.memory.model.codec import MAX_DEPTH, canonical, check, decode, encode, path_text
 from locus.testing.data import EXACT_VALUES, budget, json_values
 from tests.samples import exact
 

@@ -9,15 +9,7 @@ from typing import Any
 import pytest
 
 from locus.memory.model.commit_rules import decide
-from locus.memory.model.records import (
-    ANY,
-    Base,
-    Commit,
-    Known,
-    Outcome,
-    Run,
-    Verdict,
-)
+from locus.memory.model.records import ANY, Base, Commit, Known, Outcome, Run, Verdict
 
 AT = datetime(2024, 5, 17, tzinfo=UTC)
 

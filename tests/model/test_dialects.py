@@ -13,14 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.model.codec import (
-    EXACT,
-    Dialect,
-    decode,
-    encode,
-    from_native,
-    to_native,
-)
+from locus.memory.model.codec import EXACT, Dialect, decode, encode, from_native, to_native
 from locus.testing.data import EXACT_VALUES, budget, json_values
 from tests.samples import exact
 

@@ -10,7 +10,7 @@ import pytest
 from locus.errors import ConflictError
 from locus.memory import item_log
 from locus.memory.backends.memory import MemoryEngine
-from locus.memory.item_log import ItemLog, noted
+from locus.memory.item_log import ItemLog, logged_change
 from locus.memory.model.codec import decode
 from locus.memory.model.payloads import dict_payload
 from locus.memory.model.records import Commit, Outcome, Stored, Verdict
@@ -96,7 +96,7 @@ async def test_a_checkpoint_says_what_was_done_and_where_the_items_are(engine: W
     branch = first.runs[0].branch
     assert second.manifest == f'[[["items"],[["{branch}",1,0,3]]]]'
     assert decode(second.metadata) == {"log": f'["add",[["{branch}",1,0,3]],"{second.rev}"]'}
-    found = noted(second.metadata)
+    found = logged_change(second.metadata)
     assert found is not None
     assert (found.change, found.items) == ("add", 3)
 
@@ -105,7 +105,7 @@ async def test_a_checkpoint_says_what_was_done_and_where_the_items_are(engine: W
     "metadata", ["{}", '{"log": 5}', '{"log": "x"}', '{"log": "[1]"}', '{"log": "[\\"a\\",[[1]]]"}']
 )
 def test_metadata_of_something_else_says_nothing(metadata: str) -> None:
-    assert noted(metadata) is None
+    assert logged_change(metadata) is None
 
 
 async def test_metadata_that_were_copied_to_another_checkpoint_mislead_nobody(engine: Watched, log: ItemLog) -> None:

@@ -10,14 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locus.errors import InvalidIdError
-from locus.memory.model.ids import (
-    Pattern,
-    check_id,
-    check_pattern,
-    digest,
-    new_id,
-    words,
-)
+from locus.memory.model.ids import Pattern, check_id, check_pattern, digest, new_id, words
 from locus.testing.data import BAD_IDS, HOSTILE_IDS, budget
 
 few = st.text("ab*?[.\n", max_size=6)

@@ -14,15 +14,7 @@ import pytest
 from locus.core.messages import Message
 from locus.errors import ConfigurationError, MissingDependencyError
 from locus.extras import require
-from locus.models import (
-    MockModel,
-    ModelResponse,
-    choose_model,
-    get_model,
-    list_models,
-    register_model,
-    registry,
-)
+from locus.models import MockModel, ModelResponse, choose_model, get_model, list_models, register_model, registry
 from locus.models.anthropic import AnthropicModel
 from locus.models.oci import OCIModel
 from locus.models.ollama import OllamaModel

@@ -9,14 +9,7 @@ import pytest
 
 from locus.core.messages import Message, ToolCall
 from locus.errors import ConfigurationError
-from locus.models import (
-    MockModel,
-    Model,
-    ModelError,
-    ModelResponse,
-    ModelUnavailableError,
-    StreamingModel,
-)
+from locus.models import MockModel, Model, ModelError, ModelResponse, ModelUnavailableError, StreamingModel
 from locus.tools import Tool, ToolRegistry, tool
 
 

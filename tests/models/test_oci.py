@@ -9,16 +9,10 @@ import pytest
 from locus.core.messages import Message
 from locus.errors import ConfigurationError
 from locus.models.errors import ModelAuthenticationError
-from locus.models.oci import OCIModel, is_configured
+from locus.models.oci import OCIModel
+from locus.oci_auth import is_configured
 from tests.models.conftest import OCIWire
-from tests.models.oci_keys import (
-    FINGERPRINT,
-    TENANCY,
-    USER,
-    private_key,
-    verified,
-    write_config,
-)
+from tests.models.oci_keys import FINGERPRINT, TENANCY, USER, private_key, verified, write_config
 from tests.models.server import ModelServer, Request
 
 HELLO = [Message.user("Hello")]

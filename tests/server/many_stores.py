@@ -21,8 +21,8 @@ from starlette.types import Receive, Scope, Send
 from locus.memory.checkpointer import BaseCheckpointer
 from locus.memory.registry import get_checkpointer
 from locus.server import create_app
-from locus.server.middleware import Edge
-from locus.server.serving import settings
+from locus.server.middleware import ServerMiddleware
+from locus.server.serving import uvicorn_config
 
 
 class ManyStores:
@@ -30,7 +30,7 @@ class ManyStores:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._open: dict[str, tuple[BaseCheckpointer, Edge]] = {}
+        self._open: dict[str, tuple[BaseCheckpointer, ServerMiddleware]] = {}
         self._busy: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -74,7 +74,7 @@ class ManyStores:
 
 def main() -> None:
     port, folder = int(sys.argv[1]), Path(sys.argv[2])
-    uvicorn.run(**settings(ManyStores(folder), host="127.0.0.1", port=port, grace_seconds=5.0))
+    uvicorn.run(**uvicorn_config(ManyStores(folder), host="127.0.0.1", port=port, grace_seconds=5.0))
 
 
 if __name__ == "__main__":

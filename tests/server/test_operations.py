@@ -19,7 +19,7 @@ from locus.errors import UnsupportedFormatError
 from locus.memory.backends import HTTPCheckpointer, MemoryCheckpointer, sqlite_checkpointer
 from locus.memory.backends.http import engine as http_engine
 from locus.server import create_app
-from locus.server.config import ServeOptions
+from locus.server.config import ServerConfig
 from locus.server.logs import JSONLines
 from tests.server.running import WRITER, asking, serving
 
@@ -179,18 +179,18 @@ class TestTheCommand:
 
     @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
     def test_this_machine_needs_no_token_but_its_own_name(self, host: str) -> None:
-        options = ServeOptions("memory", host=host)
+        options = ServerConfig("memory", host=host)
         assert options.auth is None
         assert options.hosts is not None
         assert {"localhost", host} <= {*options.hosts}
 
     def test_with_a_token_any_address_and_any_name_will_do(self) -> None:
-        options = ServeOptions("memory", host="0.0.0.0", tokens=WRITER)
+        options = ServerConfig("memory", host="0.0.0.0", tokens=WRITER)
         assert options.hosts is None
         assert options.auth is not None
 
     def test_workers_get_what_the_command_was_given(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("LOCUS_SERVER_WORKER", "{}")
-        options: Any = ServeOptions("sqlite:///t.db", workers=3, tokens=f"{WRITER} read acme/", body_seconds=1.5)
-        options.hand_on()
-        assert ServeOptions.handed_on() == options
+        options: Any = ServerConfig("sqlite:///t.db", workers=3, tokens=f"{WRITER} read acme/", body_seconds=1.5)
+        options.to_environment()
+        assert ServerConfig.from_environment() == options

@@ -15,17 +15,7 @@ from locus.core.state import AgentState
 from locus.memory.backends import HTTPCheckpointer, MemoryCheckpointer
 from locus.memory.backends.http.client import HTTPAuthenticationError
 from locus.wire.format import segment
-from tests.server.running import (
-    ACME,
-    ACME_READER,
-    CORP,
-    READER,
-    WRITER,
-    Serving,
-    asking,
-    guarded,
-    serving,
-)
+from tests.server.running import ACME, ACME_READER, CORP, READER, WRITER, Serving, asking, guarded, serving
 
 THREADS = ("acme/1", "acme/2", "acme-corp/1", "acme", "acmé/1", "Acme/1", "other")
 

@@ -16,16 +16,7 @@ from locus.memory.backends.memory import MemoryEngine
 from locus.memory.backends.sql.flavour import Steps
 from locus.memory.backends.sqlite.engine import SQLiteEngine
 from locus.memory.checkpointer import Checkpointer
-from locus.memory.model.records import (
-    ANY,
-    Commit,
-    Entry,
-    Outcome,
-    Run,
-    Stored,
-    Verdict,
-    Write,
-)
+from locus.memory.model.records import ANY, Commit, Entry, Outcome, Run, Stored, Verdict, Write
 from locus.memory.store import CheckpointStore
 from tests.backends.embedded import FileStore, SQLiteStore
 

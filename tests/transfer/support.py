@@ -8,14 +8,7 @@ from locus.core.state import AgentState
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.payloads import dict_from
 from locus.memory.storage import StorageBackend
-from locus.testing.data import (
-    EXACT_VALUES,
-    HOSTILE_IDS,
-    HOSTILE_KEYS,
-    conversation,
-    message,
-    rich_state,
-)
+from locus.testing.data import EXACT_VALUES, HOSTILE_IDS, HOSTILE_KEYS, conversation, message, rich_state
 from locus.testing.laws.base import dicts, exact
 
 

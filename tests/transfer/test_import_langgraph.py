@@ -31,18 +31,9 @@ from langgraph.types import Command, Interrupt, Send
 from locus.errors import ConfigurationError, LocusError
 from locus.integrations.langgraph.saver import LocusSaver
 from locus.transfer import Report, import_store
-from locus.transfer.sources.langgraph_values import Values
+from locus.transfer.sources.langgraph_values import ValueReader
 from tests.servers.postgresql import PostgreSQLServer
-from tests.transfer.graphs import (
-    Colour,
-    Ticket,
-    config,
-    everything,
-    go_on,
-    make_graph,
-    talk,
-    talk_blocking,
-)
+from tests.transfer.graphs import Colour, Ticket, config, everything, go_on, make_graph, talk, talk_blocking
 
 
 @asynccontextmanager
@@ -318,7 +309,7 @@ def make_values() -> list[Any]:
 
 def test_what_is_read_here_is_what_langgraph_reads() -> None:
     """The same bytes, read by both."""
-    serde, values = JsonPlusSerializer(), Values([Ticket, Colour])
+    serde, values = JsonPlusSerializer(), ValueReader([Ticket, Colour])
     for value in make_values():
         kind, data = serde.dumps_typed(value)
         assert repr(values.read(kind, data, "x")) == repr(serde.loads_typed((kind, data)))

@@ -23,14 +23,7 @@ from tests.backends.mysql.stores import run_sql
 from tests.servers.mysql import MySQLServer
 from tests.servers.postgresql import PostgreSQLServer
 from tests.servers.redis import RedisServer
-from tests.transfer.locus_sdk_samples import (
-    KEYS,
-    SAMPLES,
-    by_key,
-    check,
-    moved,
-    opened,
-)
+from tests.transfer.locus_sdk_samples import KEYS, SAMPLES, by_key, check, moved, opened
 
 
 async def test_a_folder(tmp_path: Path) -> None:

@@ -17,11 +17,12 @@ from locus.errors import BackendUnavailableError, ConfigurationError, CorruptChe
 from locus.memory import get_checkpointer
 from locus.memory.backends.objects.client import ObjectStore
 from locus.memory.backends.objects.engine import ObjectEngine
-from locus.memory.backends.objects.in_memory import MemoryObjectStore
-from locus.memory.backends.oci_bucket.client import Access, OCIObjectStore
+from locus.memory.backends.oci_bucket.client import OCIObjectStore
+from locus.memory.backends.oci_bucket.config import OCIConfig
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.ids import Pattern, check_pattern
-from locus.transfer.sources.locus_sdk.objects import PREFIX, OldObjects, old_objects
+from locus.transfer.sources.locus_sdk.bucket import PREFIX, OldBucket, open_bucket
+from tests.backends.objects.in_memory import MemoryObjectStore
 from tests.backends.s3.store import set_credentials
 from tests.servers.oci.fixtures import quick_retries
 from tests.servers.oci.server import OCIServer
@@ -125,8 +126,16 @@ async def test_an_outage_is_told(tmp_path: Path, oci_server: OCIServer, monkeypa
     with pytest.raises(BackendUnavailableError, match="cannot be reached") as caught:
         await moved(f"s3://bucket?{urlencode({'endpoint_url': nowhere})}", f"sqlite:{tmp_path / 'agents.db'}")
     assert "very-secret" not in str(caught.value)
-    access = Access("api_key", "DEFAULT", oci_server.config_file, None, nowhere, (5.0, 5.0))
-    old = OldObjects(OCIObjectStore(access, "n", "b", "", retry_strategy=quick_retries()), PREFIX)
+    config = OCIConfig(
+        "b",
+        "n",
+        "",
+        config_file=oci_server.config_file,
+        service_endpoint=nowhere,
+        timeout=(5.0, 5.0),
+        retry_strategy=quick_retries(),
+    )
+    old = OldBucket(OCIObjectStore(config), PREFIX)
     with pytest.raises(BackendUnavailableError, match="did not answer"):
         await old.threads(ALL)
     await old.close()
@@ -146,12 +155,12 @@ async def test_prefixes(url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     for name in ("AWS_REGION", "AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
         monkeypatch.delenv(name, raising=False)
-    old = old_objects(url)
+    old = open_bucket(url)
     assert old.name == f"s3:https://bucket.s3.us-east-1.amazonaws.com/{prefix}"
     await old.close()
 
 
-async def _found(old: OldObjects) -> dict[str, list[tuple[str, Any]]]:
+async def _found(old: OldBucket) -> dict[str, list[tuple[str, Any]]]:
     """The ids and the metadata of all checkpoints, by thread."""
     return {
         thread_id: [(one.checkpoint_id, one.metadata) async for one in old.checkpoints(thread_id)]
@@ -167,7 +176,7 @@ async def test_what_interrupted_saves_have_left() -> None:
     bodies["t-1/note.meta.meta.json"] = bodies["t-1/c2.meta.json"].replace(b'"c2"', b'"note.meta"')
     store = MemoryObjectStore()
     await fill(store, bodies, PREFIX)
-    found = await _found(OldObjects(store, PREFIX))
+    found = await _found(OldBucket(store, PREFIX))
     assert list(found) == THREADS
     assert found["t-1"][1:] == [("c1", {}), ("c2", {"n": 2}), ("note.meta", {"n": 2})]
     assert (found["a"], found["a/b"]) == ([("b/x", {})], [("c1", {"n": 2})])
@@ -176,10 +185,10 @@ async def test_what_interrupted_saves_have_left() -> None:
 async def test_what_is_ours_under_the_same_prefix_is_left_alone() -> None:
     store = MemoryObjectStore()
     await fill(store, sample("oci"))
-    before = await _found(OldObjects(store, ""))
+    before = await _found(OldBucket(store, ""))
     for name in ("locus.json", "n/t-2d1-000000000002.sure", "t/0f/s/999999999980-19"):
         await store.put(name, b"{}", if_absent=True)
-    assert await _found(OldObjects(store, "")) == before
+    assert await _found(OldBucket(store, "")) == before
 
 
 @pytest.mark.parametrize("name", ["t-1/c1.json", "t-1/c1.meta.json", "a/b/c1.json", "a/b/c1.meta.json"])
@@ -187,7 +196,7 @@ async def test_what_is_ours_under_the_same_prefix_is_left_alone() -> None:
 async def test_damaged_objects_are_told(name: str, body: bytes) -> None:
     store = MemoryObjectStore()
     await fill(store, sample("s3") | {name: body})
-    old = OldObjects(store, "")
+    old = OldBucket(store, "")
     assert await old.threads(ALL) == THREADS
     with pytest.raises(CorruptCheckpointError, match=name):
         _ = [one async for one in old.checkpoints(name.rpartition("/")[0])]
@@ -198,7 +207,7 @@ async def test_an_object_with_another_checkpoint_is_told() -> None:
     bodies = sample("s3")
     store = MemoryObjectStore()
     await fill(store, bodies | {"t-1/c1.json": bodies["t-1/c2.json"]})
-    old = OldObjects(store, "")
+    old = OldBucket(store, "")
     await old.threads(ALL)
     with pytest.raises(CorruptCheckpointError, match=r"'t-1/c1.json' holds the checkpoint 'c2' instead"):
         _ = [one async for one in old.checkpoints("t-1")]

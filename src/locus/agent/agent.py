@@ -49,15 +49,15 @@ class Agent:
         if not isinstance(self.model, Model):
             raise ConfigurationError(f"a model has the method complete, and {type(model).__name__} has not")
         self.tools = ToolRegistry(self.config.tools)
-        self._kept = self._place()
+        self._kept = self._memory()
 
-    def _place(self) -> BaseCheckpointer | AgentCheckpointer | None:
+    def _memory(self) -> BaseCheckpointer | AgentCheckpointer | None:
         if self.config.checkpointer is not None:
             return as_checkpointer(self.config.checkpointer)
         memory = self.config.memory
         if memory is None:
             return None
-        # Ours first: a checkpointer has the two methods of a conversation memory, with other arguments.
+        # First, because a checkpointer also has methods named like those of a conversation memory.
         if isinstance(memory, str | BaseCheckpointer | StoreVerbs):
             return as_checkpointer(memory)
         if isinstance(memory, AgentCheckpointer):
@@ -100,7 +100,7 @@ class Agent:
             try:
                 await run.begin(messages)
             except ConflictError:
-                # Another worker was faster with its message: ours is not lost, it comes after that run.
+                # Another worker was faster with its message. This one is not lost: it comes after that run.
                 if run.accepted or not waits:
                     raise
             else:
@@ -140,7 +140,7 @@ class Agent:
         return PORTAL.run(self.resume_invoke(thread_id, decision, on_event=on_event))
 
     def _begin(self, session: Session, state: AgentState | None, emit: Emit) -> Run:
-        """A run with a name of its own, on what the thread has."""
+        """A run with a new id, on what the thread has."""
         fresh = {"run_id": uuid4().hex, "iteration": 0, "max_iterations": self.config.max_iterations}
         if self.config.agent_id is not None or state is None:
             fresh["agent_id"] = self.config.agent_id
@@ -148,14 +148,14 @@ class Agent:
         return Run(self.config, self.model, self.tools, session, state, emit)
 
     async def _wait(self, session: Session) -> AgentState | None:
-        """What the thread has when no other worker's run is under way there.
+        """What the thread has once no other worker's run is under way in it.
 
-        One that does nothing for so long is taken for dead.
+        A run that saves nothing for `wait_seconds` is taken for dead.
         """
         while True:
             dead = await self._no_run(session)
             state = await session.load()
-            # Between the two, yet another worker may have begun.
+            # Yet another worker may have begun a run before the load.
             if not session.is_running or session.latest == dead:
                 return state
 

@@ -1,4 +1,4 @@
-"""A person's decision on calls that wait for one, and what it does to the state."""
+"""Calls that wait for a person's approval, and what the decision does to the state."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def cleared(state: AgentState) -> AgentState:
     return state.model_copy(update={"metadata": freeze(left)})
 
 
-def decide(state: AgentState, decision: Any) -> AgentState:
+def apply_decision(state: AgentState, decision: Any) -> AgentState:
     """Apply a decision: one for all calls that wait, or a mapping of call ids to decisions.
 
     A decision is "approve" (or "retry"), "reject" (or "skip"), or a dict: {"action": "edit", "arguments": …},

@@ -1,4 +1,4 @@
-"""Making the calls that a model asked for: at once, each recorded as it is done."""
+"""Makes the calls that a model asked for: all at once, each recorded as it ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from locus.tools import ToolRegistry
 
 @dataclass(frozen=True)
 class CallContext:
-    """Which call a tool serves just now."""
+    """The call that a tool is running for."""
 
     thread_id: str | None
     call: ToolCall
@@ -42,30 +42,30 @@ class Finished:
 async def make_calls(
     calls: Sequence[ToolCall], tools: ToolRegistry, session: Session, timeout: float | None
 ) -> AsyncGenerator[Started | Finished, None]:
-    """Make calls side by side, and tell as each begins and ends.
+    """Make calls concurrently, and yield an event as each begins and ends.
 
-    A result is recorded before it is told. If the caller goes away, or the record cannot be kept, the calls
+    A result is recorded before it is yielded. If the caller goes away, or a record cannot be saved, the calls
     that are still under way are cancelled.
     """
-    told: asyncio.Queue[Started | Finished | Exception] = asyncio.Queue()
+    events: asyncio.Queue[Started | Finished | Exception] = asyncio.Queue()
 
     async def make(call: ToolCall) -> None:
         try:
             if not is_repeatable(tools, call.name) and not await session.record_start(call.id):
-                told.put_nowait(Finished(call, failed(call, TAKEN_OVER), made=False))
+                events.put_nowait(Finished(call, failed(call, TAKEN_OVER), made=False))
                 return
-            told.put_nowait(Started(call))
+            events.put_nowait(Started(call))
             result = await _result(call, tools, session, timeout)
             await session.record_result(result)
-            told.put_nowait(Finished(call, result))
+            events.put_nowait(Finished(call, result))
         except Exception as error:  # noqa: BLE001 - raised again where the caller waits
-            told.put_nowait(error)
+            events.put_nowait(error)
 
     tasks = [asyncio.create_task(make(call)) for call in calls]
     try:
         left = len(calls)
         while left:
-            event = await told.get()
+            event = await events.get()
             if isinstance(event, Exception):
                 raise event
             left -= isinstance(event, Finished)
@@ -82,6 +82,6 @@ async def _result(call: ToolCall, tools: ToolRegistry, session: Session, timeout
 
 
 def is_repeatable(tools: ToolRegistry, name: str) -> bool:
-    """Whether a call may be made twice: the tool says so, or there is none, and nothing happens."""
+    """Whether a call may be made twice: the tool says so, or there is no tool and nothing happens."""
     tool = tools.find(name)
     return tool is None or tool.idempotent

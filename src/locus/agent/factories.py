@@ -28,8 +28,8 @@ def create_agent(
     system_prompt: str | None = None,
     **settings: Any,
 ) -> Agent:
-    """An agent that remembers: `memory` is a checkpointer or backend of ours, a URL, or any object with the
-    two methods of `AgentCheckpointer`. `settings` are those of `AgentConfig`."""
+    """An agent that remembers: `memory` is a checkpointer, a storage backend, a URL, or any object with the two
+    methods of `AgentCheckpointer`. `settings` are those of `AgentConfig`."""
     return Agent(model=model, tools=tools, memory=memory, system_prompt=system_prompt, **settings)
 
 
@@ -45,11 +45,11 @@ def create_deep_agent(
     """An agent with a plan, a file workspace and sub-agents, all kept in the memory like the conversation.
 
     `subagents` are agents by name; each call of the tool `task` gives one a thread of its own. Those that have
-    no memory get the memory of this agent. What somebody else's store has no place for, the workspace and the
-    threads of sub-agents, lives as long as this agent there.
+    no memory get the memory of this agent. A third-party store has no place for the workspace and the threads of
+    sub-agents: there they live as long as this agent does.
     """
-    place = create_agent(model, memory=memory, checkpointer=settings.pop("checkpointer", None))
-    kept = place.checkpointer if _keeps_everything(place.checkpointer) else None
+    plain = create_agent(model, memory=memory, checkpointer=settings.pop("checkpointer", None))
+    kept = plain.checkpointer if _keeps_everything(plain.checkpointer) else None
     helpers = {
         name: Agent(agent.config, checkpointer=kept) if agent.checkpointer is None else agent
         for name, agent in (subagents or {}).items()
@@ -57,11 +57,11 @@ def create_deep_agent(
     workspace = Workspace(kept.store if isinstance(kept, Checkpointer) else None)
     every = [*tools, *workspace.tools(), *([_task(helpers)] if helpers else [])]
     prompt = f"{system_prompt}\n\n{DEEP_PROMPT}" if system_prompt else DEEP_PROMPT
-    return create_agent(place.model, tools=every, memory=place.checkpointer, system_prompt=prompt, **settings)
+    return create_agent(plain.model, tools=every, memory=plain.checkpointer, system_prompt=prompt, **settings)
 
 
 def _keeps_everything(kept: object) -> bool:
-    """Whether there is a place for namespaces and for the records of single calls."""
+    """Whether namespaces and the records of single calls are kept."""
     return isinstance(kept, Checkpointer) and kept.store.keeps_writes
 
 
@@ -75,7 +75,7 @@ def _task(agents: Mapping[str, Agent]) -> Tool[..., Any]:
     names = ", ".join(sorted(agents))
 
     @tool(
-        # Repeating it is safe if the thread of a call that was begun is gone on with, and not begun again.
+        # Repeating a call is safe only if it continues the thread that it began.
         idempotent=all(_keeps_everything(agent.checkpointer) for agent in agents.values()),
         description=f"Give a task to a sub-agent, and get its answer. Agents: {names}.",
         timeout=math.inf,  # a sub-agent has limits of its own
@@ -96,7 +96,7 @@ def _task(agents: Mapping[str, Agent]) -> Tool[..., Any]:
 
 
 def _told(result: AgentResult) -> str:
-    """What the caller of a sub-agent hears of it."""
+    """What a sub-agent's caller is told."""
     if result.interrupt is not None:
         calls = ", ".join(call.name for call in result.interrupt.calls)
         raise RuntimeError(f"it waits for a person's decision on {calls}, in the thread {result.thread_id!r}")

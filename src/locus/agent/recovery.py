@@ -1,8 +1,7 @@
-"""What an interrupted conversation still owes: pure functions over messages.
+"""What an interrupted conversation still owes: pure functions over messages and states.
 
-Messages that come while calls of an earlier run are still open.
-
-They belong after the results of those calls. Until then they wait in the state, so that a kill does not lose them.
+A conversation that was cut off may have calls without results. Messages that arrive meanwhile belong after those
+results. Until then they are queued in the state, so that a kill does not lose them.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def pending_calls(messages: Sequence[Message]) -> list[ToolCall]:
 
 
 def is_answered(messages: Sequence[Message]) -> bool:
-    """Whether the last word is the assistant's, and it asks for nothing."""
+    """Whether the last message is the assistant's, and asks for no calls."""
     return bool(messages) and messages[-1].role is Role.ASSISTANT and not messages[-1].tool_calls
 
 
@@ -89,18 +88,19 @@ def failed(call: ToolCall, text: str) -> ToolResult:
     return ToolResult(tool_call_id=call.id, name=call.name, content=text, error=text)
 
 
-WAITING = "locus:waiting"
+QUEUED = "locus:waiting"
+"""The metadata key of the queued messages."""
 
 
-def received(state: AgentState, messages: Sequence[Message]) -> AgentState:
-    """The state with messages that wait for their turn."""
-    return state.with_metadata(WAITING, [*state.metadata.get(WAITING, ()), *(m.model_dump() for m in messages)])
+def queue_messages(state: AgentState, messages: Sequence[Message]) -> AgentState:
+    """The state with these messages queued until the open calls have their results."""
+    return state.with_metadata(QUEUED, [*state.metadata.get(QUEUED, ()), *(m.model_dump() for m in messages)])
 
 
-def taken(state: AgentState) -> AgentState:
-    """The state with all messages that waited in the conversation."""
-    if WAITING not in state.metadata:
+def append_queued_messages(state: AgentState) -> AgentState:
+    """The state with its queued messages appended to the conversation."""
+    if QUEUED not in state.metadata:
         return state
-    waiting = [Message.model_validate(message) for message in state.metadata[WAITING]]
-    left = {key: value for key, value in state.metadata.items() if key != WAITING}
-    return state.model_copy(update={"metadata": freeze(left)}).with_messages(waiting)
+    queued = [Message.model_validate(message) for message in state.metadata[QUEUED]]
+    left = {key: value for key, value in state.metadata.items() if key != QUEUED}
+    return state.model_copy(update={"metadata": freeze(left)}).with_messages(queued)

@@ -1,4 +1,4 @@
-"""Reflexion: confidence that moves with what tools achieve, and an eye for going round in circles."""
+"""Reflexion: a confidence that moves with the outcome of tools, and the detection of loops."""
 
 from __future__ import annotations
 

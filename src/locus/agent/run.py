@@ -5,13 +5,7 @@
     each result is recorded                  before anything depends on it
     the results, the answer, an interrupt    are saved as they come
 
-So whatever the last checkpoint and the records after it say is where the next process goes on.
-
-What a run carries along: the state, where it is kept, who is told, and what it has cost so far.
-
-The part of a run that makes calls: those that the model just asked for, and those that a stopped process left.
-
-Asking a model, whether it streams or not.
+So the last checkpoint, and the records after it, say where the next process goes on.
 """
 
 from __future__ import annotations
@@ -29,13 +23,13 @@ from locus.agent.config import AgentConfig
 from locus.agent.recovery import (
     NOT_APPROVED,
     UNKNOWN,
+    append_queued_messages,
     failed,
     in_order,
     is_answered,
     pending_calls,
-    received,
+    queue_messages,
     repaired,
-    taken,
 )
 from locus.agent.reflexion import LOOP, reflect, repeats
 from locus.agent.results import AgentMetrics, AgentResult, StopReason
@@ -61,94 +55,178 @@ from locus.tools import ToolRegistry
 
 Emit = Callable[[Event], Awaitable[None]]
 
+RECENT = 50
+"""A new call must have another id than this many calls before it."""
 
-class Progress:
-    """A run under way. Afterwards `result` is there.
+MAX_CALL_ID = 200
+"""A longer id could name neither a record nor a thread."""
 
-    `accepted`: something of this run is kept, so that it cannot simply be begun again.
+
+class Run:
+    """A run, from its first message or from where a process was stopped. When it is over, `result` is set.
+
+    `accepted`: something of this run is saved, so it cannot simply be started again.
     """
 
-    def __init__(self, config: AgentConfig, session: Session, state: AgentState, emit: Emit) -> None:
+    def __init__(
+        self,
+        config: AgentConfig,
+        model: Model,
+        tools: ToolRegistry,
+        session: Session,
+        state: AgentState,
+        emit: Emit,
+    ) -> None:
         self._config = config
+        self._model = model
+        self._tools = tools
         self._session = session
         self._emit = emit
         self.state = state
         self.result: AgentResult | None = None
         self.accepted = False
+        self._executed_before = len(state.tool_executions)
         self._metrics = AgentMetrics()
         self._started = time.perf_counter()
 
-    @property
-    def _tag(self) -> tuple[str, str | None]:
-        return self.state.run_id, self._session.thread_id
+    async def begin(self, messages: Sequence[Message]) -> None:
+        """Start a new run: settle what an earlier one left, accept the messages, and begin the loop."""
+        if pending_calls(self.state.messages):
+            self.state, messages = queue_messages(self.state, messages), ()
+        await self._settle(None, new_input=True)
+        self.state = append_queued_messages(self.state).with_messages(messages)
+        await self._save("input")
+        await self._loop()
 
-    def _count(self, **more: int) -> None:
-        self._metrics = replace(
-            self._metrics, **{name: getattr(self._metrics, name) + count for name, count in more.items()}
-        )
+    async def go_on(self, decision: Any) -> None:
+        """Continue a run that stopped for a decision, or was killed."""
+        await self._settle(decision, new_input=False)
+        if self.result is not None:
+            return
+        self.state = append_queued_messages(self.state)
+        if is_answered(self.state.messages) or not self.state.messages:
+            await self._end("complete")
+            return
+        await self._loop()
 
-    async def _save(self, step: str, status: str = "running") -> None:
-        facts = {"agent_id": self.state.agent_id, "run_id": self.state.run_id, "step": step, "status": status}
-        saved = await self._session.save(self.state, facts)
-        if saved is not None:
-            self.accepted = True
-            self._count(checkpoints=1)
-            await self._emit(CheckpointSavedEvent(*self._tag, saved, len(self.state.messages)))
+    async def _settle(self, decision: Any, *, new_input: bool) -> None:
+        """Give every call of the past its result, or stop for a decision on it."""
+        if not self._session.saved_by_run:
+            self._mend()
+        waiting = self._waiting(decision)
+        if waiting is not None and decision is None and not new_input:
+            await self._wait_for(waiting)
+            return
+        if waiting is not None and new_input:
+            self.state = approvals.apply_decision(
+                self.state, {"action": "reject", "reason": "the conversation went on"}
+            )
+        elif decision is not None:
+            self.state = approvals.apply_decision(self.state, decision)  # raises if there is nothing to decide
+            await self._save("decision")
+        self._tidy()
+        owed = pending_calls(self.state.messages)
+        if owed:
+            # Whoever stopped to ask had begun none of those that are still open.
+            await self._call_again(owed, ask=not new_input, begun=waiting is None)
 
-    async def _interrupt(self, interrupt: Interrupt) -> None:
-        """Stop for a person's decision; what is asked is kept."""
-        self.state = approvals.interrupted(self.state, interrupt)
-        await self._save("interrupt", "interrupted")
-        await self._wait_for(interrupt)
+    def _waiting(self, decision: Any) -> Interrupt | None:
+        """What this thread waits for. A session that keeps only messages has lost it, and it is worked out again."""
+        waiting = approvals.interrupt_of(self.state)
+        if waiting is None and decision is not None:
+            gated = self._gated(pending_calls(self.state.messages))
+            if gated:
+                waiting = Interrupt("approval", tuple(gated))
+                self.state = approvals.interrupted(self.state, waiting)
+        return waiting
 
-    async def _wait_for(self, interrupt: Interrupt) -> None:
-        await self._close("interrupt", interrupt)
-        await self._emit(InterruptEvent(*self._tag, interrupt))
+    async def _loop(self) -> None:
+        while self.result is None:
+            reason = self._limit()
+            if reason is not None:
+                await self._end(reason)
+                return
+            self.state = self.state.next_iteration()
+            self._count(iterations=1)
+            await self._through_middleware()
+            await self._emit(ThinkingEvent(*self._tag, self.state.iteration))
+            await self._answer()
 
-    async def _end(self, reason: StopReason) -> None:
-        """The run is over. A complete one was saved with its answer, and all others are now."""
-        if reason != "complete":
-            await self._save("stopped", "done")
-        result = await self._close(reason, None)
-        await self._emit(TerminateEvent(*self._tag, reason, result.message))
+    async def _through_middleware(self) -> None:
+        before = self.state.messages
+        for layer in self._config.middleware:
+            self.state = await layer.before_model(self.state, self._model)
+        if self.state.messages is not before:
+            self._mend(to_the_end=True)
 
-    async def _close(self, reason: StopReason, interrupt: Interrupt | None) -> AgentResult:
-        await self._session.finish(self.state)
-        duration = round((time.perf_counter() - self._started) * 1000, 3)
-        self.result = AgentResult(
-            message=last_words(self.state.messages),
-            state=self.state,
-            stop_reason=reason,
-            metrics=replace(self._metrics, duration_ms=duration),
-            thread_id=self._session.thread_id,
-            checkpoint_id=self._session.latest,
-            interrupt=interrupt,
-        )
-        return self.result
+    def _mend(self, *, to_the_end: bool = False) -> None:
+        """Repair a history that something else may have changed. This looks at every message."""
+        mended = repaired(self.state.messages, to_the_end=to_the_end)
+        if mended is not None:
+            self.state = self.state.with_messages_replaced(mended)
 
+    async def _answer(self) -> None:
+        """One answer of the model, and what it asks for."""
+        try:
+            async with asyncio.timeout(self._seconds_left()) as limit:
+                message = await self._ask_model()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            await self._end("time_limit")
+            return
+        if _is_empty(message):
+            await self._end("no_answer")
+            return
+        self.state = self.state.with_message(message)
+        if message.tool_calls:
+            await self._call(message.tool_calls)
+        else:
+            await self._save("answer", status="done")
+            await self._end("complete")
 
-def last_words(messages: Sequence[Message]) -> str:
-    """What the assistant said last in answer to the last user message."""
-    for message in reversed(messages):
-        if message.role is Role.USER:
-            break
-        if message.role is Role.ASSISTANT and message.text:
-            return message.text
-    return ""
+    def _limit(self) -> StopReason | None:
+        config, metrics = self._config, self._metrics
+        if metrics.iterations >= config.max_iterations:
+            return "max_iterations"
+        if config.max_tokens is not None and metrics.total_tokens >= config.max_tokens:
+            return "token_budget"
+        left = self._seconds_left()
+        if left is not None and left <= 0:
+            return "time_limit"
+        if self._repeats(2 * LOOP):
+            return "tool_loop"
+        return None
 
+    def _repeats(self, times: int) -> bool:
+        """Whether the last calls of this run did the same thing this many times."""
+        executions = self.state.tool_executions[self._executed_before :]
+        return repeats(executions[-times:]) >= times
 
-class Calling(Progress):
-    """Makes calls, and takes over those of others."""
+    def _seconds_left(self) -> float | None:
+        limit = self._config.max_seconds
+        return None if limit is None else self._started + limit - time.perf_counter()
 
-    def __init__(
-        self, config: AgentConfig, tools: ToolRegistry, session: Session, state: AgentState, emit: Emit
-    ) -> None:
-        super().__init__(config, session, state, emit)
-        self._tools = tools
-        self._executed_before = len(state.tool_executions)
+    async def _ask_model(self) -> Message:
+        messages = list(self.state.messages)
+        if self._config.system_prompt:
+            messages.insert(0, Message.system(self._config.system_prompt))
+
+        async def on_text(text: str) -> None:
+            await self._emit(ModelChunkEvent(*self._tag, text))
+
+        response = await _ask(self._model, messages, list(self._tools) or None, on_text)
+        usage = _usage(response)
+        prompt, completion = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
+        self._count(model_calls=1, prompt_tokens=prompt, completion_tokens=completion)
+        self.state = self.state.with_token_usage(prompt, completion)
+        used = (execution.tool_call_id for execution in self.state.tool_executions[-RECENT:])
+        message = _with_unique_ids(response.message, used)
+        await self._emit(ModelCompleteEvent(*self._tag, message, usage))
+        return message
 
     async def _call(self, calls: Sequence[ToolCall]) -> None:
-        """Make the calls that the model just asked for, unless a person has to decide on them first."""
+        """Make the calls that the model just asked for, unless a person has to approve them first."""
         gated = self._gated(calls)
         if gated:
             await self._interrupt(Interrupt("approval", tuple(gated)))
@@ -157,9 +235,9 @@ class Calling(Progress):
         await self._make(calls, save=self.state.iteration % self._config.checkpoint_every_n_iterations == 0)
 
     async def _call_again(self, calls: Sequence[ToolCall], *, ask: bool, begun: bool) -> None:
-        """Go on with calls that an earlier process left. `ask`: a person may be asked about them.
+        """Make the calls that an earlier process left open. `ask`: a person may be asked about them.
 
-        `begun` is False if it is known that none of them was begun.
+        `begun` is False if none of them can have been begun.
         """
         left = await self._take_over(calls, ask=ask, begun=begun)
         if left:
@@ -177,7 +255,7 @@ class Calling(Progress):
                     self._count(tool_calls=1)
                     await self._emit(ToolCompleteEvent(*self._tag, told.call, told.result))
                 else:
-                    save = True  # which is refused, or opens a fork
+                    save = True  # another worker has the thread: the save is refused, or opens a fork
         self._append(calls, results)
         if save:
             await self._save("results")
@@ -185,8 +263,8 @@ class Calling(Progress):
     async def _take_over(self, calls: Sequence[ToolCall], *, ask: bool, begun: bool) -> list[ToolCall] | None:
         """The calls that are left to make; None if a person has to decide first.
 
-        What is known of the others is appended. Only one worker gets past the save, and it looks at the records
-        once more after it: the one that was passed may have begun a call in between, but begins none any more.
+        What is known of the others is appended. Only one worker gets past the save. It reads the records once more
+        after that: the worker that lost may have begun a call in between, but begins no more.
         """
         left = list(calls)
         seen: object = self
@@ -229,19 +307,19 @@ class Calling(Progress):
         return None
 
     async def _claim(self, calls: list[ToolCall]) -> list[ToolCall]:
-        """Save, so that these calls are ours to make; those that are, after all."""
+        """Save, so that these calls belong to this worker. Return those that do."""
         thread_id = self._session.thread_id
         await self._save("resumed")
         if self._session.thread_id == thread_id:
             return calls
-        # We are in a fork: whoever was faster makes the calls, in the thread that we left.
+        # This is a fork now: the faster worker makes the calls, in the thread that this one left.
         theirs = [call for call in calls if not is_repeatable(self._tools, call.name)]
         self._append(theirs, {call.id: failed(call, UNKNOWN) for call in theirs})
         await self._save("resumed")
         return [call for call in calls if call not in theirs]
 
     def _gated(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
-        """The calls that a person has not decided on yet, and has to."""
+        """The calls that still need a person's approval."""
         decided = approvals.decided_ids(self.state)
         return [
             call
@@ -250,13 +328,8 @@ class Calling(Progress):
             and any(layer.needs_approval(call, self.state) for layer in self._config.middleware)
         ]
 
-    def _repeats(self, times: int) -> bool:
-        """Whether the last calls of this run did the same thing this many times."""
-        executions = self.state.tool_executions[self._executed_before :]
-        return repeats(executions[-times:]) >= times
-
     def _append(self, calls: Sequence[ToolCall], results: Mapping[str, ToolResult]) -> None:
-        """Append results to the conversation, and what was done to the record of executions."""
+        """Append results to the conversation, and the calls to the tool executions."""
         executions = [_execution(call, results[call.id]) for call in calls]
         self.state = self.state.with_messages(Message.tool(results[call.id]) for call in calls)
         for execution in executions:
@@ -277,29 +350,66 @@ class Calling(Progress):
                 self.state = self.state.with_messages_replaced(ordered)
             self.state = approvals.cleared(self.state)
 
+    @property
+    def _tag(self) -> tuple[str, str | None]:
+        return self.state.run_id, self._session.thread_id
 
-def _execution(call: ToolCall, result: ToolResult) -> ToolExecution:
-    return ToolExecution(
-        tool_name=call.name,
-        tool_call_id=call.id,
-        arguments=call.arguments,
-        result=None if result.error else result.content,
-        error=result.error,
-        duration_ms=result.duration_ms,
-    )
+    def _count(self, **more: int) -> None:
+        self._metrics = replace(
+            self._metrics, **{name: getattr(self._metrics, name) + count for name, count in more.items()}
+        )
+
+    async def _save(self, step: str, status: str = "running") -> None:
+        facts = {"agent_id": self.state.agent_id, "run_id": self.state.run_id, "step": step, "status": status}
+        saved = await self._session.save(self.state, facts)
+        if saved is not None:
+            self.accepted = True
+            self._count(checkpoints=1)
+            await self._emit(CheckpointSavedEvent(*self._tag, saved, len(self.state.messages)))
+
+    async def _interrupt(self, interrupt: Interrupt) -> None:
+        """Stop for a person's decision, and save the question."""
+        self.state = approvals.interrupted(self.state, interrupt)
+        await self._save("interrupt", "interrupted")
+        await self._wait_for(interrupt)
+
+    async def _wait_for(self, interrupt: Interrupt) -> None:
+        await self._close("interrupt", interrupt)
+        await self._emit(InterruptEvent(*self._tag, interrupt))
+
+    async def _end(self, reason: StopReason) -> None:
+        """End the run. A complete one was saved with its answer; any other is saved now."""
+        if reason != "complete":
+            await self._save("stopped", "done")
+        result = await self._close(reason, None)
+        await self._emit(TerminateEvent(*self._tag, reason, result.message))
+
+    async def _close(self, reason: StopReason, interrupt: Interrupt | None) -> AgentResult:
+        await self._session.finish(self.state)
+        duration = round((time.perf_counter() - self._started) * 1000, 3)
+        self.result = AgentResult(
+            message=_last_words(self.state.messages),
+            state=self.state,
+            stop_reason=reason,
+            metrics=replace(self._metrics, duration_ms=duration),
+            thread_id=self._session.thread_id,
+            checkpoint_id=self._session.latest,
+            interrupt=interrupt,
+        )
+        return self.result
 
 
 MAX_CALL_ID = 200
 """Beyond this an id could not name a record, or a thread of its own."""
 
 
-async def ask(
+async def _ask(
     model: Model,
     messages: Sequence[Message],
     tools: Sequence[ToolSpec] | None,
     on_text: Callable[[str], Awaitable[None]],
 ) -> ModelResponse:
-    """The model's response. `on_text` gets the text as it comes."""
+    """Ask the model, streaming if it can; `on_text` gets the text as it comes."""
     response: ModelResponse | None = None
     if isinstance(model, StreamingModel):
         async for chunk in model.stream(messages, tools=tools):
@@ -314,18 +424,18 @@ async def ask(
     return response
 
 
-def is_empty(message: Message) -> bool:
-    """Whether a model said nothing at all: no call, no picture, no word."""
+def _is_empty(message: Message) -> bool:
+    """Whether a model gave no call, no text and no other content."""
     blocks = message.content if not isinstance(message.content, str) else None
     return not (message.tool_calls or message.text.strip() or any(block.type != "text" for block in blocks or ()))
 
 
-def usage_of(response: ModelResponse) -> dict[str, int]:
+def _usage(response: ModelResponse) -> dict[str, int]:
     return {key: int(value) for key, value in (response.usage or {}).items() if isinstance(value, int | float)}
 
 
-def with_unique_ids(message: Message, used: Iterable[str]) -> Message:
-    """The message with calls that their ids tell apart: some models give none, or the same ones every time."""
+def _with_unique_ids(message: Message, used: Iterable[str]) -> Message:
+    """The message with unique call ids: some models give none, or the same ones every time."""
     if not message.tool_calls:
         return message
     seen = set(used)
@@ -338,150 +448,22 @@ def with_unique_ids(message: Message, used: Iterable[str]) -> Message:
     return message.model_copy(update={"tool_calls": Items(unique)})
 
 
-RECENT = 50
-"""So many ids of earlier calls a new one must differ from."""
+def _execution(call: ToolCall, result: ToolResult) -> ToolExecution:
+    return ToolExecution(
+        tool_name=call.name,
+        tool_call_id=call.id,
+        arguments=call.arguments,
+        result=None if result.error else result.content,
+        error=result.error,
+        duration_ms=result.duration_ms,
+    )
 
 
-class Run(Calling):
-    """A run under way, from its first message or from where a process was stopped. Then `result` is there."""
-
-    def __init__(
-        self,
-        config: AgentConfig,
-        model: Model,
-        tools: ToolRegistry,
-        session: Session,
-        state: AgentState,
-        emit: Emit,
-    ) -> None:
-        super().__init__(config, tools, session, state, emit)
-        self._model = model
-
-    async def begin(self, messages: Sequence[Message]) -> None:
-        """A new run: what an earlier one left is settled, the messages are accepted, and the loop begins."""
-        if pending_calls(self.state.messages):
-            self.state, messages = received(self.state, messages), ()
-        await self._settle(None, new_input=True)
-        self.state = taken(self.state).with_messages(messages)
-        await self._save("input")
-        await self._loop()
-
-    async def go_on(self, decision: Any) -> None:
-        """A run that was interrupted, by a person's doubt or by a kill."""
-        await self._settle(decision, new_input=False)
-        if self.result is not None:
-            return
-        self.state = taken(self.state)
-        if is_answered(self.state.messages) or not self.state.messages:
-            await self._end("complete")
-            return
-        await self._loop()
-
-    async def _settle(self, decision: Any, *, new_input: bool) -> None:
-        """Give every call of the past its result, or stop for a decision on it."""
-        if not self._session.is_ours:
-            self._mend()
-        waiting = self._waiting(decision)
-        if waiting is not None and decision is None and not new_input:
-            await self._wait_for(waiting)
-            return
-        if waiting is not None and new_input:
-            self.state = approvals.decide(self.state, {"action": "reject", "reason": "the conversation went on"})
-        elif decision is not None:
-            self.state = approvals.decide(self.state, decision)  # raises if there is nothing to decide
-            await self._save("decision")
-        self._tidy()
-        owed = pending_calls(self.state.messages)
-        if owed:
-            # Whoever stopped to ask had begun none of those that are still open.
-            await self._call_again(owed, ask=not new_input, begun=waiting is None)
-
-    def _waiting(self, decision: Any) -> Interrupt | None:
-        """What this thread waits for. A place that keeps messages only has lost that, and it is found anew."""
-        waiting = approvals.interrupt_of(self.state)
-        if waiting is None and decision is not None:
-            gated = self._gated(pending_calls(self.state.messages))
-            if gated:
-                waiting = Interrupt("approval", tuple(gated))
-                self.state = approvals.interrupted(self.state, waiting)
-        return waiting
-
-    async def _loop(self) -> None:
-        while self.result is None:
-            reason = self._limit()
-            if reason is not None:
-                await self._end(reason)
-                return
-            self.state = self.state.next_iteration()
-            self._count(iterations=1)
-            await self._through_middleware()
-            await self._emit(ThinkingEvent(*self._tag, self.state.iteration))
-            await self._answer()
-
-    async def _through_middleware(self) -> None:
-        before = self.state.messages
-        for layer in self._config.middleware:
-            self.state = await layer.before_model(self.state, self._model)
-        if self.state.messages is not before:
-            self._mend(to_the_end=True)
-
-    def _mend(self, *, to_the_end: bool = False) -> None:
-        """Repair a history that others have had their hands on. It looks at every message."""
-        mended = repaired(self.state.messages, to_the_end=to_the_end)
-        if mended is not None:
-            self.state = self.state.with_messages_replaced(mended)
-
-    async def _answer(self) -> None:
-        """One answer of the model, and what it asks for."""
-        try:
-            async with asyncio.timeout(self._seconds_left()) as limit:
-                message = await self._ask_model()
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            await self._end("time_limit")
-            return
-        if is_empty(message):
-            await self._end("no_answer")
-            return
-        self.state = self.state.with_message(message)
-        if message.tool_calls:
-            await self._call(message.tool_calls)
-        else:
-            await self._save("answer", status="done")
-            await self._end("complete")
-
-    def _limit(self) -> StopReason | None:
-        config, metrics = self._config, self._metrics
-        if metrics.iterations >= config.max_iterations:
-            return "max_iterations"
-        if config.max_tokens is not None and metrics.total_tokens >= config.max_tokens:
-            return "token_budget"
-        left = self._seconds_left()
-        if left is not None and left <= 0:
-            return "time_limit"
-        if self._repeats(2 * LOOP):
-            return "tool_loop"
-        return None
-
-    def _seconds_left(self) -> float | None:
-        limit = self._config.max_seconds
-        return None if limit is None else self._started + limit - time.perf_counter()
-
-    async def _ask_model(self) -> Message:
-        messages = list(self.state.messages)
-        if self._config.system_prompt:
-            messages.insert(0, Message.system(self._config.system_prompt))
-
-        async def on_text(text: str) -> None:
-            await self._emit(ModelChunkEvent(*self._tag, text))
-
-        response = await ask(self._model, messages, list(self._tools) or None, on_text)
-        usage = usage_of(response)
-        prompt, completion = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
-        self._count(model_calls=1, prompt_tokens=prompt, completion_tokens=completion)
-        self.state = self.state.with_token_usage(prompt, completion)
-        used = (execution.tool_call_id for execution in self.state.tool_executions[-RECENT:])
-        message = with_unique_ids(response.message, used)
-        await self._emit(ModelCompleteEvent(*self._tag, message, usage))
-        return message
+def _last_words(messages: Sequence[Message]) -> str:
+    """What the assistant said last in answer to the last user message."""
+    for message in reversed(messages):
+        if message.role is Role.USER:
+            break
+        if message.role is Role.ASSISTANT and message.text:
+            return message.text
+    return ""

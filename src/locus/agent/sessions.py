@@ -1,4 +1,4 @@
-"""Where a run is kept: a thread of a checkpointer, a conversation memory, or nowhere."""
+"""Where a run is saved: a thread of a checkpointer, a conversation memory, or nowhere."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ Records = dict[str, ToolResult | None]
 
 
 class Session(ABC):
-    """The place of one run. The base keeps nothing."""
+    """Where one run is saved. The base class saves nothing."""
 
     def __init__(self, thread_id: str | None) -> None:
         self.thread_id = thread_id
         self.latest: str | None = None
-        self.is_ours = False
-        """Whether the state that was loaded was saved by a run: then its history has no orphans."""
+        self.saved_by_run = False
+        """Whether the state that was loaded was saved by a run: then every call in it has a result, or is the last."""
         self.is_running = False
         """Whether the state that was loaded is one of a run that is under way, or was killed."""
 
@@ -78,7 +78,7 @@ class NoSession(Session):
 
 
 class ThreadSession(Session):
-    """A thread of a checkpointer of ours: every save names the checkpoint that it expects to be the latest."""
+    """A thread of a Locus checkpointer. Every save names the checkpoint that it expects to be the latest."""
 
     def __init__(self, checkpointer: Checkpointer, thread_id: str, on_conflict: OnConflict) -> None:
         super().__init__(thread_id)
@@ -99,7 +99,7 @@ class ThreadSession(Session):
             state = await self._checkpointer.load(self._thread, entry.checkpoint_id)
             if state is not None:  # else it was deleted in between
                 self.latest, self._step = entry.checkpoint_id, entry.metadata.get("step")
-                self.is_ours = "run_id" in entry.metadata and self._step is not None
+                self.saved_by_run = "run_id" in entry.metadata and self._step is not None
                 self.is_running = _is_running(entry)
                 return state
         self.latest = self._step = None
@@ -122,7 +122,7 @@ class ThreadSession(Session):
         return saved
 
     async def _fork(self) -> None:
-        """Go on in a thread of our own, that begins where the other writer passed us."""
+        """Continue in a new thread, a copy of this one up to where another writer got ahead."""
         suffix = f"~{new_id()[:8]}"
         fork = self._thread[: MAX_ID_LENGTH - len(suffix)] + suffix
         if self.latest is not None and not await self._checkpointer.copy_thread(self._thread, fork, self.latest):
@@ -134,8 +134,8 @@ class ThreadSession(Session):
         return entry.checkpoint_id if entry is not None and _is_running(entry) else None
 
     async def record_start(self, call_id: str) -> bool:
-        # First the record, then the look: whoever takes the thread over does it the other way round (a save,
-        # then `recorded`), so that one of the two always sees the other.
+        # First the record, then the check. A worker that takes the thread over does it the other way round (a save,
+        # then `recorded`), so one of the two always sees the other.
         await self._write(call_id, [(STARTED, True)])
         entry = await self._newest()
         return entry is not None and entry.checkpoint_id == self.latest
@@ -168,7 +168,7 @@ def _is_running(entry: HistoryEntry) -> bool:
 
 
 class PlainSession(Session):
-    """Somebody else's `BaseCheckpointer`: states are kept, results of single tools are not."""
+    """A third-party `BaseCheckpointer`: states are saved, results of single tools are not."""
 
     def __init__(self, checkpointer: BaseCheckpointer, thread_id: str) -> None:
         super().__init__(thread_id)

@@ -1,4 +1,4 @@
-"""The command `locus`: one module for each of its commands."""
+"""The command line, `locus`. Each command has a module of its own, listed in `_COMMANDS`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COMMANDS = (serve, copy, import_)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command, and return what the process ends with."""
+    """Run a command and return the exit code."""
     options = parser().parse_args(arguments)
     try:
         code: int = options.run(options)

@@ -1,4 +1,4 @@
-"""`locus copy`: threads from one store to another."""
+"""`locus copy`: copies threads from one store to another."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import argparse
 from locus.cli import transfer
 
 _DESCRIPTION = """\
-Copy threads from one store to another: with their history, forks, namespaces, metadata, times and pending writes.
+Copy threads from one store to another, with their history, forks, namespaces, metadata, times and pending writes.
 
   locus copy sqlite:///agents.db postgresql://locus@localhost/agents
 
-The source is only read. Threads that the destination has already are verified, and go on where they were."""
+The source is only read. Threads that are already at the destination are verified and brought up to date."""
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -22,8 +22,8 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         epilog=transfer.EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command.add_argument("source", metavar="SRC", help="where the threads are: sqlite:///agents.db, redis://…")
-    command.add_argument("destination", metavar="DST", help="where they are to be: postgresql://…, file:./threads")
+    command.add_argument("source", metavar="SRC", help="the store to copy from: sqlite:///agents.db, redis://…")
+    command.add_argument("destination", metavar="DST", help="the store to copy to: postgresql://…, file:./threads")
     transfer.add_options(command)
     command.set_defaults(run=run)
 
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
         lambda progress: copy_store(
             options.source,
             options.destination,
-            pattern=options.store,
+            pattern=options.threads,
             dry_run=options.dry_run,
             jobs=options.jobs,
             progress=progress,

@@ -1,4 +1,4 @@
-"""`locus import`: threads of other libraries into a store of ours."""
+"""`locus import`: imports threads of other libraries into a store."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import argparse
 from locus.cli import transfer
 
 _DESCRIPTION = """\
-Move threads of other libraries into a store of ours; theirs is only read.
+Import threads of other libraries into a Locus store. The source is only read.
 
   locus import langgraph checkpoints.sqlite sqlite:///agents.db
   locus import langgraph postgresql://app@localhost/app sqlite:///agents.db
@@ -15,8 +15,8 @@ Move threads of other libraries into a store of ours; theirs is only read.
   locus import locus-sdk file:./.locus_checkpoints sqlite:///agents.db
   locus import locus-sdk s3://bucket/locus/checkpoints sqlite:///agents.db
 
-langgraph      SqliteSaver and PostgresSaver (schema_name=… in the URL); goes on with LocusSaver
-openai-agents  SQLiteSession and AdvancedSQLiteSession; goes on with LocusSession
+langgraph      SqliteSaver and PostgresSaver (schema_name=… in the URL); continue with LocusSaver
+openai-agents  SQLiteSession and AdvancedSQLiteSession; continue with LocusSession
 locus-sdk      version 3: FileCheckpointer, and its stores in Redis, S3 and OCI Object Storage (prefix=…), OpenSearch,
                PostgreSQL, MySQL and Oracle Database (table_name=…)"""
 
@@ -24,22 +24,27 @@ locus-sdk      version 3: FileCheckpointer, and its stores in Redis, S3 and OCI 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command = commands.add_parser(
         "import",
-        help="move threads of other libraries into a store",
+        help="import threads of other libraries into a store",
         description=_DESCRIPTION,
         epilog=transfer.EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = command.add_argument
-    add("kind", metavar="KIND", choices=["langgraph", "locus-sdk", "openai-agents"], help="whose threads they are")
-    add("source", metavar="SRC", help="where they are: a file, a folder, postgresql://…, redis://…, s3://…")
-    add("destination", metavar="DST", help="where they are to be: sqlite:///agents.db, postgresql://…")
+    add(
+        "kind",
+        metavar="KIND",
+        choices=["langgraph", "locus-sdk", "openai-agents"],
+        help="the library that saved the threads: %(choices)s",
+    )
+    add("source", metavar="SRC", help="the store to import from: a file, a folder, postgresql://…, redis://…, s3://…")
+    add("destination", metavar="DST", help="the store to import into: sqlite:///agents.db, postgresql://…")
     transfer.add_options(command)
     add(
         "--allow",
         action="append",
         default=[],
         metavar="MODULE:CLASS",
-        help="langgraph: a class of yours that states hold; may be repeated",
+        help="langgraph: a class of yours that states contain; may be repeated",
     )
     add("--tenant", default="default", help="locus-sdk: the tenant of PgCheckpointer (default)")
     add("--sessions-table", default="agent_sessions", metavar="NAME", help="openai-agents: (agent_sessions)")
@@ -56,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
             options.kind,
             options.source,
             options.destination,
-            pattern=options.store,
+            pattern=options.threads,
             dry_run=options.dry_run,
             jobs=options.jobs,
             progress=progress,

@@ -1,4 +1,4 @@
-"""What `locus copy` and `locus import` have in common: their options, the progress, and how they end."""
+"""What `locus copy` and `locus import` share: options, the progress bar, the summary, and the exit code."""
 
 from __future__ import annotations
 
@@ -13,22 +13,21 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from locus.transfer.report import Report
 
-WIDTH = 30
-PAUSE = 0.1
-
 EPILOG = """\
-A URL that holds a password is better kept in a variable: env:NAME stands for what the variable NAME holds.
+Keep a URL that contains a password in an environment variable: env:NAME stands for the value of the variable NAME.
 
-Killed at any moment and run again, it goes on where it was. At the end every checkpoint is read again at the
-destination and held against the source. The exit code is 0 if all threads are there and equal, 1 if some are not
-(they are named), 2 if nothing could be done, and 130 if it was interrupted."""
+You can stop the command at any moment and run it again; it continues where it was. At the end it reads every checkpoint
+back from the destination and compares it with the source. The exit code is 0 if all threads are there and equal, 1 if
+some are not (they are listed), 2 if nothing could be done, and 130 if it was interrupted."""
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
-    add("--threads", default="*", metavar="PATTERN", help="only threads whose ids match: * any text, ? one character")
-    add("--dry-run", action="store_true", help="read everything, write nothing, and say what would be done")
-    add("--jobs", type=_jobs, default=4, metavar="N", help="threads that are moved at the same time (4)")
+    add(
+        "--threads", default="*", metavar="PATTERN", help="only threads whose ids match: * is any text, ? one character"
+    )
+    add("--dry-run", action="store_true", help="read everything, write nothing, and report what would be done")
+    add("--jobs", type=_jobs, default=4, metavar="N", help="how many threads are moved at the same time (4)")
     add("--json", action="store_true", help="print the result as JSON")
 
 
@@ -39,22 +38,22 @@ def _jobs(text: str) -> int:
 
 
 def run(options: argparse.Namespace, work: Callable[[Callable[[Report], None]], Awaitable[Report]]) -> int:
-    """Carry out a move, and tell what came of it."""
+    """Run a copy or an import, print the result, and return the exit code."""
 
-    async def all_of_it() -> Report:
+    async def main() -> Report:
         return await work(bar.show)
 
-    with Bar(sys.stderr) as bar:
-        report = asyncio.run(all_of_it())
-    text = json.dumps(report.as_dict(), indent=2, ensure_ascii=False) if options.json else told(report)
+    with ProgressBar(sys.stderr) as bar:
+        report = asyncio.run(main())
+    text = json.dumps(report.as_dict(), indent=2, ensure_ascii=False) if options.json else summary(report)
     sys.stdout.write(f"{text}\n")
     for problem in report.problems:
         sys.stderr.write(f"locus: thread {problem.thread!r}: {problem.message}\n")
     return 0 if report.ok else 1
 
 
-def told(report: Report) -> str:
-    """The result in two or three lines."""
+def summary(report: Report) -> str:
+    """The result in two or three lines of text."""
     moved = f"{report.moved:,} {'would be moved' if report.dry_run else 'moved'}, {report.present:,} were there already"
     lines = [
         f"{report.source} -> {report.destination}",
@@ -65,15 +64,20 @@ def told(report: Report) -> str:
     return "\n".join(lines)
 
 
-class Bar:
-    """A line that says how far it is, where somebody is watching; elsewhere nothing."""
+WIDTH = 30
+PAUSE = 0.1
+"""Seconds between two updates."""
+
+
+class ProgressBar:
+    """Shows progress in one line of a terminal. Writes nothing if the stream is not a terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._watched = stream.isatty()
+        self._is_terminal = stream.isatty()
         self._next = 0.0
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> ProgressBar:
         return self
 
     def __exit__(self, *_exc: object) -> None:
@@ -83,7 +87,7 @@ class Bar:
 
     def show(self, report: Report) -> None:
         now = time.monotonic()
-        if not self._watched or now < self._next:
+        if not self._is_terminal or now < self._next:
             return
         self._next = now + PAUSE
         finished = report.done + len(report.problems)

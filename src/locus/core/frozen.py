@@ -7,23 +7,15 @@ the bottom the answer is an identity check, which costs the same at ten messages
   serialise as ordinary dicts and lists do, and refuse to be changed.
 - `Items` is the tuple that a state keeps its messages in. It remembers which older tuple it was derived
   from by `+` or by slicing, so that "what is new here?" needs no comparison at all.
-- `Remembering` is the base of a state: it carries what is known of where it was kept through every `with_*`.
+- `Remembering` is the base class of a state. Its `Lineage` says which checkpoints the state was last loaded from or
+  saved as, and every state that is derived from it inherits that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType, NoneType
-from typing import (
-    Annotated,
-    Any,
-    NoReturn,
-    Self,
-    SupportsIndex,
-    TypeGuard,
-    TypeVar,
-    overload,
-)
+from typing import Annotated, Any, NoReturn, Self, SupportsIndex, TypeGuard, TypeVar, overload
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, PrivateAttr
 from pydantic.fields import FieldInfo
@@ -228,31 +220,35 @@ def as_items(values: Iterable[T]) -> Items[T]:
     return values if isinstance(values, Items) else Items(values)
 
 
-Place = tuple[str, str, str]
-"""(which store, thread id, namespace)"""
+ThreadKey = tuple[str, str, str]
+"""(identity of the store, thread id, namespace)"""
+
+
+_MAX_THREADS = 4
+"""A state is seldom kept in more threads at once, and each trace may be large."""
 
 
 class Lineage:
-    """The checkpoints that a state was last loaded from or saved as, by place.
+    """The checkpoints that a state was last loaded from or saved as, by thread.
 
     Immutable: a save puts a new one on the state, so that states derived earlier keep theirs. Two lineages
-    are always equal, because where a state was kept is no part of what it is.
+    are always equal, because where a state was saved is no part of its value.
     """
 
     __slots__ = ("_known",)
 
-    def __init__(self, known: Mapping[Place, Any] = MappingProxyType({})) -> None:
+    def __init__(self, known: Mapping[ThreadKey, Any] = MappingProxyType({})) -> None:
         self._known = known
 
-    def at(self, place: Place) -> Any | None:
-        """What the store left here on the last load or save at this place."""
-        return self._known.get(place)
+    def get(self, key: ThreadKey) -> Any | None:
+        """What the store remembered on the last load from this thread, or save to it."""
+        return self._known.get(key)
 
-    def after(self, place: Place, trace: object) -> Lineage:
-        """This lineage, with `trace` as what is known of `place`. The oldest places are forgotten."""
-        known = {key: value for key, value in self._known.items() if key != place}
-        known[place] = trace
-        while len(known) > 4:
+    def after(self, key: ThreadKey, trace: object) -> Lineage:
+        """This lineage, with `trace` as what is known of a thread. The oldest threads are forgotten."""
+        known = {other: value for other, value in self._known.items() if other != key}
+        known[key] = trace
+        while len(known) > _MAX_THREADS:
             del known[next(iter(known))]
         return Lineage(MappingProxyType(known))
 
@@ -269,22 +265,25 @@ class Lineage:
         return self
 
     def __reduce__(self) -> tuple[type[Lineage], tuple[()]]:
-        # A state that travels to another process finds its place there anew.
+        # In another process it means nothing: its stores are opened anew there.
         return Lineage, ()
 
 
 class Remembering(Frozen):
-    """A model that remembers where it was kept, and hands that on to whatever is derived from it."""
+    """A model that remembers where it was saved, and passes that on to whatever is derived from it.
+
+    The methods are private because a state may have fields of any name.
+    """
 
     _lineage: Lineage = PrivateAttr(default_factory=Lineage)
 
-    def _kept_at(self, place: Place) -> Any | None:
-        """What a store left here when this was last loaded from it, or saved to it."""
-        return self._private()["_lineage"].at(place)
+    def _kept_at(self, key: ThreadKey) -> Any | None:
+        """What a store remembered when this was last loaded from the thread, or saved to it."""
+        return self._private()["_lineage"].get(key)
 
-    def _keep_at(self, place: Place, trace: object) -> None:
+    def _keep_at(self, key: ThreadKey, trace: object) -> None:
         private = self._private()
-        private["_lineage"] = private["_lineage"].after(place, trace)
+        private["_lineage"] = private["_lineage"].after(key, trace)
 
     def _private(self) -> dict[str, Any]:
         """Where pydantic keeps `_lineage`; every save asks for it, and the way through pydantic is long."""

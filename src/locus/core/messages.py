@@ -9,15 +9,7 @@ from uuid import uuid4
 
 from pydantic import AfterValidator, Field, model_validator
 
-from locus.core.frozen import (
-    EMPTY,
-    Frozen,
-    FrozenMapping,
-    FrozenValue,
-    Items,
-    as_items,
-    trust,
-)
+from locus.core.frozen import EMPTY, Frozen, FrozenMapping, FrozenValue, Items, as_items, trust
 
 
 class Role(StrEnum):

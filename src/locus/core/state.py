@@ -10,16 +10,7 @@ from uuid import uuid4
 
 from pydantic import AfterValidator, BaseModel, Field, PlainSerializer
 
-from locus.core.frozen import (
-    EMPTY,
-    Frozen,
-    FrozenMapping,
-    Items,
-    Remembering,
-    as_items,
-    freeze,
-    trust,
-)
+from locus.core.frozen import EMPTY, Frozen, FrozenMapping, Items, Remembering, as_items, freeze, trust
 from locus.core.messages import Message, ToolCall, ToolResult
 
 T = TypeVar("T")

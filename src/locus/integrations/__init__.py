@@ -1,1 +1,1 @@
-"""Other frameworks on our backends. Nothing is imported here: each module needs an extra of its own."""
+"""Other agent frameworks on Locus backends. Each module needs an extra of its own, so nothing is imported here."""

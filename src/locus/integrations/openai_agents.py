@@ -1,12 +1,13 @@
 """Sessions of the OpenAI Agents SDK on every backend, with their whole history.
 
-    pass
+    from locus.integrations.openai_agents import LocusSession
 
     session = LocusSession("alice", checkpointer)        # or a storage backend, or "sqlite:agents.db"
     await Runner.run(agent, "Hello", session=session)
 
-A session is a log of items (see `locus.memory.item_log`) in a namespace of its own of the thread with the session's id:
-a Locus agent may have a thread of the same name. Every batch that is added is one checkpoint, and costs what is new.
+A session is a log of items (see `locus.memory.item_log`) in a namespace of its own, of the thread with the session's
+id. So a Locus agent may have a thread with the same id. Every batch that is added is one checkpoint, and only new items
+are stored.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from locus.errors import CheckpointNotFoundError
 from locus.extras import require
-from locus.memory.item_log import ItemLog, noted
+from locus.memory.item_log import ItemLog, logged_change
 from locus.memory.model.records import Entry
 from locus.memory.saver import store_of
 
@@ -29,14 +30,14 @@ if TYPE_CHECKING:
 __all__ = ["NAMESPACE", "LocusSession", "SessionPoint", "SessionView"]
 
 NAMESPACE = "openai-agents"
-"""Where the sessions of a store are kept, unless it has no namespaces: then say `namespace="default"`."""
+"""The namespace of sessions. For a store without namespaces, pass `namespace="default"`."""
 
 
 @dataclass(frozen=True)
 class SessionPoint:
-    """One point of a session's history: how many items it had, and what had been done (`add`, `pop`, …).
+    """One point in the history of a session: how many items it had, and what the change was (`add`, `pop`, …).
 
-    Of a checkpoint that no session has made, neither is known.
+    For a checkpoint that was not made by a session, `items` is None and `change` is empty.
     """
 
     checkpoint_id: str
@@ -48,7 +49,7 @@ class SessionPoint:
 
 @dataclass(frozen=True)
 class CompactionSnapshot:
-    """What the SDK's compaction asks a session for: its newest items, and a way to replace some of them."""
+    """What the SDK's compaction needs: the newest items of a session, and a way to replace some of them."""
 
     items: list[TResponseInputItem]
     complete: bool
@@ -56,7 +57,7 @@ class CompactionSnapshot:
 
 
 class SessionView:
-    """A session as it was at a checkpoint. It can only be read; `LocusSession.fork` makes one that goes on."""
+    """A session as it was at a checkpoint, read-only. `LocusSession.fork` makes one that can continue."""
 
     def __init__(self, session_id: str, checkpoint_id: str, log: ItemLog) -> None:
         self.session_id = session_id
@@ -64,15 +65,15 @@ class SessionView:
         self._log = log
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """The newest items up to that checkpoint, in their order."""
+        """The newest items up to that checkpoint, in order."""
         return await self._log.read(limit, self.checkpoint_id)
 
 
 class LocusSession:
-    """A session of the SDK (its `Session` protocol) in a store of ours.
+    """A session of the SDK (its `Session` protocol) in a Locus store.
 
-    `store` is a checkpointer, a storage backend, or a name or URL (`"sqlite:agents.db"`). What a name opens belongs to
-    this session, and `close` closes it; an open store is left open. `session_settings` are the SDK's.
+    `store` is a checkpointer, a storage backend, or a name or URL (`"sqlite:agents.db"`). `close` closes a store that
+    the session has opened by name, and leaves others open. `session_settings` are the SDK's.
     """
 
     session_settings: SessionSettings | None = None
@@ -91,38 +92,38 @@ class LocusSession:
         self._log = ItemLog(store_of(store), session_id, namespace)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """The newest `limit` items (else as many as the settings say, else all), in their order."""
+        """The newest `limit` items, in order. Without a limit, the settings decide, and by default all are returned."""
         if limit is None and self.session_settings is not None:
             limit = self.session_settings.limit
         return await self._log.read(limit)
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Add a batch in one step: it stays whole and in its order, whoever else adds at the same time."""
+        """Add a batch atomically and in order, even if others add items at the same time."""
         await self._log.append(items)
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Take the newest item off, and return it. Earlier points of the history keep it."""
+        """Remove the newest item and return it. Earlier points in the history keep it."""
         item: TResponseInputItem | None = await self._log.pop()
         return item
 
     async def clear_session(self) -> None:
-        """Delete the items, and the history with them."""
+        """Delete all items and the history."""
         await self._log.delete()
 
     async def history(self, limit: int | None = 10, before: str | None = None) -> list[SessionPoint]:
-        """The points that the session can be read at or forked from, newest first, without their items."""
-        threads, namespace = self._log.store, self._log.namespace
-        entries = await threads.history(self.session_id, limit, before, namespace)
+        """The points in the history that the session can be read at or forked from, newest first, without items."""
+        log = self._log
+        entries = await log.store.history(self.session_id, limit, before, log.namespace)
         return [_point(entry) for entry in entries]
 
     def at(self, checkpoint_id: str) -> SessionView:
-        """The session as it was at a point of its history."""
+        """The session as it was at a point in its history."""
         return SessionView(self.session_id, checkpoint_id, self._log)
 
     async def fork(self, new_session_id: str, checkpoint_id: str | None = None) -> LocusSession:
-        """A new session that goes on from a point of this one, by default from the latest.
+        """A new session that continues from a point in this one, by default the latest.
 
-        `ConflictError` if the new id is in use.
+        Raises `ConflictError` if the new id is in use.
         """
         log = self._log
         forked = copy(self)
@@ -136,7 +137,7 @@ class LocusSession:
         return forked
 
     async def rewind(self, checkpoint_id: str) -> None:
-        """Go on from an earlier point, in this session. What came after it stays in the history."""
+        """Continue from an earlier point in this session. Later points stay in the history."""
         await self._log.rewind(checkpoint_id)
 
     async def close(self) -> None:
@@ -156,7 +157,7 @@ class LocusSession:
     async def _get_compaction_snapshot(
         self, limit: int, *, prune_prefix: Callable[[TResponseInputItem], bool] | None = None
     ) -> CompactionSnapshot | None:
-        """The SDK's `OpenAIResponsesCompactionSession` looks for this, and else clears the session and refills it."""
+        """For the SDK's `OpenAIResponsesCompactionSession`, which would otherwise clear and refill the session."""
         if prune_prefix is not None:
             return None
         newest = await self.history(1)
@@ -182,6 +183,6 @@ def _settings(given: SessionSettings | dict[str, Any] | None) -> SessionSettings
 
 
 def _point(entry: Entry) -> SessionPoint:
-    log = noted(entry.metadata)
+    log = logged_change(entry.metadata)
     count, change = (log.items, log.change) if log else (None, "")
     return SessionPoint(entry.checkpoint_id, entry.parent_id, entry.created_at, count, change)

@@ -1,6 +1,10 @@
-"""The contract: agent state by thread.
+"""Checkpointers: agent state by thread.
 
-The laws, the same for every backend of ours:
+`BaseCheckpointer` is the contract, for anyone who writes a checkpointer. `Checkpointer` is the one that Locus has for
+every backend: `AgentState` over a `CheckpointStore`. `StoreVerbs` has the methods that do not depend on what is saved;
+the storage backends, which keep plain dicts, share them.
+
+Every backend of Locus keeps these laws:
 
 - A save is atomic. After a crash at any instant the whole checkpoint is there, or nothing of it.
 - What was saved comes back equal. What JSON cannot hold raises `SerializationError` with its path.
@@ -8,10 +12,6 @@ The laws, the same for every backend of ours:
 - Order is the order of commits, whatever the clocks say; "latest" is the newest commit that is left.
 - `None`, `False` and an empty list mean "not there". What could not be found out is raised.
 - Ids and metadata keys are data, never syntax. Nothing that is loaded is ever executed.
-
-What both faces of a store, checkpointer and storage backend, have in common: everything but the payload.
-
-The checkpointer face: `AgentState` by thread, over any engine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
-from locus.core.frozen import Place
+from locus.core.frozen import ThreadKey
 from locus.core.state import AgentState
 from locus.errors import CapabilityError, CheckpointNotFoundError, CorruptCheckpointError
 from locus.memory.diffs import StateDiff, diff
@@ -36,8 +36,10 @@ from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Entry, Unset
 from locus.memory.store import CheckpointStore
 
 if TYPE_CHECKING:
-    from locus.memory.diffs import StateDiff
     from locus.memory.sync import SyncCheckpointer
+
+
+Metadata = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ class BaseCheckpointer(ABC):
         self._cannot("vacuum")
 
     async def copy_thread(self, source_thread_id: str, dest_thread_id: str) -> bool:
-        """Copy a thread with its history under a new id. False if there is no such thread."""
+        """Copy a thread with its history under a new id. False if there is nothing to copy."""
         self._cannot("branching")
 
     async def list_threads(self, limit: int = 100, pattern: str = "*") -> list[str]:
@@ -166,21 +168,18 @@ class BaseCheckpointer(ABC):
         )
 
 
-Metadata = Mapping[str, Any]
+class _DefaultDays(int):
+    """Tells the default from the same number given by a caller."""
 
 
-class _Days(int):
-    """A number of days that nobody asked for."""
-
-
-THIRTY_DAYS: Final = _Days(30)
-"""The default age. It gives way to `keep_last`, where an age that was asked for does not."""
+THIRTY_DAYS: Final = _DefaultDays(30)
+"""The default age of a vacuum. With `keep_last` it does not count; an age that the caller gives does."""
 
 
 class StoreVerbs:
-    """The verbs over `self.store` that do not depend on what a payload is."""
+    """The methods over `self.store` that do not depend on what a payload is."""
 
-    if TYPE_CHECKING:  # as text only, or a face that is a pydantic model would have it for a field
+    if TYPE_CHECKING:  # a subclass that is a pydantic model would make a field of it
         store: CheckpointStore
 
     @property
@@ -294,6 +293,87 @@ class StoreVerbs:
         await self.store.close()
 
 
+class Checkpointer(StoreVerbs, BaseCheckpointer):
+    """Keeps `AgentState` in a `CheckpointStore`. The checkpointers of all backends are of this class."""
+
+    def __init__(self, store: CheckpointStore) -> None:
+        self.store = store
+
+    async def save(  # the contract's parameters; what only these stores can do is added by keyword
+        self,
+        state: AgentState,
+        thread_id: str,
+        checkpoint_id: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        parent: str | None | Unset = ANY,
+        if_latest: str | None | Unset = ANY,
+    ) -> str:
+        """Keep a state as the newest checkpoint of a thread, and return its id.
+
+        `if_latest` names the checkpoint that must still be the latest (`None`: the thread must be new), else
+        `ConflictError` is raised and nothing is written. The parent is the checkpoint that this state was
+        loaded from or saved as, else the latest; `parent` says otherwise.
+        """
+        payload = state_payload(state)
+        key = self._key(thread_id, namespace)
+        saved = await self.store.save(
+            thread_id,
+            payload,
+            namespace=namespace,
+            checkpoint_id=checkpoint_id,
+            metadata=metadata,
+            parent=parent,
+            if_latest=if_latest,
+            known=state._kept_at(key),
+        )
+        state._keep_at(key, saved.trace)
+        for value in payload.fields.values():
+            anchor(value)
+        return saved.checkpoint_id
+
+    async def load(
+        self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE
+    ) -> AgentState | None:
+        stored = await self.store.read(thread_id, checkpoint_id, namespace)
+        if stored is None:
+            return None
+        state = state_from(stored)
+        state._keep_at(self._key(thread_id, namespace), state_trace(stored, state))
+        return state
+
+    def origin(self, state: AgentState, thread_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:
+        """The id of the checkpoint of this thread that a state was last loaded from or saved as.
+
+        Use it with `if_latest`: `save(changed, thread_id, if_latest=cp.origin(state, thread_id))`.
+        """
+        trace: Trace | None = state._kept_at(self._key(thread_id, namespace))
+        return None if trace is None else trace.base.checkpoint_id
+
+    def _key(self, thread_id: str, namespace: str) -> ThreadKey:
+        check_ids(thread_id, None, namespace)
+        return self.store.engine.identity, thread_id, namespace
+
+    async def diff(self, thread_id: str, a: str, b: str, *, namespace: str = DEFAULT_NAMESPACE) -> StateDiff:
+        """What changed from checkpoint `a` to checkpoint `b`."""
+        states = [await self.load(thread_id, checkpoint_id, namespace=namespace) for checkpoint_id in (a, b)]
+        for checkpoint_id, state in zip((a, b), states, strict=True):
+            if state is None:
+                raise CheckpointNotFoundError(f"thread {thread_id!r} has no checkpoint {checkpoint_id!r}")
+        before, after = states
+        assert before is not None
+        assert after is not None
+        return diff(before, after)
+
+    @cached_property
+    def sync(self) -> SyncCheckpointer:
+        """The same checkpointer for code that is not async, from any thread."""
+        from locus.memory.sync import SyncCheckpointer
+
+        return SyncCheckpointer(self)
+
+
 def metadata_of(entry: Entry) -> dict[str, Any]:
     metadata = decode(entry.metadata)
     if not isinstance(metadata, dict):
@@ -315,85 +395,3 @@ def history_entry(entry: Entry) -> HistoryEntry:
 
 def entry_dict(entry: Entry) -> dict[str, Any]:
     return dict(vars(history_entry(entry)))
-
-
-class Checkpointer(StoreVerbs, BaseCheckpointer):
-    """A checkpointer over a store of threads. All checkpointers of ours are one."""
-
-    def __init__(self, store: CheckpointStore) -> None:
-        self.store = store
-
-    async def save(  # the contract's call, with what only our stores can do added by keyword
-        self,
-        state: AgentState,
-        thread_id: str,
-        checkpoint_id: str | None = None,
-        metadata: dict[str, Any] | None = None,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        parent: str | None | Unset = ANY,
-        if_latest: str | None | Unset = ANY,
-    ) -> str:
-        """Keep a state as the newest checkpoint of a thread, and return its id.
-
-        `if_latest` names the checkpoint that must still be the latest (`None`: the thread must be new), else
-        `ConflictError` is raised and nothing is written. The parent is the checkpoint that this state was
-        loaded from or saved as, else the latest; `parent` says otherwise.
-        """
-        payload = state_payload(state)
-        place = self._place(thread_id, namespace)
-        saved = await self.store.save(
-            thread_id,
-            payload,
-            namespace=namespace,
-            checkpoint_id=checkpoint_id,
-            metadata=metadata,
-            parent=parent,
-            if_latest=if_latest,
-            known=state._kept_at(place),
-        )
-        state._keep_at(place, saved.trace)
-        for value in payload.fields.values():
-            anchor(value)
-        return saved.checkpoint_id
-
-    async def load(
-        self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE
-    ) -> AgentState | None:
-        stored = await self.store.read(thread_id, checkpoint_id, namespace)
-        if stored is None:
-            return None
-        state = state_from(stored)
-        place = self._place(thread_id, namespace)
-        state._keep_at(place, state_trace(stored, state))
-        return state
-
-    def origin(self, state: AgentState, thread_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:
-        """The id of the checkpoint of this thread that a state was last loaded from or saved as.
-
-        It is what `if_latest` wants to know: `save(changed, thread_id, if_latest=cp.origin(state, thread_id))`.
-        """
-        trace: Trace | None = state._kept_at(self._place(thread_id, namespace))
-        return None if trace is None else trace.base.checkpoint_id
-
-    def _place(self, thread_id: str, namespace: str) -> Place:
-        check_ids(thread_id, None, namespace)
-        return self.store.engine.identity, thread_id, namespace
-
-    async def diff(self, thread_id: str, a: str, b: str, *, namespace: str = DEFAULT_NAMESPACE) -> StateDiff:
-        """What changed from checkpoint `a` to checkpoint `b`."""
-        states = [await self.load(thread_id, checkpoint_id, namespace=namespace) for checkpoint_id in (a, b)]
-        for checkpoint_id, state in zip((a, b), states, strict=True):
-            if state is None:
-                raise CheckpointNotFoundError(f"thread {thread_id!r} has no checkpoint {checkpoint_id!r}")
-        before, after = states
-        assert before is not None
-        assert after is not None
-        return diff(before, after)
-
-    @cached_property
-    def sync(self) -> SyncCheckpointer:
-        """The same checkpointer for code that is not async, from any thread."""
-        from locus.memory.sync import SyncCheckpointer
-
-        return SyncCheckpointer(self)

@@ -1,7 +1,7 @@
 """Conversation memory: messages by thread, with two methods.
 
-The smallest contract that an agent can remember with. `ConversationMemory` makes one of any checkpointer of
-ours; agents that are given a checkpointer itself keep more than the messages, and survive a kill in mid-run.
+The smallest contract that an agent can remember with. `ConversationMemory` makes one of any checkpointer. An agent that
+is given the checkpointer itself keeps more than the messages, and survives a kill in mid-run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a database has to be able to do: a handful of primitives, and capabilities as types of their own.
+"""The engine port: what a database has to do for Locus. Each capability beyond the basics is a type of its own.
 
-An engine only stores. Ids are valid, payloads are encoded and deltas worked out before it is called, and
-its driver's exceptions are translated after it raised them. Engines are used from several event loops.
+An engine only stores. Before it is called, ids are checked, payloads are encoded and the plan of a save is made;
+after it raised, its driver's exceptions are translated. Engines are used from several event loops.
 """
 
 from __future__ import annotations
@@ -10,26 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import (
-    TYPE_CHECKING,
-    ClassVar,
-)
+from typing import ClassVar
 
 from locus.errors import CheckpointError, ConfigurationError
 from locus.memory.model.codec import EXACT, Dialect
 from locus.memory.model.ids import Pattern
-from locus.memory.model.records import (
-    Commit,
-    Entry,
-    Exported,
-    Hit,
-    Outcome,
-    Stored,
-    Write,
-)
-
-if TYPE_CHECKING:
-    pass
+from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Write
 
 
 class NothingThereError(ConfigurationError):
@@ -71,7 +57,7 @@ class Engine(ABC):
     async def commit(self, commit: Commit) -> Outcome:
         """Write a checkpoint in one atomic step, or refuse it and write nothing.
 
-        The step excludes other commits and deletions on the same thread. See `decisions.decide`.
+        The step excludes other commits and deletions on the same thread. See `commit_rules.decide`.
         """
 
     @abstractmethod
@@ -106,7 +92,7 @@ class Engine(ABC):
 
     @abstractmethod
     def translate(self, error: BaseException) -> CheckpointError:
-        """Our error for one of `driver_errors`."""
+        """The `CheckpointError` for one of `driver_errors`."""
 
     async def close(self) -> None:
         """Release what this engine opened itself; never raises. Later use opens it anew."""

@@ -1,16 +1,14 @@
-"""A list that many writers add to, without anyone reading it first.
+"""Logs: lists that many writers append to, without anyone reading them first.
 
 A log is a namespace of a thread whose payload is `{"items": [...]}`. Each of its checkpoints says in its metadata what
-was done, where the items are (the extents, see `records`), and for which `rev` that holds: metadata that somebody
-gives to another checkpoint say nothing of that one. It is one text, because databases index every value:
+was done, where the items are (the extents, see `model.records`), and for which `rev` that holds, because metadata that
+was copied to another checkpoint says nothing about that one. It is one text, because databases index every value:
 
     {"log": "["add",[["k3v9…",6,0,28]],"7c01…"]"}
 
-So a handle that has never seen the log needs one small entry, and no item, to add to it. Every change names the
+So a handle that has never seen the log needs one small entry, and no item, to append to it. Every change names the
 checkpoint that it was worked out for, and if another writer was faster it is worked out anew: batches stay whole, and
-none is lost. Stores that keep no runs (see `plain_store`) get the whole list with every change.
-
-What is known of a log of items (see `item_log`) at one of its checkpoints. No I/O.
+none is lost. Stores that keep no runs (see `backends.plain`) get the whole list with every change.
 """
 
 from __future__ import annotations
@@ -31,29 +29,28 @@ from locus.memory.model.ids import check_ids, new_id
 from locus.memory.model.manifest import decode_manifest, items_text
 from locus.memory.model.payloads import dict_from
 from locus.memory.model.plan import MAX_EXTENTS, part, run_of
-from locus.memory.model.records import (
-    Base,
-    Commit,
-    Entry,
-    Extent,
-    Outcome,
-    Run,
-    Stored,
-    Verdict,
-)
+from locus.memory.model.records import Base, Commit, Entry, Extent, Outcome, Run, Stored, Verdict
 from locus.memory.store import CheckpointStore
 
+__all__ = ["ItemLog", "LoggedChange", "logged_change", "noted"]
+
 _PATH = ("items",)
+_HEAD = '{"items":[]}'
+_ATTEMPTS = 200
+_LONGEST_PAUSE = 0.05
+
+_Locks = WeakValueDictionary[tuple[str, str, str], asyncio.Lock]
+_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, _Locks] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
-class Tip:
-    """A checkpoint of a log, as a change needs to know it."""
+class LogCheckpoint:
+    """What a change needs to know of the checkpoint that it starts from."""
 
     base: Base
     count: int
     extents: tuple[Extent, ...] | None
-    """Where the items are. None: nowhere that a delta could refer to."""
+    """Where the items are. None: nowhere that a commit could refer to."""
     last: str | None = None
     """The last item, if it is known."""
 
@@ -62,78 +59,22 @@ class Tip:
 class Edit:
     """The first `kept` items of a checkpoint (`None`: of an empty log), and after them these texts."""
 
-    tip: Tip | None
+    checkpoint: LogCheckpoint | None
     kept: int
     texts: Sequence[str] = ()
 
 
-def tip_of(stored: Stored) -> Tip:
-    base = Base(stored.entry.checkpoint_id, stored.entry.rev)
-    cut = decode_manifest(stored.manifest).get(_PATH)
-    if isinstance(cut, tuple):
-        return Tip(base, sum(extent.length for extent in cut), cut)
-    items = dict_from(stored).get("items")
-    if not isinstance(items, list):
-        entry = stored.entry
-        raise CorruptCheckpointError(
-            f"thread {entry.thread_id!r}, namespace {entry.namespace!r}, is no list of items: something else uses it. "
-            "Use another id, or another namespace"
-        )
-    return Tip(base, len(items), () if not items else None)
-
-
-def first_extents(tip: Tip | None, count: int) -> list[Extent]:
-    """Where the first items of a checkpoint are, as far as a delta can refer to them."""
-    if tip is None or tip.extents is None:
-        return []
-    return list(tip.extents) if count == tip.count else part(tip.extents, 0, count)
-
-
-def items_of(stored: Stored, tip: Tip, start: int) -> list[Any]:
-    if tip.extents is None:
-        found: list[Any] = dict_from(stored)["items"]
-        return found[start:]
-    return list(decode(items_text(part(tip.extents, start, tip.count - start), stored.runs)))
-
-
-class Noted(NamedTuple):
-    """What a checkpoint's metadata says of the log."""
+class LoggedChange(NamedTuple):
+    """The change that made a checkpoint, and where the items are since then."""
 
     change: str
     extents: tuple[Extent, ...]
     rev: str | None = None
-    """The checkpoint that it was said of; None if it was put right when the log was moved."""
+    """The checkpoint that this is about; None if a transfer to another store has adapted it."""
 
     @property
     def items(self) -> int:
         return sum(extent.length for extent in self.extents)
-
-
-def noted(metadata: str) -> Noted | None:
-    """None if the checkpoint was made by something else."""
-    try:
-        change, extents, *rest = decode(decode(metadata)["log"])
-        return Noted(str(change), tuple(Extent(*extent) for extent in extents), *rest)
-    except (KeyError, TypeError, ValueError, CorruptCheckpointError):
-        return None
-
-
-def noted_tip(entry: Entry) -> Tip | None:
-    """What the metadata of a checkpoint say, if it is of this very checkpoint that they say it."""
-    found = noted(entry.metadata)
-    if found is None or found.rev not in (None, entry.rev):
-        return None
-    return Tip(Base(entry.checkpoint_id, entry.rev), found.items, found.extents)
-
-
-__all__ = ["ItemLog", "noted"]
-
-_HEAD = '{"items":[]}'
-_ATTEMPTS = 200
-_LONGEST_PAUSE = 0.05
-
-_Locks = WeakValueDictionary[tuple[str, str, str], asyncio.Lock]
-_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, _Locks] = WeakKeyDictionary()
 
 
 class ItemLog:
@@ -144,8 +85,8 @@ class ItemLog:
         self.store = store
         self.thread_id = thread_id
         self.namespace = namespace
-        self._tip: Tip | None = None
-        self._held: tuple[ref[asyncio.AbstractEventLoop], asyncio.Lock] | None = None
+        self._latest: LogCheckpoint | None = None
+        self._loop_lock: tuple[ref[asyncio.AbstractEventLoop], asyncio.Lock] | None = None
 
     async def read(self, limit: int | None = None, checkpoint_id: str | None = None) -> list[Any]:
         """The newest items (all of them without a limit) in their order, as of a checkpoint or of the latest."""
@@ -154,18 +95,18 @@ class ItemLog:
             if checkpoint_id is not None:
                 raise self._no_checkpoint(checkpoint_id)
             return []
-        tip = tip_of(stored)
+        checkpoint = log_checkpoint(stored)
         if checkpoint_id is None:
-            self._tip = tip
-        kept = tip.count if limit is None else max(0, min(limit, tip.count))
-        return items_of(stored, tip, tip.count - kept)
+            self._latest = checkpoint
+        kept = checkpoint.count if limit is None else max(0, min(limit, checkpoint.count))
+        return items_of(stored, checkpoint, checkpoint.count - kept)
 
     async def append(self, items: Sequence[Any]) -> None:
         """Add items as one batch, in one step. Nothing is written for no items."""
         texts = [encode(item, ("items", index)) for index, item in enumerate(items)]
 
-        async def grown(tip: Tip | None) -> Edit | None:
-            return Edit(tip, tip.count if tip else 0, texts) if texts else None
+        async def grown(checkpoint: LogCheckpoint | None) -> Edit | None:
+            return Edit(checkpoint, checkpoint.count if checkpoint else 0, texts) if texts else None
 
         await self._change("add", grown)
 
@@ -173,13 +114,15 @@ class ItemLog:
         """Take the last item off, and return it; `None` if there is none. Earlier checkpoints keep it."""
         last: str | None = None
 
-        async def shortened(tip: Tip | None) -> Edit | None:
+        async def shortened(checkpoint: LogCheckpoint | None) -> Edit | None:
             nonlocal last
-            if tip is None or not tip.count:
+            if checkpoint is None or not checkpoint.count:
                 last = None
                 return None
-            last = tip.last if tip.last is not None else (await self._texts(tip, tip.count - 1))[0]
-            return Edit(tip, tip.count - 1)
+            last = checkpoint.last
+            if last is None:
+                (last,) = await self._texts(checkpoint, checkpoint.count - 1)
+            return Edit(checkpoint, checkpoint.count - 1)
 
         await self._change("pop", shortened)
         return None if last is None else decode(last)
@@ -187,8 +130,8 @@ class ItemLog:
     async def rewind(self, checkpoint_id: str) -> None:
         """Go on from an earlier checkpoint. What came after it stays in the history."""
 
-        async def turned_back(_tip: Tip | None) -> Edit | None:
-            earlier = await self._tip_at(checkpoint_id)
+        async def turned_back(_latest: LogCheckpoint | None) -> Edit | None:
+            earlier = await self._checkpoint(checkpoint_id)
             if earlier is None:
                 raise self._no_checkpoint(checkpoint_id)
             return Edit(earlier, earlier.count)
@@ -201,9 +144,9 @@ class ItemLog:
         stored = await self._stored(None)
         if stored is None or stored.entry.checkpoint_id != if_latest:
             return False
-        tip = tip_of(stored)
+        checkpoint = log_checkpoint(stored)
         try:
-            return await self._commit("replace", tip, Edit(tip, start, texts)) is Verdict.COMMITTED
+            return await self._commit("replace", checkpoint, Edit(checkpoint, start, texts)) is Verdict.COMMITTED
         except ConflictError:
             return False
 
@@ -214,21 +157,22 @@ class ItemLog:
 
     async def delete(self) -> None:
         """Remove the log with its history."""
-        self._tip = None
+        self._latest = None
         await finished(self.store.delete(self.thread_id, None, self.namespace))
 
-    async def _change(self, name: str, work_out: Callable[[Tip | None], Awaitable[Edit | None]]) -> None:
+    async def _change(self, name: str, work_out: Callable[[LogCheckpoint | None], Awaitable[Edit | None]]) -> None:
         """Work a change out for the latest checkpoint and commit it, until no other writer is in between."""
         async with self._lock():
             for attempt in range(_ATTEMPTS):
                 try:
-                    tip = self._tip or await self._tip_at(None)
-                    edit = await work_out(tip)
-                    if edit is None or await self._commit(name, tip, edit) is Verdict.COMMITTED:
+                    checkpoint = self._latest or await self._checkpoint(None)
+                    edit = await work_out(checkpoint)
+                    if edit is None or await self._commit(name, checkpoint, edit) is Verdict.COMMITTED:
                         return
                 except ConflictError:
-                    """Some stores say it so; and what the change was worked out for may be gone."""
-                self._tip = None
+                    # Some stores raise where others return a verdict, and the checkpoint may be gone meanwhile.
+                    pass
+                self._latest = None
                 if attempt:
                     await asyncio.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.001 * 2**attempt)))
         raise ConflictError(
@@ -236,18 +180,18 @@ class ItemLog:
         )
 
     def _lock(self) -> asyncio.Lock:
-        """Handles of one event loop need not race each other."""
-        loop, held = asyncio.get_running_loop(), self._held
+        """One lock for all handles of an event loop on this log: they take turns, and do not race each other."""
+        loop, held = asyncio.get_running_loop(), self._loop_lock
         if held is None or held[0]() is not loop:
             locks = _locks.setdefault(loop, WeakValueDictionary())
             key = (self.store.engine.identity, self.thread_id, self.namespace)
             lock = locks.get(key)
             if lock is None:
                 lock = locks[key] = asyncio.Lock()
-            held = self._held = ref(loop), lock
+            held = self._loop_lock = ref(loop), lock
         return held[1]
 
-    async def _commit(self, name: str, latest: Tip | None, edit: Edit) -> Verdict:
+    async def _commit(self, name: str, latest: LogCheckpoint | None, edit: Edit) -> Verdict:
         rev = new_id()
         own_branch = False
         while True:
@@ -261,7 +205,7 @@ class ItemLog:
         if outcome.verdict is Verdict.COMMITTED:
             last = edit.texts[-1] if edit.texts else None
             kept = extents if self.store.engine.keeps_runs else None
-            self._tip = Tip(Base(rev, rev), count, kept, last)
+            self._latest = LogCheckpoint(Base(rev, rev), count, kept, last)
         return outcome.verdict
 
     async def _committed(self, commit: Commit) -> Outcome:
@@ -278,7 +222,7 @@ class ItemLog:
         self,
         rev: str,
         change: str,
-        latest: Tip | None,
+        latest: LogCheckpoint | None,
         edit: Edit,
         extents: tuple[Extent, ...],
         runs: tuple[Run, ...],
@@ -298,7 +242,7 @@ class ItemLog:
             manifest=f'[[["items"],{places}]]' if extents else "[]",
             runs=runs,
             base=base,
-            parent_id=edit.tip.base.checkpoint_id if edit.tip else None,
+            parent_id=edit.checkpoint.base.checkpoint_id if edit.checkpoint else None,
             if_latest=latest.base.checkpoint_id if latest else None,
             fresh_id=True,
             expires_at=now + timedelta(seconds=ttl) if ttl else None,
@@ -308,11 +252,11 @@ class ItemLog:
         self, edit: Edit, rev: str, own_branch: bool
     ) -> tuple[tuple[Extent, ...], tuple[Run, ...], Base | None]:
         """Where the items will be, the runs to write for that, and the checkpoint that it refers to."""
-        tip, texts = edit.tip, edit.texts
-        kept = first_extents(tip, edit.kept)
-        referring = tip is not None and tip.extents is not None and len(kept) <= MAX_EXTENTS
-        if tip is not None and not referring:
-            texts = [*(await self._texts(tip, 0))[: edit.kept], *texts]
+        checkpoint, texts = edit.checkpoint, edit.texts
+        kept = first_extents(checkpoint, edit.kept)
+        referring = checkpoint is not None and checkpoint.extents is not None and len(kept) <= MAX_EXTENTS
+        if checkpoint is not None and not referring:
+            texts = [*(await self._texts(checkpoint, 0))[: edit.kept], *texts]
             kept = []
         runs: tuple[Run, ...] = ()
         if texts and kept and not own_branch:
@@ -322,29 +266,81 @@ class ItemLog:
         elif texts:
             runs = (run_of(f"{rev}0", 0, 0, texts),)
             kept.append(Extent(f"{rev}0", 0, 0, len(texts)))
-        return tuple(kept), runs, tip.base if tip is not None and referring else None
+        return tuple(kept), runs, checkpoint.base if checkpoint is not None and referring else None
 
-    async def _tip_at(self, checkpoint_id: str | None) -> Tip | None:
+    async def _checkpoint(self, checkpoint_id: str | None) -> LogCheckpoint | None:
         """A checkpoint, or the latest, without its items where that is possible."""
         async with self.store.using() as engine:
-            """What a store keeps of a list may be known only when it was asked."""
+            pass  # some engines know whether they keep runs only after `setup`
         if engine.keeps_runs:
             entry = await self.store.entry(self.thread_id, checkpoint_id, self.namespace)
-            tip = noted_tip(entry) if entry else None
-            if entry is None or tip is not None:
-                return tip
+            checkpoint = checkpoint_from_metadata(entry) if entry else None
+            if entry is None or checkpoint is not None:
+                return checkpoint
         stored = await self._stored(checkpoint_id)
-        return None if stored is None else tip_of(stored)
+        return None if stored is None else log_checkpoint(stored)
 
     async def _stored(self, checkpoint_id: str | None) -> Stored | None:
         return await self.store.read(self.thread_id, checkpoint_id, self.namespace)
 
-    async def _texts(self, tip: Tip, start: int) -> list[str]:
+    async def _texts(self, checkpoint: LogCheckpoint, start: int) -> list[str]:
         """The items of a checkpoint, from a position on."""
-        stored = await self._stored(tip.base.checkpoint_id)
-        if stored is None or stored.entry.rev != tip.base.rev:
+        stored = await self._stored(checkpoint.base.checkpoint_id)
+        if stored is None or stored.entry.rev != checkpoint.base.rev:
             raise ConflictError(f"thread {self.thread_id!r}: a checkpoint was removed while it was read; try again")
-        return [encode(item) for item in items_of(stored, tip_of(stored), start)]
+        return [encode(item) for item in items_of(stored, log_checkpoint(stored), start)]
 
     def _no_checkpoint(self, checkpoint_id: str) -> CheckpointNotFoundError:
         return CheckpointNotFoundError(f"thread {self.thread_id!r} has no checkpoint {checkpoint_id!r}")
+
+
+def logged_change(metadata: str) -> LoggedChange | None:
+    """What a checkpoint's metadata says of its log; None if something else made the checkpoint."""
+    try:
+        change, extents, *rest = decode(decode(metadata)["log"])
+        return LoggedChange(str(change), tuple(Extent(*extent) for extent in extents), *rest)
+    except (KeyError, TypeError, ValueError, CorruptCheckpointError):
+        return None
+
+
+noted = logged_change
+"""Another name for `logged_change`."""
+
+
+def checkpoint_from_metadata(entry: Entry) -> LogCheckpoint | None:
+    """The checkpoint as its metadata describes it; None if the metadata is about another one."""
+    found = logged_change(entry.metadata)
+    if found is None or found.rev not in (None, entry.rev):
+        return None
+    return LogCheckpoint(Base(entry.checkpoint_id, entry.rev), found.items, found.extents)
+
+
+def log_checkpoint(stored: Stored) -> LogCheckpoint:
+    """The checkpoint as it is stored, whoever made it."""
+    base = Base(stored.entry.checkpoint_id, stored.entry.rev)
+    cut = decode_manifest(stored.manifest).get(_PATH)
+    if isinstance(cut, tuple):
+        return LogCheckpoint(base, sum(extent.length for extent in cut), cut)
+    items = dict_from(stored).get("items")
+    if not isinstance(items, list):
+        entry = stored.entry
+        raise CorruptCheckpointError(
+            f"thread {entry.thread_id!r}, namespace {entry.namespace!r}, is no list of items: something else uses it. "
+            "Use another id, or another namespace"
+        )
+    return LogCheckpoint(base, len(items), () if not items else None)
+
+
+def first_extents(checkpoint: LogCheckpoint | None, count: int) -> list[Extent]:
+    """Where the first items of a checkpoint are, as far as a commit can refer to them."""
+    if checkpoint is None or checkpoint.extents is None:
+        return []
+    return list(checkpoint.extents) if count == checkpoint.count else part(checkpoint.extents, 0, count)
+
+
+def items_of(stored: Stored, checkpoint: LogCheckpoint, start: int) -> list[Any]:
+    """The items from position `start` on."""
+    if checkpoint.extents is None:
+        found: list[Any] = dict_from(stored)["items"]
+        return found[start:]
+    return list(decode(items_text(part(checkpoint.extents, start, checkpoint.count - start), stored.runs)))

@@ -1,10 +1,10 @@
 """Checkpointers by name: `"memory"`, `"file:./dir"`, `"sqlite:agents.db"`, `"sqlite:///agents.db"`.
 
-A backend of ours is one line in `_BUILT_IN`. Others are added with `register_checkpointer`, or by a package
+A built-in backend is one line in `_BUILT_IN`. Others are added with `register_checkpointer`, or by a package
 that declares an entry point in the group `locus.checkpointers`: its name is the backend's, its object a
 function `factory(location, **options)`, where `location` is what follows the colon ("" if nothing does).
 
-Whatever a user has, as a checkpointer.
+`as_checkpointer` makes a checkpointer of whatever a user gives: one already, a storage backend, a name or a URL.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _plugins() -> dict[str, EntryPoint]:
 
 
 def as_checkpointer(given: Any) -> BaseCheckpointer:
-    """A checkpointer as it is; a storage backend adapted; a name or URL opened."""
+    """A checkpointer as it is, a storage backend adapted, or what a name or URL stands for."""
     if isinstance(given, BaseCheckpointer):
         return given
     if isinstance(given, str):

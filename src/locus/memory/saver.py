@@ -1,7 +1,7 @@
-"""The versioned saver: checkpoints with parents, namespaces and pending writes, the way LangGraph thinks of them.
+"""The versioned saver: checkpoints with parents, namespaces and pending writes, the way LangGraph sees them.
 
-It is one more face of a store, beside the checkpointer and the storage backend: what is kept through one of them is
-there for the others. Every argument is given by its name.
+It is one more way to use a store, beside the checkpointer and the storage backend: what you save through one of them,
+you find through the others. Every argument is given by its name.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class SavedWrite(TypedDict):
 
 
 class CheckpointSaver:
-    """Keeps versions of dicts by thread and namespace, in any store of ours.
+    """Keeps versions of dicts by thread and namespace, in any Locus store.
 
     `store` is a checkpointer, a storage backend, or a name or URL of the registry. The laws are those of
     `BaseCheckpointer`. `checkpoint_ns` is a name like any other: `""`, which is LangGraph's, and `"default"` are two.
@@ -85,7 +85,7 @@ class CheckpointSaver:
     ) -> None:
         """Keep a dict as the newest checkpoint of a namespace.
 
-        The parent is kept as it is named, even if there is no such checkpoint (yet, or any more); `None` means
+        The parent is kept as it is named, whether or not that checkpoint exists; `None` means
         that it has none, and `ANY` the latest. The same data and metadata under an id that exists change nothing,
         so a put can be repeated safely; others replace it and become the newest. `if_latest` names the checkpoint
         that must still be the latest (`None`: there must be none), else `ConflictError` is raised and nothing is
@@ -261,7 +261,7 @@ class CheckpointSaver:
 
 
 def store_of(store: Any) -> CheckpointStore:
-    """The threads that a checkpointer, a storage backend, a name or a URL keeps."""
+    """The store behind a checkpointer, a storage backend, a name or a URL."""
     if isinstance(store, StoreVerbs | CheckpointSaver):
         return store.store
     from locus.memory.registry import as_checkpointer
@@ -271,7 +271,7 @@ def store_of(store: Any) -> CheckpointStore:
         return found.store
     raise ConfigurationError(
         f"a saver keeps dicts with parents and namespaces, and {type(found).__name__} keeps only AgentState: "
-        "use a backend of ours, or an object with the methods of a storage backend"
+        "use a Locus backend, or an object with the methods of a storage backend"
     )
 
 

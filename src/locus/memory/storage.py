@@ -1,4 +1,4 @@
-"""The storage-backend face: plain dicts by thread, over any engine."""
+"""Storage backends: plain dicts by thread, over any engine."""
 
 from __future__ import annotations
 

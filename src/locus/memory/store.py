@@ -1,6 +1,7 @@
-"""The one place where threads are kept: it validates, encodes, works out deltas and translates errors.
+"""`CheckpointStore`: validates, plans, commits and retries a save, reads it back, and translates driver errors.
 
-Checkpointers and storage backends are thin faces over this class, and engines only store.
+The public classes (`Checkpointer`, `StorageBackend`, `CheckpointSaver`) are thin layers over this one. Below it,
+engines only store.
 """
 
 from __future__ import annotations
@@ -11,15 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, TypeVar
 
 from locus.errors import CapabilityError, CheckpointNotFoundError, ConfigurationError, ConflictError, LocusError
-from locus.memory.engine import (
-    CheckpointerCapabilities,
-    Copies,
-    Engine,
-    Expires,
-    FindsMetadata,
-    KeepsWrites,
-    Searches,
-)
+from locus.memory.engine import CheckpointerCapabilities, Copies, Engine, Expires, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.arguments import (
     UNLIMITED,
     check_vacuum,
@@ -32,18 +25,7 @@ from locus.memory.model.codec import canonical, decode, encode
 from locus.memory.model.ids import check_id, check_ids, check_pattern, new_id, words
 from locus.memory.model.payloads import dict_from, stored_trace
 from locus.memory.model.plan import Payload, Plan, Planner, Trace, TraceCache
-from locus.memory.model.records import (
-    ANY,
-    Base,
-    Commit,
-    Entry,
-    Hit,
-    Outcome,
-    Stored,
-    Unset,
-    Verdict,
-    Write,
-)
+from locus.memory.model.records import ANY, Base, Commit, Entry, Hit, Outcome, Stored, Unset, Verdict, Write
 from locus.memory.model.retention import ancestors, outlived
 
 _ATTEMPTS = 8
@@ -68,7 +50,7 @@ class Saved:
 
 
 class _Using:
-    """The engine, set up; what its driver raises becomes an error of ours, with the cause kept.
+    """The engine, set up. What its driver raises becomes a `CheckpointError`, with the cause kept.
 
     A class, because a save passes through here, and a generator would cost it three times as much.
     """
@@ -123,14 +105,14 @@ class CheckpointStore:
 
     @property
     def keeps_writes(self) -> bool:
-        """Whether there is a place for pending writes."""
+        """Whether the engine keeps pending writes."""
         return isinstance(self.engine, KeepsWrites)
 
     def using(self) -> _Using:
-        """The engine itself, set up, its errors translated: for a caller that has checked everything already."""
+        """The engine, set up, with its errors translated: for a caller that has checked everything already."""
         return _Using(self)
 
-    def _able(self, kind: type[C], what: str) -> C:
+    def _with_capability(self, kind: type[C], what: str) -> C:
         if not isinstance(self.engine, kind):
             raise CapabilityError(f"{type(self.engine).__name__} does not support {what}; ask `.capabilities` first")
         return self.engine
@@ -158,6 +140,7 @@ class CheckpointStore:
         rev = new_id()
         implied = known.base.checkpoint_id if known else ANY
         now = datetime.now(UTC)
+        # A base that newer checkpoints follow has most likely had its branches continued by them.
         own_branches, replaces = base is not None and base.passed, None
         for _ in range(_ATTEMPTS):
             plan = Planner(rev, base, own_branches=own_branches, sort_keys=not self.engine.dialect.exact).plan(payload)
@@ -191,9 +174,9 @@ class CheckpointStore:
                     if stored is None:
                         continue
                     if _equal(stored, payload, metadata):
-                        return Saved(commit.checkpoint_id, stored_trace(stored, not self.engine.dialect.exact))
+                        return Saved(commit.checkpoint_id, self._trace_of(stored))
                     replaces = stored.entry.rev
-                    base = self._cold(stored) if self.engine.keeps_runs else None
+                    base = self._trace_of(stored) if self.engine.keeps_runs else None
                 case Verdict.BRANCH_TAKEN:
                     own_branches = True
                 case Verdict.STALE_BASE:
@@ -223,16 +206,17 @@ class CheckpointStore:
         self._traces.put((commit.thread_id, commit.namespace), trace)
         return Saved(commit.checkpoint_id, trace)
 
-    def _cold(self, stored: Stored) -> Trace:
+    def _trace_of(self, stored: Stored) -> Trace:
+        """What the next save may refer to, found by reading everything that is stored."""
         return stored_trace(stored, sort_keys=not self.engine.dialect.exact)
 
     async def _base(self, thread_id: str, namespace: str) -> Trace | None:
-        """For a payload that does not say where it comes from: the checkpoint it most likely resembles."""
+        """The checkpoint that a payload of unknown origin most likely resembles: the last one, here or in the store."""
         known = self._traces.get((thread_id, namespace))
         if known is not None:
             return known
         stored = await self.read(thread_id, None, namespace)
-        return self._cold(stored) if stored else None
+        return self._trace_of(stored) if stored else None
 
     async def read(self, thread_id: str, checkpoint_id: str | None, namespace: str) -> Stored | None:
         check_ids(thread_id, checkpoint_id, namespace)
@@ -276,7 +260,7 @@ class CheckpointStore:
             return await engine.recent(checked_limit(limit, UNLIMITED))
 
     async def find(self, key: str, value: Any, limit: int | None) -> list[Entry]:
-        engine = self._able(FindsMetadata, "metadata_query")
+        engine = self._with_capability(FindsMetadata, "metadata_query")
         if not isinstance(key, str):
             raise ConfigurationError(f"a metadata key is text, got {type(key).__name__}: {key!r:.80}")
         text = canonical(value, (key,))
@@ -285,7 +269,7 @@ class CheckpointStore:
             return await engine.find(key, text, checked_limit(limit, UNLIMITED))
 
     async def search(self, query: str, limit: int | None) -> list[Hit]:
-        engine = self._able(Searches, "search")
+        engine = self._with_capability(Searches, "search")
         if not isinstance(query, str):
             raise ConfigurationError(f"a search query is text, got {type(query).__name__}: {query!r:.80}")
         encode(query)
@@ -310,7 +294,7 @@ class CheckpointStore:
         return removed
 
     async def copy(self, source: str, dest: str, checkpoint_id: str | None, namespace: str) -> bool:
-        engine = self._able(Copies, "branching")
+        engine = self._with_capability(Copies, "branching")
         check_ids(source, checkpoint_id, namespace)
         check_id(dest, "dest_thread_id")
         async with self.using() as plain:
@@ -336,7 +320,7 @@ class CheckpointStore:
         namespace: str,
         keep_numbered: bool = False,
     ) -> None:
-        engine = self._able(KeepsWrites, "pending writes")
+        engine = self._with_capability(KeepsWrites, "pending writes")
         check_ids(thread_id, checkpoint_id, namespace)
         check_id(task_id, "task_id")
         check_id(task_path, "task_path", empty=True)
@@ -351,7 +335,7 @@ class CheckpointStore:
     async def get_writes(
         self, thread_id: str, checkpoint_id: str, *, task_id: str | None, namespace: str
     ) -> list[Write]:
-        engine = self._able(KeepsWrites, "pending writes")
+        engine = self._with_capability(KeepsWrites, "pending writes")
         check_ids(thread_id, checkpoint_id, namespace)
         if task_id is not None:
             check_id(task_id, "task_id")

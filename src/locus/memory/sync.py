@@ -1,8 +1,7 @@
-"""Blocking calls, from any thread, over one event loop that lives on between them.
+"""Blocking calls, from any thread, for code that is not async: the same methods as the async classes.
 
-One thread of the process runs that loop, so that connections and pools opened by one call serve the next.
-
-The versioned saver for code that is not async: the same methods, blocking, from any thread.
+Every call runs on one event loop, on a thread of its own (`runtime.portal`). The loop lives on between calls, so
+connections and pools that one call opens serve the next.
 """
 
 from __future__ import annotations
@@ -21,24 +20,21 @@ if TYPE_CHECKING:
     from locus.core.state import AgentState
     from locus.memory.diffs import StateDiff
 
-T = TypeVar("T")
+V = TypeVar("V", bound=StoreVerbs)
 
 
-F = TypeVar("F", bound=StoreVerbs)
+class SyncStoreVerbs(Generic[V]):
+    """The methods of `StoreVerbs`, blocking. They are described there."""
 
-
-class SyncFace(Generic[F]):
-    """The verbs of `StoreVerbs`, blocking. What they do is said there."""
-
-    def __init__(self, face: F) -> None:
-        self._face = face
+    def __init__(self, wrapped: V) -> None:
+        self._wrapped = wrapped
 
     @property
     def capabilities(self) -> CheckpointerCapabilities:
-        return self._face.capabilities
+        return self._wrapped.capabilities
 
     def list_checkpoints(self, thread_id: str, limit: int = 10, *, namespace: str = DEFAULT_NAMESPACE) -> list[str]:
-        return PORTAL.run(self._face.list_checkpoints(thread_id, limit, namespace=namespace))
+        return PORTAL.run(self._wrapped.list_checkpoints(thread_id, limit, namespace=namespace))
 
     def history(
         self,
@@ -48,29 +44,29 @@ class SyncFace(Generic[F]):
         *,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> list[HistoryEntry]:
-        return PORTAL.run(self._face.history(thread_id, limit, before, namespace=namespace))
+        return PORTAL.run(self._wrapped.history(thread_id, limit, before, namespace=namespace))
 
     def delete(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None) -> bool:
-        return PORTAL.run(self._face.delete(thread_id, checkpoint_id, namespace=namespace))
+        return PORTAL.run(self._wrapped.delete(thread_id, checkpoint_id, namespace=namespace))
 
     def exists(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None) -> bool:
-        return PORTAL.run(self._face.exists(thread_id, checkpoint_id, namespace=namespace))
+        return PORTAL.run(self._wrapped.exists(thread_id, checkpoint_id, namespace=namespace))
 
     def search(self, query: str, limit: int = 10) -> list[dict[str, Any]]:
-        return PORTAL.run(self._face.search(query, limit))
+        return PORTAL.run(self._wrapped.search(query, limit))
 
     def query_by_metadata(self, key: str, value: Any, limit: int = 100) -> list[dict[str, Any]]:
-        return PORTAL.run(self._face.query_by_metadata(key, value, limit))
+        return PORTAL.run(self._wrapped.query_by_metadata(key, value, limit))
 
     def get_metadata(
         self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE
     ) -> dict[str, Any] | None:
-        return PORTAL.run(self._face.get_metadata(thread_id, checkpoint_id, namespace=namespace))
+        return PORTAL.run(self._wrapped.get_metadata(thread_id, checkpoint_id, namespace=namespace))
 
     def vacuum(
         self, older_than_days: float = THIRTY_DAYS, *, keep_last: int | None = None, dry_run: bool = False
     ) -> int:
-        return PORTAL.run(self._face.vacuum(older_than_days, keep_last=keep_last, dry_run=dry_run))
+        return PORTAL.run(self._wrapped.vacuum(older_than_days, keep_last=keep_last, dry_run=dry_run))
 
     def copy_thread(
         self,
@@ -80,13 +76,15 @@ class SyncFace(Generic[F]):
         *,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> bool:
-        return PORTAL.run(self._face.copy_thread(source_thread_id, dest_thread_id, checkpoint_id, namespace=namespace))
+        return PORTAL.run(
+            self._wrapped.copy_thread(source_thread_id, dest_thread_id, checkpoint_id, namespace=namespace)
+        )
 
     def list_threads(self, limit: int | None = 100, pattern: str = "*") -> list[str]:
-        return PORTAL.run(self._face.list_threads(limit, pattern))
+        return PORTAL.run(self._wrapped.list_threads(limit, pattern))
 
     def list_with_metadata(self, limit: int = 100) -> list[dict[str, Any]]:
-        return PORTAL.run(self._face.list_with_metadata(limit))
+        return PORTAL.run(self._wrapped.list_with_metadata(limit))
 
     def put_writes(
         self,
@@ -99,7 +97,9 @@ class SyncFace(Generic[F]):
         namespace: str = DEFAULT_NAMESPACE,
     ) -> None:
         PORTAL.run(
-            self._face.put_writes(thread_id, checkpoint_id, task_id, writes, task_path=task_path, namespace=namespace)
+            self._wrapped.put_writes(
+                thread_id, checkpoint_id, task_id, writes, task_path=task_path, namespace=namespace
+            )
         )
 
     def get_writes(
@@ -110,10 +110,10 @@ class SyncFace(Generic[F]):
         *,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> list[PendingWrite]:
-        return PORTAL.run(self._face.get_writes(thread_id, checkpoint_id, task_id, namespace=namespace))
+        return PORTAL.run(self._wrapped.get_writes(thread_id, checkpoint_id, task_id, namespace=namespace))
 
     def close(self) -> None:
-        PORTAL.run(self._face.close())
+        PORTAL.run(self._wrapped.close())
 
     def __enter__(self) -> Self:
         return self
@@ -122,7 +122,7 @@ class SyncFace(Generic[F]):
         self.close()
 
 
-class SyncCheckpointer(SyncFace[Checkpointer]):
+class SyncCheckpointer(SyncStoreVerbs[Checkpointer]):
     """A checkpointer, blocking."""
 
     def save(
@@ -137,7 +137,7 @@ class SyncCheckpointer(SyncFace[Checkpointer]):
         if_latest: str | None | Unset = ANY,
     ) -> str:
         return PORTAL.run(
-            self._face.save(
+            self._wrapped.save(
                 state,
                 thread_id,
                 checkpoint_id,
@@ -151,16 +151,16 @@ class SyncCheckpointer(SyncFace[Checkpointer]):
     def load(
         self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE
     ) -> AgentState | None:
-        return PORTAL.run(self._face.load(thread_id, checkpoint_id, namespace=namespace))
+        return PORTAL.run(self._wrapped.load(thread_id, checkpoint_id, namespace=namespace))
 
     def origin(self, state: AgentState, thread_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:
-        return self._face.origin(state, thread_id, namespace=namespace)
+        return self._wrapped.origin(state, thread_id, namespace=namespace)
 
     def diff(self, thread_id: str, a: str, b: str, *, namespace: str = DEFAULT_NAMESPACE) -> StateDiff:
-        return PORTAL.run(self._face.diff(thread_id, a, b, namespace=namespace))
+        return PORTAL.run(self._wrapped.diff(thread_id, a, b, namespace=namespace))
 
 
-class SyncBackend(SyncFace[StorageBackend]):
+class SyncBackend(SyncStoreVerbs[StorageBackend]):
     """A storage backend, blocking."""
 
     def save(
@@ -175,7 +175,7 @@ class SyncBackend(SyncFace[StorageBackend]):
         if_latest: str | None | Unset = ANY,
     ) -> str:
         return PORTAL.run(
-            self._face.save(
+            self._wrapped.save(
                 thread_id,
                 data,
                 checkpoint_id,
@@ -189,11 +189,11 @@ class SyncBackend(SyncFace[StorageBackend]):
     def load(
         self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE
     ) -> dict[str, Any] | None:
-        return PORTAL.run(self._face.load(thread_id, checkpoint_id, namespace=namespace))
+        return PORTAL.run(self._wrapped.load(thread_id, checkpoint_id, namespace=namespace))
 
 
 class SyncCheckpointSaver:
-    """A `CheckpointSaver`, blocking. What the methods do is said there."""
+    """A `CheckpointSaver`, blocking. The methods are described there."""
 
     def __init__(self, store: Any) -> None:
         self._saver = store if isinstance(store, CheckpointSaver) else CheckpointSaver(store)

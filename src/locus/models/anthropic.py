@@ -16,7 +16,7 @@ from locus.models import anthropic_wire as wire
 from locus.models.base import ModelChunk, ModelResponse, ToolSpec
 from locus.models.errors import ModelError, ModelUnavailableError, translated
 from locus.models.provider import LoopClients, Provider, required_secret, with_retries
-from locus.models.stainless import patience, translation
+from locus.models.stainless import retry_delay, translation
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -49,7 +49,7 @@ class AnthropicModel(Provider):
         self._parameters = {"max_tokens": max_tokens, **parameters}
         self._clients: LoopClients[AsyncAnthropic] = LoopClients(self._client, lambda client: client.close())
         self._errors = translation(self._library, self.provider)
-        self._patience = patience(self._library)
+        self._retry_delay = retry_delay(self._library)
         self._max_retries = max_retries
 
     def _client(self) -> AsyncAnthropic:
@@ -90,7 +90,7 @@ class AnthropicModel(Provider):
 
     async def _sent(self, request: dict[str, Any]) -> Any:
         create: Any = self._clients.here().messages.create
-        return await with_retries(lambda: create(**request), self._patience, self._max_retries)
+        return await with_retries(lambda: create(**request), self._retry_delay, self._max_retries)
 
     async def close(self) -> None:
         await self._clients.close()

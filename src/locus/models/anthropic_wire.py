@@ -6,16 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from locus.core.messages import ContentBlock, Message, Role
-from locus.models.base import (
-    CONTENT_FILTER,
-    LENGTH,
-    STOP,
-    TOOL_CALLS,
-    ModelResponse,
-    ToolSpec,
-    clean,
-    usage_of,
-)
+from locus.models.base import CONTENT_FILTER, LENGTH, STOP, TOOL_CALLS, ModelResponse, ToolSpec, clean, usage_of
 from locus.models.openai_wire import unique_calls
 
 _STOP_REASONS = {

@@ -58,7 +58,7 @@ def error_for_status(status: int, text: str) -> ModelError:
 
 @contextmanager
 def translated(translate: Translation, secret: SecretStr | None = None) -> Iterator[None]:
-    """Raise errors of ours in place of the client's, cause kept.
+    """Raise `ModelError`s in place of the client's errors, with the cause kept.
 
     A provider may repeat the key in its message. It is blotted out then, and the cause, which has it, dropped.
     """

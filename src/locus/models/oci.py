@@ -15,12 +15,10 @@ from pydantic import SecretStr
 
 from locus.errors import ConfigurationError
 from locus.models.openai import OpenAIModel
-from locus.oci_auth import Signer, is_configured, make_signer
+from locus.oci_auth import Signer, make_signer
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
-
-__all__ = ["OCIModel", "is_configured"]
 
 _ENDPOINT = "https://inference.generativeai.{region}.oci.oraclecloud.com"
 _PATH = "/20231130/actions/v1"

@@ -8,14 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from locus.core.messages import ContentBlock, Message, Role
-from locus.models.base import (
-    LENGTH,
-    STOP,
-    TOOL_CALLS,
-    ModelResponse,
-    clean,
-    usage_of,
-)
+from locus.models.base import LENGTH, STOP, TOOL_CALLS, ModelResponse, clean, usage_of
 from locus.models.errors import ModelRequestError
 from locus.models.openai_wire import to_tools as to_tools
 from locus.models.openai_wire import tool_text, unique_calls

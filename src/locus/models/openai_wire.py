@@ -7,16 +7,7 @@ from typing import Any
 
 from locus.core.messages import ContentBlock, Message, Role, ToolCall
 from locus.memory.model.codec import encode
-from locus.models.base import (
-    CONTENT_FILTER,
-    LENGTH,
-    STOP,
-    TOOL_CALLS,
-    ModelResponse,
-    ToolSpec,
-    clean,
-    usage_of,
-)
+from locus.models.base import CONTENT_FILTER, LENGTH, STOP, TOOL_CALLS, ModelResponse, ToolSpec, clean, usage_of
 from locus.models.errors import ModelError, ModelRequestError
 from locus.tools.calls import tool_call
 

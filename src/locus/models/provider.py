@@ -1,8 +1,6 @@
-"""What the providers have in common.
+"""What the providers have in common: the base class, API keys, a client for each event loop, and retries.
 
-HTTP clients, one for each event loop: connections belong to the loop that opened them.
-
-Retries: exponential back-off with jitter, bounded, heeding `Retry-After`.
+Retries back off exponentially with jitter, are bounded, and heed `Retry-After`.
 """
 
 from __future__ import annotations
@@ -23,6 +21,9 @@ from pydantic import SecretStr
 from locus.core.messages import Message
 from locus.errors import ConfigurationError
 from locus.models.base import ModelChunk, ModelResponse, ToolSpec
+
+C = TypeVar("C")
+T = TypeVar("T")
 
 
 class Provider(ABC):
@@ -73,11 +74,8 @@ def required_secret(given: str | SecretStr | None, variable: str) -> SecretStr:
     return found
 
 
-C = TypeVar("C")
-
-
 class LoopClients(Generic[C]):
-    """Makes a client when a loop first asks for one, and closes it when that loop says so."""
+    """One client for each event loop, because connections belong to the loop that opened them."""
 
     def __init__(self, make: Callable[[], C], close: Callable[[C], Awaitable[None]]) -> None:
         self._make = make
@@ -102,34 +100,32 @@ class LoopClients(Generic[C]):
             await self._close(client)
 
 
-T = TypeVar("T")
-
 FIRST_DELAY = 0.5
 LONGEST_DELAY = 8.0
 LONGEST_RETRY_AFTER = 120.0
 """Seconds. A server that asks for more is not waited for: the caller hears of it at once."""
 
-Wish = Callable[[Exception], "float | None"]
-"""How long to wait after this error: as long as the server asks, 0 for the usual delay, None if nothing will help."""
+RetryDelay = Callable[[Exception], "float | None"]
+"""Seconds to wait after this error: what the server asks for, 0 for the usual delay, None if a retry cannot help."""
 
 
-async def with_retries(attempt: Callable[[], Awaitable[T]], wish: Wish, max_retries: int) -> T:
+async def with_retries(attempt: Callable[[], Awaitable[T]], retry_delay: RetryDelay, max_retries: int) -> T:
     """Call `attempt` until it succeeds, `max_retries` times more at most; the last error is raised."""
     for retry in range(max_retries):
         try:
             return await attempt()
         except Exception as error:
-            wished = wish(error)
-            if wished is None or wished > LONGEST_RETRY_AFTER:
+            delay = retry_delay(error)
+            if delay is None or delay > LONGEST_RETRY_AFTER:
                 raise
-        await asyncio.sleep(delay_before(retry, wished))
+        await asyncio.sleep(delay_before(retry, delay))
     return await attempt()
 
 
-def delay_before(retry: int, wished: float) -> float:
-    """Seconds to wait before the retry with this number, counted from 0."""
-    if wished > 0:
-        return wished
+def delay_before(retry: int, asked: float) -> float:
+    """Seconds to wait before the retry with this number, counted from 0; `asked` is what the server asks for."""
+    if asked > 0:
+        return asked
     # A quarter at random, so that clients which failed together don't come back together.
     return min(FIRST_DELAY * 2.0 ** min(retry, 10), LONGEST_DELAY) * random.uniform(0.75, 1.0)
 

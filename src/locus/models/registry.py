@@ -1,6 +1,6 @@
 """Models by name: `"openai:gpt-4.1"`, `"ollama:llama3.2"`, `"mock"`.
 
-A provider of ours is one line in `_BUILT_IN`; others are added with `register_model`.
+A built-in provider is one line in `_BUILT_IN`; others are added with `register_model`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from locus.errors import ConfigurationError
 from locus.models.base import Model
-from locus.models.oci import is_configured
+from locus.oci_auth import is_configured
 
 PROVIDER_VARIABLE = "LOCUS_MODEL_PROVIDER"
 ID_VARIABLE = "LOCUS_MODEL_ID"

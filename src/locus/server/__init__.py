@@ -1,4 +1,4 @@
-"""A server of threads over HTTP: `locus serve`, or `create_app` for a server of your own."""
+"""Serves threads over HTTP: run `locus serve`, or build an ASGI app with `create_app`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _require_extra() -> None:
-    """Say what to install, if it is not."""
+    """Raise an error that says what to install, if something is missing."""
     from locus.extras import require
 
     for module in ("starlette", "uvicorn", "prometheus_client"):

@@ -1,4 +1,4 @@
-"""The server as an ASGI application, over any store of ours."""
+"""The server as an ASGI application."""
 
 from __future__ import annotations
 
@@ -11,15 +11,12 @@ from starlette.routing import Router
 from locus.errors import ConfigurationError
 from locus.memory.checkpointer import StoreVerbs
 from locus.memory.registry import as_checkpointer
-from locus.server.access import Access
 from locus.server.auth import Guard, Token
+from locus.server.authorized_store import AuthorizedStore
 from locus.server.bodies import Limits
-from locus.server.engine_api import EngineAPI
 from locus.server.metrics import Metrics
-from locus.server.middleware import Edge
-from locus.server.operations_api import OperationsAPI
-from locus.server.queries_api import QueriesAPI
-from locus.server.threads_api import ThreadsAPI
+from locus.server.middleware import ServerMiddleware
+from locus.server.routes import all_routes
 
 
 def create_app(
@@ -28,28 +25,23 @@ def create_app(
     *,
     limits: Limits | None = None,
     hosts: Collection[str] | None = None,
-) -> Edge:
-    """A server of the threads of a checkpointer (or of a storage backend, or of what a URL names).
+) -> ServerMiddleware:
+    """Serve the threads of a checkpointer, of a storage backend, or of the store that a URL names.
 
-    `auth` are the tokens of those who may use it. Without them everybody may, so that is for a server that
-    nobody else can reach. `hosts` are the names that it may be called by (`None`: any). The checkpointer is
-    closed when the server ends.
+    `auth` lists the tokens that are accepted. Without it every request is accepted, so use that only where nobody else
+    can reach the server. `hosts` lists the host names that requests may use (`None`: any). The checkpointer is closed
+    when the server shuts down.
     """
-    face = checkpointer if isinstance(checkpointer, StoreVerbs) else as_checkpointer(checkpointer)
-    if not isinstance(face, StoreVerbs):
-        raise ConfigurationError(f"a server needs a store of ours, and {type(face).__name__} is none")
-    access = Access(face.store, limits or Limits())
+    opened = checkpointer if isinstance(checkpointer, StoreVerbs) else as_checkpointer(checkpointer)
+    if not isinstance(opened, StoreVerbs):
+        raise ConfigurationError(f"a server needs a Locus store, and {type(opened).__name__} is not one")
     metrics = Metrics()
 
     @asynccontextmanager
     async def lifespan(_app: Any) -> AsyncIterator[None]:
         yield
-        await face.close()
+        await opened.close()
 
-    routes = [
-        *EngineAPI(access).routes(),
-        *ThreadsAPI(access).routes(),
-        *QueriesAPI(access).routes(),
-        *OperationsAPI(access, metrics).routes(),
-    ]
-    return Edge(Router(routes, redirect_slashes=False, lifespan=lifespan), Guard(auth), metrics, hosts)
+    routes = all_routes(AuthorizedStore(opened.store, limits or Limits()), metrics)
+    router = Router(routes, redirect_slashes=False, lifespan=lifespan)
+    return ServerMiddleware(router, Guard(auth), metrics, hosts)

@@ -1,8 +1,8 @@
-"""Who may do what: bearer tokens, each limited to reading or writing, and to the threads of a tenant.
+"""Bearer tokens. Each grants read or write access to one tenant's threads.
 
-A prefix is compared character by character with the beginning of a thread's id, and ends with `/` or `:`, so
-that the tenant `acme/` never sees what belongs to `acme-corp/`. Whether an id is allowed depends on the id alone,
-so a refusal does not tell whether there is such a thread. Only digests of the tokens are kept.
+A tenant is a prefix of thread ids. It is compared character by character and ends with `/` or `:`, so that the tenant
+`acme/` never sees the threads of `acme-corp/`. The id alone decides whether access is granted, so a refusal does not
+reveal whether the thread exists. Only digests of tokens are kept.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ Access = Literal["read", "write"]
 
 LEAST_CHARACTERS = 16
 DELIMITERS = ("/", ":")
+GRANT_KEY = "locus.grant"
+"""Where the scope of a request holds its `Grant`."""
+
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="locus"'}
 
 
 class Token:
-    """A bearer token, and what it allows. `write` includes `read`; without a prefix, all threads."""
+    """A bearer token and what it allows. `write` includes `read`; without a prefix it allows all threads."""
 
     def __init__(self, token: str, access: Access = "write", prefix: str = "") -> None:
         if not isinstance(token, str) or not _TOKEN.fullmatch(token) or len(token) < LEAST_CHARACTERS:
@@ -83,22 +86,24 @@ class Grant:
 
 
 class Guard:
-    """Tells what a request may do by its Authorization header. Without tokens, everybody may do everything."""
+    """Finds the grant of a request by its Authorization header. Without tokens every request may do everything."""
 
     def __init__(self, tokens: Iterable[Token] | None) -> None:
         self._tokens = [*tokens] if tokens is not None else None
         if self._tokens is not None and not self._tokens:
-            raise ConfigurationError("auth is an empty list: nobody could come in. Give a token, or None for no check")
-        self._everybody = Grant()
+            raise ConfigurationError(
+                "auth is an empty list, so no request would be accepted. Give a token, or None for no check"
+            )
+        self._unrestricted = Grant()
 
     def admit(self, authorization: str | None) -> Grant:
         if self._tokens is None:
-            return self._everybody
+            return self._unrestricted
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise Problem(401, UNAUTHENTICATED, "send a bearer token: Authorization: Bearer …", headers=_CHALLENGE)
         given, found = _digest(token.strip()), None
-        for known in self._tokens:  # all of them, so that the time does not tell which one it was
+        for known in self._tokens:  # all of them, so that the time does not reveal which one matched
             if hmac.compare_digest(known.digest, given):
                 found = known.grant
         if found is None:
@@ -111,7 +116,7 @@ def _digest(token: str) -> bytes:
 
 
 def parse_tokens(text: str) -> list[Token]:
-    """Tokens as text: one a line (or between semicolons), `TOKEN [read|write [PREFIX]]`; `#` begins a comment."""
+    """Parse tokens, one per line or separated by semicolons: `TOKEN [read|write [PREFIX]]`. `#` starts a comment."""
     found = []
     for line in re.split(r"[;\n]", text):
         words = line.split()
@@ -133,6 +138,6 @@ def _access(words: Sequence[str]) -> Access:
 
 
 def read_tokens(path: str | Path) -> list[Token]:
-    """The tokens in a file."""
+    """Parse the tokens in a file."""
     with possible_path(path):
         return parse_tokens(Path(path).read_text(encoding="utf-8"))

@@ -1,4 +1,8 @@
-"""What comes in: bounded, in time, and JSON; what goes out, compressed where that is worth it."""
+"""Request bodies and responses.
+
+A request body is JSON, limited in size and in the time it may take to arrive. A large response is compressed if the
+client accepts gzip.
+"""
 
 from __future__ import annotations
 
@@ -6,40 +10,43 @@ import asyncio
 import gzip
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from locus.memory.model.codec import encode_trusted
 from locus.wire.problems import Problem
 
 COMPRESS_FROM = 8_192
+"""Responses of at least so many bytes are compressed."""
+
+_CLOSE = {"Connection": "close"}
 _GZIP = 31
-"""zlib's word for: a gzip header, and the largest window."""
+"""The `wbits` of zlib for a gzip header and the largest window."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a request may be, and how long it may take to arrive."""
+    """How large a request may be, and how long it may take to arrive."""
 
     body_bytes: int = 64 * 1024 * 1024
-    """Also after decompression."""
+    """The largest request body, before and after decompression."""
     body_seconds: float = 30.0
     state_bytes: int = 256 * 1024 * 1024
-    """How large a state may be that is put together here, for those who ask for whole states."""
+    """The largest state that the server builds for a client that asks for a whole state."""
 
 
 async def read_json(request: Request, limits: Limits) -> dict[str, Any]:
-    """The JSON object that a request carries."""
+    """The body of a request, which must be a JSON object."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Problem(415, "unsupported_media_type", "send JSON: Content-Type: application/json")
     body = await _body(request, limits)
     try:
-        # The text first: bytes would have their encoding guessed.
+        # json.loads would guess the encoding of bytes.
         data = json.loads(body.decode())
     except (ValueError, RecursionError) as error:
         raise Problem(400, "malformed", f"the body is no JSON: {_reason(error)}") from error
@@ -49,7 +56,7 @@ async def read_json(request: Request, limits: Limits) -> dict[str, Any]:
 
 
 def _reason(error: Exception) -> str:
-    """What is wrong, without what was sent."""
+    """What is wrong with the JSON, without quoting it."""
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} at character {error.pos}"
     return "it is nested too deeply" if isinstance(error, RecursionError) else "it is no UTF-8, or a number is too long"
@@ -64,12 +71,12 @@ async def _body(request: Request, limits: Limits) -> bytes:
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and int(announced) > limits.body_bytes:
         raise _too_large(limits)
-    inflating = _Inflating(limits) if encoding == "gzip" else None
+    decompressor = _Decompressor(limits) if encoding == "gzip" else None
     chunks, size = [], 0
     try:
         async with asyncio.timeout(limits.body_seconds):
             async for chunk in request.stream():
-                taken = inflating.feed(chunk) if inflating else chunk
+                taken = decompressor.feed(chunk) if decompressor else chunk
                 size += len(taken)
                 if size > limits.body_bytes:
                     raise _too_large(limits)
@@ -80,16 +87,13 @@ async def _body(request: Request, limits: Limits) -> bytes:
         ) from error
     except ClientDisconnect as error:
         raise Problem(400, "cut_off", "the body was cut off") from error
-    if inflating:
-        inflating.finish()
+    if decompressor:
+        decompressor.finish()
     return b"".join(chunks)
 
 
-_CLOSE = {"Connection": "close"}
-
-
-class _Inflating:
-    """Decompresses, and stops at the limit: a few bytes may stand for very many."""
+class _Decompressor:
+    """Decompresses gzip up to the limit: a few bytes can expand to very many."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -124,7 +128,7 @@ async def json_response(
 async def text_response(
     request: Request, text: str, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """JSON text as an answer."""
+    """A response of JSON text."""
     body = text.encode()
     sent = {**headers} if headers else {}
     if len(body) >= COMPRESS_FROM:
@@ -135,8 +139,24 @@ async def text_response(
     return Response(body, status, sent, "application/json")
 
 
+def jsonl_response(request: Request, lines: AsyncIterator[bytes]) -> Response:
+    """A stream of JSON objects, one per line."""
+    headers = {"Vary": "Accept-Encoding"}
+    if accepts_gzip(request):
+        lines, headers["Content-Encoding"] = _compressed(lines), "gzip"
+    return StreamingResponse(lines, headers=headers, media_type="application/jsonl")
+
+
+async def _compressed(lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    stream = zlib.compressobj(1, zlib.DEFLATED, _GZIP)
+    async for line in lines:
+        if compressed := stream.compress(line):
+            yield compressed
+    yield stream.flush()
+
+
 def accepts_gzip(request: Request) -> bool:
-    """Whether gzip is among what the client takes; `gzip;q=0` says that it is not."""
+    """Whether the client accepts gzip; `gzip;q=0` refuses it."""
     for part in request.headers.get("accept-encoding", "").lower().split(","):
         name, _, weight = part.partition(";")
         if name.strip() == "gzip":

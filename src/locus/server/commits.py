@@ -1,8 +1,8 @@
-"""A save that was planned elsewhere, looked at before it reaches the store.
+"""Reads and checks a commit that a client has planned, before it reaches the store.
 
-Everything that is stored is text that was written here, from values that were read here. A client can name
-whatever it likes, but only inside the thread of the request; what it may not do is make a branch that is not
-its own, put something else under the digest of a value, or describe a state that grows when it is read.
+All stored text is written here, from values that were parsed here. A client can use any names inside the thread of its
+request. It cannot open a branch that is not named after its own rev, store something else under the digest of a value,
+or describe a state that grows when it is read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from locus.wire.problems import Problem
 
 MOST_CUTS = 100_000
 MOST_EXTENTS = 64
-"""Of one list. Our clients write eight at most."""
+"""Of one list. `HTTPCheckpointer` writes eight at most."""
 
 _FIELDS = frozenset(
     [
@@ -45,9 +45,9 @@ _VALUE = re.compile(r"#[0-9a-f]{32}")
 
 
 def commit_from(thread_id: str, namespace: str, data: dict[str, Any], if_latest: str | None | Unset) -> Commit:
-    """The commit that a body describes, every part of it checked."""
+    """The commit in a request body, with every part checked."""
     fields.only(data, _FIELDS)
-    rev = _named(fields.text(data, "rev"), _REV, "rev")
+    rev = _matching(fields.text(data, "rev"), _REV, "rev")
     head = fields.mapping(data, "head")
     manifest = _manifest(fields.sequence(data, "manifest"), head)
     return Commit(
@@ -67,20 +67,20 @@ def commit_from(thread_id: str, namespace: str, data: dict[str, Any], if_latest:
         parent_as_named=fields.flag(data, "parent_as_named"),
         if_latest=if_latest,
         replaces=fields.optional_text(data, "replaces"),
-        # Whether the id is new, the store finds out for itself.
+        # The store itself checks whether the id is new.
         fresh_id=False,
         expires_at=fields.moment(data, "expires_at") if data.get("expires_at") is not None else None,
     )
 
 
-def _named(value: Any, pattern: re.Pattern[str], what: str) -> str:
+def _matching(value: Any, pattern: re.Pattern[str], what: str) -> str:
     if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise fields.invalid(what, "a name as our clients make it")
+        raise fields.invalid(what, "a name as HTTPCheckpointer makes it")
     return value
 
 
 def _head_text(head: dict[str, Any]) -> str:
-    """Field by field: a value may be as deep as the codec allows, and it stands one level further down here."""
+    """Encoded field by field: each value may be as deep as the codec allows, and the head adds one level."""
     return "{" + ",".join(f"{encode(name)}:{encode(value, (name,))}" for name, value in head.items()) + "}"
 
 
@@ -92,7 +92,7 @@ def _row(row: Any, length: int, what: str) -> list[Any]:
 
 def _run(row: Any, rev: str) -> Run:
     branch, number, start, items = _row(row, 4, "runs")
-    _named(branch, _BRANCH, "the branch of a run")
+    _matching(branch, _BRANCH, "the branch of a run")
     number, start = fields.number(number, "the number of a run"), fields.number(start, "the start of a run")
     if not isinstance(items, list) or not items:
         raise fields.invalid("the items of a run", "a list with something in it")
@@ -104,7 +104,7 @@ def _run(row: Any, rev: str) -> Run:
 
 def _value(row: Any) -> Run:
     branch, text = _row(row, 2, "values")
-    _named(branch, _VALUE, "the name of a value")
+    _matching(branch, _VALUE, "the name of a value")
     if not isinstance(text, str):
         raise fields.invalid("a value", "JSON as text")
     encode(text)  # refuses lone surrogates
@@ -134,7 +134,7 @@ def _parent(data: dict[str, Any]) -> str | None | Unset:
 
 
 def _manifest(lines: list[Any], head: dict[str, Any]) -> str:
-    """The manifest, if it fits the head, and no branch is shown in two places."""
+    """The manifest, checked: it fits the head, and no branch is part of two lists."""
     if len(lines) > MOST_CUTS:
         raise Problem(422, "invalid_request", f"a manifest has at most {MOST_CUTS} lines")
     cuts: dict[tuple[str, ...], Any] = {}
@@ -154,13 +154,13 @@ def _manifest(lines: list[Any], head: dict[str, Any]) -> str:
 
 def _cut(cut: Any, path: tuple[str, ...], homes: dict[str, tuple[str, ...]]) -> Any:
     if isinstance(cut, str):
-        return _named(cut, _VALUE, "the name of a value")
+        return _matching(cut, _VALUE, "the name of a value")
     if not isinstance(cut, list) or not 1 <= len(cut) <= MOST_EXTENTS:
         raise fields.invalid("the extents of a list", f"a list of 1 to {MOST_EXTENTS}")
     extents = []
     for extent in cut:
         branch, *numbers = _row(extent, 4, "extents")
-        _named(branch, _BRANCH, "the branch of an extent")
+        _matching(branch, _BRANCH, "the branch of an extent")
         if homes.setdefault(branch, path) != path:
             raise fields.invalid("a branch", "part of one list only")
         extents.append([branch, *(fields.number(value, "an extent") for value in numbers)])
@@ -168,7 +168,7 @@ def _cut(cut: Any, path: tuple[str, ...], homes: dict[str, tuple[str, ...]]) -> 
 
 
 def _check_path(path: tuple[str, ...], head: dict[str, Any], cuts: dict[tuple[str, ...], Any]) -> None:
-    """What was cut out of the head has left a place there, or in a value that was cut out, too."""
+    """Check that a path leads to an empty place in the head, or into a large value."""
     node: Any = head
     for depth, step in enumerate(path):
         if isinstance(node, dict) and step in node:

@@ -1,4 +1,4 @@
-"""What a server is started with, checked before anything is opened; and handed on to its workers."""
+"""The configuration of `locus serve`, checked before anything is opened and passed on to the worker processes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from locus.memory.model.arguments import checked_seconds
 from locus.server.auth import Token, parse_tokens
 
 VARIABLE = "LOCUS_SERVER_WORKER"
+"""The environment variable that holds the configuration of workers."""
+
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
-class ServeOptions:
-    """The options of `locus serve`. `tokens` is text, one token a line."""
+class ServerConfig:
+    """How a server is started. `tokens` is text, one token per line, as `parse_tokens` reads it."""
 
     store: str
     host: str = "127.0.0.1"
@@ -56,15 +58,15 @@ class ServeOptions:
 
     @property
     def hosts(self) -> Collection[str] | None:
-        """Without tokens, a page in a browser must not reach this server under a name of its own."""
+        """The host names to accept. Without tokens, a web page must not reach the server by a DNS name of its own."""
         return None if self.auth else {*_LOCAL, self.host.lower()}
 
-    def hand_on(self) -> None:
-        """Leave these where worker processes find them."""
+    def to_environment(self) -> None:
+        """Store this for worker processes to read."""
         os.environ[VARIABLE] = json.dumps(asdict(self))
 
     @classmethod
-    def handed_on(cls) -> Self:
+    def from_environment(cls) -> Self:
         return cls(**json.loads(os.environ[VARIABLE]))
 
 

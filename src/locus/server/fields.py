@@ -1,4 +1,4 @@
-"""The fields of a request, checked by type: what does not fit is refused with a problem that names it."""
+"""Reads the fields of a request and checks their types. A field that is wrong is reported by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from locus.wire.format import from_etag
 from locus.wire.problems import Problem
 
 MOST = 2**53 - 1
-"""The largest number that every JSON reader keeps."""
+"""The largest integer that every JSON parser reads exactly."""
 
 
 def invalid(what: str, wanted: str) -> Problem:
@@ -23,7 +23,7 @@ def invalid(what: str, wanted: str) -> Problem:
 
 
 def only(data: Mapping[str, Any], known: frozenset[str]) -> None:
-    """A misspelt field would be ignored, and that is never what was meant."""
+    """Refuse unknown fields: a misspelt one would otherwise be ignored."""
     unknown = data.keys() - known
     if unknown:
         raise Problem(422, "invalid_request", f"there is no field {sorted(unknown)[0]!r:.60}")
@@ -104,7 +104,7 @@ def namespace(request: Request) -> str:
 
 
 def if_latest(request: Request) -> str | None | Unset:
-    """The checkpoint that must be the latest: `If-Match` names it, `If-None-Match: *` says that there is none."""
+    """The checkpoint that must be the latest: `If-Match` names it; with `If-None-Match: *` there must be none."""
     match, none_match = request.headers.get("if-match"), request.headers.get("if-none-match")
     if match is None and none_match is None:
         return ANY

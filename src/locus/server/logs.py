@@ -1,4 +1,4 @@
-"""Logs as JSON, one object a line: what was asked for and what came of it, no secrets and no payloads."""
+"""Logs as JSON, one object per line. They contain no secrets and no payloads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOGGER = logging.getLogger("locus.server")
 
 
 class JSONLines(logging.Formatter):
-    """Each record as one line; what is given as `extra={"facts": …}` becomes its fields."""
+    """Formats a record as one line. The entries of `extra={"facts": …}` become its fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -25,17 +25,17 @@ class JSONLines(logging.Formatter):
         }
         if record.exc_info and record.exc_info[0] is not None:
             line["exception"] = record.exc_info[0].__name__
-            line["stack"] = where(record.exc_info[2])
+            line["stack"] = stack_of(record.exc_info[2])
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
-def where(trace: TracebackType | None) -> list[str]:
-    """The places of a stack. The text of an exception may quote what a user sent, and is left out."""
+def stack_of(trace: TracebackType | None) -> list[str]:
+    """The locations of a stack. The text of an exception is left out, because it may quote what a user sent."""
     return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(trace)]
 
 
 def set_up(level: str) -> None:
-    """Let everything that this process logs be such lines, on standard error."""
+    """Log everything in this process as such lines, on standard error."""
     handler = logging.StreamHandler()
     handler.setFormatter(JSONLines())
     root = logging.getLogger()

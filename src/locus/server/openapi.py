@@ -1,13 +1,13 @@
-"""The OpenAPI document of the server: written beside the endpoints, and held against them by tests.
+"""Builds the OpenAPI document of the server.
 
-The schemas of what passes over the wire.
+Every module in `routes` describes its own paths with the functions below. The schemas of what several paths send or
+return are here, in `SCHEMAS`. A test compares the document with the routes that the server has.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from locus.memory.model.arguments import UNLIMITED
 from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.server.bodies import Limits
 from locus.server.fields import MOST
@@ -15,9 +15,79 @@ from locus.wire.problems import MEDIA_TYPE
 
 Schema = dict[str, Any]
 
+THREAD = "/threads/{thread_id}"
+CHECKPOINT = f"{THREAD}/checkpoints/{{checkpoint_id}}"
+
+DESCRIPTION = """\
+Threads of checkpoints over HTTP. An id in a path is percent-encoded; one that begins with `~`, or that a proxy \
+might change, is written as `~` and its UTF-8 in base64url. Errors are problem details (RFC 9457); their `code` \
+says which. Ids of checkpoints are entity tags: `If-Match: "c7"` saves only if `c7` is the latest, and \
+`If-None-Match: *` only if there is none. A save under an id that exists changes nothing if the state is equal, \
+so it can be repeated."""
+
+
+def document(version: str, limits: Limits, paths: dict[str, Schema]) -> Schema:
+    """The whole document. `paths` are those of all route modules."""
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Locus", "version": version, "description": DESCRIPTION, "license": {"name": "MIT"}},
+        "paths": paths,
+        "components": {
+            "schemas": SCHEMAS,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "responses": {
+                "Problem": {
+                    "description": f"A problem. A body is at most {limits.body_bytes} bytes.",
+                    "content": {MEDIA_TYPE: {"schema": ref("Problem")}},
+                }
+            },
+        },
+        "security": [{"token": []}, {}],
+    }
+
+
+def operation(
+    name: str,
+    summary: str,
+    responses: dict[str, Schema],
+    *,
+    parameters: list[Schema] | None = None,
+    body: Schema | None = None,
+    public: bool = False,
+) -> Schema:
+    """One operation. `name` is the name of the method that handles the route; `public` needs no token."""
+    described: Schema = {
+        "operationId": name,
+        "summary": summary,
+        "responses": {**responses, "default": {"$ref": "#/components/responses/Problem"}},
+    }
+    if parameters:
+        described["parameters"] = parameters
+    if body is not None:
+        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
+    if public:
+        described["security"] = []
+    return described
+
+
+def response(schema: Schema, text: str, status: str = "200", **headers: str) -> dict[str, Schema]:
+    """A JSON response. `headers` maps names to descriptions."""
+    described: Schema = {"description": text, "content": {"application/json": {"schema": schema}}}
+    if headers:
+        described["headers"] = {
+            name: {"description": about, "schema": {"type": "string"}} for name, about in headers.items()
+        }
+    return {status: described}
+
+
+NO_CONTENT: dict[str, Schema] = {"204": {"description": "Done"}}
+
 TEXT: Schema = {"type": "string"}
+ID: Schema = {"type": "string", "minLength": 1, "maxLength": MAX_ID_LENGTH}
+NAME: Schema = {"type": "string", "maxLength": MAX_ID_LENGTH}
 FLAG: Schema = {"type": "boolean"}
 NUMBER: Schema = {"type": "integer", "minimum": 0, "maximum": MOST}
+COUNT: Schema = {"type": "integer", "minimum": 0}
 OBJECT: Schema = {"type": "object"}
 ANYTHING: Schema = {}
 
@@ -35,7 +105,7 @@ def nullable(schema: Schema) -> Schema:
 
 
 def obj(properties: dict[str, Schema], *required: str, closed: bool = False) -> Schema:
-    """An object. What is answered has all its properties; what is sent has those that are named."""
+    """An object: `closed` as a request, with the `required` properties; otherwise a response, which has all of them."""
     schema: Schema = {"type": "object", "properties": properties}
     if required or not closed:
         schema["required"] = [*(required or properties)]
@@ -45,13 +115,34 @@ def obj(properties: dict[str, Schema], *required: str, closed: bool = False) -> 
 
 
 def row(*items: Schema) -> Schema:
-    """A list with one item of each kind."""
+    """A list with exactly one item per schema, in this order."""
     return {"type": "array", "prefixItems": [*items], "items": False, "minItems": len(items)}
 
 
 def several(count: int) -> Schema:
-    """A list with so many items, of several kinds."""
+    """A list of `count` items of mixed types."""
     return {"type": "array", "minItems": count, "maxItems": count}
+
+
+def query_parameter(name: str, schema: Schema, text: str = "") -> Schema:
+    return {"name": name, "in": "query", "schema": schema, **({"description": text} if text else {})}
+
+
+def path_parameter(name: str) -> Schema:
+    """An id in a path. The `~` form of an id is left out: only clients whose ids need it have to know it."""
+    schema = {**ID, "pattern": "^[^~]"}
+    return {"name": name, "in": "path", "required": True, "schema": schema}
+
+
+NAMESPACE = query_parameter("namespace", {**NAME, "default": "default"})
+CONDITIONS = [
+    {"name": "If-Match", "in": "header", "schema": {"type": "string", "pattern": '^"[A-Za-z0-9_-]+"$'}},
+    {"name": "If-None-Match", "in": "header", "schema": {"type": "string", "const": "*"}},
+]
+
+
+def limit_parameter(otherwise: int, most: int) -> Schema:
+    return query_parameter("limit", {"type": "integer", "minimum": 0, "maximum": most, "default": otherwise})
 
 
 _ENTRY: dict[str, Schema] = {
@@ -146,326 +237,3 @@ SCHEMAS: dict[str, Schema] = {
         closed=True,
     ),
 }
-
-_ID: Schema = {"type": "string", "minLength": 1, "maxLength": MAX_ID_LENGTH}
-_NAME: Schema = {"type": "string", "maxLength": MAX_ID_LENGTH}
-_TEXT: Schema = {"type": "string"}
-_COUNT: Schema = {"type": "integer", "minimum": 0}
-_THREAD = "/threads/{thread_id}"
-_ONE = f"{_THREAD}/checkpoints/{{checkpoint_id}}"
-
-DESCRIPTION = """\
-Threads of checkpoints over HTTP. An id in a path is percent-encoded; one that begins with `~`, or that a proxy \
-might change, is written as `~` and its UTF-8 in base64url. Errors are problem details (RFC 9457); their `code` \
-says which. Ids of checkpoints are entity tags: `If-Match: "c7"` saves only if `c7` is the latest, and \
-`If-None-Match: *` only if there is none. A save under an id that exists changes nothing if the state is equal, \
-so it can be repeated."""
-
-
-def document(version: str, limits: Limits) -> Schema:
-    """The whole document."""
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "Locus", "version": version, "description": DESCRIPTION, "license": {"name": "MIT"}},
-        "paths": {**_operations(), **_threads(), **_checkpoints(), **_engine(), **_queries()},
-        "components": {
-            "schemas": SCHEMAS,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-            "responses": {
-                "Problem": {
-                    "description": f"A problem. A body is at most {limits.body_bytes} bytes.",
-                    "content": {MEDIA_TYPE: {"schema": ref("Problem")}},
-                }
-            },
-        },
-        "security": [{"token": []}, {}],
-    }
-
-
-def _query(name: str, schema: Schema, text: str = "") -> Schema:
-    return {"name": name, "in": "query", "schema": schema, **({"description": text} if text else {})}
-
-
-def _segment(name: str) -> Schema:
-    # The other way to write an id, with `~`, is for those whose ids need it.
-    schema = {**_ID, "pattern": "^[^~]"}
-    return {"name": name, "in": "path", "required": True, "schema": schema}
-
-
-_NAMESPACE = _query("namespace", {**_NAME, "default": "default"})
-_CONDITIONS = [
-    {"name": "If-Match", "in": "header", "schema": {"type": "string", "pattern": '^"[A-Za-z0-9_-]+"$'}},
-    {"name": "If-None-Match", "in": "header", "schema": {"type": "string", "const": "*"}},
-]
-
-
-def _limit(otherwise: int, most: int) -> Schema:
-    return _query("limit", {"type": "integer", "minimum": 0, "maximum": most, "default": otherwise})
-
-
-def _operation(
-    name: str,
-    summary: str,
-    answers: dict[str, Schema],
-    *,
-    parameters: list[Schema] | None = None,
-    body: Schema | None = None,
-    public: bool = False,
-) -> Schema:
-    operation: Schema = {
-        "operationId": name,
-        "summary": summary,
-        "responses": {**answers, "default": {"$ref": "#/components/responses/Problem"}},
-    }
-    if parameters:
-        operation["parameters"] = parameters
-    if body is not None:
-        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
-    if public:
-        operation["security"] = []
-    return operation
-
-
-def _answer(schema: Schema, text: str, status: str = "200", **headers: str) -> dict[str, Schema]:
-    answer: Schema = {"description": text, "content": {"application/json": {"schema": schema}}}
-    if headers:
-        answer["headers"] = {
-            name: {"description": about, "schema": {"type": "string"}} for name, about in headers.items()
-        }
-    return {status: answer}
-
-
-_DONE: dict[str, Schema] = {"204": {"description": "Done"}}
-
-
-def _operations() -> dict[str, Schema]:
-    figures = {"200": {"description": "Figures for Prometheus", "content": {"text/plain": {"schema": _TEXT}}}}
-    status = obj({"status": _TEXT})
-    return {
-        "/": {"get": _operation("about", "What this server can do", _answer(ref("About"), "What it can do"))},
-        "/health": {"get": _operation("health", "Whether this process runs", _answer(status, "It does"), public=True)},
-        "/ready": {"get": _operation("ready", "Whether the store answers", _answer(status, "It does"), public=True)},
-        "/metrics": {"get": _operation("metrics", "Figures", figures)},
-        "/openapi.json": {
-            "get": _operation("openapi", "This document", _answer({"type": "object"}, "OpenAPI"), public=True)
-        },
-    }
-
-
-def _threads() -> dict[str, Schema]:
-    limit = {"anyOf": [{"type": "integer", "minimum": 0, "maximum": 10_000}, {"const": "all"}], "default": 100}
-    listing = [
-        _query("pattern", {**_TEXT, "default": "*"}, "`*` stands for any text, `?` for one character"),
-        _query("limit", limit),
-    ]
-    ids = obj({"threads": array(_ID)})
-    lines = {"application/jsonl": {"schema": _TEXT}}
-    return {
-        "/threads": {
-            "get": _operation("list_threads", "Ids of threads, in order", _answer(ids, "Ids"), parameters=listing)
-        },
-        _THREAD: {
-            "parameters": [_segment("thread_id")],
-            "delete": _operation(
-                "delete_thread", "Delete a thread, or a namespace of it", _DONE, parameters=[_query("namespace", _NAME)]
-            ),
-        },
-        f"{_THREAD}/export": {
-            "parameters": [_segment("thread_id")],
-            "get": _operation(
-                "export",
-                "All checkpoints, oldest first, one JSON object a line",
-                {"200": {"description": "Lines", "content": lines}},
-            ),
-        },
-        f"{_THREAD}/latest": {
-            "parameters": [_segment("thread_id")],
-            "get": _operation(
-                "load_latest",
-                "The latest checkpoint, with its state",
-                _answer(ref("Checkpoint"), "The checkpoint", ETag="Its id"),
-                parameters=[_NAMESPACE],
-            ),
-        },
-    }
-
-
-def _checkpoints() -> dict[str, Schema]:
-    listing = [
-        _NAMESPACE,
-        _limit(10, 10_000),
-        _query("before", _ID, "Only what is older than this checkpoint"),
-        _query("before_seq", {"type": "integer", "minimum": 0, "maximum": MOST}),
-        _query("every_namespace", {"type": "boolean", "default": False}),
-    ]
-    saving = obj(
-        {
-            "checkpoint_id": nullable(_ID),
-            "thread_id": nullable(_ID),
-            "created_at": nullable(_TEXT),
-            "state": {"type": "object"},
-            "metadata": nullable({"type": "object"}),
-            "parent_id": nullable(_ID),
-        },
-        "state",
-        closed=True,
-    )
-    saved = obj({"thread_id": _ID, "checkpoint_id": _ID})
-    entries = obj({"checkpoints": array(ref("Entry"))})
-    writing = obj(
-        {"task_id": _ID, "task_path": nullable(_NAME), "writes": array(ref("Pair")), "keep_numbered": FLAG},
-        *("task_id", "writes"),
-        closed=True,
-    )
-    return {
-        f"{_THREAD}/checkpoints": {
-            "parameters": [_segment("thread_id")],
-            "get": _operation(
-                "list_checkpoints", "Newest first, without states", _answer(entries, "Entries"), parameters=listing
-            ),
-            "post": _operation(
-                "save",
-                "Save a state as the newest checkpoint",
-                _answer(saved, "Saved", "201", ETag="The checkpoint's id", Location="Where it is"),
-                parameters=[_NAMESPACE, *_CONDITIONS],
-                body=saving,
-            ),
-        },
-        _ONE: {
-            "parameters": [_segment("thread_id"), _segment("checkpoint_id"), _NAMESPACE],
-            "get": _operation(
-                "load", "A checkpoint, with its state", _answer(ref("Checkpoint"), "The checkpoint", ETag="Its id")
-            ),
-            "delete": _operation("delete", "Delete a checkpoint", _DONE),
-        },
-        f"{_ONE}/writes": {
-            "parameters": [_segment("thread_id"), _segment("checkpoint_id"), _NAMESPACE],
-            "get": _operation(
-                "get_writes",
-                "What tasks wrote since a checkpoint",
-                _answer(obj({"writes": array(ref("Write"))}), "Writes"),
-                parameters=[_query("task_id", _ID)],
-            ),
-            "put": _operation("put_writes", "Replace what a task wrote", _DONE, body=writing),
-        },
-    }
-
-
-def _engine() -> dict[str, Schema]:
-    one = [_NAMESPACE, _query("checkpoint_id", _ID, "The latest, if it is not given")]
-    deleting = obj({"namespace": nullable(_NAME), "seqs": nullable(array(ref("NumberAndRev")))}, closed=True)
-    copying = obj(
-        {
-            "dest_thread_id": _ID,
-            "namespace": nullable(_NAME),
-            "checkpoint_id": nullable(_ID),
-            "checkpoint_ids": nullable(array(_ID)),
-        },
-        "dest_thread_id",
-        closed=True,
-    )
-    exporting = obj(
-        {
-            "after_seq": NUMBER,
-            "limit": {"type": "integer", "minimum": 1, "maximum": MOST},
-            "known": {"type": "object", "additionalProperties": NUMBER},
-        },
-        "known",
-        closed=True,
-    )
-    thread = [_segment("thread_id")]
-    return {
-        f"{_THREAD}/commits": {
-            "parameters": thread,
-            "post": _operation(
-                "commit",
-                "A save that was planned by the client: only what is new",
-                _answer(ref("Outcome"), "Committed, or how to send it again"),
-                parameters=[_NAMESPACE, *_CONDITIONS],
-                body=ref("Commit"),
-            ),
-        },
-        f"{_THREAD}/stored": {
-            "parameters": thread,
-            "get": _operation(
-                "stored", "A checkpoint as it is stored", _answer(ref("Stored"), "Its parts"), parameters=one
-            ),
-        },
-        f"{_THREAD}/entry": {
-            "parameters": thread,
-            "get": _operation(
-                "entry", "A checkpoint without its state", _answer(ref("Entry"), "The entry"), parameters=one
-            ),
-        },
-        f"{_THREAD}/records": {
-            "parameters": thread,
-            "post": _operation(
-                "records",
-                "Checkpoints as they are stored, in order, with the runs that the client does not know",
-                _answer(ref("Exported"), "Some of them; send the last number as `after_seq` to go on"),
-                body=exporting,
-            ),
-        },
-        f"{_THREAD}/deletions": {
-            "parameters": thread,
-            "post": _operation(
-                "delete_some",
-                "Delete checkpoints by number, or all",
-                _answer(obj({"deleted": _COUNT}), "How many"),
-                body=deleting,
-            ),
-        },
-        f"{_THREAD}/copy": {
-            "parameters": thread,
-            "post": _operation(
-                "copy",
-                "Copy a thread, or a checkpoint with its ancestors, under a new id",
-                _answer(obj({"copied": _COUNT}), "How many"),
-                body=copying,
-            ),
-        },
-    }
-
-
-def _queries() -> dict[str, Schema]:
-    entries = _answer(obj({"checkpoints": array(ref("Entry"))}), "Entries")
-    number = {"type": "integer", "minimum": 0, "maximum": UNLIMITED}
-    finding = obj({"key": _TEXT, "value": {}, "limit": number}, "key", "value", closed=True)
-    searching = obj({"query": _TEXT, "terms": array({"type": "string", "minLength": 1}), "limit": number}, closed=True)
-    searching["oneOf"] = [{"required": ["query"]}, {"required": ["terms"]}]
-    vacuum = obj(
-        {
-            "older_than_days": nullable({"type": "number", "minimum": 0}),
-            "before": nullable({"type": "string", "format": "date-time"}),
-            "keep_last": nullable({"type": "integer", "minimum": 1, "maximum": MOST}),
-            "dry_run": {"type": "boolean"},
-            "after": nullable(_TEXT),
-            "only_expired": {"type": "boolean"},
-        },
-        closed=True,
-    )
-    removed = obj({"removed": _COUNT, "next": nullable(_TEXT)})
-    return {
-        "/recent": {
-            "get": _operation(
-                "recent", "The newest checkpoints of all threads", entries, parameters=[_limit(100, UNLIMITED)]
-            )
-        },
-        "/find": {"post": _operation("find", "Checkpoints by metadata, newest first", entries, body=finding)},
-        "/search": {
-            "post": _operation(
-                "search",
-                "Checkpoints that contain all words, best first",
-                _answer(obj({"hits": array(ref("Hit"))}), "Hits"),
-                body=searching,
-            )
-        },
-        "/vacuum": {
-            "post": _operation(
-                "vacuum",
-                "Delete what is old, some seconds long; send `next` as `after` to go on",
-                _answer(removed, "How many"),
-                body=vacuum,
-            )
-        },
-    }

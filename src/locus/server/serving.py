@@ -1,4 +1,4 @@
-"""Runs an app: one process or several, with time-outs for slow clients, and an end that loses nothing."""
+"""Runs the server with uvicorn: in one process or several, with timeouts for slow clients and a graceful shutdown."""
 
 from __future__ import annotations
 
@@ -13,55 +13,53 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from locus.memory.registry import get_checkpointer
 from locus.server.app import create_app
 from locus.server.bodies import Limits
-from locus.server.config import ServeOptions
+from locus.server.config import ServerConfig
 from locus.server.logs import set_up
-from locus.server.middleware import Edge
+from locus.server.middleware import ServerMiddleware
+
+
+def serve(config: ServerConfig) -> None:
+    """Serve until SIGTERM or Ctrl-C; requests in progress are finished first."""
+    set_up(config.log_level)
+    if config.workers == 1:
+        _run(config, app_of(config))
+        return
+    get_checkpointer(config.store)  # so that an invalid URL is reported once, not by every worker
+    config.to_environment()
+    with TemporaryDirectory(prefix="locus-metrics-") as folder:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        _run(config, "locus.server.serving:worker_app", factory=True, workers=config.workers)
+
+
+def worker_app() -> ServerMiddleware:
+    """The app of one of several workers. Each opens the store by itself."""
+    config = ServerConfig.from_environment()
+    set_up(config.log_level)
+    return app_of(config)
+
+
+def app_of(config: ServerConfig) -> ServerMiddleware:
+    HeaderTimeoutProtocol.header_seconds = config.header_seconds
+    limits = Limits(body_bytes=config.max_body_bytes, body_seconds=config.body_seconds)
+    return create_app(get_checkpointer(config.store), config.auth, limits=limits, hosts=config.hosts)
+
+
+def _run(config: ServerConfig, app: Any, **options: Any) -> None:
+    given = uvicorn_config(app, host=config.host, port=config.port, grace_seconds=config.grace_seconds)
+    uvicorn.run(**given, **options)
+
 
 KEEP_ALIVE_SECONDS = 75
-"""Longer than our client keeps an idle connection, so that it is always the client who ends one."""
+"""Longer than `HTTPCheckpointer` keeps an idle connection, so that the client is always the one to close it."""
 
 
-class PatientProtocol(HttpToolsProtocol):
-    """Uvicorn's protocol, whose patience ends: a client that never finishes its headers is cut off."""
-
-    header_seconds: ClassVar[float] = 15.0
-    """How long headers may take, from their first byte to the last, and a new connection to its first request."""
-
-    _waiting: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._wait()
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._wait()
-
-    def on_headers_complete(self) -> None:
-        self._stop_waiting()
-        super().on_headers_complete()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
-        super().connection_lost(exc)
-
-    def _wait(self) -> None:
-        self._stop_waiting()
-        self._waiting = self.loop.call_later(self.header_seconds, self.transport.close)
-
-    def _stop_waiting(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
-
-
-def settings(app: Any, *, host: str, port: int, grace_seconds: float) -> dict[str, Any]:
-    """How every server of ours is run, as uvicorn wants to know it."""
+def uvicorn_config(app: Any, *, host: str, port: int, grace_seconds: float) -> dict[str, Any]:
+    """The arguments of `uvicorn.run` for every Locus server."""
     return {
         "app": app,
         "host": host,
         "port": port,
-        "http": PatientProtocol,
+        "http": HeaderTimeoutProtocol,
         "ws": "none",
         "lifespan": "on",
         "log_config": None,
@@ -74,32 +72,35 @@ def settings(app: Any, *, host: str, port: int, grace_seconds: float) -> dict[st
     }
 
 
-def serve(options: ServeOptions) -> None:
-    """Serve until a signal ends it: SIGTERM or Ctrl-C finish what was begun."""
-    set_up(options.log_level)
-    if options.workers == 1:
-        uvicorn.run(**_settings(app_of(options), options))
-        return
-    get_checkpointer(options.store)  # a URL that cannot work is told here, once
-    options.hand_on()
-    with TemporaryDirectory(prefix="locus-metrics-") as folder:
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        app = "locus.server.serving:worker_app"
-        uvicorn.run(**_settings(app, options), factory=True, workers=options.workers)
+class HeaderTimeoutProtocol(HttpToolsProtocol):
+    """Uvicorn's protocol, which disconnects a client that does not finish its headers in time."""
 
+    header_seconds: ClassVar[float] = 15.0
+    """The most time for headers, from first to last byte, and for a new connection to send its first request."""
 
-def worker_app() -> Edge:
-    """The app of one of several workers: each has a handle of its own."""
-    options = ServeOptions.handed_on()
-    set_up(options.log_level)
-    return app_of(options)
+    _timer: asyncio.TimerHandle | None = None
 
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._start_timer()
 
-def app_of(options: ServeOptions) -> Edge:
-    PatientProtocol.header_seconds = options.header_seconds
-    limits = Limits(body_bytes=options.max_body_bytes, body_seconds=options.body_seconds)
-    return create_app(get_checkpointer(options.store), options.auth, limits=limits, hosts=options.hosts)
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._start_timer()
 
+    def on_headers_complete(self) -> None:
+        self._stop_timer()
+        super().on_headers_complete()
 
-def _settings(app: Any, options: ServeOptions) -> dict[str, Any]:
-    return settings(app, host=options.host, port=options.port, grace_seconds=options.grace_seconds)
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def _start_timer(self) -> None:
+        self._stop_timer()
+        self._timer = self.loop.call_later(self.header_seconds, self.transport.close)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

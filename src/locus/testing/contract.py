@@ -1,6 +1,8 @@
-"""The contract: all laws together, and what each backend of ours must be able to do.
+"""The contract: all laws together, and what each built-in backend must be able to do.
 
-The laws of a store that outlives its process: several processes at once, and processes that are killed.
+`CoreContract` is for every backend; mix in the laws of the capabilities that yours has. `CheckpointerContract` is for a
+backend that can do everything. `DurableContract` adds the laws of a store that outlives its process: outages, several
+processes at once, and processes that are killed.
 
 ::
 
@@ -11,9 +13,9 @@ The laws of a store that outlives its process: several processes at once, and pr
         def store(self, tmp_path: Path) -> DurableTestStore:
             return MyTestStore(tmp_path)
 
-A backend that lacks a capability inherits `CoreContract`, the mixins of those it has, `OutageLaws` and
-`DurableLaws`. The processes open the store with `get_checkpointer(store.url)`; a backend that is neither one
-of ours nor declared as an entry point names, in `worker_modules`, the module that registers it. Needs `os.fork`.
+A durable backend that lacks a capability inherits `CoreContract`, the mixins of those it has, `OutageLaws` and
+`DurableLaws`. The processes open the store with `get_checkpointer(store.url)`; a backend that is neither built in nor
+declared as an entry point names, in `worker_modules`, the module that registers it. Needs `os.fork`.
 """
 
 from __future__ import annotations
@@ -55,6 +57,17 @@ from locus.testing.laws.stale import StaleBaseLaws
 from locus.testing.laws.writes import PendingWritesLaws
 from locus.testing.stateful import StatefulLaws
 
+__all__ = [
+    "EVERYTHING",
+    "REQUIRED",
+    "CheckpointerContract",
+    "CoreContract",
+    "CrashLaws",
+    "DurableContract",
+    "DurableLaws",
+    "ProcessLaws",
+]
+
 EVERYTHING: Final = CheckpointerCapabilities(
     search=True,
     metadata_query=True,
@@ -79,7 +92,7 @@ REQUIRED: Final[dict[str, CheckpointerCapabilities]] = {
     "oracle": EVERYTHING,
     "s3": replace(EVERYTHING, search=False, ttl=False),
 }
-"""What each backend of ours must be able to do. A flag that is lost is a failed test, not a shorter suite."""
+"""What each built-in backend must be able to do. A flag that is lost is a failed test, not a shorter suite."""
 
 
 class CoreContract(
@@ -126,9 +139,6 @@ class CheckpointerContract(CoreContract, SearchLaws, MetadataLaws, CopyLaws, Exp
     """
 
     required: ClassVar[CheckpointerCapabilities] = EVERYTHING
-
-
-__all__ = ["CrashLaws", "DurableContract", "DurableLaws", "ProcessLaws"]
 
 
 class DurableLaws(ProcessLaws, CrashLaws):

@@ -1,8 +1,7 @@
 """Any course of events: a store and a plain model in memory are driven side by side, and must agree.
 
-Hypothesis chooses the events. The store is driven through its sync face, so that any backend can be.
-
-Threads as plain lists: what a store has to agree with, written as simply as the laws are.
+Hypothesis chooses the events. The store is driven by blocking calls, so that any backend can be. `ModelThread` is the
+model: a thread as a plain list, written as simply as the laws are.
 """
 
 from __future__ import annotations
@@ -94,8 +93,8 @@ class ModelThread:
 
     def vacuum(self, keep_last: int) -> int:
         parents = {found.parent_id for found in self.checkpoints}
-        tips = [name for name in self.names if name not in parents]
-        kept = {name for tip in tips for name in self.line(tip)[:keep_last]}
+        ends = [name for name in self.names if name not in parents]
+        kept = {name for end in ends for name in self.line(end)[:keep_last]}
         return self.delete(set(self.names) - kept)
 
     def copy(self, name: str | None) -> ModelThread:

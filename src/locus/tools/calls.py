@@ -1,4 +1,4 @@
-"""The tool calls that providers send: arguments as text, which may be anything."""
+"""Tool calls as providers send them: the arguments are text, and the text may be anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`@tool` and what it makes of a function."""
+"""The `@tool` decorator, and the `Tool` that it makes of a function."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Tool(Generic[P, R]):
             values = self._arguments.validate(arguments)
         except ArgumentsError as error:
             return failure(f"invalid arguments for {self.name}: {error}. Expected: {encode(self.parameters)}")
-        except Exception as error:  # noqa: BLE001 - a validator of the user's may raise anything
+        except Exception as error:  # noqa: BLE001 - a custom validator may raise anything
             return failure(f"invalid arguments for {self.name}: {explained(error)}")
         return await self._within(self.timeout if self.timeout is not None else timeout, values)
 

@@ -1,7 +1,7 @@
-"""Blocking functions, each in a thread of its own.
+"""Runs blocking functions, each in an operating-system thread of its own.
 
-Not the loop's thread pool: a tool that hangs would hold one of its few places for ever, and the interpreter
-would wait for it at exit. These threads are daemons: one that hangs is left behind.
+It does not use the loop's thread pool: a tool that hangs would hold one of its few threads for ever, and the
+interpreter would wait for it at exit. These threads are daemons, so one that hangs is left behind.
 """
 
 from __future__ import annotations

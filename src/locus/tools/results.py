@@ -1,4 +1,4 @@
-"""What a tool gave back, as text for the model. Nothing becomes text by `repr`."""
+"""The result of a tool, as text for the model. Nothing becomes text by `repr`."""
 
 from __future__ import annotations
 

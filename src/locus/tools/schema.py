@@ -1,6 +1,6 @@
-"""A function's arguments: as JSON schema for the model, and checked by pydantic before the call.
+"""A function's arguments: described to the model as JSON schema, and checked by pydantic before the call.
 
-What a docstring in Google style says about a function and about each of its arguments.
+The types come from annotations; the descriptions from a docstring in Google style.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _hints(tool: str, function: Callable[..., Any], names: Mapping[str, Any]) ->
 
 
 def _described(annotation: Any, name: str, description: str | None) -> Any:
-    """The annotation with the parameter's name and description; a `Field` of the user's comes later, and wins."""
+    """The annotation with the parameter's name and description. The user's own `Field` comes later, and wins."""
     kind, metadata = annotation, ()
     if get_origin(annotation) is Annotated:
         kind, *rest = get_args(annotation)

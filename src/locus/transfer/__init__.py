@@ -1,11 +1,17 @@
-"""Moving in: threads from one store to another, and from those of others into ours.
+"""Moves threads from one store to another, and from the stores of other libraries into a Locus store.
 
-moves        one thread after another: what is missing is moved, and then verified
-reading      checkpoints of a store of ours, each item once        shelf   those items, by number
-contents     what a checkpoint holds: its digest, and how to save it as a delta
-writing      checkpoints into a store of ours: recognised if they are there, else saved
-opening      stores by URL, without making or changing them
-report       what came of it
+    copies, imports   the two entry points, `copy_store` and `import_store`
+    stores            opens stores by URL, without creating or changing a source
+    move              moves one thread after another: saves what is missing, then verifies it
+    read              reads checkpoints from a Locus store, each item once
+    sources           reads checkpoints from the stores of other libraries
+    content           the content of a checkpoint: its digest, and how to save it as a delta
+    items             the items of one thread, by number
+    digests           digests that do not depend on how a payload is stored
+    write             writes checkpoints to a Locus store: skips those that are there, saves the others
+    report            the result
+
+To import from another library, write a `move.Source` in `sources`, and open it in `imports`.
 """
 
 from locus.transfer.copies import copy_store

@@ -1,9 +1,9 @@
-"""What is moved: checkpoints on their way from one store to another, each with a digest, and a plan of how to save it.
+"""Checkpoints on their way from one store to another: each has a digest, and a plan of how to save it.
 
-Where the source is a store of ours, a checkpoint comes as it is stored, head and manifest, and its items are on a
-`Shelf`: nothing but what is new in it is looked at. Where it is somebody else's, it comes whole.
+A checkpoint of a Locus store is read as it is stored, as a head and a manifest, with its items in `ThreadItems`; only
+what is new in it is processed. A checkpoint of another library is read whole.
 
-Metadata that say where items are stored: those of an item log. They are made to fit where they are moved to.
+The metadata of an item log say where its items are stored. They are rewritten for the destination.
 """
 
 from __future__ import annotations
@@ -15,208 +15,20 @@ from datetime import UTC, datetime
 from typing import Any
 
 from locus.core.state import AgentState
-from locus.memory.item_log import noted
+from locus.memory.item_log import logged_change
 from locus.memory.model.codec import canonical, decode, encode_trusted
 from locus.memory.model.ids import digest
 from locus.memory.model.manifest import decode_manifest
 from locus.memory.model.payloads import dict_from, dict_payload, state_payload, stored_trace
-from locus.memory.model.plan import (
-    ListTrace,
-    ListWriter,
-    Planner,
-    Runs,
-    Trace,
-    encode_manifest,
-)
-from locus.memory.model.records import (
-    Base,
-    Entry,
-    Extent,
-    Path,
-    Run,
-    Stored,
-    Write,
-)
+from locus.memory.model.plan import ListTrace, ListWriter, Planner, Runs, Trace, encode_manifest
+from locus.memory.model.records import Base, Entry, Extent, Path, Run, Stored, Write
 from locus.transfer.digests import value_digest, writes_digest
-from locus.transfer.items import Shared, Shelf, Span, length_of, part
-
-_NOTE = "log"
-ITEMS = ("items",)
-HEAD = '{"items":[]}'
-
-
-def noting(change: str, extents: Sequence[Extent]) -> str:
-    """The metadata of a checkpoint of an item log."""
-    return encode_trusted({_NOTE: encode_trusted([change, extents])})
-
-
-def comparable(metadata: str) -> Any:
-    """Metadata without the places of items, which two stores need not have in common."""
-    found = noted(metadata)
-    value = decode(metadata)
-    return value if found is None else {**value, _NOTE: [found.change, found.items]}
-
-
-def fitting(metadata: str, manifest: str, new_manifest: str) -> str:
-    """The metadata of a checkpoint for another manifest than it had."""
-    found = noted(metadata)
-    if found is None or decode_manifest(manifest).get(ITEMS, ()) != found.extents:
-        return metadata
-    places = decode_manifest(new_manifest).get(ITEMS, ())
-    return encode_trusted({**decode(metadata), _NOTE: encode_trusted([found.change, places])})
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """What a save of a checkpoint writes, and what the next one may build on."""
-
-    head: str
-    manifest: str
-    runs: tuple[Run, ...]
-    values: tuple[Run, ...]
-    base: Any
-
-
-class Content(ABC):
-    """The payload of a checkpoint that is moved."""
-
-    @property
-    @abstractmethod
-    def digest(self) -> bytes:
-        """Equal for equal payloads, wherever and however they are stored."""
-
-    @abstractmethod
-    def plan(self, rev: str, base: Any, *, own_branches: bool, sort_keys: bool) -> Planned:
-        """How to save it under this rev, as a delta to `base`, which an earlier plan or `planted` gave; or whole."""
-
-    def metadata(self, given: str, planned: Planned) -> str:
-        """The checkpoint's metadata as they are to be saved with a plan."""
-        return given
-
-    @abstractmethod
-    def planted(self, stored: Stored, *, sort_keys: bool) -> Any:
-        """What the next plan may build on, where this content is already: as it is stored there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Planted:
-    """A checkpoint at the destination: its lists as spans of the source's items, with their places there."""
-
-    lists: Mapping[Path, tuple[list[Span], tuple[Extent, ...]]]
-    values: frozenset[str]
-
-
-class Records(Content):
-    """A head and a manifest, as they are stored, and the shelf with the items."""
-
-    def __init__(self, head: str, manifest: str, shelf: Shelf) -> None:
-        self._head = head
-        self._manifest = manifest
-        self._shelf = shelf
-        self._names: dict[Path, str] = {}
-        self._values: dict[Path, str] = {}
-        self._lists: dict[Path, list[Span]] = {}
-        for path, cut in decode_manifest(manifest).items():
-            if isinstance(cut, str):
-                self._names[path] = cut
-                self._values[path] = shelf.value(cut)
-            else:
-                self._lists[path] = shelf.spans(cut)
-
-    @property
-    def digest(self) -> bytes:
-        return value_digest(decode(self._head), (), self._cut)
-
-    def _cut(self, path: Path) -> bytes | None:
-        if path in self._lists:
-            return self._shelf.digest(self._lists[path])
-        if path in self._values:
-            return self._value_digest(path)
-        return None
-
-    def _value_digest(self, path: Path) -> bytes:
-        """That of a large value. It is remembered, unless something was cut out of it, too."""
-        name, known = self._names[path], self._shelf.value_digests
-        whole = not any(other[: len(path)] == path != other for other in (*self._lists, *self._values))
-        if not whole:
-            return value_digest(decode(self._values[path]), path, self._cut)
-        if name not in known:
-            known[name] = value_digest(decode(self._values[path]))
-        return known[name]
-
-    def plan(self, rev: str, base: Any, *, own_branches: bool, sort_keys: bool) -> Planned:
-        planted = base if isinstance(base, Planted) else Planted({}, frozenset())
-        runs = Runs(rev, own_branches=own_branches)
-        names = {path: f"#{digest(text)}" for path, text in self._values.items()}
-        lists = {
-            path: (spans, self._stored(runs, spans, planted.lists.get(path))) for path, spans in self._lists.items()
-        }
-        cuts = {path: ListTrace(extents) for path, (_, extents) in lists.items()}
-        texts = {names[path]: text for path, text in self._values.items() if names[path] not in planted.values}
-        return Planned(
-            head=self._head,
-            manifest=encode_manifest({**cuts, **names}),
-            runs=tuple(runs.added),
-            values=tuple(Run(name, 0, 0, 1, f"[{text}]") for name, text in texts.items()),
-            base=Planted(lists, frozenset(names.values())),
-        )
-
-    def _stored(
-        self, runs: Runs, spans: list[Span], known: tuple[list[Span], tuple[Extent, ...]] | None
-    ) -> tuple[Extent, ...]:
-        old, extents = known or ([], ())
-
-        def text(index: int) -> str:
-            return self._shelf.text(next(part(spans, index, 1)).first)
-
-        return ListWriter(runs, extents, length_of(spans), text).extents(Shared(old).matches(spans))
-
-    def metadata(self, given: str, planned: Planned) -> str:
-        return fitting(given, self._manifest, planned.manifest)
-
-    def planted(self, stored: Stored, *, sort_keys: bool) -> Planted:
-        lists: dict[Path, tuple[list[Span], tuple[Extent, ...]]] = {}
-        values: set[str] = set()
-        for path, cut in decode_manifest(stored.manifest).items():
-            if isinstance(cut, str):
-                values.add(cut)
-            elif length_of(self._lists.get(path, [])) == sum(extent.length for extent in cut):
-                lists[path] = (self._lists[path], cut)
-        return Planted(lists, frozenset(values))
-
-
-class Whole(Content):
-    """A payload that came whole, as a dict."""
-
-    def __init__(self, data: dict[str, Any]) -> None:
-        self._data = data
-
-    @property
-    def digest(self) -> bytes:
-        return value_digest(self._data)
-
-    def plan(self, rev: str, base: Any, *, own_branches: bool, sort_keys: bool) -> Planned:
-        trace = None if base is None else Trace(Base("", ""), base)
-        plan = Planner(rev, trace, own_branches=own_branches, sort_keys=sort_keys).plan(dict_payload(self._data))
-        return Planned(plan.head, plan.manifest, plan.runs, plan.values, plan.fields)
-
-    def planted(self, stored: Stored, *, sort_keys: bool) -> Any:
-        return stored_trace(stored, sort_keys).fields
-
-
-_NOWHERE = Entry("", "", "", None, 0, "", datetime.min.replace(tzinfo=UTC), "{}")
-
-
-def state_dict(state: AgentState) -> dict[str, Any]:
-    """A state as the dict that a checkpointer stores."""
-    plan = Planner("", None).plan(state_payload(state))
-    runs = {run.branch: [run] for run in (*plan.runs, *plan.values)}
-    return dict_from(Stored(_NOWHERE, plan.head, plan.manifest, runs))
+from locus.transfer.items import Span, SpanMatcher, ThreadItems, slice_spans, spans_length
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint on its way."""
+    """A checkpoint that is being moved."""
 
     namespace: str
     checkpoint_id: str
@@ -228,7 +40,7 @@ class Checkpoint:
 
     @property
     def header(self) -> tuple[Any, ...]:
-        """All of it but its content and its writes, so that equal ones are equal."""
+        """Everything but the content and the writes, normalized so that it can be compared."""
         return header(self.namespace, self.checkpoint_id, self.parent_id, self.created_at, self.metadata)
 
     @property
@@ -239,8 +51,182 @@ class Checkpoint:
 def header(
     namespace: str, checkpoint_id: str, parent_id: str | None, created_at: datetime, metadata: str
 ) -> tuple[Any, ...]:
-    return namespace, checkpoint_id, parent_id, created_at.astimezone(UTC), canonical(comparable(metadata))
+    return namespace, checkpoint_id, parent_id, created_at.astimezone(UTC), canonical(comparable_metadata(metadata))
 
 
 def entry_header(entry: Entry) -> tuple[Any, ...]:
     return header(entry.namespace, entry.checkpoint_id, entry.parent_id, entry.created_at, entry.metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What the save of a checkpoint writes. `delta_base` is what the next plan may refer to."""
+
+    head: str
+    manifest: str
+    runs: tuple[Run, ...]
+    values: tuple[Run, ...]
+    delta_base: Any
+
+
+class Content(ABC):
+    """The payload of a checkpoint that is being moved."""
+
+    @property
+    @abstractmethod
+    def digest(self) -> bytes:
+        """Equal for equal payloads, however they are stored."""
+
+    @abstractmethod
+    def plan(self, rev: str, delta_base: Any, *, own_branches: bool, sort_keys: bool) -> Planned:
+        """How to save it under this rev: as a delta to what an earlier plan or `stored_base` returned, or whole."""
+
+    def metadata(self, given: str, planned: Planned) -> str:
+        """The metadata to save with a plan."""
+        return given
+
+    @abstractmethod
+    def stored_base(self, stored: Stored, *, sort_keys: bool) -> Any:
+        """What the next plan may refer to, if this content is already at the destination, stored like this."""
+
+
+class StoredContent(Content):
+    """A head and a manifest as a Locus store holds them."""
+
+    def __init__(self, head: str, manifest: str, items: ThreadItems) -> None:
+        self._head = head
+        self._manifest = manifest
+        self._items = items
+        self._names: dict[Path, str] = {}
+        self._values: dict[Path, str] = {}
+        self._lists: dict[Path, list[Span]] = {}
+        for path, cut in decode_manifest(manifest).items():
+            if isinstance(cut, str):
+                self._names[path] = cut
+                self._values[path] = items.value(cut)
+            else:
+                self._lists[path] = items.spans(cut)
+
+    @property
+    def digest(self) -> bytes:
+        return value_digest(decode(self._head), (), self._cut_digest)
+
+    def _cut_digest(self, path: Path) -> bytes | None:
+        if path in self._lists:
+            return self._items.digest(self._lists[path])
+        if path in self._values:
+            return self._value_digest(path)
+        return None
+
+    def _value_digest(self, path: Path) -> bytes:
+        """The digest of a large value. It is remembered, unless something was cut out of the value as well."""
+        name, known = self._names[path], self._items.value_digests
+        whole = not any(other[: len(path)] == path != other for other in (*self._lists, *self._values))
+        if not whole:
+            return value_digest(decode(self._values[path]), path, self._cut_digest)
+        if name not in known:
+            known[name] = value_digest(decode(self._values[path]))
+        return known[name]
+
+    def plan(self, rev: str, delta_base: Any, *, own_branches: bool, sort_keys: bool) -> Planned:
+        base = delta_base if isinstance(delta_base, DeltaBase) else DeltaBase({}, frozenset())
+        runs = Runs(rev, own_branches=own_branches)
+        names = {path: f"#{digest(text)}" for path, text in self._values.items()}
+        lists = {path: (spans, self._extents(runs, spans, base.lists.get(path))) for path, spans in self._lists.items()}
+        cuts = {path: ListTrace(extents) for path, (_, extents) in lists.items()}
+        texts = {names[path]: text for path, text in self._values.items() if names[path] not in base.values}
+        return Planned(
+            head=self._head,
+            manifest=encode_manifest({**cuts, **names}),
+            runs=tuple(runs.added),
+            values=tuple(Run(name, 0, 0, 1, f"[{text}]") for name, text in texts.items()),
+            delta_base=DeltaBase(lists, frozenset(names.values())),
+        )
+
+    def _extents(
+        self, runs: Runs, spans: list[Span], known: tuple[list[Span], tuple[Extent, ...]] | None
+    ) -> tuple[Extent, ...]:
+        old, extents = known or ([], ())
+
+        def text(index: int) -> str:
+            return self._items.text(next(slice_spans(spans, index, 1)).first)
+
+        return ListWriter(runs, extents, spans_length(spans), text).extents(SpanMatcher(old).matches(spans))
+
+    def metadata(self, given: str, planned: Planned) -> str:
+        return metadata_for(given, self._manifest, planned.manifest)
+
+    def stored_base(self, stored: Stored, *, sort_keys: bool) -> DeltaBase:
+        lists: dict[Path, tuple[list[Span], tuple[Extent, ...]]] = {}
+        values: set[str] = set()
+        for path, cut in decode_manifest(stored.manifest).items():
+            if isinstance(cut, str):
+                values.add(cut)
+            elif spans_length(self._lists.get(path, [])) == sum(extent.length for extent in cut):
+                lists[path] = (self._lists[path], cut)
+        return DeltaBase(lists, frozenset(values))
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaBase:
+    """A checkpoint at the destination: each list as spans of the source's items and as extents at the destination."""
+
+    lists: Mapping[Path, tuple[list[Span], tuple[Extent, ...]]]
+    values: frozenset[str]
+
+
+class WholeContent(Content):
+    """A whole payload, as a dict."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self._data = data
+
+    @property
+    def digest(self) -> bytes:
+        return value_digest(self._data)
+
+    def plan(self, rev: str, delta_base: Any, *, own_branches: bool, sort_keys: bool) -> Planned:
+        trace = None if delta_base is None else Trace(Base("", ""), delta_base)
+        plan = Planner(rev, trace, own_branches=own_branches, sort_keys=sort_keys).plan(dict_payload(self._data))
+        return Planned(plan.head, plan.manifest, plan.runs, plan.values, plan.fields)
+
+    def stored_base(self, stored: Stored, *, sort_keys: bool) -> Any:
+        return stored_trace(stored, sort_keys).fields
+
+
+_LOG = "log"
+ITEMS = ("items",)
+"""The path of the items in the payload of an item log."""
+HEAD = '{"items":[]}'
+"""The head of an item log."""
+
+
+def log_metadata(change: str, extents: Sequence[Extent]) -> str:
+    """The metadata of a checkpoint of an item log (see `locus.memory.item_log`)."""
+    return encode_trusted({_LOG: encode_trusted([change, extents])})
+
+
+def comparable_metadata(metadata: str) -> Any:
+    """Metadata without the extents of items, which differ between stores."""
+    found = logged_change(metadata)
+    value = decode(metadata)
+    return value if found is None else {**value, _LOG: [found.change, found.items]}
+
+
+def metadata_for(metadata: str, manifest: str, new_manifest: str) -> str:
+    """The metadata of a checkpoint of an item log, with the extents of another manifest."""
+    found = logged_change(metadata)
+    if found is None or decode_manifest(manifest).get(ITEMS, ()) != found.extents:
+        return metadata
+    extents = decode_manifest(new_manifest).get(ITEMS, ())
+    return encode_trusted({**decode(metadata), _LOG: encode_trusted([found.change, extents])})
+
+
+_NOWHERE = Entry("", "", "", None, 0, "", datetime.min.replace(tzinfo=UTC), "{}")
+
+
+def state_dict(state: AgentState) -> dict[str, Any]:
+    """A state as the dict that a checkpointer stores for it."""
+    plan = Planner("", None).plan(state_payload(state))
+    runs = {run.branch: [run] for run in (*plan.runs, *plan.values)}
+    return dict_from(Stored(_NOWHERE, plan.head, plan.manifest, runs))

@@ -1,4 +1,4 @@
-"""Copying threads between two stores of ours."""
+"""`copy_store`: copies threads between two Locus stores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from locus.errors import ConfigurationError
 from locus.transfer.move import move
 from locus.transfer.read import StoreSource
 from locus.transfer.report import Progress, Report
-from locus.transfer.stores import existing, opened, reading
+from locus.transfer.stores import open_existing, open_store, open_to_read
 
 
 async def copy_store(
@@ -18,13 +18,13 @@ async def copy_store(
     jobs: int = 4,
     progress: Progress = lambda _report: None,
 ) -> Report:
-    """Copy the threads that match from one store to another, both named by URLs; see `moves.move`."""
-    origin, target = reading(source), opened(destination)
+    """Copy the threads that match a pattern from one store to another. Both are given as URLs; see `move.move`."""
+    origin, target = open_to_read(source), open_store(destination)
     name = target.engine.identity
     try:
         if origin.engine.identity == name:
             raise ConfigurationError(f"source and destination are the same store: {name}")
-        there = await existing(destination) if dry_run else target
+        there = await open_existing(destination) if dry_run else target
         try:
             return await move(
                 StoreSource(origin), there, name=name, pattern=pattern, dry_run=dry_run, jobs=jobs, progress=progress

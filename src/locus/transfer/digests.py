@@ -1,7 +1,8 @@
-"""Digests of payloads that do not depend on how they are stored, so that two stores can be held against each other.
+"""Digests of payloads that do not depend on how they are stored, so that two stores can be compared.
 
-The digest of a dict is made of those of its values, and that of a list of those of its items; an item of a list counts
-as its canonical JSON, whatever it is. So an item that many checkpoints show is looked at once.
+The digest of a dict is computed from the digests of its values, and that of a list from the digests of its items. An
+item of a list is digested as its canonical JSON, whatever it is. So an item that many checkpoints share is digested
+once.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from locus.memory.model.records import Path, Write
 
 SIZE = 16
 
-Cut = Callable[[Path], bytes | None]
-"""The digest of what was cut out at a path; None if nothing was."""
+CutDigest = Callable[[Path], bytes | None]
+"""Gives the digest of the part that was cut out of the head at a path; None if nothing was."""
 
 
 def item_digest(item: Any) -> bytes:
@@ -30,15 +31,15 @@ def _key_digest(key: str) -> bytes:
 
 
 def list_digest(items: Iterable[bytes | bytearray]) -> bytes:
-    """The digest of a list, from those of its items, several of which may stand in one piece."""
+    """The digest of a list. Each element of `items` is the digest of one item, or of several in sequence."""
     whole = sha256(b"[")
     for digests in items:
         whole.update(digests)
     return whole.digest()
 
 
-def value_digest(value: Any, path: Path = (), cut: Cut = lambda _path: None) -> bytes:
-    """The digest of a payload, or of the value at a path of one; `cut` knows the parts that are not in it."""
+def value_digest(value: Any, path: Path = (), cut: CutDigest = lambda _path: None) -> bytes:
+    """The digest of a payload, or of the value at a path in one. `cut` gives the digests of parts that were cut out."""
     if isinstance(value, dict):
         whole = sha256(b"{")
         for key in sorted(value):
@@ -52,5 +53,5 @@ def value_digest(value: Any, path: Path = (), cut: Cut = lambda _path: None) -> 
 
 
 def writes_digest(writes: Sequence[Write]) -> bytes:
-    """The digest of the pending writes of a checkpoint, which are in their order."""
+    """The digest of the pending writes of a checkpoint, in their order."""
     return item_digest([[*write[:4], decode(write.value)] for write in writes])

@@ -1,4 +1,4 @@
-"""Moving in from other libraries: which there are, and how their stores are named."""
+"""`import_store`: imports threads from the stores of other libraries. To add a library, add a source here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from locus.errors import ConfigurationError
 from locus.transfer.move import Source, move
 from locus.transfer.report import Progress, Report
-from locus.transfer.stores import existing, location, opened
+from locus.transfer.stores import open_existing, open_store, resolve_url
 
 if TYPE_CHECKING:
     from locus.transfer.sources.locus_sdk.source import OldStore
@@ -35,25 +35,25 @@ async def import_store(
     sessions_table: str = "agent_sessions",
     messages_table: str = "agent_messages",
 ) -> Report:
-    """Move threads in from the store of another library; see `moves.move`.
+    """Import threads from the store of another library; see `move.move`.
 
-    `allowed_types` are the classes that LangGraph's states may hold, or their names ("my_app.state:Ticket");
-    `tenant` is that of a `PgCheckpointer` of locus-sdk; the tables are those of sessions of openai-agents.
+    `allowed_types` are the classes that states of LangGraph may contain, or their names ("my_app.state:Ticket").
+    `tenant` is the tenant of a `PgCheckpointer` of locus-sdk. The two tables are those of sessions of openai-agents.
     """
-    target = opened(destination)
+    target = open_store(destination)
     name = target.engine.identity
     origin: Source | None = None
     try:
-        url = location(source)
+        url = resolve_url(source)
         if kind == "langgraph":
-            origin = langgraph(url, allowed_types)
+            origin = _langgraph(url, allowed_types)
         elif kind == "locus-sdk":
-            origin = await locus_sdk(url, tenant)
+            origin = await _locus_sdk(url, tenant)
         elif kind == "openai-agents":
-            origin = openai_agents(url, sessions_table, messages_table)
+            origin = _openai_agents(url, sessions_table, messages_table)
         else:
             raise ConfigurationError(f"nothing is known of {kind!r:.40}; threads come from {', '.join(KINDS)}")
-        there = await existing(destination) if dry_run else target
+        there = await open_existing(destination) if dry_run else target
         try:
             return await move(origin, there, name=name, pattern=pattern, dry_run=dry_run, jobs=jobs, progress=progress)
         finally:
@@ -65,69 +65,27 @@ async def import_store(
         await target.close()
 
 
-def openai_agents(url: str, sessions_table: str, messages_table: str) -> Source:
-    from locus.transfer.sources.openai_agents import OpenAIAgentsSource
-
-    _refuse_others(url, "sqlite")
-    return OpenAIAgentsSource(url, sessions_table=sessions_table, messages_table=messages_table)
-
-
-async def locus_sdk(url: str, tenant: str) -> Source:
-    """Each kind of store is imported when it is asked for: some need extras that others do not."""
-    from locus.transfer.sources.locus_sdk.source import LocusSDKSource
-
-    scheme = _scheme(url)
-    if scheme == "oracle":
-        from locus.transfer.sources.locus_sdk.oracle import old_oracle
-
-        return await old_oracle(url)
-    if scheme in _BUCKETS:
-        from locus.transfer.sources.locus_sdk.objects import old_objects
-
-        found: OldStore = old_objects(url)
-    elif scheme in _OPENSEARCH:
-        from locus.transfer.sources.locus_sdk.opensearch import OldDocuments
-
-        found = OldDocuments(url)
-    else:
-        found = await _server_or_folder(url, tenant)
-    return LocusSDKSource(found)
-
-
-async def _server_or_folder(url: str, tenant: str) -> OldStore:
-    from locus.transfer.sources.locus_sdk import servers as locus_sdk_servers
-    from locus.transfer.sources.locus_sdk.keys import OldFolder
-
-    scheme = _scheme(url)
-    if scheme in _SQL:
-        return await locus_sdk_servers.old_table(url, tenant)
-    if scheme in _REDIS:
-        return locus_sdk_servers.OldRedis(url)
-    _refuse_others(url, "file", *_SQL, "oracle", *_REDIS, *_OPENSEARCH, *_BUCKETS)
-    return OldFolder(_folder(url))
-
-
-def langgraph(url: str, allowed_types: Sequence[str | type]) -> Source:
+def _langgraph(url: str, allowed_types: Sequence[str | type]) -> Source:
     from locus.extras import require
 
     require("langgraph.checkpoint.base", "langgraph")
-    from locus.transfer.sources.langgraph import LangGraphSource, PostgreSQLGraphs, SavedGraphs, SQLiteGraphs
-    from locus.transfer.sources.langgraph_values import Values
+    from locus.transfer.sources.langgraph import LangGraphSource, PostgreSQLTables, SaverTables, SQLiteTables
+    from locus.transfer.sources.langgraph_values import ValueReader
     from locus.transfer.sources.sql import sql_engine
 
-    classes = [named_class(name) if isinstance(name, str) else name for name in allowed_types]
-    values = Values(classes)
+    classes = [_named_class(name) if isinstance(name, str) else name for name in allowed_types]
+    values = ValueReader(classes)
     if _scheme(url) in ("postgresql", "postgres"):
         engine, _, schema = sql_engine(url)
-        tables: SavedGraphs = PostgreSQLGraphs(engine, schema, values)
+        tables: SaverTables = PostgreSQLTables(engine, schema, values)
     else:
         _refuse_others(url, "sqlite", "postgresql")
-        tables = SQLiteGraphs(url, values)
+        tables = SQLiteTables(url, values)
     return LangGraphSource(tables, classes)
 
 
-def named_class(name: str) -> type:
-    """The class that a user names: `my_app.state:Ticket`."""
+def _named_class(name: str) -> type:
+    """The class with this name: `my_app.state:Ticket`."""
     module, colon, attribute = name.partition(":")
     if not colon:
         raise ConfigurationError(f"a class is named with its module, as my_app.state:Ticket, got {name!r:.80}")
@@ -140,8 +98,48 @@ def named_class(name: str) -> type:
     return found
 
 
+def _openai_agents(url: str, sessions_table: str, messages_table: str) -> Source:
+    from locus.transfer.sources.openai_agents import OpenAIAgentsSource
+
+    _refuse_others(url, "sqlite")
+    return OpenAIAgentsSource(url, sessions_table=sessions_table, messages_table=messages_table)
+
+
+async def _locus_sdk(url: str, tenant: str) -> Source:
+    """The module of each kind of store is imported when it is needed, because some need extras."""
+    from locus.transfer.sources.locus_sdk.source import LocusSDKSource
+
+    scheme = _scheme(url)
+    if scheme == "oracle":
+        from locus.transfer.sources.locus_sdk.oracle import open_oracle
+
+        return await open_oracle(url)
+    if scheme in _BUCKETS:
+        from locus.transfer.sources.locus_sdk.bucket import open_bucket
+
+        store: OldStore = open_bucket(url)
+    elif scheme in _OPENSEARCH:
+        from locus.transfer.sources.locus_sdk.opensearch import OldIndex
+
+        store = OldIndex(url)
+    elif scheme in _SQL:
+        from locus.transfer.sources.locus_sdk.sql import open_tables
+
+        store = await open_tables(url, tenant)
+    elif scheme in _REDIS:
+        from locus.transfer.sources.locus_sdk.redis import OldRedis
+
+        store = OldRedis(url)
+    else:
+        from locus.transfer.sources.locus_sdk.folder import OldFolder
+
+        _refuse_others(url, "file", *_SQL, "oracle", *_REDIS, *_OPENSEARCH, *_BUCKETS)
+        store = OldFolder(_folder(url))
+    return LocusSDKSource(store)
+
+
 def _scheme(url: str) -> str:
-    """What stands before a colon; "" for a plain path."""
+    """The part of a URL before the colon; "" for a plain path."""
     name, colon, _ = url.partition(":")
     return name if colon and "/" not in name and len(name) > 1 else ""
 

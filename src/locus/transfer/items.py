@@ -1,9 +1,8 @@
-"""The items of one thread while it is moved: each is decoded once, and from then on known by its number.
+"""The items of one thread while it is moved. Each item is decoded once and is known by its number from then on.
 
-Checkpoints share their items, and so does everything that is worked out here: a thread of a thousand checkpoints costs
-what its items cost, and not a thousand times its state.
-
-Lists as spans of numbered items: what two lists share is found without looking at their items. Pure functions.
+Checkpoints share items, so everything here works on spans of numbers: a thread of a thousand checkpoints costs as much
+as its items, not a thousand times as much as its state. What two lists have in common is found by comparing spans,
+without looking at items.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from locus.transfer.digests import SIZE, item_digest, list_digest
 
 
 class Span(NamedTuple):
-    """The items with the numbers from `first` on, up to `end`, which is not one of them."""
+    """The items with the numbers from `first` up to, but not including, `end`."""
 
     first: int
     end: int
@@ -31,11 +30,11 @@ class Span(NamedTuple):
         return self.end - self.first
 
 
-def length_of(spans: Iterable[Span]) -> int:
+def spans_length(spans: Iterable[Span]) -> int:
     return sum(span.length for span in spans)
 
 
-def joined(spans: Iterable[Span]) -> list[Span]:
+def merge_spans(spans: Iterable[Span]) -> list[Span]:
     """The same list in as few spans as possible."""
     whole: list[Span] = []
     for span in spans:
@@ -46,7 +45,7 @@ def joined(spans: Iterable[Span]) -> list[Span]:
     return whole
 
 
-def part(spans: Iterable[Span], start: int, length: int) -> Iterator[Span]:
+def slice_spans(spans: Iterable[Span], start: int, length: int) -> Iterator[Span]:
     """The spans of `list[start:start + length]`."""
     for span in spans:
         if length <= 0:
@@ -59,79 +58,64 @@ def part(spans: Iterable[Span], start: int, length: int) -> Iterator[Span]:
         start, length = 0, length - taken
 
 
-class Shared:
-    """Finds what lists share with an old one: in order, and each item once."""
-
-    def __init__(self, old: Sequence[Span]) -> None:
-        at, places = 0, []
-        for span in old:
-            places.append((span.first, span.end, at))
-            at += span.length
-        self._places = sorted(places)
-
-    def matches(self, new: Iterable[Span]) -> list[Match]:
-        found: list[Match] = []
-        at = 0
-        for span in new:
-            for first, end, start in self._known(span):
-                if start < (found[-1].start + found[-1].length if found else 0):
-                    continue  # it stands before what was found already
-                match = Match(at + first - span.first, start, end - first)
-                last = found[-1] if found else None
-                if last and (last.at + last.length, last.start + last.length) == (match.at, match.start):
-                    found[-1] = last._replace(length=last.length + match.length)
-                else:
-                    found.append(match)
-            at += span.length
-        return found
-
-    def _known(self, span: Span) -> Iterator[tuple[int, int, int]]:
-        """The parts of a span that the old list has: `(first, end, position there)`."""
-        index = max(0, bisect_right(self._places, (span.first, float("inf"), 0)) - 1)
-        for first, end, at in self._places[index:]:
-            if first >= span.end:
-                return
-            low, high = max(first, span.first), min(end, span.end)
-            if low < high:
-                yield low, high, at + low - first
+_BRANCH_STRIDE = 1 << 40
+"""More items than a branch has. The items of each branch are numbered from a multiple of this."""
 
 
-_MOST = 1 << 40
-"""More items than a branch has: the numbers of its items begin at a multiple of this."""
-
-
-class _Version:
-    """The newest version of a branch that was put together: its items, as far as they are known for certain."""
+class ThreadItems:
+    """The items of one thread, by number."""
 
     def __init__(self) -> None:
-        self.number = -1
-        self._spans: list[Span] = []
-        self._from = self._end = 0
+        self._branches: dict[str, _BranchItems] = {}
+        self._by_origin: list[_BranchItems] = []
+        self.value_digests: dict[str, bytes] = {}
+        """Digests of large values, by name. `StoredContent` adds those that it has computed."""
 
-    def apply(self, run: Run, span: Span) -> None:
-        """Go on to the version with the next run. What stands before a gap is not certain, and left to `visible`."""
-        if run.number != self.number + 1 or not self._from <= run.start <= self._end:
-            self._spans, self._from, self._end = [], run.start, run.start
-        while self._end > run.start:
-            last = self._spans.pop()
-            self._end -= last.length
-            if self._end < run.start:
-                self._add(Span(last.first, last.first + run.start - self._end))
-        self._add(span)
-        self.number = run.number
+    @property
+    def known(self) -> dict[str, int]:
+        """The known branches, and the newest run of each."""
+        return {name: branch.newest for name, branch in self._branches.items()}
 
-    def _add(self, span: Span) -> None:
-        self._end += span.length
-        self._spans[-1:] = joined([*self._spans[-1:], span])
+    def add(self, runs: Iterable[Run]) -> None:
+        """Add runs that were read. Known ones are ignored."""
+        for run in sorted(runs, key=lambda run: run[:2]):
+            branch = self._branches.get(run.branch)
+            if branch is None:
+                branch = self._branches[run.branch] = _BranchItems(len(self._by_origin) * _BRANCH_STRIDE)
+                self._by_origin.append(branch)
+            if not branch.has(run.number):
+                branch.add(run)
 
-    def part(self, extent: Extent) -> list[Span] | None:
-        if not self._from <= extent.skip <= extent.skip + extent.length <= self._end:
-            return None
-        return list(part(self._spans, extent.skip - self._from, extent.length))
+    def spans(self, extents: Iterable[Extent]) -> list[Span]:
+        """The items of a list."""
+        found: list[Span] = []
+        for extent in extents:
+            branch = self._branches.get(extent.branch)
+            if branch is None:
+                raise CorruptCheckpointError(f"branch {extent.branch!r} is missing")
+            found += branch.spans(extent)
+        return merge_spans(found)
+
+    def text(self, number: int) -> str:
+        """The JSON of an item."""
+        origin, index = divmod(number, _BRANCH_STRIDE)
+        return self._by_origin[origin].texts[index]
+
+    def value(self, name: str) -> str:
+        """The JSON of a large value."""
+        return self.text(self.spans([Extent(name, 0, 0, 1)])[0].first)
+
+    def digest(self, spans: Sequence[Span]) -> bytes:
+        """A digest of the items of a list."""
+        return list_digest(map(self._digests, spans))
+
+    def _digests(self, span: Span) -> bytearray:
+        origin, first = divmod(span.first, _BRANCH_STRIDE)
+        return self._by_origin[origin].digests[first * SIZE : (first + span.length) * SIZE]
 
 
-class _Branch:
-    """The items of a branch, in the order in which they came."""
+class _BranchItems:
+    """The items of one branch, in the order in which they were added."""
 
     def __init__(self, origin: int) -> None:
         self._origin = origin
@@ -140,7 +124,7 @@ class _Branch:
         self._numbers: list[int] = []
         self._runs: list[Run] = []
         self._spans: list[Span] = []
-        self._version = _Version()
+        self._version = _BranchVersion()
         self._applied = 0
 
     @property
@@ -162,7 +146,7 @@ class _Branch:
         self._numbers.insert(at, run.number)
         self._runs.insert(at, run._replace(items=""))
         self._spans.insert(at, Span(first, first + len(items)))
-        # The version was put together without it, and knows that something was missing there.
+        # The version was assembled without this run, and has a gap there.
         self._applied += at < self._applied
 
     def spans(self, extent: Extent) -> list[Span]:
@@ -172,61 +156,76 @@ class _Branch:
             self._version.apply(self._runs[index], self._spans[index])
         self._applied = max(self._applied, count)
         if count == self._applied:
-            found = self._version.part(extent)
+            found = self._version.slice(extent)
             if found is not None:
                 return found
         pieces = visible(extent, self._runs)  # raises if something is missing
         firsts = [(self._spans[bisect_left(self._numbers, run.number)].first, low, high) for run, low, high in pieces]
-        return joined(Span(first + low, first + high) for first, low, high in firsts)
+        return merge_spans(Span(first + low, first + high) for first, low, high in firsts)
 
 
-class Shelf:
-    """The items of a thread, by number."""
+class _BranchVersion:
+    """The newest version of a branch that was assembled: its items, as far as they are certain."""
 
     def __init__(self) -> None:
-        self._branches: dict[str, _Branch] = {}
-        self._by_origin: list[_Branch] = []
-        self.value_digests: dict[str, bytes] = {}
-        """Digests of large values, by name, for whoever has worked one out."""
+        self.number = -1
+        self._spans: list[Span] = []
+        self._from = self._end = 0
 
-    @property
-    def known(self) -> dict[str, int]:
-        """The branches that something is known of, and the newest run of each."""
-        return {name: branch.newest for name, branch in self._branches.items()}
+    def apply(self, run: Run, span: Span) -> None:
+        """Apply the next run. Items before a gap are not certain; `visible` has to find those."""
+        if run.number != self.number + 1 or not self._from <= run.start <= self._end:
+            self._spans, self._from, self._end = [], run.start, run.start
+        while self._end > run.start:
+            last = self._spans.pop()
+            self._end -= last.length
+            if self._end < run.start:
+                self._add(Span(last.first, last.first + run.start - self._end))
+        self._add(span)
+        self.number = run.number
 
-    def add(self, runs: Iterable[Run]) -> None:
-        """Take runs that were read; those that are here already change nothing."""
-        for run in sorted(runs, key=lambda run: run[:2]):
-            branch = self._branches.get(run.branch)
-            if branch is None:
-                branch = self._branches[run.branch] = _Branch(len(self._by_origin) * _MOST)
-                self._by_origin.append(branch)
-            if not branch.has(run.number):
-                branch.add(run)
+    def _add(self, span: Span) -> None:
+        self._end += span.length
+        self._spans[-1:] = merge_spans([*self._spans[-1:], span])
 
-    def spans(self, extents: Iterable[Extent]) -> list[Span]:
-        """The items of a list."""
-        found: list[Span] = []
-        for extent in extents:
-            branch = self._branches.get(extent.branch)
-            if branch is None:
-                raise CorruptCheckpointError(f"branch {extent.branch!r} is missing")
-            found += branch.spans(extent)
-        return joined(found)
+    def slice(self, extent: Extent) -> list[Span] | None:
+        if not self._from <= extent.skip <= extent.skip + extent.length <= self._end:
+            return None
+        return list(slice_spans(self._spans, extent.skip - self._from, extent.length))
 
-    def text(self, number: int) -> str:
-        """The JSON of an item."""
-        origin, index = divmod(number, _MOST)
-        return self._by_origin[origin].texts[index]
 
-    def value(self, name: str) -> str:
-        """The JSON of a large value."""
-        return self.text(self.spans([Extent(name, 0, 0, 1)])[0].first)
+class SpanMatcher:
+    """Finds what other lists share with an old one, in order, each item once."""
 
-    def digest(self, spans: Sequence[Span]) -> bytes:
-        """A digest of the items of a list."""
-        return list_digest(map(self._digests, spans))
+    def __init__(self, old: Sequence[Span]) -> None:
+        at, positions = 0, []
+        for span in old:
+            positions.append((span.first, span.end, at))
+            at += span.length
+        self._positions = sorted(positions)
 
-    def _digests(self, span: Span) -> bytearray:
-        origin, first = divmod(span.first, _MOST)
-        return self._by_origin[origin].digests[first * SIZE : (first + span.length) * SIZE]
+    def matches(self, new: Iterable[Span]) -> list[Match]:
+        found: list[Match] = []
+        at = 0
+        for span in new:
+            for first, end, start in self._known(span):
+                if start < (found[-1].start + found[-1].length if found else 0):
+                    continue  # it comes before an earlier match in the old list
+                match = Match(at + first - span.first, start, end - first)
+                last = found[-1] if found else None
+                if last and (last.at + last.length, last.start + last.length) == (match.at, match.start):
+                    found[-1] = last._replace(length=last.length + match.length)
+                else:
+                    found.append(match)
+            at += span.length
+        return found
+
+    def _known(self, span: Span) -> Iterator[tuple[int, int, int]]:
+        """The parts of a span that are in the old list: `(first, end, position in it)`."""
+        index = max(0, bisect_right(self._positions, (span.first, float("inf"), 0)) - 1)
+        for first, end, at in self._positions[index:]:
+            if first >= span.end:
+                return
+            low, high = max(first, span.first), min(end, span.end)
+            if low < high:
+                yield low, high, at + low - first

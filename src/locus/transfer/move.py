@@ -1,4 +1,4 @@
-"""Moving threads from a source into a store of ours: in order, resumable, and verified."""
+"""Moves threads from a source into a Locus store: in order, resumable, and verified."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from locus.transfer.write import ThreadWriter
 
 
 class Source(Protocol):
-    """Where threads come from."""
+    """Something that threads can be moved from."""
 
     @property
     def name(self) -> str:
-        """For people; it holds no secret."""
+        """A name to show to people, without secrets."""
 
     async def threads(self, pattern: Pattern) -> list[str]:
-        """The ids of threads that match, in order."""
+        """The ids of the threads that match, sorted."""
 
     def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
         """The checkpoints of a thread, oldest first."""
@@ -34,8 +34,8 @@ class Source(Protocol):
         """Release what was opened."""
 
 
-class _Seen(NamedTuple):
-    """What is remembered of a checkpoint of the source, to hold the destination against it."""
+class _SourceCheckpoint(NamedTuple):
+    """What is remembered of a checkpoint of the source, to compare the destination with."""
 
     header: tuple[object, ...]
     digest: bytes
@@ -52,10 +52,10 @@ async def move(
     jobs: int = 4,
     progress: Progress = lambda _report: None,
 ) -> Report:
-    """Move every thread that matches. What is wrong with one of them does not keep the others from being moved.
+    """Move every thread that matches. A problem with one thread does not stop the others.
 
-    An outage ends it at once; so does a source that has nothing. `destination` is None if there is nothing yet and
-    nothing is to be made, in a dry run. `jobs` threads are moved at the same time.
+    An outage stops everything, and so does a source without threads. `destination` is None in a dry run if the store
+    does not exist yet. `jobs` threads are moved at the same time.
     """
     started = time.monotonic()
     report = Report(source.name, name, dry_run)
@@ -68,7 +68,7 @@ async def move(
 
     async def work() -> None:
         for thread_id in waiting:
-            await _Move(source, destination, thread_id, report, progress).run()
+            await _ThreadMove(source, destination, thread_id, report, progress).run()
             progress(report)
 
     try:
@@ -81,8 +81,8 @@ async def move(
     return report
 
 
-class _Move:
-    """One thread."""
+class _ThreadMove:
+    """The move of one thread."""
 
     def __init__(
         self, source: Source, destination: CheckpointStore | None, thread_id: str, report: Report, progress: Progress
@@ -92,14 +92,14 @@ class _Move:
         self._thread_id = thread_id
         self._report = report
         self._progress = progress
-        self._seen: dict[str, list[_Seen]] = {}
-        """What the source has, by namespace."""
-        self._written_before: list[Checkpoint] = []
-        """Checkpoints that were there, and have pending writes, which may have changed since."""
+        self._seen: dict[str, list[_SourceCheckpoint]] = {}
+        """The checkpoints of the source, by namespace."""
+        self._with_writes: list[Checkpoint] = []
+        """Checkpoints that were already there and have pending writes, which may have changed since."""
 
     async def run(self) -> None:
         try:
-            ahead = await self._moved()
+            ahead = await self._move()
             if self._destination is not None and not self._report.dry_run:
                 await self._verify(self._destination, ahead)
             self._report.done += 1
@@ -108,31 +108,31 @@ class _Move:
         except LocusError as error:
             self._report.problems.append(Problem.of(self._thread_id, error))
 
-    async def _moved(self) -> set[str]:
-        """Move what is missing. Returns the namespaces that have gone on at the destination."""
+    async def _move(self) -> set[str]:
+        """Move what is missing. Returns the namespaces that have newer checkpoints at the destination."""
         writer = None if self._destination is None else ThreadWriter(self._destination, self._thread_id)
         if writer is not None:
-            await writer.look()
+            await writer.read_present()
         async with aclosing(self._source.checkpoints(self._thread_id)) as found:
             async for checkpoint in found:
-                await self._one(writer, checkpoint)
+                await self._move_checkpoint(writer, checkpoint)
         if writer is None:
             return set()
         ahead = set(filter(writer.is_ahead, self._seen))
-        for checkpoint in [] if self._report.dry_run else self._written_before:
+        for checkpoint in [] if self._report.dry_run else self._with_writes:
             if checkpoint.namespace not in ahead:
                 await writer.put_writes(checkpoint)
         return ahead
 
-    async def _one(self, writer: ThreadWriter | None, checkpoint: Checkpoint) -> None:
+    async def _move_checkpoint(self, writer: ThreadWriter | None, checkpoint: Checkpoint) -> None:
         report = self._report
-        seen = _Seen(checkpoint.header, checkpoint.content.digest, checkpoint.writes_digest)
+        seen = _SourceCheckpoint(checkpoint.header, checkpoint.content.digest, checkpoint.writes_digest)
         self._seen.setdefault(checkpoint.namespace, []).append(seen)
         report.checkpoints += 1
         if writer is not None and writer.has(checkpoint):
             report.present += 1
             if checkpoint.writes:
-                self._written_before.append(checkpoint)
+                self._with_writes.append(checkpoint)
         else:
             if writer is not None and not report.dry_run:
                 await writer.save(checkpoint)
@@ -140,7 +140,7 @@ class _Move:
         self._progress(report)
 
     async def _verify(self, destination: CheckpointStore, ahead: set[str]) -> None:
-        """Hold what is at the destination now against what came from the source."""
+        """Compare the destination with what was read from the source."""
         at = dict.fromkeys(self._seen, 0)
         async with aclosing(checkpoints(destination, self._thread_id)) as found:
             async for checkpoint in found:
@@ -157,7 +157,7 @@ class _Move:
                 raise self._mismatch(str(seen[at[name]].header[1]), "is not at the destination")
         self._report.verified += sum(at.values())
 
-    def _compare(self, seen: _Seen, checkpoint: Checkpoint, ahead: bool) -> None:
+    def _compare(self, seen: _SourceCheckpoint, checkpoint: Checkpoint, ahead: bool) -> None:
         if checkpoint.header != seen.header:
             raise self._mismatch(
                 checkpoint.checkpoint_id, "has another id, parent, time or metadata at the destination"

@@ -1,4 +1,4 @@
-"""What came of a move."""
+"""The result of a copy or an import."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from locus.errors import LocusError
 
 @dataclass(frozen=True)
 class Problem:
-    """A thread that could not be moved, or is not at the destination what it is at the source."""
+    """A thread that could not be moved, or that differs at the destination."""
 
     thread: str
     kind: str
@@ -24,23 +24,23 @@ class Problem:
 
 @dataclass
 class Report:
-    """The numbers of a move; `ok` if there was no problem."""
+    """The counts of a move; `ok` if there was no problem."""
 
     source: str
     destination: str
     dry_run: bool = False
     threads: int = 0
-    """Threads at the source that were asked for."""
+    """Threads at the source that match."""
     done: int = 0
-    """Those that are complete at the destination; in a dry run those that could be."""
+    """Threads that are complete at the destination; in a dry run, those that could be."""
     checkpoints: int = 0
-    """Checkpoints of all these."""
+    """Checkpoints of all threads."""
     moved: int = 0
-    """Those that this run has saved; in a dry run those that it would have."""
+    """Checkpoints that this run has saved; in a dry run, those that it would save."""
     present: int = 0
-    """Those that were there already."""
+    """Checkpoints that were already there."""
     verified: int = 0
-    """Those that were read again at the destination, and are equal."""
+    """Checkpoints that were read back from the destination and are equal."""
     seconds: float = 0.0
     problems: list[Problem] = field(default_factory=list)
 
@@ -53,4 +53,4 @@ class Report:
 
 
 Progress = Callable[[Report], None]
-"""Called after every checkpoint and every thread, with the numbers so far."""
+"""Called after every checkpoint and every thread, with the counts so far."""

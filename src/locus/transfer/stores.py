@@ -1,4 +1,4 @@
-"""Stores by their names or URLs, to move from and to. A source is never made or changed."""
+"""Opens stores by name or URL, to move threads from and to. A source is never created or changed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from locus.memory.store import CheckpointStore
 FROM_ENVIRONMENT = "env:"
 
 
-def location(given: str) -> str:
-    """What was given, or, for `env:NAME`, what that variable holds: command lines can be seen by others."""
+def resolve_url(given: str) -> str:
+    """The URL itself, or the value of the variable in `env:NAME`: other users can see command lines."""
     if not given.startswith(FROM_ENVIRONMENT):
         return given
     name = given.removeprefix(FROM_ENVIRONMENT)
@@ -24,9 +24,9 @@ def location(given: str) -> str:
     return found
 
 
-def opened(given: str) -> CheckpointStore:
-    """A store of ours, not opened yet."""
-    url = location(given)
+def open_store(given: str) -> CheckpointStore:
+    """The store at a URL. Nothing is connected until it is used."""
+    url = resolve_url(given)
     if url.partition(":")[0] == "memory":
         raise ConfigurationError("a store in memory ends with this command: name one that lasts")
     checkpointer = get_checkpointer(url)
@@ -35,16 +35,16 @@ def opened(given: str) -> CheckpointStore:
     return checkpointer.store
 
 
-def reading(given: str) -> CheckpointStore:
-    """A store to read from: nothing in it is changed, and nothing is made if it is not there."""
-    store = opened(given)
+def open_to_read(given: str) -> CheckpointStore:
+    """The store at a URL, to be read only: nothing in it is changed, and it is not created."""
+    store = open_store(given)
     store.engine.reading_only = True
     return store
 
 
-async def existing(given: str) -> CheckpointStore | None:
-    """A store to look into, if it is there."""
-    store = reading(given)
+async def open_existing(given: str) -> CheckpointStore | None:
+    """The store at a URL, to be read only; None if it does not exist."""
+    store = open_to_read(given)
     try:
         async with store.using():
             return store

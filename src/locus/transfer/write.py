@@ -1,8 +1,8 @@
-"""Checkpoints into a store of ours: what is there already is recognised, and what is missing is saved, in order.
+"""Writes checkpoints to a Locus store: skips those that are already there, and saves the others, in order.
 
-A namespace of a thread at the destination has to begin with the checkpoints that it has at the source: those were moved
-before. So a move that was killed goes on where it was, and one that is run again moves what has been added since. What
-else the thread has there, in other namespaces, is none of its business.
+A namespace at the destination must begin with the checkpoints that it has at the source, because an earlier run moved
+those. So a move that was interrupted continues where it was, and a second move adds what is new. Other namespaces of
+the thread at the destination are ignored.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from locus.memory.model.records import Base, Commit, Entry, Verdict, Write
 from locus.memory.store import SPECIAL_CHANNELS, CheckpointStore
 from locus.transfer.content import Checkpoint, Content, Planned, entry_header
 
-_GROUNDS = 1_000
-"""How many of the checkpoints that were saved can be built upon; a fork of an older one costs a little more."""
+_MAX_REMEMBERED = 1_000
+"""How many saved checkpoints are remembered as bases of deltas. A fork of an older one costs a little more."""
 
 
-class _Ground(NamedTuple):
-    """A checkpoint at the destination that the next one can build upon."""
+class _PreviousCheckpoint(NamedTuple):
+    """A checkpoint at the destination that the next one can be a delta to."""
 
     base: Base
-    planted: Any
+    delta_base: Any
     passed: bool = False
-    """Others were built upon it before this move began."""
+    """Other checkpoints were based on it before this move began."""
 
 
 class ThreadWriter:
-    """Moves checkpoints into one thread."""
+    """Writes checkpoints to one thread."""
 
     def __init__(self, store: CheckpointStore, thread_id: str) -> None:
         self._store = store
@@ -41,17 +41,17 @@ class ThreadWriter:
         self._present: dict[str, list[Entry]] = {}
         self._at: dict[str, int] = {}
         self._latest: dict[str, str] = {}
-        self._moved_before: dict[str, tuple[Content, Entry]] = {}
-        self._grounds: OrderedDict[tuple[str, str], _Ground] = OrderedDict()
+        self._last_match: dict[str, tuple[Content, Entry]] = {}
+        self._saved: OrderedDict[tuple[str, str], _PreviousCheckpoint] = OrderedDict()
 
-    async def look(self) -> None:
-        """Find out what is there."""
+    async def read_present(self) -> None:
+        """Read which checkpoints are already there."""
         check_ids(self._thread_id, None, None)
         for entry in reversed(await self._store.history(self._thread_id, None, None, None)):
             self._present.setdefault(entry.namespace, []).append(entry)
 
     def is_ahead(self, namespace: str) -> bool:
-        """Whether there is more at the destination than the source has given up to now."""
+        """Whether the destination has more checkpoints than the source has returned so far."""
         return self._at.get(namespace, 0) < len(self._present.get(namespace, ()))
 
     def has(self, checkpoint: Checkpoint) -> bool:
@@ -70,7 +70,7 @@ class ThreadWriter:
             )
         self._at[namespace] = at + 1
         self._latest[namespace] = entry.checkpoint_id
-        self._moved_before[namespace] = (checkpoint.content, entry)
+        self._last_match[namespace] = (checkpoint.content, entry)
         return True
 
     def _conflict(self, what: str) -> ConflictError:
@@ -80,16 +80,16 @@ class ThreadWriter:
         )
 
     async def save(self, checkpoint: Checkpoint) -> None:
-        """Save the next checkpoint of the source, which is not there."""
+        """Save the next checkpoint of the source, which is not there yet."""
         await self.put_writes(checkpoint)
         namespace, rev = checkpoint.namespace, new_id()
-        ground = await self._ground(namespace, checkpoint.parent_id)
-        own_branches = ground is not None and ground.passed
+        previous = await self._base_for(namespace, checkpoint.parent_id)
+        own_branches = previous is not None and previous.passed
         for _ in range(4):
             planned = checkpoint.content.plan(
-                rev, ground.planted if ground else None, own_branches=own_branches, sort_keys=self._sort_keys
+                rev, previous.delta_base if previous else None, own_branches=own_branches, sort_keys=self._sort_keys
             )
-            commit = self._commit(checkpoint, rev, planned, ground)
+            commit = self._commit(checkpoint, rev, planned, previous)
             async with self._store.using() as engine:
                 outcome = await engine.commit(commit)
             match outcome.verdict:
@@ -99,7 +99,7 @@ class ThreadWriter:
                 case Verdict.BRANCH_TAKEN:
                     own_branches = True
                 case Verdict.STALE_BASE:
-                    ground = None
+                    previous = None
                 case _:
                     break
         raise ConflictError(
@@ -110,7 +110,9 @@ class ThreadWriter:
     def _sort_keys(self) -> bool:
         return not self._store.engine.dialect.exact
 
-    def _commit(self, checkpoint: Checkpoint, rev: str, planned: Planned, ground: _Ground | None) -> Commit:
+    def _commit(
+        self, checkpoint: Checkpoint, rev: str, planned: Planned, previous: _PreviousCheckpoint | None
+    ) -> Commit:
         ttl = self._store.ttl_seconds
         return Commit(
             thread_id=self._thread_id,
@@ -123,7 +125,7 @@ class ThreadWriter:
             manifest=planned.manifest,
             runs=planned.runs,
             values=planned.values,
-            base=ground.base if ground else None,
+            base=previous.base if previous else None,
             parent_id=checkpoint.parent_id,
             parent_as_named=checkpoint.parent_id is not None,
             if_latest=self._latest.get(checkpoint.namespace),
@@ -132,36 +134,36 @@ class ThreadWriter:
 
     def _remember(self, commit: Commit, planned: Planned) -> None:
         self._latest[commit.namespace] = commit.checkpoint_id
-        ground = _Ground(Base(commit.checkpoint_id, commit.rev), planned.base)
-        self._grounds[commit.namespace, commit.checkpoint_id] = ground
-        if len(self._grounds) > _GROUNDS:
-            self._grounds.popitem(last=False)
+        previous = _PreviousCheckpoint(Base(commit.checkpoint_id, commit.rev), planned.delta_base)
+        self._saved[commit.namespace, commit.checkpoint_id] = previous
+        if len(self._saved) > _MAX_REMEMBERED:
+            self._saved.popitem(last=False)
 
-    async def _ground(self, namespace: str, parent_id: str | None) -> _Ground | None:
-        """What to build upon: the parent, or what was saved last."""
+    async def _base_for(self, namespace: str, parent_id: str | None) -> _PreviousCheckpoint | None:
+        """The checkpoint that the next one is a delta to: its parent, or the last one saved."""
         if not self._store.engine.keeps_runs or namespace not in self._latest:
             return None
         for checkpoint_id in (parent_id, self._latest[namespace]):
-            found = self._grounds.get((namespace, checkpoint_id or ""))
+            found = self._saved.get((namespace, checkpoint_id or ""))
             if found is not None:
                 return found
-        return await self._old_ground(namespace)
+        return await self._last_present(namespace)
 
-    async def _old_ground(self, namespace: str) -> _Ground | None:
-        """The last checkpoint that was there when this move began."""
-        if namespace not in self._moved_before:
+    async def _last_present(self, namespace: str) -> _PreviousCheckpoint | None:
+        """The last checkpoint that was already there when this move began."""
+        if namespace not in self._last_match:
             return None
-        content, entry = self._moved_before[namespace]
+        content, entry = self._last_match[namespace]
         stored = await self._store.read(self._thread_id, entry.checkpoint_id, namespace)
         if stored is None or stored.entry.rev != entry.rev:
             return None
-        planted = content.planted(stored, sort_keys=self._sort_keys)
-        ground = _Ground(Base(entry.checkpoint_id, entry.rev), planted, stored.passed)
-        self._grounds[namespace, entry.checkpoint_id] = ground
-        return ground
+        delta_base = content.stored_base(stored, sort_keys=self._sort_keys)
+        previous = _PreviousCheckpoint(Base(entry.checkpoint_id, entry.rev), delta_base, stored.passed)
+        self._saved[namespace, entry.checkpoint_id] = previous
+        return previous
 
     async def put_writes(self, checkpoint: Checkpoint) -> None:
-        """Before the checkpoint, so that it is never there without them."""
+        """Save pending writes, before the checkpoint itself, so that it never exists without them."""
         if not checkpoint.writes:
             return
         engine = self._store.engine
@@ -182,7 +184,7 @@ class ThreadWriter:
 
 
 class Indexed(Protocol):
-    """A pending write, of ours or of others."""
+    """A pending write, of Locus or of another library."""
 
     @property
     def idx(self) -> int: ...
@@ -195,9 +197,9 @@ W = TypeVar("W", bound=Indexed)
 
 
 def in_positions(writes: Sequence[W]) -> list[W]:
-    """The writes of a task, each at the position that its index says: whoever takes them counts.
+    """The writes of a task, each at the position of its index, because the receiver numbers them by position.
 
-    Those of special channels have no position of their own, and stand where a place is free.
+    Writes to special channels have no index of their own, and fill the gaps.
     """
     special = [write for write in writes if write.channel in SPECIAL_CHANNELS]
     in_order: list[W] = []

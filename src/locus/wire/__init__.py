@@ -1,1 +1,1 @@
-"""The HTTP protocol: what the client (`memory.backends.http`) and the server share."""
+"""The HTTP protocol: what the client (`locus.memory.backends.http`) and `locus.server` share."""

@@ -1,20 +1,22 @@
-"""What passes between `HTTPCheckpointer` and `locus.server`: the same text for both sides.
+"""The texts that `HTTPCheckpointer` and `locus.server` exchange.
 
-A save is one JSON object. Head, manifest, metadata and the items of its runs stand in it as JSON values, not
-as quoted text, so that it is hardly longer than what is new in it; large values stand there as text, because
-their names are digests of exactly that text:
+A save is one JSON object. The head, the manifest, the metadata and the items of its runs are JSON values in it, not
+quoted text, so that it is hardly longer than what is new. Large values are text, because their names are digests of
+exactly that text:
 
     {"checkpoint_id": "c7", "rev": "c7", "created_at": "…", "metadata": {}, "head": {…},
      "manifest": [[["messages"], [["k3v9…", 6, 0, 28]]]],
      "runs": [["k3v9…", 6, 24, [{…}, {…}, {…}, {…}]]], "values": [["#9f…", "\\"…\\""]],
      "base": ["c6", "r6"], "parent_id": "c6"}
 
-What is read comes as text, because nobody between the database and the caller needs to look into it:
+What is read comes as text, because nothing between the database and the caller needs to parse it:
 
     {"entry": {…}, "head": "{…}", "manifest": "[…]", "runs": [["k3v9…", 6, 24, 4, "[…]"]], "passed": false}
 
-An id that is a segment of a path is written as it is if every proxy leaves that alone, else as `~` and
-base64: `/threads/~dGVuYW50L2E/latest` is the thread `tenant/a`.
+An id in a path is written as it is if no proxy would change it, else as `~` and base64:
+`/threads/~dGVuYW50L2E/latest` is the thread `tenant/a`.
+
+For each record there is a pair of functions: `…_text` or `…_data` writes it, and `…_from` reads it back.
 """
 
 from __future__ import annotations
@@ -49,13 +51,13 @@ SERVICE = "locus"
 
 _SAFE_SEGMENT = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _ETAG = re.compile(r'"([\x21\x23-\x7e]*)"')
-_ANSWERED = {
+_VERDICT_NAMES = {
     Verdict.COMMITTED: "committed",
     Verdict.EXISTS: "exists",
     Verdict.STALE_BASE: "stale_base",
     Verdict.BRANCH_TAKEN: "branch_taken",
 }
-_VERDICTS = {name: verdict for verdict, name in _ANSWERED.items()}
+_VERDICTS = {name: verdict for verdict, name in _VERDICT_NAMES.items()}
 
 
 def segment(value: str) -> str:
@@ -66,7 +68,7 @@ def segment(value: str) -> str:
 
 
 def from_segment(text: str) -> str:
-    """The id that a segment stands for: `~` and base64, or any text, percent-encoded."""
+    """The id in a segment of a path: `~` and base64, or any text, percent-encoded."""
     try:
         if text.startswith("~"):
             padded = text[1:] + "=" * (-len(text[1:]) % 4)
@@ -97,7 +99,7 @@ def conditions(if_latest: str | None | Unset) -> dict[str, str]:
 
 
 def commit_text(commit: Commit) -> str:
-    """A commit as JSON; `if_latest` goes into a header, thread and namespace into the URL."""
+    """A commit as JSON. `if_latest` is sent as a header; the thread and the namespace are in the URL."""
     text = encode_trusted
     parts = [
         f'"checkpoint_id":{text(commit.checkpoint_id)},"rev":{text(commit.rev)}',
@@ -125,7 +127,7 @@ def commit_text(commit: Commit) -> str:
 
 
 def outcome_data(outcome: Outcome) -> dict[str, Any]:
-    data: dict[str, Any] = {"verdict": _ANSWERED[outcome.verdict]}
+    data: dict[str, Any] = {"verdict": _VERDICT_NAMES[outcome.verdict]}
     if outcome.verdict is Verdict.COMMITTED:
         data |= {"seq": outcome.seq, "parent_id": outcome.parent_id, "repeated": outcome.repeated}
     if outcome.replaced is not None:
@@ -206,7 +208,7 @@ def stored_from(data: Any) -> Stored:
 
 def exported_text(exported: Exported) -> str:
     rows = [[stored.head, stored.manifest, entry_data(stored.entry)] for stored in exported.checkpoints]
-    writes = [[*place, list(map(list, some))] for place, some in exported.writes.items()]
+    writes = [[*checkpoint, list(map(list, some))] for checkpoint, some in exported.writes.items()]
     return encode_trusted({"checkpoints": rows, "runs": exported.runs, "writes": writes})
 
 
@@ -222,7 +224,7 @@ def exported_from(data: Any) -> Exported:
 
 
 def writes_text(task_id: str, task_path: str, writes: Sequence[Write], keep_numbered: bool = False) -> str:
-    """What a task wrote, in order: the indexes follow from the order and the channels."""
+    """What a task wrote, in order. The indexes follow from the order and the channels."""
     rows = (f"[{encode_trusted(write.channel)},{write.value}]" for write in writes)
     names = f'"task_id":{encode_trusted(task_id)},"task_path":{encode_trusted(task_path)}'
     kept = ',"keep_numbered":true' if keep_numbered else ""

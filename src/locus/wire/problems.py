@@ -1,4 +1,4 @@
-"""Errors on their way over HTTP: problem details (RFC 9457), and back into the same errors.
+"""Errors as problem details (RFC 9457), from which the client makes the same errors again:
 
 {"type": "urn:locus:problem:conflict", "title": "Conflict", "status": 412, "detail": "…",
  "code": "conflict", "expected": "c6", "latest": "c7", "request_id": "…"}
@@ -30,7 +30,7 @@ UNAUTHENTICATED = "unauthenticated"
 FORBIDDEN = "forbidden"
 
 _KINDS: tuple[tuple[type[LocusError], str, int], ...] = (
-    # The first that fits counts, so a class stands before those it is made of.
+    # The first that fits counts, so a class comes before its base classes.
     (InvalidIdError, "invalid_id", 400),
     (SerializationError, "not_json", 422),
     (ConflictError, "conflict", 412),
@@ -44,11 +44,11 @@ _KINDS: tuple[tuple[type[LocusError], str, int], ...] = (
     (LocusError, "failed", 500),
 )
 ERRORS: Mapping[str, type[LocusError]] = {code: kind for kind, code, _ in reversed(_KINDS)}
-"""The error that a code stands for."""
+"""The class of error for each code."""
 
 
 class Problem(Exception):
-    """A request that is not answered as it wished."""
+    """A request that cannot be answered as asked."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Problem(Exception):
 
 
 def problem_of(error: LocusError) -> Problem:
-    """An error of ours as a problem."""
+    """The problem for an error."""
     code, status = next((code, status) for kind, code, status in _KINDS if isinstance(error, kind))
     more: dict[str, Any] = {}
     if isinstance(error, ConflictError):

@@ -10,8 +10,8 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError, CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends import FileCheckpointer
-from locus.memory.backends.file import client as file_client
 from locus.memory.backends.file import log as file_log
+from locus.memory.backends.file import schema as file_schema
 from locus.memory.backends.file.schema import FORMAT
 from locus.testing import REQUIRED
 from locus.testing.contract import DurableContract
@@ -75,7 +75,7 @@ async def test_a_file_that_is_no_log_is_refused_and_left_alone(store: FileStore,
 
 async def test_a_newer_format_is_refused_and_left_alone(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as newer_version:
-        for module in (file_log, file_client):
+        for module in (file_log, file_schema):
             newer_version.setattr(module, "FORMAT", FORMAT + 1)
         await _save_some(store)
         async with store.open() as checkpointer:

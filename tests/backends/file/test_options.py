@@ -15,7 +15,8 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError, InvalidIdError
 from locus.memory.backends import FileCheckpointer
-from locus.memory.backends.file.schema import LOCKS, file_name, locked
+from locus.memory.backends.file.client import LOCKS, locked
+from locus.memory.backends.file.schema import file_name
 from locus.testing.data import HOSTILE_IDS, budget, conversation
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from locus.memory.backends.objects.backend import ObjectCheckpointStore
 from locus.memory.backends.objects.engine import ObjectEngine
-from locus.memory.backends.objects.in_memory import MemoryObjectStore, StoreFault
 from locus.memory.backends.objects.schema import thread_folder, thread_name
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import CheckpointerCapabilities
@@ -18,6 +17,7 @@ from locus.testing.laws.copies import CopyLaws
 from locus.testing.laws.metadata import MetadataLaws
 from locus.testing.laws.outage import OutageLaws
 from locus.testing.stores import OutageTestStore
+from tests.backends.objects.in_memory import MemoryObjectStore, StoreFault
 
 ABLE = CheckpointerCapabilities(
     metadata_query=True,

@@ -6,9 +6,9 @@ import json
 from datetime import UTC, datetime
 
 from locus.memory.backends.objects.engine import ObjectEngine
-from locus.memory.backends.objects.in_memory import MemoryObjectStore
 from locus.memory.backends.objects.schema import thread_name
 from locus.memory.model.records import Base, Commit, Run, Write
+from tests.backends.objects.in_memory import MemoryObjectStore
 
 THREAD = "customer-7/ä"
 FOLDER = f"t/{thread_name(THREAD)}"

@@ -11,9 +11,9 @@ from locus.errors import CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends.objects import read as objects_read
 from locus.memory.backends.objects.backend import ObjectCheckpointStore
 from locus.memory.backends.objects.engine import ObjectEngine
-from locus.memory.backends.objects.in_memory import MemoryObjectStore, StoreFault
 from locus.memory.backends.objects.schema import Draft, event_key, thread_folder, thread_name
 from locus.memory.storage import StorageBackend
+from tests.backends.objects.in_memory import MemoryObjectStore, StoreFault
 
 HOUR = timedelta(hours=1)
 
@@ -157,7 +157,7 @@ async def test_a_handle_that_rested_looks_again_before_it_writes(
     await busy.delete("t", (await busy.list_checkpoints("t"))[3])
     age(objects)
     await sweep(busy)
-    monkeypatch.setattr(objects_read, "LEASE", 0.0)
+    monkeypatch.setattr(objects_read, "CACHE_SECONDS", 0.0)
     saved_as = await rested.save("t", {"n": 20})
     history = await opened(objects).history("t", None)
     assert history[0].checkpoint_id == saved_as

@@ -20,16 +20,16 @@ from typing import Any
 import pytest
 
 from locus.errors import BackendUnavailableError, CheckpointNotFoundError, ConflictError
-from locus.memory.backends.objects import compaction
+from locus.memory.backends.objects import merge
 from locus.memory.backends.objects import read as objects_read
 from locus.memory.backends.objects.backend import ObjectCheckpointStore
-from locus.memory.backends.objects.compaction import GRACE
 from locus.memory.backends.objects.engine import ObjectEngine
-from locus.memory.backends.objects.in_memory import MemoryObjectStore, StoreFault
+from locus.memory.backends.objects.remove import GRACE
 from locus.memory.backends.objects.schema import parse_event, thread_name
 from locus.memory.storage import StorageBackend
 from locus.testing.laws.base import exact
 from locus.testing.stateful import ModelThread
+from tests.backends.objects.in_memory import MemoryObjectStore, StoreFault
 
 THREADS = ("a", "b/c")
 PATIENCE = 120.0
@@ -114,7 +114,7 @@ class World:
         self._count = 0
         self._tasks: dict[int, asyncio.Task[None]] = {}
         monkeypatch.setattr(objects_read, "time", self.clock)
-        monkeypatch.setattr(compaction, "FAN", 4)
+        monkeypatch.setattr(merge, "FAN", 4)
 
     def handle(self, process: int | None = None) -> StorageBackend:
         """A handle of a process, or one whose requests need not wait."""

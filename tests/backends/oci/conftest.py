@@ -10,7 +10,8 @@ import pytest
 import pytest_asyncio
 
 from locus.errors import CheckpointError
-from locus.memory.backends.oci_bucket.client import Access, OCIObjectStore
+from locus.memory.backends.oci_bucket.client import OCIObjectStore
+from locus.memory.backends.oci_bucket.config import OCIConfig
 from tests.servers.oci.server import OCIServer
 
 OpenStore = Callable[..., OCIObjectStore]
@@ -43,19 +44,13 @@ async def open_store(oci_server: OCIServer, oci_prefix: str) -> AsyncIterator[Op
     def open_one(
         *, bucket: str = oci_server.bucket, namespace: str = oci_server.namespace, **more: Any
     ) -> OCIObjectStore:
-        access = {name: more.pop(name) for name in list(more) if name in Access.__dataclass_fields__}
-        wanted = Access(
-            **{
-                "auth_type": "api_key",
-                "profile_name": "DEFAULT",
-                "config_file": oci_server.config_file,
-                "region": None,
-                "service_endpoint": oci_server.endpoint,
-                "timeout": (5.0, 5.0),
-                **access,
-            }
-        )
-        opened.append(OCIObjectStore(wanted, namespace, bucket, oci_prefix, **more))
+        options = {
+            "config_file": oci_server.config_file,
+            "service_endpoint": oci_server.endpoint,
+            "timeout": (5.0, 5.0),
+            **more,
+        }
+        opened.append(OCIObjectStore(OCIConfig(bucket, namespace, oci_prefix, **options)))
         return opened[-1]
 
     yield open_one

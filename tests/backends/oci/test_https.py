@@ -8,7 +8,8 @@ import pytest
 import pytest_asyncio
 
 from locus.errors import BackendUnavailableError
-from locus.memory.backends.oci_bucket.client import LARGE, Access, OCIObjectStore
+from locus.memory.backends.oci_bucket.client import LARGE, OCIObjectStore
+from locus.memory.backends.oci_bucket.config import OCIConfig
 from tests.backends.oci.conftest import failing
 from tests.servers.oci.fixtures import quick_retries
 from tests.servers.oci.server import OCIServer
@@ -23,8 +24,16 @@ def secure_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OCIServe
 
 
 def open_store(server: OCIServer, prefix: str) -> OCIObjectStore:
-    access = Access("api_key", "DEFAULT", server.config_file, None, server.endpoint, (5.0, 5.0))
-    return OCIObjectStore(access, server.namespace, server.bucket, prefix, retry_strategy=quick_retries())
+    config = OCIConfig(
+        server.bucket,
+        server.namespace,
+        prefix,
+        config_file=server.config_file,
+        service_endpoint=server.endpoint,
+        timeout=(5.0, 5.0),
+        retry_strategy=quick_retries(),
+    )
+    return OCIObjectStore(config)
 
 
 @pytest_asyncio.fixture

@@ -11,8 +11,8 @@ from locus.errors import BackendUnavailableError, CapabilityError, CheckpointErr
 from locus.memory import get_checkpointer, list_checkpointers
 from locus.memory.backends import OCIBucketBackend, oci_bucket_checkpointer
 from locus.memory.backends.objects.client import checked_prefix
-from locus.memory.backends.oci_bucket.backend import checked_endpoint, checked_timeout
 from locus.memory.backends.oci_bucket.client import refused, unreached
+from locus.memory.backends.oci_bucket.config import checked_endpoint, checked_timeout
 from locus.memory.checkpointer import BaseCheckpointer
 from locus.memory.engine import CheckpointerCapabilities
 from tests.servers.oci.keys import write_config

@@ -13,7 +13,8 @@ import pytest
 
 from locus.errors import BackendUnavailableError
 from locus.memory.backends.objects.client import MAX_KEY
-from locus.memory.backends.oci_bucket.client import Access, OCIObjectStore
+from locus.memory.backends.oci_bucket.client import OCIObjectStore
+from locus.memory.backends.oci_bucket.config import OCIConfig
 from tests.backends.oci.conftest import OpenStore, failing
 from tests.servers.oci.faults import Fault
 from tests.servers.oci.server import OCIServer
@@ -145,9 +146,15 @@ def _left() -> list[threading.Thread]:
 async def test_a_store_that_nobody_needs_any_more_leaves_no_thread(
     open_store: OpenStore, oci_server: OCIServer
 ) -> None:
-
-    access = Access("api_key", "DEFAULT", oci_server.config_file, None, oci_server.endpoint, (5.0, 5.0))
-    store = OCIObjectStore(access, oci_server.namespace, oci_server.bucket, "gone/")
+    config = OCIConfig(
+        oci_server.bucket,
+        oci_server.namespace,
+        "gone/",
+        config_file=oci_server.config_file,
+        service_endpoint=oci_server.endpoint,
+        timeout=(5.0, 5.0),
+    )
+    store = OCIObjectStore(config)
     assert await store.get("a") is None
     assert _threads()
     del store

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from locus.errors import BackendUnavailableError, CheckpointError
-from locus.memory.backends.oci_bucket.client import ATTEMPTS, Access, OCIObjectStore
+from locus.memory.backends.oci_bucket.client import ATTEMPTS, OCIObjectStore
+from locus.memory.backends.oci_bucket.config import OCIConfig
 from tests.backends.oci.conftest import OpenStore, failing
 from tests.servers.oci.faults import Fault, Kind
 from tests.servers.oci.fixtures import quick_retries
@@ -113,8 +114,16 @@ async def test_what_will_not_pass_is_not_tried_again(
 
 async def test_a_server_that_is_gone_and_comes_back(tmp_path: Path) -> None:
     with OCIServer(tmp_path / "server") as server:
-        access = Access("api_key", "DEFAULT", server.config_file, None, server.endpoint, (1.0, 1.0))
-        store = OCIObjectStore(access, server.namespace, server.bucket, "p/", retry_strategy=quick_retries())
+        config = OCIConfig(
+            server.bucket,
+            server.namespace,
+            "p/",
+            config_file=server.config_file,
+            service_endpoint=server.endpoint,
+            timeout=(1.0, 1.0),
+            retry_strategy=quick_retries(),
+        )
+        store = OCIObjectStore(config)
         assert await store.put("a", b"1", if_absent=True)
         server.kill()
         for call in (store.get("a"), store.list(""), store.put("b", b"", if_absent=True), store.delete(["a"])):

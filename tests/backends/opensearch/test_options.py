@@ -11,12 +11,7 @@ from locus.errors import ConfigurationError
 from locus.memory import get_checkpointer
 from locus.memory.backends import OpenSearchBackend, StorageBackendAdapter, opensearch_checkpointer
 from locus.memory.backends.opensearch.client import Failure, translated
-from locus.memory.backends.opensearch.config import (
-    OpenSearchConfig,
-    connection_options,
-    parse_hosts,
-    url_options,
-)
+from locus.memory.backends.opensearch.config import OpenSearchConfig, connection_options, parse_hosts, url_options
 
 
 @pytest.mark.parametrize(

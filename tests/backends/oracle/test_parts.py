@@ -12,14 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.oracle.client import (
-    MOST_CONTAINERS,
-    DriverJSON,
-    ServerJSON,
-    batches,
-    input_sizes,
-    prepared,
-)
+from locus.memory.backends.oracle.client import MOST_CONTAINERS, DriverJSON, ServerJSON, batches, input_sizes, prepared
 from locus.memory.backends.oracle.schema import FORMAT, MIGRATIONS, JSONText, OracleFlavour, ddl, oracle_sql, statements
 from locus.memory.backends.oracle.search import MOST_TERMS, query
 from locus.memory.backends.sql.search import spelt

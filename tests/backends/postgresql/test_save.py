@@ -22,15 +22,7 @@ from locus.memory.backends.postgresql.commit import PostgreSQLThreads
 from locus.memory.backends.postgresql.engine import PostgreSQLEngine
 from locus.memory.backends.sql.flavour import Steps, run_steps_async
 from locus.memory.model.manifest import wanted
-from locus.memory.model.records import (
-    ANY,
-    Base,
-    Commit,
-    Outcome,
-    Run,
-    RunInfo,
-    Verdict,
-)
+from locus.memory.model.records import ANY, Base, Commit, Outcome, Run, RunInfo, Verdict
 from locus.memory.model.retention import unneeded_runs
 from tests.backends.postgresql.store import PostgreSQLStore
 

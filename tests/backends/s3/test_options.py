@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from locus.errors import BackendUnavailableError, CapabilityError, ConfigurationError, SerializationError
 from locus.memory import get_checkpointer
 from locus.memory.backends import S3Backend, StorageBackendAdapter
-from locus.memory.backends.s3.client import error_of, translated
+from locus.memory.backends.s3.client import error_from, translated
 
 SECRET = "wJalrXUtnFEMI"
 
@@ -121,7 +121,7 @@ async def test_missing_credentials_are_told(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_what_errors_mean() -> None:
     def told(status: int, body: str) -> Exception:
-        return translated(error_of(status, body.encode(), "PUT x"), "b", "http://h")
+        return translated(error_from(status, body.encode(), "PUT x"), "b", "http://h")
 
     unknown = told(404, "<Error><Code>NoSuchBucket</Code><Message>gone</Message></Error>")
     assert isinstance(unknown, BackendUnavailableError)
@@ -135,6 +135,6 @@ def test_what_errors_mean() -> None:
 
 def test_what_may_pass() -> None:
     for status, code in ((500, ""), (503, "SlowDown"), (429, ""), (409, "ConditionalRequestConflict")):
-        assert error_of(status, f"<Error><Code>{code}</Code></Error>".encode(), "PUT x").passing
+        assert error_from(status, f"<Error><Code>{code}</Code></Error>".encode(), "PUT x").is_passing
     for status, code in ((403, "AccessDenied"), (404, "NoSuchKey"), (412, "PreconditionFailed"), (501, "")):
-        assert not error_of(status, f"<Error><Code>{code}</Code></Error>".encode(), "PUT x").passing
+        assert not error_from(status, f"<Error><Code>{code}</Code></Error>".encode(), "PUT x").is_passing

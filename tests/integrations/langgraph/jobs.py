@@ -13,16 +13,7 @@ from langgraph.graph import START, StateGraph
 from locus.integrations.langgraph.saver import LocusSaver
 from locus.testing.processes.workers import Channel
 from tests.integrations.langgraph.agents import deep_agent
-from tests.integrations.langgraph.graphs import (
-    Graph,
-    Log,
-    Saver,
-    chat,
-    fan,
-    said,
-    texts,
-    thread,
-)
+from tests.integrations.langgraph.graphs import Graph, Log, Saver, chat, fan, said, texts, thread
 
 
 def noting_in(file: Path, *names: str, dies: str = "") -> Any:

@@ -16,18 +16,7 @@ from langgraph.types import Command, Durability, StateSnapshot, interrupt
 
 from locus.integrations.langgraph.saver import LocusSaver
 from tests.backends.postgresql.store import new_store
-from tests.integrations.langgraph.graphs import (
-    Graph,
-    asking,
-    chat,
-    fan,
-    line,
-    nested,
-    parallel,
-    said,
-    texts,
-    thread,
-)
+from tests.integrations.langgraph.graphs import Graph, asking, chat, fan, line, nested, parallel, said, texts, thread
 from tests.integrations.langgraph.test_types import ALLOWED, VALUES, same
 from tests.servers.postgresql import PostgreSQLServer
 from tests.servers.proxy import Proxy

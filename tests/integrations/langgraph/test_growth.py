@@ -200,7 +200,7 @@ def test_a_message_that_a_task_has_changed_is_stored_anew_however_old(path: Path
         for _ in range(2):
             found = texts(graph.get_state(thread()))
             assert found[:3] == ["secret 0", "redacted", "secret 2"]
-            saver._memory = cache.Memory()
+            saver._cache = cache.SaverCache()
 
 
 def _redact(state: Any) -> dict[str, Any]:
@@ -230,20 +230,20 @@ def test_a_change_is_not_forgotten_because_a_save_failed(path: Path) -> None:
 
 
 def test_what_is_remembered_is_bounded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache.Memory, "MAX_ITEMS", 100)
-    monkeypatch.setattr(cache.Memory, "MAX_PLACES", 5)
+    monkeypatch.setattr(cache.SaverCache, "MAX_ITEMS", 100)
+    monkeypatch.setattr(cache.SaverCache, "MAX_NAMESPACES", 5)
     with LocusSaver(f"sqlite:{path}") as saver:
         for number in range(12):
             saver.put(thread(f"t{number}", checkpoint_ns=""), checkpoint(turn_messages(number) * 10, 1), {}, {})
             saver.get_tuple(thread(f"t{number // 2}"))
             saver.put_writes(thread(f"w{number}", checkpoint_ns="", checkpoint_id="x"), [("a", [{}])], "task")
-            memory = saver._memory
-            assert len(memory._places) <= 5
-            assert memory._weight == sum(one.weight for one in memory._places.values())
-            assert memory._weight <= 100 or len(memory._places) == 1
-            assert len(memory._touched) <= 5
+            saved = saver._cache
+            assert len(saved._checkpoints) <= 5
+            assert saved._weight == sum(one.weight for one in saved._checkpoints.values())
+            assert saved._weight <= 100 or len(saved._checkpoints) == 1
+            assert len(saved._touched) <= 5
             saver.put_writes(thread("w", checkpoint_ns="", checkpoint_id=f"c{number}"), [("a", [{}])], "task")
-            assert len(memory._touched["w", ""]) <= memory.MAX_STEPS
+            assert len(saved._touched["w", ""]) <= saved.MAX_STEPS
         for number in range(12):
             found = saver.get_tuple(thread(f"t{number}"))
             assert found is not None

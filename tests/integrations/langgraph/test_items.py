@@ -11,16 +11,16 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from locus.integrations.langgraph import items as items_module
 from locus.integrations.langgraph.classes import typed_codec
 from locus.integrations.langgraph.codec import TypedCodec
-from locus.integrations.langgraph.items import KnownList, ListEncoder, returned, tail_of
+from locus.integrations.langgraph.items import KnownList, ListEncoder, newest_items, returned
 from locus.memory.model.plan import fingerprint
 
-TAIL = 32
+NEWEST = 32
 
 
 @pytest.fixture(autouse=True)
-def _short_tails(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert items_module.TAIL >= TAIL
-    monkeypatch.setattr(items_module, "TAIL", TAIL)
+def _few_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert items_module.NEWEST >= NEWEST
+    monkeypatch.setattr(items_module, "NEWEST", NEWEST)
 
 
 class Counting:
@@ -68,7 +68,7 @@ def messages(count: int, start: int = 0) -> list[AnyMessage]:
     return made
 
 
-@pytest.fixture(params=[10, TAIL, TAIL + 1, 3 * TAIL], ids=str)
+@pytest.fixture(params=[10, NEWEST, NEWEST + 1, 3 * NEWEST], ids=str)
 def length(request: pytest.FixtureRequest) -> int:
     count: int = request.param
     return count
@@ -104,7 +104,7 @@ def test_a_change_in_place_of_a_new_item_is_seen(length: int) -> None:
 
 
 def test_an_old_item_that_a_task_returns_is_encoded_again() -> None:
-    encoder, items = Counting(), messages(3 * TAIL)
+    encoder, items = Counting(), messages(3 * NEWEST)
     encoder.encode(items)
     items[3].content = "changed"
     assert encoder.encode(items, items[3], items[-1]) == 1
@@ -112,7 +112,7 @@ def test_an_old_item_that_a_task_returns_is_encoded_again() -> None:
 
 
 def test_an_old_item_that_was_replaced_is_encoded_again() -> None:
-    encoder, items = Counting(), messages(3 * TAIL)
+    encoder, items = Counting(), messages(3 * NEWEST)
     encoder.encode(items)
     items[3] = HumanMessage("other", id="3")
     assert encoder.encode(items) == 1
@@ -164,7 +164,7 @@ def test_what_cannot_be_compared_is_encoded_each_time() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_a_random_course_of_changes_is_encoded_right(seed: int) -> None:
     chance, encoder = random.Random(seed), Counting(sort_keys=bool(seed % 2))
-    items: list[Any] = messages(chance.choice([3, TAIL - 2, TAIL + 40]))
+    items: list[Any] = messages(chance.choice([3, NEWEST - 2, NEWEST + 40]))
     for step in range(30):
         touched: list[object] = []
         match chance.randrange(7):
@@ -190,11 +190,11 @@ def test_a_random_course_of_changes_is_encoded_right(seed: int) -> None:
 def test_a_tail_is_as_long_as_it_may_be() -> None:
     encoder, items = Counting(), messages(3)
     for _ in range(3):
-        items = [*items, *messages(TAIL // 2, len(items))]
+        items = [*items, *messages(NEWEST // 2, len(items))]
         encoder.encode(items)
         assert encoder.known is not None
-        assert encoder.known.tail == tail_of(items)
-        assert len(encoder.known.tail) == min(len(items), TAIL)
+        assert encoder.known.newest == newest_items(items)
+        assert len(encoder.known.newest) == min(len(items), NEWEST)
 
 
 def test_what_a_task_returns_is_found_in_lists_too() -> None:

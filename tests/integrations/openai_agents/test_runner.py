@@ -16,15 +16,7 @@ from openai import AsyncOpenAI
 from locus.integrations.openai_agents import LocusSession
 from locus.memory.backends import sqlite_checkpointer
 from locus.memory.checkpointer import Checkpointer
-from tests.integrations.openai_agents.responses import (
-    calls,
-    compacts,
-    function_call,
-    no_orphans,
-    says,
-    streams,
-    texts,
-)
+from tests.integrations.openai_agents.responses import calls, compacts, function_call, no_orphans, says, streams, texts
 from tests.models.server import ModelServer
 
 CONFIG = RunConfig(tracing_disabled=True)

@@ -1,7 +1,7 @@
 """OCI Object Storage's REST API, as far as checkpoints and the `oci` SDK need it: requests and their answers.
 
-It follows what the SDK sends and expects, and Oracle's documentation of the errors: there is no server of theirs
-that runs on one machine. What it gets wrong, only the real service can show.
+It follows what the SDK sends and expects, and Oracle's documentation of the errors, because Oracle offers no server
+that runs on one machine. Only the real service can show what it gets wrong.
 """
 
 from __future__ import annotations
@@ -23,14 +23,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from tests.servers.oci.faults import Fault, Faults
 from tests.servers.oci.keys import NotAuthenticated, check_signature
-from tests.servers.oci.objects import (
-    MOST_LISTED,
-    Bucket,
-    Buckets,
-    Facts,
-    Refusal,
-    summary,
-)
+from tests.servers.oci.objects import MOST_LISTED, Bucket, Buckets, Facts, Refusal, summary
 
 NOT_AUTHENTICATED = "The required information to complete authentication was not provided or was incorrect."
 

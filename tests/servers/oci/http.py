@@ -1,8 +1,8 @@
-"""The wire in front of `oci_api`, and the process.
+"""The HTTP server in front of `api`, and the process.
 
 Started as `python -m tests.servers.oci.http FOLDER PORT NAMESPACE [durable]`. The public keys that it accepts
 are read from `FOLDER/keys.json` ({key id: PEM}). It speaks HTTPS if there is a certificate in `FOLDER/tls.pem`.
-Under `/control/` it takes what `oci_faults` describes, and makes buckets; no signature is needed there, so it
+Under `/control/` it takes what `faults` describes, and makes buckets; no signature is needed there, so it
 listens on this machine only.
 """
 

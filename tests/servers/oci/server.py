@@ -1,7 +1,7 @@
-"""OCI Object Storage, as far as its documentation goes: there is no server of Oracle's to be had.
+"""A stand-in for OCI Object Storage, which cannot be installed for a test. It follows Oracle's documentation.
 
-A stand-in that checks what the real service checks (signatures, dates, conditions, names), and whose faults are
-asked for: see `oci_api`, `oci_objects`, `oci_keys` and `oci_faults`.
+It checks what the real service checks (signatures, dates, conditions, names), and fails when a test asks it to: see
+`api`, `objects`, `keys` and `faults`.
 """
 
 import json

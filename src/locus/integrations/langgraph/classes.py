@@ -2,10 +2,8 @@
 
     {"$type": "my_app.Ticket", "number": 7, "$unset": ["number"], "$extra": {"note": "x"}}
 
-An instance is made from its fields as they were: no `__init__` is called, and no validator. A field that the class has
-got since then has its default; one that a model has no more is left out.
-
-How Pydantic models are written in a checkpoint, LangChain's messages among them.
+An instance is created from its stored fields, without calling `__init__` or a validator. A field that was added to the
+class since then gets its default. A field that was removed from a model is ignored.
 """
 
 from __future__ import annotations
@@ -20,16 +18,189 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from locus.errors import ConfigurationError
-from locus.integrations.langgraph.codec import (
-    TAG,
-    Read,
-    RefusedError,
-    TypedCodec,
-    Write,
-    class_name,
-    missing_field,
-)
+from locus.integrations.langgraph.codec import TAG, Read, RefusedError, TypedCodec, Write, class_name, missing_field
 from locus.integrations.langgraph.standard_types import add_numpy, standard_kinds
+
+_WRAPPED = (str, int, float, bytes, list, dict, set, frozenset, tuple)
+"""Built-in types whose subclasses are written like the type itself."""
+
+_IMMUTABLE, _ON_HEAP = 1 << 8, 1 << 9
+
+
+def typed_codec(allowed: Iterable[type] = ()) -> TypedCodec:
+    """A codec for the types that are always allowed, and for these classes."""
+    codec = TypedCodec()
+    for name, types, write, read in standard_kinds(codec):
+        codec.add(name, types, write, read)
+    add_numpy(codec)
+    for kind in _always_allowed():
+        codec.add(kind.__name__.lstrip("_"), (kind,), *class_kind(codec, kind))
+    for kind in allowed:
+        if not isinstance(kind, type):
+            raise ConfigurationError(f"allowed_types takes classes, not {kind!r:.80}")
+        if not codec.knows(kind):
+            codec.add(class_name(kind), (kind,), *class_kind(codec, kind))
+    return codec
+
+
+def _always_allowed() -> Iterator[type]:
+    """Data classes of LangChain and LangGraph. Creating one has no side effects."""
+    from langchain_core import documents, messages
+    from langchain_core.messages.base import TextAccessor
+    from langgraph.checkpoint.serde.types import _DeltaSnapshot
+    from langgraph.store.base import Item, SearchItem
+
+    for name in ("Human", "AI", "System", "Chat", "Tool", "Function"):
+        yield getattr(messages, f"{name}Message")
+        yield getattr(messages, f"{name}MessageChunk")
+    yield from (messages.BaseMessage, messages.BaseMessageChunk, messages.RemoveMessage, documents.Document)
+    yield from (TextAccessor, _DeltaSnapshot, Item, SearchItem)
+    try:
+        from langgraph import types
+    except ImportError:  # langgraph-checkpoint can be installed without langgraph
+        return
+    yield from (types.Send, types.Interrupt, types.Command, types.Overwrite, types.TimeoutPolicy)
+    yield from (types.StateSnapshot, types.PregelTask)
+
+
+def class_kind(codec: TypedCodec, kind: type) -> tuple[Write, Read]:
+    """How instances of exactly this class are written and read."""
+    if issubclass(kind, Enum):
+        return _enum_kind(kind)
+    if issubclass(kind, BaseModel):
+        model = ModelKind(codec, kind)
+        return model.write, model.read
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return _named_tuple_kind(codec, kind)
+    if issubclass(kind, BaseException):
+        raise ConfigurationError(
+            f"allowed_types has {class_name(kind)}: an exception is kept as text, and needs no leave"
+        )
+    if issubclass(kind, _WRAPPED):
+        return _wrapped_kind(codec, kind)
+    if not dataclasses.is_dataclass(kind):
+        _check_plain(kind)
+    plain = _ObjectKind(codec, kind)
+    return plain.write, plain.read
+
+
+def _check_plain(kind: type) -> None:
+    """Refuse a class whose instances are more than attributes: one written in C, or with its own pickling."""
+    classes = kind.__mro__[:-1]
+    bases = [vars(base).keys() for base in classes]
+    # A `class` statement gives instances a dict or slots, at the latest in the class that only derives from `object`.
+    roots = [vars(base).keys() for base in classes if base.__bases__ == (object,)]
+    in_c = not all(root & {"__dict__", "__slots__"} for root in roots) or not all(map(_is_python_class, classes))
+    if in_c or any(base & {"__reduce__", "__reduce_ex__"} for base in bases):
+        raise ConfigurationError(
+            f"allowed_types has {class_name(kind)}, whose instances cannot be kept: it takes Pydantic models, "
+            "dataclasses, enums, named tuples, and classes whose instances are no more than their attributes"
+        )
+
+
+def _is_python_class(kind: type) -> bool:
+    """Whether a class is on the heap and mutable. Classes written in C usually are neither."""
+    return kind.__flags__ & (_ON_HEAP | _IMMUTABLE) == _ON_HEAP
+
+
+def _enum_kind(kind: type[Enum]) -> tuple[Write, Read]:
+    def write(value: Enum) -> dict[str, Any]:
+        return {"value": value.value if isinstance(value, Flag) else value.name}
+
+    def read(stored: Mapping[str, Any]) -> Enum:
+        return kind(stored["value"]) if issubclass(kind, Flag) else kind[stored["value"]]
+
+    return write, read
+
+
+def _named_tuple_kind(codec: TypedCodec, kind: Any) -> tuple[Write, Read]:
+    names: tuple[str, ...] = kind._fields
+    defaults: dict[str, Any] = kind._field_defaults
+
+    def write(value: Any) -> dict[str, Any]:
+        return codec.write_fields(dict(zip(names, value, strict=True)))
+
+    def read(stored: Mapping[str, Any]) -> Any:
+        found = defaults | codec.read_fields({name: stored[name] for name in names if name in stored})
+        return tuple.__new__(kind, [found[name] for name in names])
+
+    return write, read
+
+
+def _wrapped_kind(codec: TypedCodec, kind: type) -> tuple[Write, Read]:
+    """A subclass of a built-in type. Instances with attributes are refused, because those would be lost."""
+    base: Callable[[Any], Any] = next(base for base in _WRAPPED if issubclass(kind, base))
+
+    def write(value: Any) -> dict[str, Any]:
+        if getattr(value, "__dict__", None):
+            raise RefusedError(f"is a {class_name(kind)} with attributes of its own, which cannot be kept")
+        return {"value": codec.write(base(value))}
+
+    def read(stored: Mapping[str, Any]) -> Any:
+        return kind(codec.read(stored["value"]))
+
+    return write, read
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _dataclass_defaults(kind: Any) -> dict[str, Callable[[], Any]]:
+    defaults: dict[str, Callable[[], Any]] = {}
+    for field in dataclasses.fields(kind):
+        if field.default is not dataclasses.MISSING:
+            defaults[field.name] = partial(_itself, field.default)
+        elif field.default_factory is not dataclasses.MISSING:
+            defaults[field.name] = field.default_factory
+    return defaults
+
+
+class _ObjectKind:
+    """How instances of a dataclass, or of a class with nothing but attributes, are written."""
+
+    def __init__(self, codec: TypedCodec, kind: type) -> None:
+        self._codec = codec
+        self._kind = kind
+        self._slots = [name for base in kind.__mro__ for name in _slots(base)]
+        self._with_dict = any("__dict__" in vars(base) for base in kind.__mro__)
+        self._fields = [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
+        self._defaults = _dataclass_defaults(kind) if self._fields else {}
+
+    def write(self, value: Any) -> dict[str, Any]:
+        names = [*self._fields, *self._slots]
+        found = {name: getattr(value, name) for name in names if hasattr(value, name)}
+        if self._with_dict:
+            found |= vars(value)
+        if TAG in found:
+            raise RefusedError(f"is a {class_name(self._kind)} with an attribute {TAG!r}, which is reserved")
+        return self._codec.write_fields(found)
+
+    def read(self, stored: Mapping[str, Any]) -> Any:
+        missing = [name for name in self._fields if name not in stored and name not in self._defaults]
+        if missing:
+            raise missing_field(self._kind, ", ".join(missing))
+        made: Any = object.__new__(self._kind)
+        found = self._codec.read_fields({name: value for name, value in stored.items() if name != TAG})
+        for name, default in self._defaults.items():
+            if name not in found:
+                object.__setattr__(made, name, default())
+        for name, value in found.items():
+            if self._with_dict or name in self._slots:
+                object.__setattr__(made, name, value)
+        return made
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    slots = vars(kind).get("__slots__", ())
+    names = (slots,) if isinstance(slots, str) else tuple(slots)
+    return tuple(_mangled(kind, name) for name in names if name not in ("__dict__", "__weakref__"))
+
+
+def _mangled(kind: type, name: str) -> str:
+    private = name.startswith("__") and not name.endswith("__")
+    return f"_{kind.__name__.lstrip('_')}{name}" if private else name
+
 
 UNSET, EXTRA, PRIVATE = "$unset", "$extra", "$private"
 _EMPTY = (dict, list)
@@ -39,8 +210,10 @@ _set = object.__setattr__
 
 
 class ModelKind:
-    """How models of exactly one class are written. Fields that nobody has set, and that are as they are by default, are
-    left out."""
+    """How Pydantic models of exactly one class are written, LangChain's messages among them.
+
+    Fields that were not set and have their default are left out.
+    """
 
     def __init__(self, codec: TypedCodec, kind: type[BaseModel]) -> None:
         self._codec = codec
@@ -56,7 +229,7 @@ class ModelKind:
 
     def write(self, model: BaseModel) -> dict[str, Any]:
         given, values = model.__pydantic_fields_set__, model.__dict__
-        # In the order of the class, so that a model that was loaded is written as it was before.
+        # In the order of the class, so that a loaded model is written as it was before.
         shown = {
             name: values[name]
             for name, info in self._fields.items()
@@ -98,7 +271,7 @@ class ModelKind:
         return values
 
     def _completed(self, values: dict[str, Any]) -> dict[str, Any]:
-        """With the defaults of the fields that are not there, all in the order of the class."""
+        """With the defaults of missing fields, all in the order of the class."""
         for name in self._required:
             if name not in values:
                 raise missing_field(self._kind, name)
@@ -119,194 +292,14 @@ def _immutable(info: FieldInfo) -> bool:
 
 
 def _maker(info: FieldInfo) -> Callable[[], Any]:
-    """Gives a default that belongs to nobody else."""
+    """Returns a function that makes a new default value."""
     if info.default_factory in _EMPTY:
         return info.default_factory
     return lambda: info.get_default(call_default_factory=True, validated_data={})
 
 
 def _is_default(value: Any, info: FieldInfo) -> bool:
-    """Whether it goes without saying that a field has this value."""
+    """Whether this value of a field is its default, and need not be written."""
     if info.default_factory is not None:
         return type(value) in _EMPTY and not value and info.default_factory is type(value)
     return value is info.default or (type(value) is str and type(info.default) is str and value == info.default)
-
-
-_WRAPPED = (str, int, float, bytes, list, dict, set, frozenset, tuple)
-"""Whose subclasses are written as they are themselves written."""
-
-_IMMUTABLE, _ON_HEAP = 1 << 8, 1 << 9
-
-
-def typed_codec(allowed: Iterable[type] = ()) -> TypedCodec:
-    """A codec for what is always allowed, and for these classes."""
-    codec = TypedCodec()
-    for name, types, write, read in standard_kinds(codec):
-        codec.add(name, types, write, read)
-    add_numpy(codec)
-    for kind in _always_allowed():
-        codec.add(kind.__name__.lstrip("_"), (kind,), *class_kind(codec, kind))
-    for kind in allowed:
-        if not isinstance(kind, type):
-            raise ConfigurationError(f"allowed_types takes classes, not {kind!r:.80}")
-        if not codec.knows(kind):
-            codec.add(class_name(kind), (kind,), *class_kind(codec, kind))
-    return codec
-
-
-def _always_allowed() -> Iterator[type]:
-    """Data classes of LangChain and LangGraph: none of them does anything when it is made."""
-    from langchain_core import documents, messages
-    from langchain_core.messages.base import TextAccessor
-    from langgraph.checkpoint.serde.types import _DeltaSnapshot
-    from langgraph.store.base import Item, SearchItem
-
-    for name in ("Human", "AI", "System", "Chat", "Tool", "Function"):
-        yield getattr(messages, f"{name}Message")
-        yield getattr(messages, f"{name}MessageChunk")
-    yield from (messages.BaseMessage, messages.BaseMessageChunk, messages.RemoveMessage, documents.Document)
-    yield from (TextAccessor, _DeltaSnapshot, Item, SearchItem)
-    try:
-        from langgraph import types
-    except ImportError:  # the savers' own package can be there without it
-        return
-    yield from (types.Send, types.Interrupt, types.Command, types.Overwrite, types.TimeoutPolicy)
-    yield from (types.StateSnapshot, types.PregelTask)
-
-
-def class_kind(codec: TypedCodec, kind: type) -> tuple[Write, Read]:
-    """How instances of exactly this class are written and read."""
-    if issubclass(kind, Enum):
-        return _enum_kind(kind)
-    if issubclass(kind, BaseModel):
-        model = ModelKind(codec, kind)
-        return model.write, model.read
-    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return _named_tuple_kind(codec, kind)
-    if issubclass(kind, BaseException):
-        raise ConfigurationError(
-            f"allowed_types has {class_name(kind)}: an exception is kept as text, and needs no leave"
-        )
-    if issubclass(kind, _WRAPPED):
-        return _wrapped_kind(codec, kind)
-    if not dataclasses.is_dataclass(kind):
-        _check_plain(kind)
-    plain = _ObjectKind(codec, kind)
-    return plain.write, plain.read
-
-
-def _check_plain(kind: type) -> None:
-    """Refuse a class of which attributes are not all: one that is written in C, or that knows how to pickle itself."""
-    bases = [vars(base).keys() for base in kind.__mro__[:-1]]
-    # A `class` statement gives its instances a dict or slots, at the latest where the class derives from nothing else.
-    roots = [vars(base).keys() for base in kind.__mro__[:-1] if base.__bases__ == (object,)]
-    in_c = not all(root & {"__dict__", "__slots__"} for root in roots) or not all(map(_is_made_here, kind.__mro__[:-1]))
-    if in_c or any(base & {"__reduce__", "__reduce_ex__"} for base in bases):
-        raise ConfigurationError(
-            f"allowed_types has {class_name(kind)}, whose instances cannot be kept: it takes Pydantic models, "
-            "dataclasses, enums, named tuples, and classes whose instances are no more than their attributes"
-        )
-
-
-def _is_made_here(kind: type) -> bool:
-    """Whether it is a class on the heap that can be changed; those in C are mostly neither."""
-    return kind.__flags__ & (_ON_HEAP | _IMMUTABLE) == _ON_HEAP
-
-
-def _enum_kind(kind: type[Enum]) -> tuple[Write, Read]:
-    def write(value: Enum) -> dict[str, Any]:
-        return {"value": value.value if isinstance(value, Flag) else value.name}
-
-    def read(stored: Mapping[str, Any]) -> Enum:
-        return kind(stored["value"]) if issubclass(kind, Flag) else kind[stored["value"]]
-
-    return write, read
-
-
-def _named_tuple_kind(codec: TypedCodec, kind: Any) -> tuple[Write, Read]:
-    names: tuple[str, ...] = kind._fields
-    defaults: dict[str, Any] = kind._field_defaults
-
-    def write(value: Any) -> dict[str, Any]:
-        return codec.write_fields(dict(zip(names, value, strict=True)))
-
-    def read(stored: Mapping[str, Any]) -> Any:
-        found = defaults | codec.read_fields({name: stored[name] for name in names if name in stored})
-        return tuple.__new__(kind, [found[name] for name in names])
-
-    return write, read
-
-
-def _wrapped_kind(codec: TypedCodec, kind: type) -> tuple[Write, Read]:
-    """A subclass of a built-in type. What else its instances know would be lost, so then they are refused."""
-    base: Callable[[Any], Any] = next(base for base in _WRAPPED if issubclass(kind, base))
-
-    def write(value: Any) -> dict[str, Any]:
-        if getattr(value, "__dict__", None):
-            raise RefusedError(f"is a {class_name(kind)} with attributes of its own, which cannot be kept")
-        return {"value": codec.write(base(value))}
-
-    def read(stored: Mapping[str, Any]) -> Any:
-        return kind(codec.read(stored["value"]))
-
-    return write, read
-
-
-def _itself(value: Any) -> Any:
-    return value
-
-
-def _dataclass_defaults(kind: Any) -> dict[str, Callable[[], Any]]:
-    defaults: dict[str, Callable[[], Any]] = {}
-    for field in dataclasses.fields(kind):
-        if field.default is not dataclasses.MISSING:
-            defaults[field.name] = partial(_itself, field.default)
-        elif field.default_factory is not dataclasses.MISSING:
-            defaults[field.name] = field.default_factory
-    return defaults
-
-
-class _ObjectKind:
-    """How instances of a dataclass, or of a class whose instances are their attributes, are written."""
-
-    def __init__(self, codec: TypedCodec, kind: type) -> None:
-        self._codec = codec
-        self._kind = kind
-        self._slots = [name for base in kind.__mro__ for name in _slots(base)]
-        self._with_dict = any("__dict__" in vars(base) for base in kind.__mro__)
-        self._fields = [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
-        self._defaults = _dataclass_defaults(kind) if self._fields else {}
-
-    def write(self, value: Any) -> dict[str, Any]:
-        names = [*self._fields, *self._slots]
-        found = {name: getattr(value, name) for name in names if hasattr(value, name)}
-        if self._with_dict:
-            found |= vars(value)
-        if TAG in found:
-            raise RefusedError(f"is a {class_name(self._kind)} with an attribute {TAG!r}, which is a word of ours")
-        return self._codec.write_fields(found)
-
-    def read(self, stored: Mapping[str, Any]) -> Any:
-        missing = [name for name in self._fields if name not in stored and name not in self._defaults]
-        if missing:
-            raise missing_field(self._kind, ", ".join(missing))
-        made: Any = object.__new__(self._kind)
-        found = self._codec.read_fields({name: value for name, value in stored.items() if name != TAG})
-        for name, default in self._defaults.items():
-            if name not in found:
-                object.__setattr__(made, name, default())
-        for name, value in found.items():
-            if self._with_dict or name in self._slots:
-                object.__setattr__(made, name, value)
-        return made
-
-
-def _slots(kind: type) -> tuple[str, ...]:
-    slots = vars(kind).get("__slots__", ())
-    names = (slots,) if isinstance(slots, str) else tuple(slots)
-    return tuple(_mangled(kind, name) for name in names if name not in ("__dict__", "__weakref__"))
-
-
-def _mangled(kind: type, name: str) -> str:
-    private = name.startswith("__") and not name.endswith("__")
-    return f"_{kind.__name__.lstrip('_')}{name}" if private else name

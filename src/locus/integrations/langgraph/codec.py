@@ -1,14 +1,16 @@
 """Python values as plain JSON with explicit tags, and back.
 
-What JSON has is written as it is, so that a database can look into it. Anything else is an object with a `$type`:
+Values that JSON has are written as they are, so that a database can query them. Anything else is an object with a
+`$type`:
 
     {"$type": "datetime", "value": "2026-07-01T12:00:00+00:00"}
     {"$type": "HumanMessage", "content": "Hello", "id": "7f…"}
     {"$type": "my_app.models.Ticket", "number": 7}
 
-A dict of the user's that has such a key, or keys that are no text, is written as pairs, so nothing is ever taken for
-what it is not. A tag is looked up in a table, which has the types below and those that the user allowed. What is not in
-it is refused, when it is saved and when it is loaded: nothing is imported, and nothing else is called.
+A dict of the user that has such a key, or keys that are not text, is written as pairs, so it cannot be mistaken for
+such an object. Tags are looked up in a table of the types that were added: those of `standard_types` and `classes`, and
+those that the user allows. Everything else is refused when it is saved and when it is loaded. Nothing is imported by
+name, and nothing else is called.
 """
 
 from __future__ import annotations
@@ -24,16 +26,16 @@ from locus.memory.model.codec import canonical, path_text
 TAG = "$type"
 
 Write = Callable[[Any], dict[str, Any]]
-"""Gives the object that stands for a value, without its tag."""
+"""Returns the object for a value, without its tag."""
 Read = Callable[[Mapping[str, Any]], Any]
-"""Gives the value that an object stands for."""
+"""Returns the value of an object."""
 
 _PLAIN = frozenset({str, int, bool, type(None)})
 _ALWAYS = _PLAIN | {float, list, dict}
 
 
 class RefusedError(Exception):
-    """A value cannot be kept, or not be read. The path is put together on the way out."""
+    """A value cannot be written or read. The path is assembled as the error propagates."""
 
     def __init__(self, reason: str, kind: type[Exception] = SerializationError) -> None:
         super().__init__(reason)
@@ -52,19 +54,19 @@ class RefusedError(Exception):
 
 
 class ReadList(list[Any]):
-    """Items that have been read already."""
+    """Items that have been decoded already."""
 
 
 class TypedCodec:
-    """Writes values as JSON and reads them back: what JSON has, and the types that were added."""
+    """Writes values as JSON and reads them back: JSON's own types, and those that were added."""
 
     def __init__(self) -> None:
         self._writers: dict[type, tuple[str, Write]] = {}
         self._readers: dict[str, Read] = {"dict": self._read_pairs, "float": lambda stored: float(stored["value"])}
-        self._strangers: list[tuple[Callable[[Any], str | None], Write]] = []
+        self._other_types: list[tuple[Callable[[Any], str | None], Write]] = []
 
     def add(self, name: str, types: Iterable[type], write: Write, read: Read) -> None:
-        """Write values of exactly these types with this tag, and read what has it."""
+        """Write values of exactly these types with this tag, and read values with this tag."""
         if name in self._readers:
             raise ConfigurationError(f"two of the allowed types have the name {name!r}: rename one of them")
         self._readers[name] = read
@@ -72,14 +74,14 @@ class TypedCodec:
             self._writers[kind] = (name, write)
 
     def add_found(self, name: Callable[[Any], str | None], write: Write) -> None:
-        """Write values of other types, too, if `name` gives them a tag."""
-        self._strangers.append((name, write))
+        """Also write values of other types, if `name` returns a tag for them."""
+        self._other_types.append((name, write))
 
     def knows(self, kind: type) -> bool:
         return kind in self._writers or kind in _ALWAYS
 
     def encode(self, value: Any, path: tuple[str | int, ...] = ()) -> Any:
-        """The value as JSON has it; `path` is where it stands, for the error."""
+        """The value as JSON. `path` is its place, for errors."""
         try:
             return self.write(value)
         except RefusedError as refused:
@@ -108,7 +110,7 @@ class TypedCodec:
             return value if math.isfinite(value) else {TAG: "float", "value": repr(value)}
         found = self._writers.get(kind)
         if found is None:
-            return self._write_stranger(value)
+            return self._write_other(value)
         name, write = found
         return {TAG: name, **write(value)}
 
@@ -137,14 +139,14 @@ class TypedCodec:
         return {TAG: "dict", **self.write_pairs(value)}
 
     def write_pairs(self, value: Mapping[Any, Any]) -> dict[str, Any]:
-        """A dict with keys of any type: in pairs."""
+        """A dict with keys of any type, as pairs."""
         return {"items": [[self.write(key), self.write(item)] for key, item in value.items()]}
 
-    def _write_stranger(self, value: Any) -> Any:
+    def _write_other(self, value: Any) -> Any:
         if isinstance(value, BaseException):
-            # As LangGraph does it: what failed is told as text, and never made anew.
+            # As LangGraph does it: an exception is stored as text, and never recreated.
             return repr(value)
-        for naming, write in self._strangers:
+        for naming, write in self._other_types:
             name = naming(value)
             if name is not None:
                 return {TAG: name, **write(value)}
@@ -209,7 +211,7 @@ class TypedCodec:
         return dict(self.read_pairs(value))
 
     def ordered(self, values: Iterable[Any]) -> list[Any]:
-        """What a set holds, in an order that is the same in every process."""
+        """The items of a set, in an order that is the same in every process."""
         return sorted(self.write_all(values), key=canonical)
 
 

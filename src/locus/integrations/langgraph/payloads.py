@@ -3,9 +3,9 @@
     {"langgraph": 1, "v": 4, "ts": "2026-…", "channel_versions": {…}, "versions_seen": {…},
      "channel_values": {"messages": [{"$type": "HumanMessage", "content": "Hello", …}], …}}
 
-Lists in the state, wherever dicts lead to them, are stored item by item, each once (see `locus.memory.model.records`).
-The values in them, and beside them, are written as `codec` says. Items that several checkpoints of a thread share are
-read once when the checkpoints are read together.
+Lists in the state, at any depth of dicts, are stored item by item, each item once (see `locus.memory.model.records`).
+All values are written as described in `codec`. Items that several checkpoints of a thread share are read once if the
+checkpoints are read together.
 """
 
 from __future__ import annotations
@@ -23,82 +23,21 @@ from locus.memory.model.manifest import decode_manifest, visible
 from locus.memory.model.plan import SMALL_LIST, Payload
 from locus.memory.model.records import Extent, Run, Stored
 
-Runs = Mapping[str, Sequence[Run]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """An extent that was read, and where the runs of its branch start."""
-
-    extent: Extent
-    items: list[object]
-    starts: Mapping[int, int]
-
-    def begins_with(self, extent: Extent) -> bool:
-        """Whether an older extent is the beginning of this one: what came since was added to its end."""
-        known = self.extent
-        if extent.skip != known.skip or not extent.run <= known.run or extent.length > known.length:
-            return False
-        end = extent.skip + extent.length
-        return all(self.starts.get(number, -1) >= end for number in range(extent.run + 1, known.run + 1))
-
-
-class SharedItems:
-    """Of one thread: copies of a thread have branches of the same names, and may have gone on differently."""
-
-    def __init__(self, codec: TypedCodec) -> None:
-        self._codec = codec
-        self._runs: dict[tuple[str, int], list[object]] = {}
-        self._known: dict[str, _Known] = {}
-
-    def list(self, extents: Collection[Extent], runs: Runs, path: tuple[str, ...]) -> ReadList:
-        """The items of a list that was cut out of a payload; `path` is where, for errors."""
-        found = ReadList()
-        for extent in extents:
-            found += self._items(extent, runs.get(extent.branch, ()), path)
-        return found
-
-    def large(self, branch: str, runs: Runs) -> object:
-        """A single value that was cut out, as JSON."""
-        ((run, _, _),) = visible(Extent(branch, 0, 0, 1), runs.get(branch, ()))
-        return _parsed(run)[0]
-
-    def _items(self, extent: Extent, runs: Sequence[Run], path: tuple[str, ...]) -> Sequence[object]:
-        known = self._known.get(extent.branch)
-        if known is not None and known.begins_with(extent):
-            return known.items[: extent.length]
-        items: list[object] = []
-        for run, low, high in visible(extent, runs):
-            read = self._runs.get((run.branch, run.number))
-            if read is None:
-                read = self._runs[run.branch, run.number] = self._codec.decode(_parsed(run), path)
-            items += read if (low, high) == (0, len(read)) else read[low:high]
-        self._known[extent.branch] = _Known(extent, items, {run.number: run.start for run in runs})
-        return items
-
-
-def _parsed(run: Run) -> list[object]:
-    items = decode(run.items)
-    if not isinstance(items, list):
-        raise CorruptCheckpointError(f"run {run.number} of branch {run.branch!r} is no list")
-    return items
-
-
 FORMAT = 1
-MARK = "langgraph"
+FORMAT_KEY = "langgraph"
 NAMESPACE = "namespace"
 VALUES = "channel_values"
-DEEPEST = 60
-"""How many dicts may stand in each other around a list; what is in the list may be as deep again."""
+MAX_DEPTH = 60
+"""How deep dicts may be nested around a list. The items of the list may be as deep again."""
 
 _LONG = "|"
-"""What no name of a namespace of LangGraph's begins with: there it separates a graph from its subgraph."""
+"""The prefix of shortened namespaces. LangGraph uses it as a separator, so no namespace begins with it."""
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 @dataclass
-class Encoding:
-    """One checkpoint on its way into a payload: `known` are its lists as they were, `lists` as they are now."""
+class CheckpointEncoder:
+    """Encodes one checkpoint as a payload. `known` are its lists as they were before, `lists` as they are now."""
 
     codec: TypedCodec
     encoder: ListEncoder
@@ -107,8 +46,8 @@ class Encoding:
     lists: dict[Path, KnownList] = field(default_factory=dict)
 
     def payload(self, checkpoint: Mapping[str, Any], namespace: str) -> Payload:
-        plain: dict[str, Any] = {MARK: FORMAT}
-        if kept_namespace(namespace) != namespace:
+        plain: dict[str, Any] = {FORMAT_KEY: FORMAT}
+        if stored_namespace(namespace) != namespace:
             plain[NAMESPACE] = namespace
         for name, value in checkpoint.items():
             if name not in (VALUES, "id"):
@@ -122,9 +61,9 @@ class Encoding:
             encoded, self.lists[path] = self.encoder.encoded(value, path, self.known.get(path), self.touched)
             return encoded
         if kind is dict and TAG not in value and all(type(key) is str for key in value):
-            if len(path) > DEEPEST:
+            if len(path) > MAX_DEPTH:
                 where = path_text(path)
-                raise SerializationError(f"{where} is nested more than {DEEPEST} levels deep", where)
+                raise SerializationError(f"{where} is nested more than {MAX_DEPTH} levels deep", where)
             return {key: self._tree(item, (*path, key)) for key, item in value.items()}
         written = self.codec.encode(value, path)
         check(written, path)
@@ -132,21 +71,21 @@ class Encoding:
 
 
 def _is_small(items: list[Any]) -> bool:
-    """Whether a list may stay in the head; the planner looks closer."""
+    """Whether a list may stay in the head. The planner decides."""
     return len(items) <= SMALL_LIST and _PLAIN.issuperset(map(type, items))
 
 
-def is_ours(stored: Stored) -> bool:
+def is_langgraph(stored: Stored) -> bool:
     head = decode(stored.head)
-    return isinstance(head, dict) and MARK in head
+    return isinstance(head, dict) and FORMAT_KEY in head
 
 
 def checkpoint_of(
     stored: Stored, codec: TypedCodec, shared: SharedItems, channels: Collection[str] | None = None
 ) -> Any:
-    """The checkpoint; `channels` are those whose values are asked for (None: all)."""
+    """The checkpoint, with the values of these channels (None: all)."""
     data = _payload(stored, shared, channels)
-    found = data.pop(MARK, None)
+    found = data.pop(FORMAT_KEY, None)
     name = f"checkpoint {stored.entry.checkpoint_id!r} of thread {stored.entry.thread_id!r}"
     if found is None:
         raise CorruptCheckpointError(f"{name} is not one of LangGraph's: use another thread_id for the graph")
@@ -162,22 +101,22 @@ def checkpoint_of(
     return {**read, "id": stored.entry.checkpoint_id, VALUES: codec.decode(values, (VALUES,))}
 
 
-def kept_namespace(namespace: str) -> str:
-    """The name that a namespace is kept under. That of a subgraph deep down is too long to be one of ours."""
+def stored_namespace(namespace: str) -> str:
+    """The name that a namespace is stored under. That of a deeply nested subgraph is too long for Locus."""
     if len(namespace) <= MAX_ID_LENGTH and not namespace.startswith(_LONG):
         return namespace
     return f"{_LONG}{digest(namespace)}"
 
 
 def namespace_of(stored: Stored) -> str:
-    """LangGraph's name of a checkpoint's namespace."""
+    """LangGraph's name for the namespace of a checkpoint."""
     if not stored.entry.namespace.startswith(_LONG):
         return stored.entry.namespace
     return str(decode(stored.head).get(NAMESPACE, stored.entry.namespace))
 
 
 def loaded_lists(stored: Stored, checkpoint: Mapping[str, Any]) -> dict[Path, list[Any]]:
-    """The lists of a checkpoint that was loaded which are stored item by item."""
+    """The lists of a loaded checkpoint that are stored item by item."""
     found: dict[Path, list[Any]] = {}
     for path, cut in decode_manifest(stored.manifest).items():
         value: Any = checkpoint
@@ -189,9 +128,9 @@ def loaded_lists(stored: Stored, checkpoint: Mapping[str, Any]) -> dict[Path, li
 
 
 def _payload(stored: Stored, shared: SharedItems, channels: Collection[str] | None) -> dict[str, Any]:
-    """JSON, but for the lists that were cut out of it: these have been read."""
+    """The payload as JSON, except for the lists that were cut out of it, which are decoded already."""
     data = decode(stored.head)
-    # A large value may have lists in it that were cut out before it was.
+    # A large value may contain lists that were cut out as well.
     cuts = sorted(decode_manifest(stored.manifest).items(), key=lambda line: len(line[0]))
     try:
         for path, cut in cuts:
@@ -208,3 +147,64 @@ def _payload(stored: Stored, shared: SharedItems, channels: Collection[str] | No
     if not isinstance(data, dict):
         raise CorruptCheckpointError(f"checkpoint {stored.entry.checkpoint_id!r} is not an object")
     return data
+
+
+Runs = Mapping[str, Sequence[Run]]
+
+
+class SharedItems:
+    """Decoded items of one thread. Not for several: a copy of a thread has branches of the same names."""
+
+    def __init__(self, codec: TypedCodec) -> None:
+        self._codec = codec
+        self._runs: dict[tuple[str, int], list[object]] = {}
+        self._known: dict[str, _ReadExtent] = {}
+
+    def list(self, extents: Collection[Extent], runs: Runs, path: tuple[str, ...]) -> ReadList:
+        """The items of a list that was cut out of a payload. `path` is its place, for errors."""
+        found = ReadList()
+        for extent in extents:
+            found += self._items(extent, runs.get(extent.branch, ()), path)
+        return found
+
+    def large(self, branch: str, runs: Runs) -> object:
+        """A large value that was cut out of a payload, as JSON."""
+        ((run, _, _),) = visible(Extent(branch, 0, 0, 1), runs.get(branch, ()))
+        return _parsed(run)[0]
+
+    def _items(self, extent: Extent, runs: Sequence[Run], path: tuple[str, ...]) -> Sequence[object]:
+        known = self._known.get(extent.branch)
+        if known is not None and known.begins_with(extent):
+            return known.items[: extent.length]
+        items: list[object] = []
+        for run, low, high in visible(extent, runs):
+            read = self._runs.get((run.branch, run.number))
+            if read is None:
+                read = self._runs[run.branch, run.number] = self._codec.decode(_parsed(run), path)
+            items += read if (low, high) == (0, len(read)) else read[low:high]
+        self._known[extent.branch] = _ReadExtent(extent, items, {run.number: run.start for run in runs})
+        return items
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadExtent:
+    """An extent that was read, its items, and where the runs of its branch start."""
+
+    extent: Extent
+    items: list[object]
+    starts: Mapping[int, int]
+
+    def begins_with(self, extent: Extent) -> bool:
+        """Whether an older extent is the beginning of this one, because later runs only appended to it."""
+        known = self.extent
+        if extent.skip != known.skip or not extent.run <= known.run or extent.length > known.length:
+            return False
+        end = extent.skip + extent.length
+        return all(self.starts.get(number, -1) >= end for number in range(extent.run + 1, known.run + 1))
+
+
+def _parsed(run: Run) -> list[object]:
+    items = decode(run.items)
+    if not isinstance(items, list):
+        raise CorruptCheckpointError(f"run {run.number} of branch {run.branch!r} is no list")
+    return items

@@ -1,11 +1,8 @@
-"""Checkpoints, as LangGraph wants them, out of a store.
+"""Reads checkpoints from a store, as LangGraph wants them: one, several, a listing, or the ancestors of one.
 
-Listing checkpoints, a few at a time: nobody reads what is not asked for.
-
-The line that a checkpoint came down: for LangGraph's delta channels, whose values are told by what was written.
-
-Such a channel stands in few checkpoints. In all others its value is that of the nearest ancestor that has it, and
-everything that was written to it since; so a prune has to spare the checkpoints in between.
+Ancestors are needed for delta channels. Such a channel is stored in few checkpoints. In all others its value is that of
+the nearest ancestor that has it, plus everything that was written to it since. So pruning has to keep the checkpoints
+in between.
 """
 
 from __future__ import annotations
@@ -23,9 +20,9 @@ from locus.integrations.langgraph.payloads import (
     VALUES,
     SharedItems,
     checkpoint_of,
-    is_ours,
-    kept_namespace,
+    is_langgraph,
     namespace_of,
+    stored_namespace,
 )
 from locus.memory.engine import Exports, FindsMetadata
 from locus.memory.model.arguments import UNLIMITED
@@ -35,24 +32,25 @@ from locus.memory.model.records import Entry, Run, Stored, Write
 from locus.memory.store import CheckpointStore
 
 AT_ONCE = 8
+"""How many checkpoints are read at the same time, if they are not exported together."""
 LONG_PATH = "write"
-"""The tag around a value whose task path is too long to be kept as one."""
+"""The tag of a value whose task path is too long to be stored as one."""
 
 PendingWrites = list[tuple[str, str, Any]]
-Found = tuple[Stored, list[Write]]
+StoredWithWrites = tuple[Stored, list[Write]]
 
 
 def config_of(thread_id: str, namespace: str, checkpoint_id: str) -> RunnableConfig:
     return {"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint_id}}
 
 
-def kept_path(task_path: str) -> str:
-    """A task path as it is kept: a long one is cut, and told whole beside the value."""
+def stored_path(task_path: str) -> str:
+    """A task path as it is stored. A long one is cut, and stored whole with the value (see `stored_value`)."""
     return task_path if len(task_path) <= MAX_ID_LENGTH else task_path[:200] + digest(task_path)
 
 
-def kept_value(value: Any, task_path: str) -> Any:
-    return value if kept_path(task_path) == task_path else {TAG: LONG_PATH, "path": task_path, "value": value}
+def stored_value(value: Any, task_path: str) -> Any:
+    return value if stored_path(task_path) == task_path else {TAG: LONG_PATH, "path": task_path, "value": value}
 
 
 class Reader:
@@ -62,35 +60,35 @@ class Reader:
         self.store = store
         self.codec = codec
 
-    async def one(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Found | None:
-        """That checkpoint, or the latest."""
+    async def one(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> StoredWithWrites | None:
+        """This checkpoint, or the latest."""
         stored = await self.store.read(thread_id, checkpoint_id, namespace)
         return None if stored is None else (stored, await self._writes(stored.entry))
 
     async def _writes(self, entry: Entry) -> list[Write]:
-        place = (entry.thread_id, entry.checkpoint_id)
-        return await self.store.get_writes(*place, task_id=None, namespace=entry.namespace)
+        key = (entry.thread_id, entry.checkpoint_id)
+        return await self.store.get_writes(*key, task_id=None, namespace=entry.namespace)
 
-    async def many(self, entries: Sequence[Entry]) -> list[Found]:
-        """Those of these checkpoints that are still there and are LangGraph's, in the same order."""
-        found: dict[tuple[str, str, str], Found] = {}
+    async def many(self, entries: Sequence[Entry]) -> list[StoredWithWrites]:
+        """Those of these checkpoints that still exist and are LangGraph's, in the same order."""
+        found: dict[tuple[str, str, str], StoredWithWrites] = {}
         for thread_id, some in groupby(entries, key=lambda entry: entry.thread_id):
             for stored, writes in await self._of_thread(thread_id, list(some)):
-                found[place_of(stored.entry)] = (stored, writes)
-        return [found[place] for place in map(place_of, entries) if place in found and is_ours(found[place][0])]
+                found[_key_of(stored.entry)] = (stored, writes)
+        return [found[key] for key in map(_key_of, entries) if key in found and is_langgraph(found[key][0])]
 
-    async def _of_thread(self, thread_id: str, entries: list[Entry]) -> list[Found]:
+    async def _of_thread(self, thread_id: str, entries: list[Entry]) -> list[StoredWithWrites]:
         low, high = min(entry.seq for entry in entries), max(entry.seq for entry in entries)
         if self.store.engine.offers(Exports) and high - low < 4 * len(entries):
             return await self._exported(thread_id, low, high - low + 1)
-        found: list[Found | None] = []
+        found: list[StoredWithWrites | None] = []
         for start in range(0, len(entries), AT_ONCE):
             part = entries[start : start + AT_ONCE]
             found += await asyncio.gather(*(self.one(thread_id, e.namespace, e.checkpoint_id) for e in part))
         return [pair for pair in found if pair is not None]
 
-    async def _exported(self, thread_id: str, seq: int, count: int) -> list[Found]:
-        """So many checkpoints from a number on. They share most of their items, which are read once."""
+    async def _exported(self, thread_id: str, seq: int, count: int) -> list[StoredWithWrites]:
+        """`count` checkpoints from a number on. They share most of their items, which are read once."""
         async with self.store.using() as engine:
             assert isinstance(engine, Exports)
             exported = await engine.export(thread_id, seq - 1, count, {})
@@ -105,7 +103,7 @@ class Reader:
             for row in exported.checkpoints
         ]
 
-    def tuple_of(self, found: Found, shared: SharedItems | None = None) -> CheckpointTuple:
+    def tuple_of(self, found: StoredWithWrites, shared: SharedItems | None = None) -> CheckpointTuple:
         stored, writes = found
         entry, namespace = stored.entry, namespace_of(stored)
         parent = entry.parent_id
@@ -121,8 +119,8 @@ class Reader:
         return self.codec.decode(decode(entry.metadata), ("metadata",))
 
     def pending(self, writes: Iterable[Write], channels: Collection[str] | None = None) -> PendingWrites:
-        """What tasks wrote (to these channels), in the order that the graph applies it in."""
-        found = [(*_whole(write), write) for write in writes if channels is None or write.channel in channels]
+        """What tasks wrote (to these channels), in the order in which the graph applies it."""
+        found = [(*_path_and_value(write), write) for write in writes if channels is None or write.channel in channels]
         found.sort(key=lambda one: (one[0], one[2].task_id, one[2].idx))
         return [
             (write.task_id, write.channel, self.codec.decode(value, ("writes", write.idx, write.channel)))
@@ -130,7 +128,7 @@ class Reader:
         ]
 
 
-def _whole(write: Write) -> tuple[str, Any]:
+def _path_and_value(write: Write) -> tuple[str, Any]:
     """The task path and the value of a write."""
     value = decode(write.value)
     if isinstance(value, Mapping) and value.get(TAG) == LONG_PATH:
@@ -138,20 +136,21 @@ def _whole(write: Write) -> tuple[str, Any]:
     return write.task_path, value
 
 
-def place_of(entry: Entry) -> tuple[str, str, str]:
+def _key_of(entry: Entry) -> tuple[str, str, str]:
     return entry.thread_id, entry.namespace, entry.checkpoint_id
 
 
 FIRST, MOST = 4, 16
-"""How many checkpoints are read at once: few at first, because many callers want only the newest."""
+"""How many checkpoints are read at once: few at first, because many callers only want the newest."""
 PAGE = 200
 
 
 class Listing:
-    """One listing, newest first; `next` gives some more of it, and an empty list at its end.
+    """One listing, newest first. `next` returns some more of it, and an empty list at the end.
 
-    Without a thread it is over all threads. `before` is the id of a checkpoint. One that is not in the namespace stands
-    for the time it was made at, which its id begins with: LangGraph names a graph's to find its subgraph's.
+    Without a thread id it lists all threads. `before` is the id of a checkpoint. If that is not in the namespace, it
+    stands for the time at which it was made, which ids begin with: LangGraph passes the id of a graph's checkpoint to
+    find those of a subgraph.
     """
 
     def __init__(
@@ -169,9 +168,9 @@ class Listing:
             check_ids(thread_id, checkpoint_id, None)
         self._reader = reader
         self._thread_id = thread_id
-        self._namespace = None if namespace is None else kept_namespace(namespace)
+        self._namespace = None if namespace is None else stored_namespace(namespace)
         self._checkpoint_id = checkpoint_id
-        # As it is stored: what is there need not be read, and may have been written by somebody else.
+        # Compared as stored, because stored metadata need not be decodable: another program may have written it.
         self._where = {key: reader.codec.encode(value, ("filter", key)) for key, value in (where or {}).items()}
         self._before = before
         self._left = UNLIMITED if limit is None else max(0, limit)
@@ -185,7 +184,7 @@ class Listing:
         while self._left and not (self._ended and not self._waiting):
             count = min(self._size, self._left)
             while len(self._waiting) < count and not self._ended:
-                self._waiting += [entry for entry in await self._page(count) if self._is_asked(entry)]
+                self._waiting += [entry for entry in await self._page(count) if self._matches(entry)]
             part, self._waiting = self._waiting[:count], self._waiting[count:]
             self._size = MOST
             found = await self._reader.many(part)
@@ -195,19 +194,19 @@ class Listing:
                 return [self._tuple_of(one, shared) for one in found]
         return []
 
-    def _tuple_of(self, found: Found, shared: dict[str, SharedItems]) -> CheckpointTuple:
+    def _tuple_of(self, found: StoredWithWrites, shared: dict[str, SharedItems]) -> CheckpointTuple:
         items = shared.setdefault(found[0].entry.thread_id, SharedItems(self._reader.codec))
         return self._reader.tuple_of(found, items)
 
     async def _page(self, count: int) -> list[Entry]:
-        """Some more entries of what is looked through."""
+        """The next entries to filter."""
         if self._thread_id is None:
             return await self._page_of_all()
         if self._checkpoint_id is not None and self._namespace is not None:
             self._ended = True
             entry = await self._reader.store.entry(self._thread_id, self._checkpoint_id, self._namespace)
             return [] if entry is None else [entry]
-        await self._find_beginning(self._thread_id)
+        await self._find_start(self._thread_id)
         size = PAGE if self._where or self._before or self._checkpoint_id else count
         async with self._reader.store.using() as engine:
             entries = await engine.history(self._thread_id, self._namespace, size, self._before_seq)
@@ -215,7 +214,7 @@ class Listing:
         self._before_seq = entries[-1].seq if entries else None
         return entries
 
-    async def _find_beginning(self, thread_id: str) -> None:
+    async def _find_start(self, thread_id: str) -> None:
         if self._before is None or self._before_seq is not None or self._namespace is None:
             return
         entry = await self._reader.store.entry(thread_id, self._before, self._namespace)
@@ -223,7 +222,7 @@ class Listing:
             self._before, self._before_seq = None, entry.seq
 
     async def _page_of_all(self) -> list[Entry]:
-        """Entries of all threads. Where the store finds by metadata, and a text is looked for, only such."""
+        """Entries of all threads. If the store can find metadata and the filter has a text, only entries with that."""
         store = self._reader.store
         text = next((item for item in self._where.items() if isinstance(item[1], str)), None)
         if text is not None and isinstance(store.engine, FindsMetadata):
@@ -232,11 +231,11 @@ class Listing:
         size = PAGE * (1 + len(self._seen)) if not self._where else None
         entries = await store.recent(size)
         self._ended = size is None or len(entries) < size
-        fresh = [entry for entry in entries if place_of(entry) not in self._seen]
-        self._seen.update(map(place_of, fresh))
+        fresh = [entry for entry in entries if _key_of(entry) not in self._seen]
+        self._seen.update(map(_key_of, fresh))
         return fresh
 
-    def _is_asked(self, entry: Entry) -> bool:
+    def _matches(self, entry: Entry) -> bool:
         if self._checkpoint_id is not None and entry.checkpoint_id != self._checkpoint_id:
             return False
         if self._thread_id is None and self._namespace not in (None, entry.namespace):
@@ -253,11 +252,11 @@ class Listing:
 
 HISTORY_PAGE = 64
 COUNTERS = "counters_since_delta_snapshot"
-"""Where LangGraph notes in a checkpoint's metadata which delta channels it does not hold."""
+"""The key in a checkpoint's metadata with the delta channels that the checkpoint does not contain."""
 
 
-class Line:
-    """The ancestors of a checkpoint, from its parent on, some at a time."""
+class Ancestors:
+    """Reads the ancestors of a checkpoint, from its parent on, a page at a time."""
 
     def __init__(self, reader: Reader, entry: Entry) -> None:
         self._reader = reader
@@ -265,7 +264,7 @@ class Line:
         self._known: dict[str, Entry] = {}
         self._before_seq: int | None = entry.seq
 
-    async def ancestors(self) -> AsyncIterator[Found]:
+    async def read(self) -> AsyncIterator[StoredWithWrites]:
         at, passed = self._target.parent_id, {self._target.checkpoint_id}
         part: list[Entry] = []
         while at is not None and at not in passed:
@@ -283,7 +282,7 @@ class Line:
             yield found
 
     async def _entry(self, checkpoint_id: str) -> Entry | None:
-        """An entry. Ancestors are mostly the ones just before, so these are fetched together."""
+        """The entry of an ancestor. Most ancestors directly precede a checkpoint, so entries are read in pages."""
         namespace = self._target.namespace
         while checkpoint_id not in self._known and self._before_seq is not None:
             async with self._reader.store.using() as engine:
@@ -292,18 +291,18 @@ class Line:
             self._before_seq = page[-1].seq if len(page) == HISTORY_PAGE else None
         if checkpoint_id in self._known:
             return self._known[checkpoint_id]
-        # One that was put again is newer than its children.
+        # A checkpoint that was put again is newer than its children.
         return await self._reader.store.entry(self._target.thread_id, checkpoint_id, namespace)
 
 
 async def channel_history(reader: Reader, entry: Entry, channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
-    """For each channel what was written to it on the way to a checkpoint, and the value that it began with."""
+    """For each channel, what was written to it on the way to a checkpoint, and the value that it started from."""
     if not channels:
         return {}
     writes: dict[str, list[Any]] = {channel: [] for channel in channels}
     seeds: dict[str, Any] = {}
     shared = SharedItems(reader.codec)
-    async for stored, pending in Line(reader, entry).ancestors():
+    async for stored, pending in Ancestors(reader, entry).read():
         missing = writes.keys() - seeds.keys()
         for write in reversed(reader.pending(pending, missing)):
             writes[write[1]].append(write)
@@ -325,7 +324,7 @@ def _histories(
     return found
 
 
-async def needed(reader: Reader, entry: Entry, entries: Collection[Entry]) -> set[str]:
+async def delta_ancestors(reader: Reader, entry: Entry, entries: Collection[Entry]) -> set[str]:
     """The ids of the ancestors without which a checkpoint's delta channels would be lost."""
     deltas = {channel for known in entries for channel in _counted(reader.metadata_of(known))}
     found = await reader.many([entry]) if deltas else []
@@ -337,7 +336,7 @@ async def needed(reader: Reader, entry: Entry, entries: Collection[Entry]) -> se
     spared: set[str] = set()
     if not missing:
         return spared
-    async for stored, _ in Line(reader, entry).ancestors():
+    async for stored, _ in Ancestors(reader, entry).read():
         spared.add(stored.entry.checkpoint_id)
         missing -= checkpoint_of(stored, reader.codec, shared, missing)[VALUES].keys()
         if not missing:

@@ -1,7 +1,4 @@
-"""How values of the standard library's types are written in a checkpoint.
-
-How numpy's arrays and numbers are written in a checkpoint. Nothing imports numpy unless there are some.
-"""
+"""How values of the standard library's types and of numpy's arrays and numbers are written in a checkpoint."""
 
 from __future__ import annotations
 
@@ -18,14 +15,7 @@ from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from locus.integrations.langgraph.codec import (
-    Read,
-    RefusedError,
-    TypedCodec,
-    Write,
-    bytes_text,
-    text_bytes,
-)
+from locus.integrations.langgraph.codec import Read, RefusedError, TypedCodec, Write, bytes_text, text_bytes
 
 Kind = tuple[str, Iterable[type], Write, Read]
 
@@ -85,7 +75,7 @@ def _texts() -> Iterator[Kind]:
     )
     yield _by_text(UUID)
     yield "Path", (type(Path()),), lambda value: {"value": str(value)}, lambda stored: Path(_text(stored["value"]))
-    # `PurePath()` is one of the two others, whichever the system has.
+    # `PurePath()` returns one of these two, depending on the system.
     yield from map(_by_text, (PurePosixPath, PureWindowsPath))
     yield from map(_by_text, _ADDRESSES)
     yield _by_text(ZoneInfo, text=_zone_key)
@@ -113,7 +103,7 @@ def _read_pattern(stored: Mapping[str, Any]) -> re.Pattern[Any]:
 def _times(codec: TypedCodec) -> Iterator[Kind]:
     def write(value: datetime.datetime | datetime.time) -> dict[str, Any]:
         zone = value.tzinfo
-        # An offset is part of the text; a zone that has a name is not.
+        # An offset is part of the text; a named zone is not.
         named = zone is not None and (type(zone) is not datetime.timezone or _own_name(zone) is not None)
         written: dict[str, Any] = {"value": (value.replace(tzinfo=None) if named else value).isoformat()}
         if named:
@@ -142,7 +132,7 @@ def _times(codec: TypedCodec) -> Iterator[Kind]:
 
 
 def _own_name(zone: datetime.timezone) -> str | None:
-    """The name that a fixed offset was given, if it was given one."""
+    """The name of a fixed offset, if it was given one."""
     name = zone.tzname(None)
     return None if name == datetime.timezone(zone.utcoffset(None)).tzname(None) else name
 
@@ -203,18 +193,19 @@ def _factory_name(value: defaultdict[Any, Any]) -> str | None:
     return name
 
 
-_KINDS = frozenset("biufcSUMm")
-"""Kinds of dtypes that are bytes and nothing more: no objects."""
+_ARRAY_KINDS = frozenset("biufcSUMm")
+"""The kinds of dtypes that are plain bytes, without objects."""
 
 
 def add_numpy(codec: TypedCodec) -> None:
-    codec.add("ndarray", (), _write, _read)
-    codec.add("numpy", (), _write, lambda stored: _read(stored)[()])
-    codec.add_found(_name, _write)
+    """Add numpy's types, without importing numpy: a value can only be one of them if numpy is imported."""
+    codec.add("ndarray", (), _write_array, _read_array)
+    codec.add("numpy", (), _write_array, lambda stored: _read_array(stored)[()])
+    codec.add_found(_numpy_tag, _write_array)
 
 
-def _name(value: Any) -> str | None:
-    """The tag of an array or a number of numpy's; None for anything else."""
+def _numpy_tag(value: Any) -> str | None:
+    """The tag of a numpy array or number; None for anything else."""
     numpy = sys.modules.get("numpy")
     if numpy is None:
         return None
@@ -223,18 +214,18 @@ def _name(value: Any) -> str | None:
     return "numpy" if isinstance(value, numpy.generic) else None
 
 
-def _write(value: Any) -> dict[str, Any]:
-    if value.dtype.kind not in _KINDS or value.dtype.hasobject:
+def _write_array(value: Any) -> dict[str, Any]:
+    if value.dtype.kind not in _ARRAY_KINDS or value.dtype.hasobject:
         raise RefusedError(
             f"is an array of {value.dtype}, which cannot be kept: only numbers, texts, bytes and times can"
         )
     return {"dtype": value.dtype.str, "shape": list(value.shape), "value": bytes_text(value.tobytes())}
 
 
-def _read(stored: Mapping[str, Any]) -> Any:
+def _read_array(stored: Mapping[str, Any]) -> Any:
     import numpy
 
     dtype = numpy.dtype(str(stored["dtype"]))
-    if dtype.kind not in _KINDS or dtype.hasobject:
+    if dtype.kind not in _ARRAY_KINDS or dtype.hasobject:
         raise TypeError(f"arrays of {dtype} are not read")
     return numpy.frombuffer(text_bytes(stored["value"]), dtype).reshape(stored["shape"]).copy()

@@ -1,7 +1,8 @@
-"""What a store of LangGraph's has to decide about its items, without I/O: where they are, and which are meant.
+"""Rules about the items of a store, without I/O: paths of namespaces, filters, and the ranking of searches.
 
-A namespace is kept as the path `users/123/`: each label with a slash behind it, and `~1` and `~0` for a slash and a
-tilde in a label. So no label can be taken for two, and all under `("us",)` begins with `us/`, where `user/` does not.
+A namespace is stored as a path, `users/123/`: each label is followed by a slash, and a slash or tilde in a label is
+written as `~1` or `~0`. So labels are never ambiguous, and everything under `("us",)` begins with `us/`, which `user/`
+does not.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from locus.memory.model.codec import encode, texts_in
 from locus.memory.model.ids import check_text, words
 
 LONGEST = 1_024
-"""How many bytes a namespace may have as a path, and a key: both together fit into an index of every database."""
+"""The most bytes of the path of a namespace, and of a key. Both together fit into an index of every database."""
 
 Namespace = tuple[str, ...]
 
@@ -24,7 +25,7 @@ _NUMBERS = (int, float)
 
 
 def path_of(namespace: Sequence[str]) -> str:
-    """A namespace as text; one that begins another one's text is above it."""
+    """The path of a namespace. The path of a parent is a prefix of the paths of its children."""
     for label in namespace:
         if not isinstance(label, str) or not label:
             raise InvalidNamespaceError(f"a label of a namespace is text that is not empty, got {label!r:.40}")
@@ -36,7 +37,7 @@ def namespace_of(path: str) -> Namespace:
 
 
 def end_of(path: str) -> str:
-    """The first text that comes after everything that begins with this path."""
+    """The first text after all texts that begin with this path."""
     return f"{path[:-1]}0"  # 0 is the character after /
 
 
@@ -53,12 +54,12 @@ def _measured(text: str, what: str) -> str:
     return text
 
 
-def is_meant(conditions: Sequence[MatchCondition], namespace: Namespace) -> bool:
-    """Whether a namespace has the beginnings and ends that are asked for; `*` stands for any label."""
-    return all(_fits(condition, namespace) for condition in conditions)
+def matches_all(conditions: Sequence[MatchCondition], namespace: Namespace) -> bool:
+    """Whether a namespace has all these prefixes and suffixes; `*` matches any label."""
+    return all(_matches(condition, namespace) for condition in conditions)
 
 
-def _fits(condition: MatchCondition, namespace: Namespace) -> bool:
+def _matches(condition: MatchCondition, namespace: Namespace) -> bool:
     pattern = condition.path
     if condition.match_type not in ("prefix", "suffix"):
         raise ConfigurationError(f"namespaces match by prefix or suffix, not by {condition.match_type!r:.40}")
@@ -69,7 +70,7 @@ def _fits(condition: MatchCondition, namespace: Namespace) -> bool:
 
 
 def fixed_start(conditions: Sequence[MatchCondition]) -> Namespace:
-    """The longest beginning that every namespace that is meant must have."""
+    """The longest prefix without wildcards that every matching namespace has."""
     starts = [()] + [
         tuple(condition.path[: condition.path.index("*")] if "*" in condition.path else condition.path)
         for condition in conditions
@@ -79,22 +80,22 @@ def fixed_start(conditions: Sequence[MatchCondition]) -> Namespace:
 
 
 def passes(value: dict[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether an item's value has under each key of a filter what that wants."""
-    return all(_is_wanted(value.get(key), inner) for key, inner in wanted.items())
+    """Whether the value of an item passes a filter: under each key it has what the filter wants."""
+    return all(_value_passes(value.get(key), inner) for key, inner in wanted.items())
 
 
-def _is_wanted(value: Any, wanted: Any) -> bool:
-    """A plain value, operators, or a dict or list of such.
+def _value_passes(value: Any, wanted: Any) -> bool:
+    """`wanted` is a plain value, a dict of operators, or a dict or list of such.
 
-    Numbers equal numbers and nothing else (`1` is `1.0`, and not `True`); what is not there equals `None`. Numbers are
-    compared with numbers, and texts with texts; nothing else is greater or less than anything.
+    Numbers equal only numbers (`1` is `1.0`, but not `True`); a missing value equals `None`. Only numbers can be
+    greater or less than numbers, and texts than texts.
     """
     if isinstance(wanted, Mapping):
         if _has_operators(wanted):
             return all(_operator(name)(value, operand) for name, operand in wanted.items())
         return isinstance(value, dict) and passes(value, wanted)
     if isinstance(wanted, list | tuple):
-        return isinstance(value, list) and len(value) == len(wanted) and all(map(_is_wanted, value, wanted))
+        return isinstance(value, list) and len(value) == len(wanted) and all(map(_value_passes, value, wanted))
     return _equal(value, wanted)
 
 
@@ -110,7 +111,7 @@ def _equal(value: Any, wanted: Any) -> bool:
 
 
 def _order(value: Any, operand: Any) -> int | None:
-    """-1, 0 or 1, or None for what cannot be compared."""
+    """-1, 0 or 1, or None if the two cannot be compared."""
     for kind in (_NUMBERS, (str,)):
         if all(isinstance(one, kind) and not isinstance(one, bool) for one in (value, operand)):
             return int(value > operand) - int(value < operand)
@@ -139,7 +140,7 @@ def _has_operators(wanted: Mapping[str, Any]) -> bool:
 
 
 def check_filter(wanted: Any) -> None:
-    """Refuse a filter that nothing could be compared with, before anything is read."""
+    """Refuse an invalid filter before anything is read."""
     if not isinstance(wanted, Mapping):
         raise ConfigurationError(f"a filter is a dict, got {type(wanted).__name__}: {wanted!r:.60}")
     encode(dict(wanted), ("filter",))
@@ -157,12 +158,12 @@ def _check_operators(wanted: Any) -> None:
 
 
 def plain_equals(wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a filter asks for a text, a number or a truth value under a key, and nothing less."""
+    """The part of a filter that requires a key to equal a text, a number or a boolean."""
     asked = {key: inner.get("$eq") if isinstance(inner, Mapping) else inner for key, inner in wanted.items()}
     return {key: inner for key, inner in asked.items() if isinstance(inner, str | int | float)}
 
 
 def score(terms: set[str], value: Any) -> float | None:
-    """Which part of the words are somewhere in a value; None if there are none."""
+    """The fraction of the words that occur in a value; None if none of them does."""
     found = terms.intersection(word for text in texts_in(value) for word in words(text))
     return len(found) / len(terms) if found else None

@@ -1,7 +1,7 @@
-"""LangGraph's long-term memory on SQLite and PostgreSQL: `graph.compile(store=LocusStore("sqlite:///agents.db"))`.
+"""`LocusStore`: LangGraph's long-term memory on SQLite and PostgreSQL.
 
-Items lie in a table of their own (see `langgraph_store_tables`), in the database of a checkpointer or a storage
-backend, and use its connections.
+Items are in a table of their own (see `table`), in the database of a checkpointer or storage backend, and use its
+connections.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from locus.integrations.langgraph_store.items import (
     check_filter,
     checked_key,
     fixed_start,
-    is_meant,
+    matches_all,
     namespace_of,
     passes,
     path_of,
     plain_equals,
     score,
 )
-from locus.integrations.langgraph_store.tables import PORTION, Kept, Put, StoreTable
+from locus.integrations.langgraph_store.table import BATCH, PutItem, StoredItem, StoreTable
 from locus.memory.backends.postgresql import schema as postgresql_schema
 from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
 from locus.memory.backends.sql.engine import SQLServerEngine
@@ -53,13 +53,13 @@ T = TypeVar("T")
 
 
 class LocusStore(BaseStore):
-    """A store of LangGraph's, for sync and async graphs, from any thread.
+    """A store for LangGraph, for sync and async graphs, usable from any OS thread.
 
-    `store` is a checkpointer or storage backend on SQLite or PostgreSQL, or a name or URL, with its `options`. What a
-    name opens belongs to this store, and `close` closes it; an open one is left open. `ttl` is LangGraph's `TTLConfig`.
+    `store` is a checkpointer or storage backend on SQLite or PostgreSQL, or a name or URL with its `options`. `close`
+    closes a database that was opened here by name, and leaves others open. `ttl` is LangGraph's `TTLConfig`.
 
-    An item whose time is over is not seen any more; `sweep_ttl` removes it from the disk. There are no vectors: the
-    `query` of a search ranks items by the words that they share with it.
+    Expired items are invisible; `sweep_ttl` deletes them. There are no vectors: the `query` of a search ranks items by
+    the words that they share with it.
     """
 
     supports_ttl = True
@@ -84,26 +84,26 @@ class LocusStore(BaseStore):
         self._ready = False
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Carry out operations: those that read first, as of one instant, and then those that write, in one step."""
+        """Run operations: first the reads, in one snapshot, and then the writes, in one transaction."""
         asked = list(ops)
         puts = _puts(asked)
         now = _now()
-        read: list[Kept] = []
+        read: list[StoredItem] = []
         results: list[Result] = [None] * len(asked)
         if any(not isinstance(op, PutOp) for op in asked):
             alone = len(asked) == 1 and isinstance(asked[0], GetOp)
-            results, read = await self._carry_out(lambda: self._answers(asked, now), writing=False, alone=alone)
+            results, read = await self._carry_out(lambda: self._read(asked, now), writing=False, alone=alone)
         ending = [item for item in read if item.ttl_minutes is not None]
         if puts or ending:
             alone = len(puts) + len(ending) == 1
-            await self._carry_out(lambda: self._changes(ending, puts, now), writing=True, alone=alone)
+            await self._carry_out(lambda: self._write(ending, puts, now), writing=True, alone=alone)
         return results
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         return PORTAL.run(self.abatch(ops))
 
     async def asweep_ttl(self) -> int:
-        """Remove items whose time is over, and return how many."""
+        """Delete expired items, and return how many."""
         return await self._carry_out(lambda: self._table.sweep(_now()), writing=True)
 
     def sweep_ttl(self) -> int:
@@ -116,7 +116,7 @@ class LocusStore(BaseStore):
             return await self._engine.carry_out(operation, writing=writing, alone=alone)
 
     async def _set_up(self) -> None:
-        """Make the table. Whether it is there is asked first: to look at it, no more rights are needed."""
+        """Create the table if it is missing. Looking for it first needs fewer rights than creating it."""
         if not await self._engine.carry_out(self._table.found_format, writing=False):
             if isinstance(self._engine, SQLServerEngine) and not self._engine.creates_tables:
                 raise ConfigurationError(
@@ -129,21 +129,21 @@ class LocusStore(BaseStore):
         self._ready = True
 
     def ddl(self) -> str:
-        """The statements that make the table, for a database administrator."""
+        """The statements that create the table, for a database administrator."""
         return "".join(f"{statement};\n" for statement in ["BEGIN", *self._table.statements(), "COMMIT"])
 
-    def _answers(self, ops: Sequence[Op], now: datetime) -> Steps[tuple[list[Result], list[Kept]]]:
-        """The results, and the items of those operations that let them live longer."""
+    def _read(self, ops: Sequence[Op], now: datetime) -> Steps[tuple[list[Result], list[StoredItem]]]:
+        """The results of the reads, and the items whose TTL they refresh."""
         results: list[Result] = []
-        refreshed: list[Kept] = []
+        refreshed: list[StoredItem] = []
         for op in ops:
             if isinstance(op, GetOp):
                 found = yield from self._table.get(path_of(op.namespace), checked_key(op.key), now)
                 results.append(self._item(found[0]) if found else None)
             elif isinstance(op, SearchOp):
                 ranked = yield from self._search(op, now)
-                found = [kept for kept, _ in ranked]
-                results.append([self._search_item(kept, points) for kept, points in ranked])
+                found = [item for item, _ in ranked]
+                results.append([self._search_item(item, points) for item, points in ranked])
             elif isinstance(op, ListNamespacesOp):
                 found = []
                 results.append((yield from self._namespaces(op, now)))
@@ -154,30 +154,30 @@ class LocusStore(BaseStore):
                 refreshed += found
         return results, refreshed
 
-    def _changes(self, read: Sequence[Kept], puts: Sequence[Put], now: datetime) -> Steps[None]:
+    def _write(self, read: Sequence[StoredItem], puts: Sequence[PutItem], now: datetime) -> Steps[None]:
         yield from self._table.refresh(read, now)
         yield from self._table.put(puts, now)
 
-    def _search(self, op: SearchOp, now: datetime) -> Steps[list[tuple[Kept, float | None]]]:
+    def _search(self, op: SearchOp, now: datetime) -> Steps[list[tuple[StoredItem, float | None]]]:
         path = path_of(op.namespace_prefix)
         limit, offset = checked_limit(op.limit, None) or 0, checked_limit(op.offset, None) or 0
         terms = set(words(op.query)) if op.query else set()
         if not terms and not op.filter:
             page = yield from self._table.page(path, now, limit, offset)
-            return [(kept, None) for kept in page]
+            return [(item, None) for item in page]
         check_filter(op.filter or {})
-        found: list[tuple[Kept, float | None]] = []
-        after: Kept | None = None
-        # Words are ranked among all items; without them the first that pass will do.
+        found: list[tuple[StoredItem, float | None]] = []
+        after: StoredItem | None = None
+        # A ranking by words needs all items; without words the first that pass are enough.
         while terms or len(found) < limit + offset:
-            portion = yield from self._table.portion(path, now, plain_equals(op.filter or {}), after)
-            for kept in portion:
-                value = decode(kept.value)
+            batch = yield from self._table.next_items(path, now, plain_equals(op.filter or {}), after)
+            for item in batch:
+                value = decode(item.value)
                 if passes(value, op.filter or {}):
-                    found.append((kept, score(terms, value) if terms else None))
-            if len(portion) < PORTION:
+                    found.append((item, score(terms, value) if terms else None))
+            if len(batch) < BATCH:
                 break
-            after = portion[-1]
+            after = batch[-1]
         found.sort(key=lambda one: -(one[1] or 0.0))
         return found[offset : offset + limit]
 
@@ -185,28 +185,28 @@ class LocusStore(BaseStore):
         conditions = op.match_conditions or ()
         limit, offset = checked_limit(op.limit, None) or 0, checked_limit(op.offset, None) or 0
         paths = yield from self._table.paths(path_of(fixed_start(conditions)), now)
-        meant = {namespace for namespace in map(namespace_of, paths) if is_meant(conditions, namespace)}
-        return sorted({namespace[: op.max_depth] for namespace in meant})[offset : offset + limit]
+        matching = {namespace for namespace in map(namespace_of, paths) if matches_all(conditions, namespace)}
+        return sorted({namespace[: op.max_depth] for namespace in matching})[offset : offset + limit]
 
-    def _facts(self, kept: Kept) -> dict[str, Any]:
+    def _facts(self, item: StoredItem) -> dict[str, Any]:
         read_time = self._engine.sql.read_time
-        namespace: Namespace = namespace_of(kept.path)
+        namespace: Namespace = namespace_of(item.path)
         return {
             "namespace": namespace,
-            "key": kept.key,
-            "value": decode(kept.value),
-            "created_at": read_time(kept.created_at),
-            "updated_at": read_time(kept.updated_at),
+            "key": item.key,
+            "value": decode(item.value),
+            "created_at": read_time(item.created_at),
+            "updated_at": read_time(item.updated_at),
         }
 
-    def _item(self, kept: Kept) -> Item:
-        return Item(**self._facts(kept))
+    def _item(self, item: StoredItem) -> Item:
+        return Item(**self._facts(item))
 
-    def _search_item(self, kept: Kept, points: float | None) -> SearchItem:
-        return SearchItem(**self._facts(kept), score=points)
+    def _search_item(self, item: StoredItem, points: float | None) -> SearchItem:
+        return SearchItem(**self._facts(item), score=points)
 
     async def aclose(self) -> None:
-        """Close the database, if it was opened here."""
+        """Close the database, if it was opened here by name."""
         if self._owns:
             await self._store.close()
 
@@ -233,9 +233,9 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _puts(ops: Iterable[Op]) -> list[Put]:
-    """What is to be written, checked; of several writes to one key the last."""
-    puts: dict[tuple[str, str], Put] = {}
+def _puts(ops: Iterable[Op]) -> list[PutItem]:
+    """The checked writes; of several to one key, only the last."""
+    puts: dict[tuple[str, str], PutItem] = {}
     for op in ops:
         if not isinstance(op, GetOp | SearchOp | ListNamespacesOp | PutOp):
             raise ConfigurationError(f"a store gets, puts, searches and lists namespaces; got {op!r:.80}")
@@ -246,7 +246,7 @@ def _puts(ops: Iterable[Op]) -> list[Put]:
             if op.ttl is not None:
                 checked_seconds(op.ttl * 60, "ttl")
             puts.pop((path, key), None)
-            puts[path, key] = Put(path, key, None if op.value is None else _text(op.value), op.ttl)
+            puts[path, key] = PutItem(path, key, None if op.value is None else _text(op.value), op.ttl)
     return list(puts.values())
 
 

@@ -1,6 +1,12 @@
 """Checkpointers for llmfy's `FlowEngine`.
 
-The one in memory needs nothing else; `LlmfyCheckpointer`, on every backend, needs the extra `llmfy`.
+    from llmfy import FlowEngine
+    from locus.integrations.llmfy import LlmfyCheckpointer
+
+    flow = FlowEngine(State, checkpointer=LlmfyCheckpointer("sqlite:flows.db"))
+
+`LlmfyCheckpointer` works on every backend and needs the extra `llmfy`. It is imported when it is first used, because
+importing llmfy takes seconds. `InMemoryCheckpointer` and `Checkpoint` have the same contract and do not need llmfy.
 """
 
 from __future__ import annotations

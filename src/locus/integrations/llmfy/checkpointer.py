@@ -1,7 +1,7 @@
 """llmfy's checkpointer contract on every backend.
 
-A session is the namespace `llmfy` of the thread with its id. A checkpoint's state is the payload, so its lists are
-stored once; the facts about it (run, node, step, …) are its metadata, so it can be found by them.
+A session is the namespace `llmfy` of the thread with its id. The state of a checkpoint is the payload, so items of its
+lists are stored once. The other facts (run, node, step, …) are metadata, so checkpoints can be found by them.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ else:
     from llmfy.flow_engine.checkpointer.base_checkpointer import BaseCheckpointer, Checkpoint, CheckpointMetadata
 
 NAMESPACE = "llmfy"
-"""Where the sessions of a store are kept, unless it has no namespaces: then say `namespace="default"`."""
+"""The namespace of sessions. For a store without namespaces, pass `namespace="default"`."""
 
 _AT_ONCE = 4
-"""How many states a list reads at the same time."""
+"""How many states `list` reads at the same time."""
 
 
 class LlmfyCheckpointer(BaseCheckpointer):
     """Checkpoints of `FlowEngine` in a store: a checkpointer, a storage backend, or a name or URL.
 
-    What a name opens belongs to this object, and `close` closes it; an open store is left open. Where llmfy is
-    installed this is one of its checkpointers, and gives back its `Checkpoint`; else it gives back ours.
+    `close` closes a store that was opened here by name, and leaves others open. If llmfy is installed, this is one of
+    its checkpointers and returns its `Checkpoint`; otherwise it returns the one of `in_memory`.
 
-    Order is the order of saves, whatever the clocks say. An id belongs to its session. Saving the same checkpoint again
-    changes nothing; a different one under an id that is there replaces it, and is the newest.
+    Checkpoints are ordered by save, whatever their times. Ids are unique within a session. Saving the same checkpoint
+    again changes nothing. A different one with an existing id replaces the old one and becomes the newest.
     """
 
     requires_serialization = True
-    """llmfy turns its own objects, and those of types that it was told of, into JSON before it saves."""
+    """Tells llmfy to convert its own objects, and those of registered types, to JSON before it saves."""
 
     def __init__(self, store: Any, *, namespace: str = NAMESPACE) -> None:
         self._opened = isinstance(store, str)
@@ -56,7 +56,7 @@ class LlmfyCheckpointer(BaseCheckpointer):
         self._namespace = namespace
 
     async def save(self, checkpoint: AnyCheckpoint) -> None:
-        """Keep a checkpoint as the newest of its session."""
+        """Save a checkpoint as the newest of its session."""
         state, about = checkpoint.state, checkpoint.metadata
         if not isinstance(about.created_at, datetime):
             raise SerializationError(f"metadata.created_at is no datetime: {about.created_at!r:.80}", "created_at")
@@ -86,7 +86,7 @@ class LlmfyCheckpointer(BaseCheckpointer):
         return await self._loaded(found[: checked_limit(limit, None)])
 
     async def history(self, session_id: str, limit: int | None = 10) -> builtins.list[CheckpointMetadata]:
-        """What is known of a session's checkpoints without their states, newest first."""
+        """The metadata of a session's checkpoints, without their states, newest first."""
         return [_metadata(entry) for entry in await self._store.history(session_id, limit, None, self._namespace)]
 
     async def delete(self, session_id: str, checkpoint_id: str | None = None) -> None:
@@ -94,12 +94,12 @@ class LlmfyCheckpointer(BaseCheckpointer):
         await self._store.delete(session_id, checkpoint_id, self._namespace)
 
     async def clear_all(self) -> None:
-        """Delete the checkpoints of all flows. What else is in the store stays."""
+        """Delete the checkpoints of all flows. Everything else in the store stays."""
         for session_id in await self._store.list_threads(None, "*"):
             await self._store.delete(session_id, None, self._namespace)
 
     async def close(self) -> None:
-        """Close the store, if it was opened here."""
+        """Close the store, if it was opened here by name."""
         if self._opened:
             await self._store.close()
 
@@ -113,7 +113,7 @@ class LlmfyCheckpointer(BaseCheckpointer):
         return f"LlmfyCheckpointer({type(self._store.engine).__name__})"
 
     async def _loaded(self, entries: builtins.list[Entry]) -> builtins.list[Checkpoint]:
-        """The checkpoints of entries; those that were deleted meanwhile are left out."""
+        """The checkpoints of entries, without those that were deleted in the meantime."""
         turn = asyncio.Semaphore(_AT_ONCE)
 
         async def read(entry: Entry) -> Stored | None:
@@ -136,10 +136,10 @@ def _checkpoint(stored: Stored) -> Checkpoint:
 
 
 def _metadata(entry: Entry) -> CheckpointMetadata:
-    noted = metadata_of(entry)
+    metadata = metadata_of(entry)
     try:
-        facts = {name: noted[name] for name in _FACTS}
-        created_at = datetime.fromisoformat(noted["created_at"])
+        facts = {name: metadata[name] for name in _FACTS}
+        created_at = datetime.fromisoformat(metadata["created_at"])
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptCheckpointError(
             f"checkpoint {entry.checkpoint_id!r} of thread {entry.thread_id!r}, namespace {entry.namespace!r}, was not "

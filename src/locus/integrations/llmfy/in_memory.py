@@ -1,13 +1,4 @@
-"""Checkpointers for llmfy's `FlowEngine`.
-
-    from llmfy import FlowEngine
-    from locus.integrations.llmfy import LlmfyCheckpointer
-
-    flow = FlowEngine(State, checkpointer=LlmfyCheckpointer("sqlite:flows.db"))
-
-`InMemoryCheckpointer` and `Checkpoint` need no llmfy: they are for programs that want the same contract without it.
-`LlmfyCheckpointer` (see `llmfy_checkpointer`) is imported when it is first named: importing llmfy takes seconds.
-"""
+"""An implementation of llmfy's checkpointer contract in memory, which does not need llmfy."""
 
 from __future__ import annotations
 
@@ -26,10 +17,10 @@ __all__ = ["Checkpoint", "CheckpointMetadata", "InMemoryCheckpointer"]
 
 @dataclass
 class CheckpointMetadata:
-    """Where a checkpoint comes from: the session, the run of it, and the node that had just been run.
+    """Where a checkpoint comes from: the session, its run, and the node that has just run.
 
-    `step` counts inside the run; `updated_fields` are the keys of the state that the node changed; `attempt` is the try
-    that succeeded, and `dispatch_id` the fan-out, if the checkpoint is one of a fan-out as a whole.
+    `step` counts within the run. `updated_fields` are the keys of the state that the node changed. `attempt` is the
+    attempt that succeeded, and `dispatch_id` is the fan-out, for the checkpoint of a whole fan-out.
     """
 
     checkpoint_id: str
@@ -46,25 +37,25 @@ class CheckpointMetadata:
 
 @dataclass
 class Checkpoint:
-    """A state of a flow, and where it comes from."""
+    """A state of a flow, and its metadata."""
 
     metadata: CheckpointMetadata
     state: dict[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
-        """As one flat dict; the time as text."""
+        """As one flat dict, with the time as text."""
         return {**vars(self.metadata), "created_at": self.metadata.created_at.isoformat(), "state": self.state}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Checkpoint:
-        """What `to_dict` gave."""
+        """The checkpoint that `to_dict` has converted."""
         facts = {name: data[name] for name in CheckpointMetadata.__dataclass_fields__}
         facts["created_at"] = datetime.fromisoformat(facts["created_at"])
         return cls(CheckpointMetadata(**facts), data["state"])
 
 
 class AnyCheckpoint(Protocol):
-    """A checkpoint: llmfy's, or ours."""
+    """A checkpoint of llmfy or of this module."""
 
     @property
     def metadata(self) -> Any: ...
@@ -73,18 +64,18 @@ class AnyCheckpoint(Protocol):
 
 
 class InMemoryCheckpointer:
-    """Checkpoints in the memory of this process, as live objects: whatever a state holds, a copy of it is kept.
+    """Checkpoints in the memory of this process. Each is a deep copy, so a state may contain any objects.
 
-    The newest is the one that was saved last, whatever the clocks say. An id belongs to its session. Saving one again
-    is harmless (the same metadata: it stays where it is), and a different checkpoint under an id that is there replaces
-    it, and is the newest.
+    The newest checkpoint is the one that was saved last, whatever its time. Ids are unique within a session. Saving a
+    checkpoint with the same metadata again keeps its position. A different checkpoint with an existing id replaces the
+    old one and becomes the newest.
 
-    `max_checkpoints_per_session` keeps only so many of the newest, `ttl_seconds` only those younger than that; both are
-    looked at with every save.
+    `max_checkpoints_per_session` keeps only that many of the newest, and `ttl_seconds` only those younger than that.
+    Both are applied with every save.
     """
 
     requires_serialization = False
-    """Tells llmfy that objects may stay what they are."""
+    """Tells llmfy not to convert objects to JSON."""
 
     def __init__(self, max_checkpoints_per_session: int | None = None, ttl_seconds: float | None = None) -> None:
         if max_checkpoints_per_session is not None and max_checkpoints_per_session < 1:
@@ -95,7 +86,7 @@ class InMemoryCheckpointer:
         self.ttl_seconds = ttl_seconds
         self._lock = threading.Lock()
         self._sessions: dict[str, dict[str, Any]] = {}
-        """By session, then by checkpoint id, the oldest first."""
+        """By session, then by checkpoint id, oldest first."""
 
     async def save(self, checkpoint: AnyCheckpoint) -> None:
         """Keep a copy of a checkpoint."""

@@ -1,4 +1,4 @@
-"""The databases. Names are imported when they are first used, so that no driver is needed but the one in use."""
+"""The backends. A name is imported when it is first used, so that only the driver in use must be installed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from locus.memory.backends.s3.backend import S3Backend
     from locus.memory.backends.sqlite.backend import SQLiteBackend
 
-_HOMES = {
+_MODULES = {
     "FileCheckpointer": "file",
     "HTTPCheckpointer": "http",
     "MemoryCheckpointer": "memory",
@@ -93,10 +93,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{home}"), name)
+    return getattr(import_module(f"{__name__}.{module}"), name)
 
 
 def __dir__() -> list[str]:

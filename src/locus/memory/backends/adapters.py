@@ -1,4 +1,4 @@
-"""Storage backends as checkpointers, and a factory for each of ours."""
+"""Storage backends as checkpointers, and a factory for each backend of Locus."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from locus.memory.store import CheckpointStore
 
 
 class StorageBackendAdapter(Checkpointer):
-    """A checkpointer over a storage backend: one of ours, or any object with the five plain methods.
+    """A checkpointer over a storage backend of Locus, or over any object with five plain methods.
 
-    With one of ours every law of the contract holds. An object of another kind needs `save(key, data)`,
-    `load(key)`, `delete(key)`, `exists(key)` and, for `list_threads` and `vacuum`, `list_threads()`; see
-    `plain_store` for its keys, and for what it cannot promise: atomic saves, and savers in two processes.
-    Its own `search`, `query_by_metadata` and `vacuum` are used where it has them.
+    With a backend of Locus the whole contract holds. Any other object needs `save(key, data)`, `load(key)`,
+    `delete(key)`, `exists(key)` and, for `list_threads` and `vacuum`, `list_threads()`. See the module `plain` for its
+    keys, and for what it cannot promise: atomic saves, and saves from two processes. Its own `search`,
+    `query_by_metadata` and `vacuum` are used where it has them.
     """
 
     def __init__(self, backend: Any) -> None:
         self.backend = backend
-        ours = isinstance(backend, StoreVerbs)
-        self._stranger = None if ours else backend
-        super().__init__(backend.store if ours else CheckpointStore(PlainStoreEngine(backend)))
+        is_locus_backend = isinstance(backend, StoreVerbs)
+        self._plain = None if is_locus_backend else backend
+        super().__init__(backend.store if is_locus_backend else CheckpointStore(PlainStoreEngine(backend)))
 
     def _has(self, method: str) -> bool:
-        return callable(getattr(self._stranger, method, None))
+        return callable(getattr(self._plain, method, None))
 
     @property
     def capabilities(self) -> CheckpointerCapabilities:
         found = super().capabilities
-        if self._stranger is None:
+        if self._plain is None:
             return found
         lists = self._has("list_threads")
         return replace(
@@ -51,41 +51,41 @@ class StorageBackendAdapter(Checkpointer):
         )
 
     async def search(self, query: str, limit: int = 10) -> list[dict[str, Any]]:
-        if self._stranger is None:
+        if self._plain is None:
             return await super().search(query, limit)
-        return list(await self._ask("search", query, limit=limit))
+        return list(await self._call("search", query, limit=limit))
 
     async def query_by_metadata(self, key: str, value: Any, limit: int = 100) -> list[dict[str, Any]]:
-        if self._stranger is None or self._has("list_threads"):
+        if self._plain is None or self._has("list_threads"):
             return await super().query_by_metadata(key, value, limit)
         method = "query_by_metadata" if self._has("query_by_metadata") else "get_by_metadata"
-        return list(await self._ask(method, key, value, limit=limit))
+        return list(await self._call(method, key, value, limit=limit))
 
     async def list_threads(self, limit: int | None = 100, pattern: str = "*") -> list[str]:
-        if self._stranger is not None and not self._has("list_threads"):
+        if self._plain is not None and not self._has("list_threads"):
             self._cannot("list_threads")
         return await super().list_threads(limit, pattern)
 
     async def list_with_metadata(self, limit: int = 100) -> list[dict[str, Any]]:
-        if self._stranger is None or self._has("list_threads"):
+        if self._plain is None or self._has("list_threads"):
             return await super().list_with_metadata(limit)
-        return list(await self._ask("list_with_metadata", limit=limit))
+        return list(await self._call("list_with_metadata", limit=limit))
 
     async def vacuum(
         self, older_than_days: float = THIRTY_DAYS, *, keep_last: int | None = None, dry_run: bool = False
     ) -> int:
-        if self._stranger is None or self._has("list_threads"):
+        if self._plain is None or self._has("list_threads"):
             return await super().vacuum(older_than_days, keep_last=keep_last, dry_run=dry_run)
         if keep_last is not None or dry_run:
             self._cannot("vacuum with keep_last or dry_run")
-        return int(await self._ask("vacuum", older_than_days))
+        return int(await self._call("vacuum", older_than_days))
 
-    async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
-        """Call a method that only this backend knows."""
+    async def _call(self, method: str, *args: Any, **options: Any) -> Any:
+        """Call a method of the plain object that the five do not include."""
         if not self._has(method):
             self._cannot(method)
         try:
-            result = getattr(self._stranger, method)(*args, **options)
+            result = getattr(self._plain, method)(*args, **options)
             return await result if inspect.isawaitable(result) else result
         except Exception as error:
             raise self.store.engine.translate(error) from error

@@ -1,6 +1,6 @@
 """Threads in the memory of this process: for tests, notebooks and short-lived agents.
 
-The same records as everywhere, encoded, in dicts: nothing that a caller holds can change what is stored.
+Dicts hold the same encoded records as every other backend, so nothing that a caller holds can change what is stored.
 """
 
 from __future__ import annotations
@@ -13,27 +13,10 @@ from uuid import uuid4
 
 from locus.errors import BackendUnavailableError, CheckpointError, ConfigurationError
 from locus.memory.checkpointer import Checkpointer
-from locus.memory.engine import (
-    Copies,
-    Engine,
-    Expires,
-    Exports,
-    FindsMetadata,
-    KeepsWrites,
-    Searches,
-)
+from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.ids import Pattern
 from locus.memory.model.matching import best_hits, has_value, newest, table_hits
-from locus.memory.model.records import (
-    Commit,
-    Entry,
-    Exported,
-    Hit,
-    Outcome,
-    Stored,
-    Verdict,
-    Write,
-)
+from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Verdict, Write
 from locus.memory.model.table import ThreadTable
 from locus.memory.store import CheckpointStore
 
@@ -179,7 +162,7 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
 
 
 class MemoryCheckpointer(Checkpointer):
-    """Keeps everything in memory, until the process ends."""
+    """Keeps everything in memory until the process ends."""
 
     def __init__(self, *, ttl_seconds: float | None = None) -> None:
         self._engine = MemoryEngine()
@@ -203,7 +186,7 @@ class MemoryCheckpointer(Checkpointer):
 
 
 def from_location(location: str = "", **options: Any) -> MemoryCheckpointer:
-    """`"memory"`: a location would mean nothing."""
+    """`"memory"`, without a location."""
     if location:
         raise ConfigurationError('write "memory" alone: there is nothing to locate')
     return MemoryCheckpointer(**options)

@@ -1,16 +1,16 @@
-"""Somebody else's key-value object as an engine: five plain methods, and no transaction.
+"""Any key-value object as an engine: five plain methods, and no transaction.
 
-The object has `save(key, data)`, `load(key)`, `delete(key)`, `exists(key)` and, if it can, `list_threads()`;
-they may be async or not. Each thread is kept under keys that other readers of such stores know:
+The object has `save(key, data)`, `load(key)`, `delete(key)`, `exists(key)` and, if it can, `list_threads()`. They may
+be async or not. Each thread is kept under keys that other readers of such stores know:
 
     {thread_id}:{checkpoint_id}   the payload of a checkpoint
     {thread_id}:latest            the payload of the newest
     {thread_id}:_checkpoints      {"last_seq": …, "checkpoints": [{"checkpoint_id": …, "seq": …, …}, …]}
 
-What such an object cannot keep: a save is three writes, so a crash between them, or a second process at the
-same time, may lose a checkpoint from the list (the payload is written first, and the list last, so that what
-is listed can be loaded); every save writes the whole payload; pending writes have no place. Adapters over one
-object exclude each other inside one event loop.
+What such an object cannot promise: a save is three writes, so a crash between them, or a second process at the same
+time, may lose a checkpoint from the list. (The payload is written first and the list last, so what is listed can be
+loaded.) Every save writes the whole payload. Pending writes are not kept. Adapters over one object exclude each other
+inside one event loop.
 """
 
 from __future__ import annotations
@@ -37,15 +37,7 @@ from locus.memory.model.commit_rules import decide
 from locus.memory.model.ids import Pattern
 from locus.memory.model.matching import has_value, newest
 from locus.memory.model.payloads import payload_text
-from locus.memory.model.records import (
-    DEFAULT_NAMESPACE,
-    Commit,
-    Entry,
-    Known,
-    Outcome,
-    Stored,
-    Verdict,
-)
+from locus.memory.model.records import DEFAULT_NAMESPACE, Commit, Entry, Known, Outcome, Stored, Verdict
 from locus.memory.model.retention import new_parents
 from locus.memory.model.table import entry_of
 
@@ -54,7 +46,7 @@ INDEX = "_checkpoints"
 LATEST = "latest"
 
 
-class Index:
+class CheckpointList:
     """The list of a thread's checkpoints, oldest first."""
 
     def __init__(self, thread_id: str, data: Any) -> None:
@@ -65,7 +57,7 @@ class Index:
             return
         try:
             self.last_seq = int(data["last_seq"])
-            self.entries = [_entry(thread_id, line) for line in data["checkpoints"]]
+            self.entries = [_entry(thread_id, item) for item in data["checkpoints"]]
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptCheckpointError(f"the list of checkpoints of {thread_id!r} cannot be read") from error
 
@@ -82,10 +74,10 @@ class Index:
         return False
 
     def data(self) -> dict[str, Any]:
-        return {"last_seq": self.last_seq, "checkpoints": [_line(entry) for entry in self.entries]}
+        return {"last_seq": self.last_seq, "checkpoints": [_item(entry) for entry in self.entries]}
 
 
-def _line(entry: Entry) -> dict[str, Any]:
+def _item(entry: Entry) -> dict[str, Any]:
     return {
         "checkpoint_id": entry.checkpoint_id,
         "parent_id": entry.parent_id,
@@ -97,27 +89,27 @@ def _line(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _entry(thread_id: str, line: dict[str, Any]) -> Entry:
+def _entry(thread_id: str, item: dict[str, Any]) -> Entry:
     return Entry(
         thread_id,
-        line["namespace"],
-        line["checkpoint_id"],
-        line["parent_id"],
-        line["seq"],
-        line["rev"],
-        datetime.fromisoformat(line["created_at"]),
-        encode(line["metadata"]),
+        item["namespace"],
+        item["checkpoint_id"],
+        item["parent_id"],
+        item["seq"],
+        item["rev"],
+        datetime.fromisoformat(item["created_at"]),
+        encode(item["metadata"]),
     )
 
 
 _Locks = WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, asyncio.Lock]]
-_shared: WeakKeyDictionary[Any, _Locks] = WeakKeyDictionary()
+_locks_by_store: WeakKeyDictionary[Any, _Locks] = WeakKeyDictionary()
 
 
 def _locks_of(store: Any) -> _Locks:
-    """The locks of a store: the same for all adapters over it, where it can be told apart from others."""
+    """The locks of a store: the same for all adapters over it, unless it cannot be a key of a dict."""
     try:
-        return _shared.setdefault(store, WeakKeyDictionary())
+        return _locks_by_store.setdefault(store, WeakKeyDictionary())
     except TypeError:
         return WeakKeyDictionary()
 
@@ -152,26 +144,26 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
         result = getattr(self._store, method)(*args)
         return await result if inspect.isawaitable(result) else result
 
-    async def _index(self, thread_id: str) -> Index:
-        return Index(thread_id, await self._call("load", f"{thread_id}:{INDEX}"))
+    async def _listed(self, thread_id: str) -> CheckpointList:
+        return CheckpointList(thread_id, await self._call("load", f"{thread_id}:{INDEX}"))
 
     async def commit(self, commit: Commit) -> Outcome:
-        check_key(commit.namespace, commit.checkpoint_id)
+        _check_key(commit.namespace, commit.checkpoint_id)
         async with self._lock(commit.thread_id):
-            index = await self._index(commit.thread_id)
-            outcome = decide(commit, index)
+            listed = await self._listed(commit.thread_id)
+            outcome = decide(commit, listed)
             if outcome.verdict is not Verdict.COMMITTED or outcome.repeated:
                 return outcome
             entry = entry_of(commit, outcome)
             runs = {run.branch: [run] for run in (*commit.runs, *commit.values)}
             data = decode(payload_text(Stored(entry, commit.head, commit.manifest, runs)))
             if outcome.replaced is not None:
-                index.entries = _without(index.entries, {outcome.replaced.seq})
-            index.entries.append(entry)
-            index.last_seq = outcome.seq
+                listed.entries = _without(listed.entries, {outcome.replaced.seq})
+            listed.entries.append(entry)
+            listed.last_seq = outcome.seq
             await self._call("save", f"{entry.thread_id}:{entry.checkpoint_id}", data)
             await self._call("save", f"{entry.thread_id}:{LATEST}", data)
-            await self._call("save", f"{entry.thread_id}:{INDEX}", index.data())
+            await self._call("save", f"{entry.thread_id}:{INDEX}", listed.data())
             return outcome
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
@@ -187,16 +179,16 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
         return data
 
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
-        index = await self._index(thread_id)
-        known = index.find(namespace, checkpoint_id)
-        return None if known is None else next(entry for entry in index.entries if entry.seq == known.seq)
+        listed = await self._listed(thread_id)
+        known = listed.find(namespace, checkpoint_id)
+        return None if known is None else next(entry for entry in listed.entries if entry.seq == known.seq)
 
     async def history(
         self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
     ) -> list[Entry]:
         found = [
             entry
-            for entry in reversed((await self._index(thread_id)).entries)
+            for entry in reversed((await self._listed(thread_id)).entries)
             if namespace in (None, entry.namespace) and (before_seq is None or entry.seq < before_seq)
         ]
         return found[:limit]
@@ -210,29 +202,29 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
 
     async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
         async with self._lock(thread_id):
-            index = await self._index(thread_id)
+            listed = await self._listed(thread_id)
             doomed = [
                 entry
-                for entry in index.entries
+                for entry in listed.entries
                 if namespace in (None, entry.namespace) and (seqs is None or seqs.get(entry.seq) == entry.rev)
             ]
             if not doomed:
                 return 0
-            index.entries = _without(index.entries, {entry.seq for entry in doomed})
-            await self._unlist(index)
+            listed.entries = _without(listed.entries, {entry.seq for entry in doomed})
+            await self._unlist(listed)
             for entry in doomed:
                 await self._call("delete", f"{thread_id}:{entry.checkpoint_id}")
             return len(doomed)
 
-    async def _unlist(self, index: Index) -> None:
-        """The list is shortened before what it lists goes."""
-        if not index.entries:
-            await self._call("delete", f"{index.thread_id}:{INDEX}")
-            await self._call("delete", f"{index.thread_id}:{LATEST}")
+    async def _unlist(self, listed: CheckpointList) -> None:
+        """Shorten the list before what it lists is deleted."""
+        if not listed.entries:
+            await self._call("delete", f"{listed.thread_id}:{INDEX}")
+            await self._call("delete", f"{listed.thread_id}:{LATEST}")
             return
-        await self._call("save", f"{index.thread_id}:{INDEX}", index.data())
-        newest_left = await self._call("load", f"{index.thread_id}:{index.entries[-1].checkpoint_id}")
-        await self._call("save", f"{index.thread_id}:{LATEST}", newest_left)
+        await self._call("save", f"{listed.thread_id}:{INDEX}", listed.data())
+        newest_left = await self._call("load", f"{listed.thread_id}:{listed.entries[-1].checkpoint_id}")
+        await self._call("save", f"{listed.thread_id}:{LATEST}", newest_left)
 
     async def recent(self, limit: int) -> list[Entry]:
         return newest(await self._all(), limit)
@@ -244,21 +236,21 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
         return [
             entry
             for thread_id in await self.threads(Pattern(), None)
-            for entry in (await self._index(thread_id)).entries
+            for entry in (await self._listed(thread_id)).entries
         ]
 
     async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
         async with self._lock(dest):
-            if (await self._index(dest)).entries:
+            if (await self._listed(dest)).entries:
                 return -1
-            copy, index = Index(dest, None), await self._index(source)
-            for entry in index.entries:
+            copy, listed = CheckpointList(dest, None), await self._listed(source)
+            for entry in listed.entries:
                 if checkpoint_ids is None or (entry.namespace == namespace and entry.checkpoint_id in checkpoint_ids):
                     data = await self._payload(source, entry)
                     await self._call("save", f"{dest}:{entry.checkpoint_id}", data)
                     await self._call("save", f"{dest}:{LATEST}", data)
                     copy.entries.append(replace(entry, thread_id=dest))
-            copy.last_seq = index.last_seq
+            copy.last_seq = listed.last_seq
             if copy.entries:
                 await self._call("save", f"{dest}:{INDEX}", copy.data())
             return len(copy.entries)
@@ -267,11 +259,11 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
         return BackendUnavailableError(f"{type(self._store).__name__} failed: {type(error).__name__}")
 
     async def close(self) -> None:
-        """The object was opened by somebody else, who closes it."""
+        """Does nothing: whoever opened the object closes it."""
 
 
-def check_key(namespace: str, checkpoint_id: str) -> None:
-    """Every key must say in one way only whose it is."""
+def _check_key(namespace: str, checkpoint_id: str) -> None:
+    """Refuse ids whose keys could be taken for other keys."""
     if namespace != DEFAULT_NAMESPACE:
         raise CapabilityError(f"such a store has no namespaces, and cannot keep {namespace!r}")
     if checkpoint_id in (INDEX, LATEST) or ":" in checkpoint_id:

@@ -1,4 +1,4 @@
-"""What callers give, checked once, above all engines: bad input gets an error that says what to do."""
+"""Arguments other than ids, checked once above all engines. The error says what to do."""
 
 from __future__ import annotations
 

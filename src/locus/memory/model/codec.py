@@ -5,8 +5,8 @@ text. Tuples are written as lists; everything else comes back as it went in.
 
 Databases with a JSON type of their own change some values: jsonb turns 1e22 into an integer and -0.0 into
 0, MySQL loses integers past 64 bits, Oracle makes 1.0 an integer, none of them keeps NUL. Their engines declare
-a `Dialect`, and `to_native` replaces exactly those values by a tag, `{"$locus:float": "1e+22"}`. A dict of the
-user's that looks like a tag is wrapped in one, so that nothing is ever taken for what it is not.
+a `Dialect`, and `to_native` replaces exactly those values by a tag, `{"$locus:float": "1e+22"}`. A dict in the user's
+data that looks like a tag is wrapped in one, so the two are never confused.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def encode_trusted(value: Any) -> str:
 
 
 def decode(text: str | bytes) -> Any:
-    """The value of a stored text; damage is an error of ours."""
+    """The value of a stored text; damage is a `CorruptCheckpointError`."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -1,16 +1,13 @@
-"""What an engine decides inside its atomic step, as pure functions over what it finds there."""
+"""The commit rule: whether a save may be written, and with which number and parent.
+
+An engine calls `decide` inside its atomic step, on a view of the thread as it is there. Pure functions.
+"""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from locus.memory.model.records import (
-    ANY,
-    Commit,
-    Known,
-    Outcome,
-    Verdict,
-)
+from locus.memory.model.records import ANY, Commit, Known, Outcome, Verdict
 
 
 class View(Protocol):

@@ -1,4 +1,4 @@
-"""Ids, and patterns over them. An id is data: every character counts, none is syntax."""
+"""Ids, patterns over them, and the words of a search. An id is data: every character counts, none is syntax."""
 
 from __future__ import annotations
 
@@ -31,8 +31,17 @@ def check_id(value: object, what: str = "thread_id", *, empty: bool = False) -> 
     return str(value)
 
 
+def check_ids(thread_id: str, checkpoint_id: str | None, namespace: str | None) -> None:
+    """Refuse ids that are not valid; `None` means not given."""
+    check_id(thread_id)
+    if namespace is not None:
+        check_id(namespace, "namespace", empty=True)
+    if checkpoint_id is not None:
+        check_id(checkpoint_id, "checkpoint_id")
+
+
 def check_text(value: str, what: str) -> None:
-    """Refuse what no encoding has."""
+    """Refuse lone surrogates, which no encoding has."""
     try:
         if not value.isascii():
             value.encode()
@@ -84,11 +93,3 @@ def check_pattern(value: object) -> Pattern:
 def words(text: str) -> list[str]:
     """The words of a text as search sees them: runs of letters and digits, in lower case."""
     return [word.lower() for word in re.findall(r"[^\W_]+", normalize("NFC", text))]
-
-
-def check_ids(thread_id: str, checkpoint_id: str | None, namespace: str | None) -> None:
-    check_id(thread_id)
-    if namespace is not None:
-        check_id(namespace, "namespace", empty=True)
-    if checkpoint_id is not None:
-        check_id(checkpoint_id, "checkpoint_id")

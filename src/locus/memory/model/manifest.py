@@ -1,4 +1,7 @@
-"""Lists as extents of branches: what two versions share, and how one is read back. Pure functions."""
+"""The manifest of a checkpoint, and how its lists are read back from the runs that it names. Pure functions.
+
+`records` describes the format. `plan.encode_manifest` writes it, because a save needs nothing else of this module.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,49 @@ from operator import attrgetter
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.model.codec import decode, encode
-from locus.memory.model.records import (
-    Extent,
-    Path,
-    Run,
-    RunInfo,
-)
+from locus.memory.model.records import Extent, Path, Run, RunInfo
 
 _NUMBER = attrgetter("number")
+
+
+def decode_manifest(manifest: str) -> dict[Path, tuple[Extent, ...] | str]:
+    """What was cut out of the head, by path: the extents of a list, or the branch of a large value."""
+    try:
+        return {
+            tuple(path): cut if isinstance(cut, str) else tuple(Extent(*extent) for extent in cut)
+            for path, cut in decode(manifest)
+        }
+    except (TypeError, ValueError) as error:
+        raise CorruptCheckpointError(f"stored manifest cannot be read: {error}") from error
+
+
+def wanted(manifest: str) -> list[Extent]:
+    """Everything that has to be read to put a checkpoint together."""
+    extents: list[Extent] = []
+    for cut in decode_manifest(manifest).values():
+        extents += [Extent(cut, 0, 0, 1)] if isinstance(cut, str) else cut
+    return extents
+
+
+def newest_runs(manifests: Iterable[str]) -> dict[str, int]:
+    """The branches that manifests name, and the newest run that they name of each."""
+    newest: dict[str, int] = {}
+    for manifest in manifests:
+        for extent in wanted(manifest):
+            newest[extent.branch] = max(extent.run, newest.get(extent.branch, 0))
+    return newest
+
+
+def items_text(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]]) -> str:
+    """The JSON array of a list, put together from the texts of its runs."""
+    texts: list[str] = []
+    for extent in extents:
+        for run, low, high in visible(extent, runs.get(extent.branch, ())):
+            if low == 0 and high == run.length:
+                texts.append(run.items[1:-1])
+            else:
+                texts.extend(encode(item) for item in decode(run.items)[low:high])
+    return f"[{','.join(texts)}]"
 
 
 def visible(extent: Extent, runs: Iterable[Run]) -> list[tuple[Run, int, int]]:
@@ -79,42 +117,3 @@ def walk(
                     return
                 done[index] = extent.skip
         index -= 1
-
-
-def items_text(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]]) -> str:
-    """The JSON array of a list, put together from the texts of its runs."""
-    texts: list[str] = []
-    for extent in extents:
-        for run, low, high in visible(extent, runs.get(extent.branch, ())):
-            if low == 0 and high == run.length:
-                texts.append(run.items[1:-1])
-            else:
-                texts.extend(encode(item) for item in decode(run.items)[low:high])
-    return f"[{','.join(texts)}]"
-
-
-def decode_manifest(manifest: str) -> dict[Path, tuple[Extent, ...] | str]:
-    try:
-        return {
-            tuple(path): cut if isinstance(cut, str) else tuple(Extent(*extent) for extent in cut)
-            for path, cut in decode(manifest)
-        }
-    except (TypeError, ValueError) as error:
-        raise CorruptCheckpointError(f"stored manifest cannot be read: {error}") from error
-
-
-def wanted(manifest: str) -> list[Extent]:
-    """Everything that has to be read to put a checkpoint together."""
-    extents: list[Extent] = []
-    for cut in decode_manifest(manifest).values():
-        extents += [Extent(cut, 0, 0, 1)] if isinstance(cut, str) else cut
-    return extents
-
-
-def newest_runs(manifests: Iterable[str]) -> dict[str, int]:
-    """The branches that manifests name, and the newest run that they name of each."""
-    newest: dict[str, int] = {}
-    for manifest in manifests:
-        for extent in wanted(manifest):
-            newest[extent.branch] = max(extent.run, newest.get(extent.branch, 0))
-    return newest

@@ -1,4 +1,9 @@
-"""Payloads in their two shapes, an `AgentState` and a plain dict: taken apart for a save, and put together."""
+"""Payloads in their two shapes, an `AgentState` and a plain dict.
+
+`state_payload` and `dict_payload` take one apart for the planner. `state_from` and `dict_from` put a stored one
+together again. `state_trace` and `stored_trace` say what the next save may refer to. This is the only module of the
+model that knows `AgentState`.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +17,7 @@ from locus.core.state import AgentState
 from locus.errors import CorruptCheckpointError, SerializationError
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.manifest import decode_manifest, items_text
-from locus.memory.model.plan import (
-    LARGE_VALUE,
-    FieldTrace,
-    ListTrace,
-    Payload,
-    Trace,
-    fingerprint,
-    item_text,
-)
+from locus.memory.model.plan import LARGE_VALUE, FieldTrace, ListTrace, Payload, Trace, fingerprint, item_text
 from locus.memory.model.records import Base, Extent, Path, Stored
 
 _LISTS = tuple(name for name, info in AgentState.model_fields.items() if isinstance(info.default, Items))
@@ -34,7 +31,7 @@ _PLAIN = tuple(name for name in AgentState.model_fields if name not in {*_CONTAI
 
 
 def state_payload(state: AgentState) -> Payload:
-    """A state's fields, without dumping the long ones."""
+    """A state taken apart, without dumping its long fields."""
     if not isinstance(state, AgentState):
         raise SerializationError(
             f"a checkpointer keeps AgentState, got {type(state).__name__}: {state!r:.80}. "
@@ -60,6 +57,7 @@ def _is_long(value: Any) -> bool:
 
 
 def dict_payload(data: Mapping[str, Any]) -> Payload:
+    """A plain dict taken apart; its keys must be text."""
     if not isinstance(data, dict):
         raise SerializationError(
             f"a storage backend keeps dicts, got {type(data).__name__}: {data!r:.80}. "
@@ -86,15 +84,10 @@ def payload_text(stored: Stored) -> str:
             node[cast(str, None)] = items_text([Extent(cut, 0, 0, 1)], stored.runs)[1:-1]
         else:
             node[cast(str, None)] = items_text(cut, stored.runs)
-    return _filled(stored.head, tree)
+    return _filled(decode(stored.head), tree)
 
 
-def _filled(text: str, tree: Mapping[Any, Any]) -> str:
-    head = decode(text)
-    return _filled_value(head, tree)
-
-
-def _filled_value(value: Any, tree: Mapping[Any, Any]) -> str:
+def _filled(value: Any, tree: Mapping[Any, Any]) -> str:
     inner = {key: node for key, node in tree.items() if key is not None}
     if None in tree:
         if not inner:
@@ -103,8 +96,7 @@ def _filled_value(value: Any, tree: Mapping[Any, Any]) -> str:
     if not isinstance(value, dict) or not inner.keys() <= value.keys():
         raise CorruptCheckpointError("stored head and manifest do not fit together")
     parts = (
-        f"{encode(key)}:{_filled_value(item, inner[key]) if key in inner else encode(item)}"
-        for key, item in value.items()
+        f"{encode(key)}:{_filled(item, inner[key]) if key in inner else encode(item)}" for key, item in value.items()
     )
     return f"{{{','.join(parts)}}}"
 
@@ -123,6 +115,7 @@ def state_from(stored: Stored) -> AgentState:
 
 
 def dict_from(stored: Stored) -> dict[str, Any]:
+    """The dict of a stored checkpoint."""
     value = decode(payload_text(stored))
     if not isinstance(value, dict):
         raise CorruptCheckpointError(f"checkpoint {stored.entry.checkpoint_id!r} is not an object")
@@ -143,7 +136,7 @@ def state_trace(stored: Stored, state: AgentState) -> Trace:
         if name in head
     }
     for name in _LISTS:
-        # Validation made exactly our classes, so nobody has to look at each of them again.
+        # Validation made exactly the built-in classes, so the items need not be looked at one by one.
         getattr(state, name).anchor(stable=True)
     return Trace(Base(stored.entry.checkpoint_id, stored.entry.rev), fields, stored.passed)
 

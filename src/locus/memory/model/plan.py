@@ -1,6 +1,12 @@
-"""From a payload to what has to be written: a head, a manifest, and only the runs that are new.
+"""What a save writes, and what is remembered of it for the next one.
 
-What is remembered of a stored checkpoint, so that the next save sends only what is new.
+A `Payload` becomes a `Plan`: a head, a manifest and the runs that are new (see `records` for these words). The
+`Planner` compares the payload with the `Trace` of a stored checkpoint. Whatever is unchanged since then is referred to
+and not written again: frozen objects are recognised by identity, everything else by digest. The fields of a plan are
+the trace for the next save.
+
+In this order: the data, traces and their cache, aligning two versions of a list, the planner, the writer of lists, and
+JSON texts.
 """
 
 from __future__ import annotations
@@ -24,49 +30,43 @@ from locus.memory.model.ids import digest
 from locus.memory.model.records import Base, Extent, Path, Run
 
 
-def item_text(item: object, path: tuple[str | int, ...], sort_keys: bool = False) -> str:
-    """One item of a state's list as JSON text; fields at their defaults are left out.
+@dataclass(frozen=True, slots=True)
+class EncodedList:
+    """A list that the caller encodes: the digest of each item's text, and the texts.
 
-    A subclass of the user's comes back as its base class, so of that everything is written.
+    A text is asked for only if it has to be written.
     """
-    if is_ours(item) and trusted(item):
-        item = _plain(item)
-    elif isinstance(item, BaseModel):
-        item = item.model_dump(serialize_as_any=True)
-    return encode(item, path, sort_keys=sort_keys)
+
+    digests: tuple[bytes, ...]
+    text: Callable[[int], str]
+
+    def __len__(self) -> int:
+        return len(self.digests)
 
 
-def _plain(model: BaseModel) -> dict[str, Any]:
-    """A model of ours as a dict, without what is as it is by default.
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """A payload as the planner takes it: plain values, and fields that lists may be cut out of.
 
-    `model_dump` would turn an object in a metadata dict into something that JSON can hold; here it stays, and
-    is refused.
+    `frozen` says that a field which is a frozen object can be recognised by its identity; `checked`, that all of it is
+    known to be JSON, except that an `EncodedList` may stand for a list.
     """
-    plain: dict[str, Any] = {}
-    for name, default in _defaults(type(model)):
-        value = getattr(model, name)
-        if value is default or value == default:
-            continue
-        plain[name] = value if type(value) is str else _plain_value(value)
-    return plain | model.__pydantic_extra__ if model.__pydantic_extra__ else plain
+
+    plain: Mapping[str, Any]
+    fields: Mapping[str, Any]
+    frozen: bool
+    checked: bool = False
 
 
-def _plain_value(value: Any) -> Any:
-    if isinstance(value, Items):
-        return [_plain(inner) if is_ours(inner) else inner for inner in value]
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return value.value if isinstance(value, Enum) else value
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a save writes, and what to remember of it."""
 
-
-@cache
-def _defaults(kind: type[BaseModel]) -> list[tuple[str, Any]]:
-    """The fields of a model of ours, of which there are only a few."""
-    return [(name, field_info.default) for name, field_info in kind.model_fields.items()]
-
-
-def fingerprint(text: str) -> bytes:
-    return blake2b(text.encode(), digest_size=16).digest()
+    head: str
+    manifest: str
+    runs: tuple[Run, ...]
+    values: tuple[Run, ...]
+    fields: Mapping[str, FieldTrace]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Trace:
     base: Base
     fields: Mapping[str, FieldTrace]
     passed: bool = False
-    """There were newer checkpoints when this one was read, so its branches have most likely gone on."""
+    """There were newer checkpoints when this one was read, so its branches have most likely grown since."""
 
     @property
     def weight(self) -> int:
@@ -115,7 +115,7 @@ class Trace:
         return weight
 
     def without_objects(self) -> Trace:
-        """This trace with digests only: it keeps no state of the user's alive."""
+        """This trace with digests only, so that it keeps no state alive."""
         return Trace(
             self.base,
             {
@@ -134,9 +134,9 @@ class Trace:
 
 
 class TraceCache:
-    """Digests for the next save of a payload that does not say where it comes from; states carry their own trace.
+    """Traces for payloads that do not say where they come from; states carry their own trace.
 
-    Bounded by threads and by digests, the longest unused go first.
+    Bounded by threads and by digests; the oldest go first.
     """
 
     MAX_TRACES = 1_024
@@ -175,7 +175,7 @@ class TraceCache:
 
 
 MAX_MATCHES = 16
-"""More pieces than this are never kept (see `deltas`), so looking for them would be wasted."""
+"""More pieces than this are never kept (see `MAX_EXTENTS`), so looking for them would be wasted."""
 
 
 class Match(NamedTuple):
@@ -248,9 +248,6 @@ def joined(extents: Iterable[Extent]) -> list[Extent]:
     return whole
 
 
-MAX_EXTENTS = 8
-"""A list in more pieces than this is gathered: its manifest would outgrow what it saves."""
-
 LARGE_VALUE = 1024
 """Values from this length on are stored once, by their digest, and not in every head."""
 
@@ -261,64 +258,10 @@ SMALL_LIST = 64
 """A list of plain values shorter than this is shorter than a description of where it is."""
 
 MANY = 64
-"""From this many unmatched items on it is worth comparing contents, and not only identities."""
+"""From this many unmatched items on, it is worth comparing contents and not only identities."""
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _FROZEN = (FrozenDict, FrozenList, Items)
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedList:
-    """A list that somebody else encodes, who knows what of it is unchanged: the digest of each item's text, and the
-    texts, which are asked for only where they have to be written."""
-
-    digests: tuple[bytes, ...]
-    text: Callable[[int], str]
-
-    def __len__(self) -> int:
-        return len(self.digests)
-
-
-@dataclass(frozen=True, slots=True)
-class Payload:
-    """A payload as the planner takes it: plain values, and fields that lists may be cut out of.
-
-    `frozen` says that a field which is a frozen object can be recognised by its identity; `checked`, that all of it is
-    known to be JSON, but for `EncodedList` in the place of lists.
-    """
-
-    plain: Mapping[str, Any]
-    fields: Mapping[str, Any]
-    frozen: bool
-    checked: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a save writes, and what to remember of it."""
-
-    head: str
-    manifest: str
-    runs: tuple[Run, ...]
-    values: tuple[Run, ...]
-    fields: Mapping[str, FieldTrace]
-
-
-class Runs:
-    """The runs that one save adds. `own_branches` keeps it from continuing those of its base."""
-
-    def __init__(self, rev: str, *, own_branches: bool) -> None:
-        self._rev = rev
-        self.may_continue = not own_branches
-        self.added: list[Run] = []
-
-    def open_branch(self) -> str:
-        return f"{self._rev}{len(self.added):x}"
-
-    def add(self, branch: str, number: int, start: int, texts: Sequence[str]) -> None:
-        self.added.append(run_of(branch, number, start, texts))
-
-
 _SEQUENCES = (list, tuple, EncodedList)
 
 
@@ -475,6 +418,25 @@ class _ListPlan:
         return align(self._known.known_digests(self._path, self._planner.sort_keys), self._digests)
 
 
+MAX_EXTENTS = 8
+"""A list in more pieces than this is gathered: its manifest would outgrow what it saves."""
+
+
+class Runs:
+    """The runs that one save adds. `own_branches` keeps it from continuing those of its base."""
+
+    def __init__(self, rev: str, *, own_branches: bool) -> None:
+        self._rev = rev
+        self.may_continue = not own_branches
+        self.added: list[Run] = []
+
+    def open_branch(self) -> str:
+        return f"{self._rev}{len(self.added):x}"
+
+    def add(self, branch: str, number: int, start: int, texts: Sequence[str]) -> None:
+        self.added.append(run_of(branch, number, start, texts))
+
+
 class ListWriter:
     """Writes a list of `count` items that shares parts with a stored one: the extents of both, and the runs between.
 
@@ -530,13 +492,23 @@ class ListWriter:
         return [range(count)]
 
     def _continued(self, last: Extent, fresh: range) -> Extent | None:
-        """The last extent with a run added to its branch, unless that has gone on without us."""
+        """The last extent with a run added to its branch, unless another version has continued that branch."""
         newest = max((extent.run for extent in self._stored if extent.branch == last.branch), default=-1)
         if not self._runs.may_continue or last.run != newest:
             return None
         end = last.skip + last.length
         self._runs.add(last.branch, last.run + 1, end, [self._text(index) for index in fresh])
         return Extent(last.branch, last.run + 1, last.skip, last.length + len(fresh))
+
+
+def run_of(branch: str, number: int, start: int, texts: Sequence[str]) -> Run:
+    """A run of items that are JSON texts already."""
+    return Run(branch, number, start, len(texts), "[" + "\n,".join(texts) + "]")
+
+
+def encode_manifest(cuts: Mapping[Path, ListTrace | str]) -> str:
+    lines = [[path, cut if isinstance(cut, str) else cut.extents] for path, cut in cuts.items()]
+    return encode_trusted(lines)
 
 
 @lru_cache(maxsize=1024)
@@ -549,11 +521,46 @@ def _name_text(name: str) -> str:
     return _short_name_text(name) if len(name) <= SMALL_NAME else encode(name)
 
 
-def run_of(branch: str, number: int, start: int, texts: Sequence[str]) -> Run:
-    """A run of items that are JSON texts already."""
-    return Run(branch, number, start, len(texts), "[" + "\n,".join(texts) + "]")
+def item_text(item: object, path: tuple[str | int, ...], sort_keys: bool = False) -> str:
+    """One item of a state's list as JSON text; fields at their defaults are left out.
+
+    A user's subclass comes back as its base class, so all of its fields are written.
+    """
+    if is_ours(item) and trusted(item):
+        item = _plain(item)
+    elif isinstance(item, BaseModel):
+        item = item.model_dump(serialize_as_any=True)
+    return encode(item, path, sort_keys=sort_keys)
 
 
-def encode_manifest(cuts: Mapping[Path, ListTrace | str]) -> str:
-    lines = [[path, cut if isinstance(cut, str) else cut.extents] for path, cut in cuts.items()]
-    return encode_trusted(lines)
+def _plain(model: BaseModel) -> dict[str, Any]:
+    """A built-in model as a dict, without fields at their defaults.
+
+    `model_dump` would turn an object in a metadata dict into something that JSON can hold; here it stays, and
+    is refused.
+    """
+    plain: dict[str, Any] = {}
+    for name, default in _defaults(type(model)):
+        value = getattr(model, name)
+        if value is default or value == default:
+            continue
+        plain[name] = value if type(value) is str else _plain_value(value)
+    return plain | model.__pydantic_extra__ if model.__pydantic_extra__ else plain
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, Items):
+        return [_plain(inner) if is_ours(inner) else inner for inner in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value.value if isinstance(value, Enum) else value
+
+
+@cache
+def _defaults(kind: type[BaseModel]) -> list[tuple[str, Any]]:
+    """The fields of a built-in model. There are only a few such classes, so the cache stays small."""
+    return [(name, field_info.default) for name, field_info in kind.model_fields.items()]
+
+
+def fingerprint(text: str) -> bytes:
+    return blake2b(text.encode(), digest_size=16).digest()

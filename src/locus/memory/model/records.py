@@ -22,14 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
-from typing import (
-    TYPE_CHECKING,
-    Final,
-    NamedTuple,
-)
-
-if TYPE_CHECKING:
-    pass
+from typing import Final, NamedTuple
 
 DEFAULT_NAMESPACE: Final = "default"
 

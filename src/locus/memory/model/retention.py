@@ -1,4 +1,9 @@
-"""locus.memory.model.retention"""
+"""Which checkpoints are removed, and what else changes when they are. Pure functions.
+
+- `outlived`: what a vacuum removes.
+- `plan_removal`: the runs that a removal frees, and the new parents of the checkpoints that stay.
+- `ancestors`: the line of checkpoints that a copy takes along.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from locus.memory.model.manifest import walk
-from locus.memory.model.records import (
-    Entry,
-    Extent,
-    RunInfo,
-)
+from locus.memory.model.records import Entry, Extent, RunInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,8 @@ def new_parents(entries: Iterable[Entry], doomed: Collection[int]) -> dict[int, 
 def unneeded_runs(extents: Iterable[Extent], runs: Iterable[RunInfo]) -> list[RunInfo]:
     """The runs that no extent shows anything of.
 
-    The newest run that an extent names stays even so: its number must not be given out again, or the extent
-    would show what a stranger wrote under it.
+    The newest run that an extent names stays even so: its number must not be used again, or the extent would show
+    what another writer stored under it.
     """
     needs: defaultdict[str, list[Extent]] = defaultdict(list)
     for extent in set(extents):
@@ -76,8 +77,8 @@ def unneeded_runs(extents: Iterable[Extent], runs: Iterable[RunInfo]) -> list[Ru
         members.sort(key=lambda run: run.number)
         done: dict[int, int] = {}
         shown = {index for extent in needs[branch] for index, _, _ in walk(extent, members, done)}
-        tip = max((extent.run for extent in needs[branch]), default=-1)
-        unneeded += [run for index, run in enumerate(members) if index not in shown and run.number != tip]
+        newest = max((extent.run for extent in needs[branch]), default=-1)
+        unneeded += [run for index, run in enumerate(members) if index not in shown and run.number != newest]
     return unneeded
 
 

@@ -1,6 +1,6 @@
-"""A thread in memory: checkpoints, runs and pending writes, with the steps that change them.
+"""A thread as an object: checkpoints, runs and pending writes, with the steps that change them.
 
-The memory engine is made of these. The file engine reads a thread's log into one.
+The memory engine keeps one for each thread. The file engine reads a thread's log into one.
 """
 
 from __future__ import annotations

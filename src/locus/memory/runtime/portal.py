@@ -1,4 +1,4 @@
-"""locus.memory.runtime.portal"""
+"""A portal from blocking code into async code: one event loop of the process, on a thread of its own."""
 
 from __future__ import annotations
 
@@ -6,26 +6,21 @@ import asyncio
 import os
 import threading
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-if TYPE_CHECKING:
-    pass
+from locus.memory.runtime.forks import ForkGuard
 
 T = TypeVar("T")
 
 
-class Portal:
+class Portal(ForkGuard):
     """An event loop on a thread of its own, started when it is first needed, and anew after a fork."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._pid = 0
-        if hasattr(os, "register_at_fork"):
-            # A child that inherited the lock while another thread held it would wait for ever.
-            release = self._lock.release
-            os.register_at_fork(before=self._lock.acquire, after_in_parent=release, after_in_child=release)
+        super().__init__()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end, and return its result."""

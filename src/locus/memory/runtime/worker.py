@@ -1,18 +1,21 @@
-"""A thread that owns a blocking resource, and does what event loops ask of it, one thing after another.
+"""Threads that own blocking resources, and do what event loops ask of them.
 
-Threads that each own a blocking resource, and do what event loops ask of them, several things at once.
+A `Worker` is one thread with one resource, and does one job after another. A `WorkerPool` has several threads, each
+with a resource of its own, and does several jobs at once. Both may be used from any number of event loops, and survive
+a fork.
 """
 
 from __future__ import annotations
 
 import asyncio
 import encodings.idna  # noqa: F401 - see `WorkerPool`
-import os
 import threading
 import weakref
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
+
+from locus.memory.runtime.forks import ForkGuard
 
 
 class Closable(Protocol):
@@ -25,7 +28,7 @@ T = TypeVar("T")
 Job = tuple[Callable[[Any], Any] | None, Callable[[Any, BaseException | None], None]]
 
 
-class Worker(Generic[R]):
+class Worker(ForkGuard, Generic[R]):
     """Opens a resource on a thread of its own when it is first needed, and again after `close` or a fork.
 
     Any number of event loops may use it. When the worker is garbage, its thread closes the resource and ends.
@@ -35,15 +38,14 @@ class Worker(Generic[R]):
     def __init__(self, name: str, open_resource: Callable[[], R]) -> None:
         self._name = name
         self._open = open_resource
-        self._lock = threading.Lock()
         self._jobs: SimpleQueue[Job] | None = None
         self._thread: threading.Thread | None = None
         self._finalizer: weakref.finalize[..., Any] | None = None
-        _workers.add(self)
+        super().__init__()
 
     async def run(self, work: Callable[[R], T]) -> T:
         """Do some work with the resource; raises what the work, or opening the resource, raised."""
-        return await answered(work, self._submit)
+        return await _run_on_thread(work, self._submit)
 
     async def close(self) -> None:
         """Close the resource, and wait until it is closed."""
@@ -53,7 +55,7 @@ class Worker(Generic[R]):
             return
         loop = asyncio.get_running_loop()
         closed = asyncio.Event()
-        jobs.put((None, lambda _result, _error: tell(loop, closed.set)))
+        jobs.put((None, lambda _result, _error: _call_on_loop(loop, closed.set)))
         await closed.wait()
 
     def _submit(self, job: Job) -> None:
@@ -70,80 +72,27 @@ class Worker(Generic[R]):
                 self._finalizer.atexit = False
             self._jobs.put(job)
 
-    def hold(self) -> None:
-        """Finish what is under way, close the resource, and begin nothing new until `go_on`."""
-        self._lock.acquire()
+    def before_fork(self) -> None:
+        """Finish what is under way, close the resource, and begin nothing new until `after_fork`."""
+        super().before_fork()
         jobs = self._detached()
         if jobs is not None:
             closed = threading.Event()
             jobs.put((None, lambda _result, _error: closed.set()))
             closed.wait()
 
-    def go_on(self) -> None:
-        self._lock.release()
-
-    def forget_thread(self) -> None:
-        """After `hold` the thread has ended; in a child process it never was."""
+    def after_fork(self, *, in_child: bool) -> None:
+        # In the parent the thread has ended; in a child process it never was.
         self._thread = None
+        super().after_fork(in_child=in_child)
 
     def _detached(self) -> SimpleQueue[Job] | None:
-        """The queue of the thread there is, which from now on serves nobody new."""
+        """The queue of the running thread, which gets no new jobs from now on."""
         jobs, self._jobs = self._jobs, None
         if self._finalizer is not None:
             self._finalizer.detach()
             self._finalizer = None
         return jobs
-
-
-_workers: weakref.WeakSet[Worker[Any]] = weakref.WeakSet()
-_held: list[Worker[Any]] = []
-
-
-def _before_fork() -> None:
-    for worker in list(_workers):
-        worker.hold()
-        _held.append(worker)
-
-
-def _after_fork() -> None:
-    while _held:
-        worker = _held.pop()
-        worker.forget_thread()
-        worker.go_on()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
-
-
-async def answered(work: Callable[[R], T], submit: Callable[[Job], None]) -> T:
-    """Have a thread do some work, and wait for its result."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: Any, error: BaseException | None) -> None:
-        if not future.done():
-            future.set_result(result) if error is None else future.set_exception(error)
-
-    def wanted(resource: R) -> T | None:
-        # A save whose caller gave up while it waited for its turn must not happen after all.
-        return None if future.cancelled() else work(resource)
-
-    submit((wanted, lambda result, error: tell(loop, settle, result, error)))
-    return await future
-
-
-def tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *args: Any) -> None:
-    """Call back on the loop, unless it is closed by now: then nobody waits for the answer any more."""
-    try:
-        loop.call_soon_threadsafe(callback, *args)
-    except RuntimeError:
-        if not loop.is_closed():
-            raise
-
-
-def _ignore(_result: Any, _error: BaseException | None) -> None:
-    """Nobody waits for this answer."""
 
 
 def _serve(jobs: SimpleQueue[Job], open_resource: Callable[[], R], before: threading.Thread | None) -> None:
@@ -172,7 +121,7 @@ def _serve(jobs: SimpleQueue[Job], open_resource: Callable[[], R], before: threa
         work = deliver = result = None  # type: ignore[assignment]
 
 
-class WorkerPool(Generic[R]):
+class WorkerPool(ForkGuard, Generic[R]):
     """Up to `size` threads, started as they are needed, and again after `close` or a fork.
 
     Any number of event loops may use it; whichever thread is free first takes the next job. A `Worker` closes
@@ -188,56 +137,51 @@ class WorkerPool(Generic[R]):
         self._name = name
         self._open = open_resource
         self._size = size
-        self._lock = threading.Lock()
-        self._crew: _Crew[R] | None = None
+        self._threads: _Threads[R] | None = None
         self._finalizer: weakref.finalize[..., Any] | None = None
-        _pools.add(self)
+        super().__init__()
 
     async def run(self, work: Callable[[R], T]) -> T:
         """Do some work with a resource; raises what the work, or opening the resource, raised."""
-        return await answered(work, self._submit)
+        return await _run_on_thread(work, self._submit)
 
     async def close(self) -> None:
         """Close the resources, and wait until they are closed."""
         with self._lock:
-            crew = self._detached()
-        if crew is None:
+            threads = self._detached()
+        if threads is None:
             return
         loop = asyncio.get_running_loop()
         closed = asyncio.Event()
-        crew.dismiss(lambda: tell(loop, closed.set))
+        threads.dismiss(lambda: _call_on_loop(loop, closed.set))
         await closed.wait()
 
     def _submit(self, job: Job) -> None:
         # Under the lock, so that no job can land behind those that end the threads.
         with self._lock:
-            if self._crew is None:
+            if self._threads is None:
                 # The threads must not keep the pool alive, so they get only what they need.
-                self._crew = _Crew(self._name, self._open, self._size)
-                self._finalizer = weakref.finalize(self, self._crew.dismiss, _nothing)
+                self._threads = _Threads(self._name, self._open, self._size)
+                self._finalizer = weakref.finalize(self, self._threads.dismiss, _nothing)
                 # At exit somebody may still want to save, and the threads must be there for that.
                 self._finalizer.atexit = False
-            self._crew.take(job)
+            self._threads.take(job)
 
-    def hold(self) -> None:
-        self._lock.acquire()
+    def after_fork(self, *, in_child: bool) -> None:
+        if in_child:
+            # It has none of the threads, and what they have open belongs to the parent.
+            self._detached()
+        super().after_fork(in_child=in_child)
 
-    def go_on(self) -> None:
-        self._lock.release()
-
-    def forget(self) -> None:
-        """In a child process there are no threads, and what they have open is the parent's."""
-        self._detached()
-
-    def _detached(self) -> _Crew[R] | None:
-        crew, self._crew = self._crew, None
+    def _detached(self) -> _Threads[R] | None:
+        threads, self._threads = self._threads, None
         if self._finalizer is not None:
             self._finalizer.detach()
             self._finalizer = None
-        return crew
+        return threads
 
 
-class _Crew(Generic[R]):
+class _Threads(Generic[R]):
     """The threads of a pool, from its first use to its closing."""
 
     def __init__(self, name: str, open_resource: Callable[[], R], size: int) -> None:
@@ -246,20 +190,20 @@ class _Crew(Generic[R]):
         self._size = size
         self._jobs: SimpleQueue[Job] = SimpleQueue()
         self._idle = threading.Semaphore(0)
-        self._threads = 0
+        self._count = 0
         self._lock = threading.Lock()
 
     def take(self, job: Job) -> None:
         """One call at a time, and none after `dismiss`."""
         self._jobs.put(job)
-        if not self._idle.acquire(blocking=False) and self._threads < self._size:
-            self._threads += 1
-            name = f"{self._name}-{self._threads}"
+        if not self._idle.acquire(blocking=False) and self._count < self._size:
+            self._count += 1
+            name = f"{self._name}-{self._count}"
             threading.Thread(target=self._serve, name=name, daemon=True).start()
 
     def dismiss(self, done: Callable[[], None]) -> None:
         """Let every thread end when the jobs before this are done; the last one says so."""
-        left = self._threads
+        left = self._count
         if not left:
             done()
 
@@ -305,26 +249,31 @@ def _nothing() -> None:
     """Nobody waits for this."""
 
 
-_pools: weakref.WeakSet[WorkerPool[Any]] = weakref.WeakSet()
-_held_pools: list[WorkerPool[Any]] = []
+async def _run_on_thread(work: Callable[[R], T], submit: Callable[[Job], None]) -> T:
+    """Have a thread do some work, and wait for its result."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if not future.done():
+            future.set_result(result) if error is None else future.set_exception(error)
+
+    def wanted(resource: R) -> T | None:
+        # A save whose caller gave up while it waited for its turn must not happen after all.
+        return None if future.cancelled() else work(resource)
+
+    submit((wanted, lambda result, error: _call_on_loop(loop, settle, result, error)))
+    return await future
 
 
-def _hold_pools() -> None:
-    for pool in list(_pools):
-        pool.hold()
-        _held_pools.append(pool)
+def _call_on_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *args: Any) -> None:
+    """Call back on the loop, unless it is closed by now: then nobody waits for the answer any more."""
+    try:
+        loop.call_soon_threadsafe(callback, *args)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise
 
 
-def _release_pools() -> None:
-    while _held_pools:
-        _held_pools.pop().go_on()
-
-
-def _after_fork_in_child() -> None:
-    for pool in _held_pools:
-        pool.forget()
-    _release_pools()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_hold_pools, after_in_parent=_release_pools, after_in_child=_after_fork_in_child)
+def _ignore(_result: Any, _error: BaseException | None) -> None:
+    """Nobody waits for this answer."""

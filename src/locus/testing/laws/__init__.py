@@ -1,1 +1,1 @@
-"""The laws, one mixin for each group of them. `locus.testing.contract` puts them together."""
+"""The laws, one mixin for each group. `locus.testing.contract` puts them together."""

@@ -1,7 +1,4 @@
-"""What the laws stand on: handles that are opened and closed for them, and exact comparisons.
-
-The worker processes of a law.
-"""
+"""What the laws are built on: handles and worker processes that they need not close, and exact comparisons."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from locus.core.state import AgentState
-from locus.memory import store as threads_module
+from locus.memory import store as store_module
 from locus.memory.checkpointer import Checkpointer, HistoryEntry
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.storage import StorageBackend
@@ -93,7 +90,7 @@ class Clock:
             def now(cls, tz: tzinfo | None = None) -> Any:
                 return clock.standing or datetime.now(tz) + clock.offset
 
-        self._monkeypatch.setattr(threads_module, "datetime", Shifted)
+        self._monkeypatch.setattr(store_module, "datetime", Shifted)
 
     def shift(self, **amount: float) -> None:
         """Set the clock to that much from the real time: `shift(days=-40)`; `shift()` sets it right."""

@@ -11,15 +11,7 @@ from locus.core.state import AgentState
 from locus.errors import ConflictError
 from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import conversation, message
-from locus.testing.laws.base import (
-    Laws,
-    OpenHandle,
-    assert_all_load,
-    assert_same,
-    dicts,
-    ids,
-    snapshot,
-)
+from locus.testing.laws.base import Laws, OpenHandle, assert_all_load, assert_same, dicts, ids, snapshot
 
 
 class ConflictLaws(Laws):

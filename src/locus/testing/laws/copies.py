@@ -12,16 +12,7 @@ from locus.errors import ConflictError, InvalidIdError
 from locus.memory.checkpointer import Checkpointer, HistoryEntry
 from locus.memory.saver import CheckpointSaver
 from locus.testing.data import BAD_IDS, HOSTILE_IDS, conversation, message
-from locus.testing.laws.base import (
-    Clock,
-    Laws,
-    OpenHandle,
-    assert_all_load,
-    assert_same_state,
-    dicts,
-    ids,
-    snapshot,
-)
+from locus.testing.laws.base import Clock, Laws, OpenHandle, assert_all_load, assert_same_state, dicts, ids, snapshot
 
 
 async def _forked_thread(handle: Checkpointer) -> dict[str, AgentState]:

@@ -1,4 +1,4 @@
-"""Threads as moving them reads them: in the order of commits, complete, and each checkpoint as it is read alone."""
+"""Exports, as a transfer reads them: in the order of commits, complete, each checkpoint as it is when read alone."""
 
 from __future__ import annotations
 

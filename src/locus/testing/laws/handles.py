@@ -9,14 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from locus.core.state import AgentState
 from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import conversation, message
-from locus.testing.laws.base import (
-    Laws,
-    OpenHandle,
-    assert_same,
-    assert_same_state,
-    dicts,
-    ids,
-)
+from locus.testing.laws.base import Laws, OpenHandle, assert_same, assert_same_state, dicts, ids
 from locus.testing.stores import TestStore
 
 
@@ -30,7 +23,7 @@ async def _converse(handle: Checkpointer, thread_id: str, turns: int) -> AgentSt
 
 
 class HandleLaws(Laws):
-    """`close`, `async with`, the sync face, and loops."""
+    """`close`, `async with`, blocking calls, and loops."""
 
     async def test_close_can_be_repeated_and_use_afterwards_opens_anew(
         self, checkpointer: Checkpointer, open_handle: OpenHandle

@@ -12,15 +12,7 @@ from locus.errors import InvalidIdError
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.records import ANY
 from locus.testing.data import BAD_IDS, HOSTILE_IDS
-from locus.testing.laws.base import (
-    Laws,
-    OpenHandle,
-    assert_same,
-    assert_same_state,
-    dicts,
-    ids,
-    snapshot,
-)
+from locus.testing.laws.base import Laws, OpenHandle, assert_same, assert_same_state, dicts, ids, snapshot
 
 
 def _state(name: str) -> AgentState:

@@ -157,12 +157,12 @@ class LineageLaws(Laws):
         saved = {await checkpointer.save(base, "t"): base}
         root = next(iter(saved))
         lines = {checkpointer: base, other: await _loaded(other, "t")}
-        tips = dict.fromkeys(lines, root)
+        newest = dict.fromkeys(lines, root)
         for turn in range(20):
             for handle in lines:
                 lines[handle] = lines[handle].with_message(message(turn + (500 if handle is other else 0)))
                 saved_as = await handle.save(lines[handle], "t")
-                assert await parent_of(handle, "t", saved_as) == tips[handle]
-                tips[handle] = saved_as
+                assert await parent_of(handle, "t", saved_as) == newest[handle]
+                newest[handle] = saved_as
                 saved[saved_as] = lines[handle]
         await assert_all_load(open_handle(), "t", saved)

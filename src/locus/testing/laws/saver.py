@@ -1,8 +1,6 @@
-"""The laws of the versioned saver. They are part of the contract, and run on every backend.
+"""The laws of the versioned saver: checkpoints, pending writes, and the cost of a put.
 
-What the versioned saver does with checkpoints: versions, parents, namespaces, pages.
-
-What the versioned saver does with pending writes, and with everything that a thread has when it ends.
+They are part of the contract, and run on every backend.
 """
 
 from __future__ import annotations

@@ -11,16 +11,7 @@ import pytest
 from locus.core.state import AgentState
 from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import conversation, message
-from locus.testing.laws.base import (
-    Clock,
-    Laws,
-    OpenHandle,
-    assert_all_load,
-    assert_same,
-    assert_same_state,
-    dicts,
-    ids,
-)
+from locus.testing.laws.base import Clock, Laws, OpenHandle, assert_all_load, assert_same, assert_same_state, dicts, ids
 
 _LARGE = "large " * 400
 
@@ -144,7 +135,7 @@ class StaleBaseLaws(Laws):
     async def test_a_base_that_outlives_its_branch_mates_is_continued(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
-        """The tip of a list is deleted and written again, by two who each believe to be the first."""
+        """The end of a list is deleted and written again, by two who each believe to be the first."""
         other = open_handle()
         base = AgentState().with_messages(conversation(4))
         saved = {await checkpointer.save(base, "t"): base}
@@ -153,10 +144,10 @@ class StaleBaseLaws(Laws):
         mine = base
         for turn in range(12):
             mine, theirs = mine.with_message(message(200 + turn)), theirs.with_message(message(300 + turn))
-            tips = {await checkpointer.save(mine, "t"): mine, await other.save(theirs, "t"): theirs}
-            doomed = list(tips)[turn % 2]
+            ends = {await checkpointer.save(mine, "t"): mine, await other.save(theirs, "t"): theirs}
+            doomed = list(ends)[turn % 2]
             assert await (other if turn % 3 else checkpointer).delete("t", doomed)
-            saved |= {name: state for name, state in tips.items() if name != doomed}
+            saved |= {name: state for name, state in ends.items() if name != doomed}
         await assert_all_load(open_handle(), "t", saved)
 
     async def test_states_of_two_handles_interleave(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:

@@ -1,4 +1,4 @@
-"""Jobs that fork while they have a handle open. The children use it through its blocking face."""
+"""Jobs that fork while they have a handle open. The children use it by blocking calls."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Worker processes: jobs such as those in `jobs`, each in a process of its own, started in milliseconds.
 
-JSON lines over a socket: how the suite and its worker processes talk. Nothing here is ever executed.
+The suite and its workers exchange JSON lines over a socket. Nothing that they receive is ever executed.
 """
 
 from __future__ import annotations

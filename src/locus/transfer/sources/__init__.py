@@ -1,1 +1,1 @@
-"""Where threads can be moved in from: each module reads what one other library has stored, and changes nothing."""
+"""Reads what other libraries have stored, without changing it: one module or package per library."""

@@ -1,15 +1,15 @@
-"""Threads of LangGraph's own savers, in SQLite and PostgreSQL; `LocusSaver` goes on with them.
+"""Threads of LangGraph's own savers, in SQLite and PostgreSQL. `LocusSaver` continues them.
 
-Every checkpoint is put, as it comes, by a `LocusSaver` into a store in memory, and what that makes of it is moved: so
-it is exactly what the saver would have saved. The order is that of the checkpoints' ids, which is LangGraph's own.
+Every checkpoint is put into a store in memory by a `LocusSaver`, and the result is moved. So it is exactly what the
+saver would have saved. Checkpoints are ordered by id, as LangGraph orders them.
 
-The tables of LangGraph's savers, and how they are read.
+The tables of the savers:
 
-SQLite      checkpoints  thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata
-            writes       thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value
-PostgreSQL  checkpoints  the same, with the checkpoint as JSON, without most of its values
-            checkpoint_blobs   thread_id, checkpoint_ns, channel, version, type, blob
-            checkpoint_writes  as `writes`, with the value in `blob`
+    SQLite      checkpoints  thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata
+                writes       thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value
+    PostgreSQL  checkpoints  the same, with the checkpoint as JSON, without most of its values
+                checkpoint_blobs   thread_id, checkpoint_ns, channel, version, type, blob
+                checkpoint_writes  as `writes`, with the value in `blob`
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from locus.memory.backends.sql.engine import SQLServerEngine
 from locus.memory.engine import Exports
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import Pattern
-from locus.transfer.content import Checkpoint, Records
-from locus.transfer.items import Shelf
-from locus.transfer.sources.langgraph_values import EMPTY, Values
-from locus.transfer.sources.sql import SQLiteReading, columns_of, place_of, sqlite_path
+from locus.transfer.content import Checkpoint, StoredContent
+from locus.transfer.items import ThreadItems
+from locus.transfer.sources.langgraph_values import EMPTY, ValueReader
+from locus.transfer.sources.sql import SQLiteReader, column_names, server_name, sqlite_path
 from locus.transfer.write import in_positions
 
 TASKS = "__pregel_tasks"
-"""The channel of what is to be sent to nodes."""
+"""The channel of `Send` objects."""
 
 
-class RawWrite(NamedTuple):
-    """A pending write of LangGraph's."""
+class GraphWrite(NamedTuple):
+    """A pending write of LangGraph."""
 
     task_id: str
     task_path: str
@@ -49,78 +49,21 @@ class RawWrite(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RawCheckpoint:
-    """A checkpoint of LangGraph's, with its values."""
+class GraphCheckpoint:
+    """A checkpoint of LangGraph, with its values."""
 
     namespace: str
     checkpoint_id: str
     parent_id: str | None
     checkpoint: dict[str, Any]
     metadata: dict[str, Any]
-    writes: Sequence[RawWrite] = field(default_factory=list)
-
-
-Place = tuple[str, str, str]
-"""Thread id, namespace and checkpoint id."""
-
-Channels = dict[str, dict[str, tuple[str, Any]]]
-"""By namespace and channel: the version of a value that was read, and the value."""
-
-
-class Found(NamedTuple):
-    """The row of a checkpoint."""
-
-    parent_id: str | None
-    checkpoint: dict[str, Any]
-    metadata: dict[str, Any]
-
-
-class SavedGraphs(ABC):
-    """The tables of one of LangGraph's savers. They are read one checkpoint after another, because those are large."""
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """For people; it holds no secret."""
-
-    @abstractmethod
-    async def threads(self, pattern: Pattern) -> list[str]:
-        """The ids of threads that match, in order."""
-
-    @abstractmethod
-    async def places(self, thread_id: str) -> list[Place]:
-        """Where the checkpoints of a thread are, in order."""
-
-    @abstractmethod
-    async def found(self, place: Place, channels: Channels) -> Found | None:
-        """The checkpoint at a place. `channels` are values that were read before in this thread."""
-
-    @abstractmethod
-    async def writes(self, place: Place) -> list[RawWrite]:
-        """The pending writes of a checkpoint, in their order."""
-
-    @abstractmethod
-    async def close(self) -> None:
-        """Release what was opened."""
-
-    async def checkpoints(self, thread_id: str) -> AsyncGenerator[RawCheckpoint, None]:
-        """The checkpoints of a thread, in order."""
-        channels: Channels = {}
-        for place in await self.places(thread_id):
-            found = await self.found(place, channels)
-            if found is None:
-                raise ConflictError(f"thread {thread_id!r} was changed while it was read; try again")
-            parent, checkpoint, metadata = found
-            if parent and checkpoint.get("v", 0) < 4:
-                before = await self.writes((thread_id, place[1], parent))
-                checkpoint = _with_sends(checkpoint, [write.value for write in before if write.channel == TASKS])
-            yield RawCheckpoint(place[1], place[2], parent, checkpoint, metadata, await self.writes(place))
+    writes: Sequence[GraphWrite] = field(default_factory=list)
 
 
 class LangGraphSource:
-    """The threads of such tables."""
+    """The threads in the tables of one saver."""
 
-    def __init__(self, tables: SavedGraphs, allowed_types: Iterable[type] = ()) -> None:
+    def __init__(self, tables: SaverTables, allowed_types: Iterable[type] = ()) -> None:
         require("langgraph.checkpoint.base", "langgraph")
         self._tables = tables
         self._allowed = tuple(allowed_types)
@@ -133,17 +76,17 @@ class LangGraphSource:
         return await self._tables.threads(pattern)
 
     async def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
-        made = _Made(thread_id, self._allowed)
+        converter = _Converter(thread_id, self._allowed)
         async with aclosing(self._tables.checkpoints(thread_id)) as found:
             async for raw in found:
-                yield await made.checkpoint(raw)
+                yield await converter.checkpoint(raw)
 
     async def close(self) -> None:
         await self._tables.close()
 
 
-class _Made:
-    """The checkpoints of one thread as a saver of ours has saved them."""
+class _Converter:
+    """Converts the checkpoints of one thread, by saving them with `LocusSaver` into a store in memory."""
 
     def __init__(self, thread_id: str, allowed: Sequence[type]) -> None:
         from locus.integrations.langgraph.saver import LocusSaver
@@ -154,13 +97,13 @@ class _Made:
         assert isinstance(engine, Exports)
         self._engine = engine
         self._saver = LocusSaver(store, allowed_types=allowed)
-        self._shelf = Shelf()
+        self._items = ThreadItems()
         self._seq = 0
 
-    async def checkpoint(self, raw: RawCheckpoint) -> Checkpoint:
+    async def checkpoint(self, raw: GraphCheckpoint) -> Checkpoint:
         await self._put(raw)
-        page = await self._engine.export(self._thread_id, self._seq, 1, self._shelf.known)
-        self._shelf.add(page.runs)
+        page = await self._engine.export(self._thread_id, self._seq, 1, self._items.known)
+        self._items.add(page.runs)
         (stored,) = page.checkpoints
         self._seq = stored.entry.seq
         writes = page.writes.get((stored.entry.namespace, stored.entry.checkpoint_id), ())
@@ -175,18 +118,18 @@ class _Made:
             parent_id=stored.entry.parent_id,
             created_at=_moment(raw, self._thread_id),
             metadata=stored.entry.metadata,
-            content=Records(stored.head, stored.manifest, self._shelf),
+            content=StoredContent(stored.head, stored.manifest, self._items),
             writes=tuple(writes),
         )
 
-    async def _put(self, raw: RawCheckpoint) -> None:
-        place: dict[str, Any] = {"thread_id": self._thread_id, "checkpoint_ns": raw.namespace}
-        before = place | ({"checkpoint_id": raw.parent_id} if raw.parent_id else {})
+    async def _put(self, raw: GraphCheckpoint) -> None:
+        namespace: dict[str, Any] = {"thread_id": self._thread_id, "checkpoint_ns": raw.namespace}
+        before = namespace | ({"checkpoint_id": raw.parent_id} if raw.parent_id else {})
         checkpoint: Any = {**raw.checkpoint, "id": raw.checkpoint_id}
         metadata: Any = raw.metadata
         await self._saver.aput({"configurable": before}, checkpoint, metadata, checkpoint.get("channel_versions", {}))
-        here: Any = {"configurable": place | {"checkpoint_id": raw.checkpoint_id}}
-        tasks: dict[tuple[str, str], list[RawWrite]] = {}
+        here: Any = {"configurable": namespace | {"checkpoint_id": raw.checkpoint_id}}
+        tasks: dict[tuple[str, str], list[GraphWrite]] = {}
         for write in raw.writes:
             tasks.setdefault((write.task_id, write.task_path), []).append(write)
         for (task_id, task_path), writes in tasks.items():
@@ -194,7 +137,7 @@ class _Made:
             await self._saver.aput_writes(here, pairs, task_id, task_path)
 
 
-def _moment(raw: RawCheckpoint, thread_id: str) -> datetime:
+def _moment(raw: GraphCheckpoint, thread_id: str) -> datetime:
     try:
         found = datetime.fromisoformat(raw.checkpoint["ts"])
     except (KeyError, TypeError, ValueError) as error:
@@ -204,8 +147,65 @@ def _moment(raw: RawCheckpoint, thread_id: str) -> datetime:
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
 
 
+CheckpointKey = tuple[str, str, str]
+"""Thread id, namespace and checkpoint id."""
+
+Channels = dict[str, dict[str, tuple[str, Any]]]
+"""By namespace and channel: the version and the value that were read last."""
+
+
+class CheckpointRow(NamedTuple):
+    """The row of a checkpoint."""
+
+    parent_id: str | None
+    checkpoint: dict[str, Any]
+    metadata: dict[str, Any]
+
+
+class SaverTables(ABC):
+    """The tables of one of LangGraph's savers. Checkpoints are large, so they are read one by one."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """A name to show to people, without secrets."""
+
+    @abstractmethod
+    async def threads(self, pattern: Pattern) -> list[str]:
+        """The ids of the threads that match, sorted."""
+
+    @abstractmethod
+    async def keys(self, thread_id: str) -> list[CheckpointKey]:
+        """The keys of the checkpoints of a thread, in order."""
+
+    @abstractmethod
+    async def checkpoint_row(self, key: CheckpointKey, channels: Channels) -> CheckpointRow | None:
+        """The checkpoint with a key. `channels` are the values that were read before in this thread; it is updated."""
+
+    @abstractmethod
+    async def writes(self, key: CheckpointKey) -> list[GraphWrite]:
+        """The pending writes of a checkpoint, in their order."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Release what was opened."""
+
+    async def checkpoints(self, thread_id: str) -> AsyncGenerator[GraphCheckpoint, None]:
+        """The checkpoints of a thread, in order."""
+        channels: Channels = {}
+        for key in await self.keys(thread_id):
+            found = await self.checkpoint_row(key, channels)
+            if found is None:
+                raise ConflictError(f"thread {thread_id!r} was changed while it was read; try again")
+            parent, checkpoint, metadata = found
+            if parent and checkpoint.get("v", 0) < 4:
+                before = await self.writes((thread_id, key[1], parent))
+                checkpoint = _with_sends(checkpoint, [write.value for write in before if write.channel == TASKS])
+            yield GraphCheckpoint(key[1], key[2], parent, checkpoint, metadata, await self.writes(key))
+
+
 def _with_sends(checkpoint: dict[str, Any], sends: Sequence[Any]) -> dict[str, Any]:
-    """A checkpoint of a version before 4, which kept what was to be sent as writes of its parent."""
+    """A checkpoint of a format before 4, which kept `Send` objects as writes of its parent."""
     if not sends:
         return checkpoint
     versions = checkpoint.get("channel_versions") or {}
@@ -217,14 +217,14 @@ def _with_sends(checkpoint: dict[str, Any], sends: Sequence[Any]) -> dict[str, A
     }
 
 
-_PLACE = "WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+_WHERE_KEY = "WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 
 
-class SQLiteGraphs(SavedGraphs):
-    """What `SqliteSaver` and `AsyncSqliteSaver` have written."""
+class SQLiteTables(SaverTables):
+    """The tables of `SqliteSaver` and `AsyncSqliteSaver`."""
 
-    def __init__(self, location: str, values: Values) -> None:
-        self._file = SQLiteReading(sqlite_path(location))
+    def __init__(self, location: str, values: ValueReader) -> None:
+        self._file = SQLiteReader(sqlite_path(location))
         self._values = values
 
     @property
@@ -238,7 +238,7 @@ class SQLiteGraphs(SavedGraphs):
         rows = await self._file.all("SELECT DISTINCT thread_id FROM checkpoints")
         return sorted(filter(pattern.matches, (str(name) for (name,) in rows)))
 
-    async def places(self, thread_id: str) -> list[Place]:
+    async def keys(self, thread_id: str) -> list[CheckpointKey]:
         rows = await self._file.all(
             "SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = ?"
             " ORDER BY checkpoint_id, checkpoint_ns",
@@ -246,31 +246,31 @@ class SQLiteGraphs(SavedGraphs):
         )
         return [(thread_id, namespace, checkpoint_id) for _, namespace, checkpoint_id in rows]
 
-    async def found(self, place: Place, channels: Channels) -> Found | None:
+    async def checkpoint_row(self, key: CheckpointKey, channels: Channels) -> CheckpointRow | None:
         rows = await self._file.all(
-            f"SELECT parent_checkpoint_id, type, checkpoint, metadata FROM checkpoints {_PLACE}", place
+            f"SELECT parent_checkpoint_id, type, checkpoint, metadata FROM checkpoints {_WHERE_KEY}", key
         )
         for parent, kind, data, metadata in rows:
-            checkpoint = as_dict(self._values.read(kind, data, named(place)), named(place))
+            checkpoint = _as_dict(self._values.read(kind, data, _described(key)), _described(key))
             about = {} if metadata is None else decode(metadata)
-            return Found(parent or None, checkpoint, as_dict(about, f"the metadata of {named(place)}"))
+            return CheckpointRow(parent or None, checkpoint, _as_dict(about, f"the metadata of {_described(key)}"))
         return None
 
-    async def writes(self, place: Place) -> list[RawWrite]:
-        """Files of older versions, which nobody has opened with a newer one, have no task paths."""
+    async def writes(self, key: CheckpointKey) -> list[GraphWrite]:
+        """Files that only an older version has opened have no task paths."""
         path = "task_path" if "task_path" in await self._file.columns("writes") else "''"
         columns = f"task_id, {path}, idx, channel, type, value"
-        rows = await self._file.all(f"SELECT {columns} FROM writes {_PLACE} ORDER BY 2, 1, 3", place)
-        return writes_of(rows, place, self._values)
+        rows = await self._file.all(f"SELECT {columns} FROM writes {_WHERE_KEY} ORDER BY 2, 1, 3", key)
+        return _read_writes(rows, key, self._values)
 
     async def close(self) -> None:
         await self._file.close()
 
 
-class PostgreSQLGraphs(SavedGraphs):
-    """What `PostgresSaver` and `AsyncPostgresSaver` have written."""
+class PostgreSQLTables(SaverTables):
+    """The tables of `PostgresSaver` and `AsyncPostgresSaver`."""
 
-    def __init__(self, engine: SQLServerEngine[Any], schema: str | None, values: Values) -> None:
+    def __init__(self, engine: SQLServerEngine[Any], schema: str | None, values: ValueReader) -> None:
         self._engine = engine
         self._schema = schema
         self._prefix = f'"{schema}".' if schema else ""
@@ -278,21 +278,21 @@ class PostgreSQLGraphs(SavedGraphs):
 
     @property
     def name(self) -> str:
-        return f"{place_of(self._engine)}/{self._prefix}checkpoints"
+        return f"{server_name(self._engine)}/{self._prefix}checkpoints"
 
     async def threads(self, pattern: Pattern) -> list[str]:
-        blobs = await columns_of(self._engine, "checkpoint_blobs", self._schema)
-        writes = await columns_of(self._engine, "checkpoint_writes", self._schema)
+        blobs = await column_names(self._engine, "checkpoint_blobs", self._schema)
+        writes = await column_names(self._engine, "checkpoint_writes", self._schema)
         if not {"thread_id", "checkpoint_ns", "channel", "version", "blob"} <= blobs or "task_path" not in writes:
             raise ConfigurationError(
-                f"{place_of(self._engine)} has no tables {self._prefix}checkpoint_blobs and checkpoint_writes of "
+                f"{server_name(self._engine)} has no tables {self._prefix}checkpoint_blobs and checkpoint_writes of "
                 "LangGraph's PostgresSaver, or older ones: name their schema with ?schema_name=… in the URL, if they "
                 "have one of their own; and let a recent PostgresSaver run its setup() once, if they are old"
             )
         rows = await self._engine.ask((f"SELECT DISTINCT thread_id FROM {self._prefix}checkpoints", ()))
         return sorted(filter(pattern.matches, (str(name) for (name,) in rows)))
 
-    async def places(self, thread_id: str) -> list[Place]:
+    async def keys(self, thread_id: str) -> list[CheckpointKey]:
         rows = await self._engine.ask(
             (
                 f"SELECT checkpoint_ns, checkpoint_id FROM {self._prefix}checkpoints WHERE thread_id = ? ORDER BY"
@@ -302,20 +302,24 @@ class PostgreSQLGraphs(SavedGraphs):
         )
         return [(thread_id, namespace, checkpoint_id) for namespace, checkpoint_id in rows]
 
-    async def found(self, place: Place, channels: Channels) -> Found | None:
+    async def checkpoint_row(self, key: CheckpointKey, channels: Channels) -> CheckpointRow | None:
         columns = "parent_checkpoint_id, checkpoint::text, metadata::text"
-        rows = await self._engine.ask((f"SELECT {columns} FROM {self._prefix}checkpoints {_PLACE}", place))
+        rows = await self._engine.ask((f"SELECT {columns} FROM {self._prefix}checkpoints {_WHERE_KEY}", key))
         for parent, text, metadata in rows:
-            checkpoint = as_dict(decode(text), named(place))
-            known = channels.setdefault(place[1], {})
-            await self._read_on(place, checkpoint.get("channel_versions") or {}, known)
+            checkpoint = _as_dict(decode(text), _described(key))
+            known = channels.setdefault(key[1], {})
+            await self._update_channels(key, checkpoint.get("channel_versions") or {}, known)
             values = {channel: value for channel, (_, value) in known.items()}
             whole = {**checkpoint, "channel_values": {**(checkpoint.get("channel_values") or {}), **values}}
-            return Found(parent or None, whole, as_dict(decode(metadata), f"the metadata of {named(place)}"))
+            return CheckpointRow(
+                parent or None, whole, _as_dict(decode(metadata), f"the metadata of {_described(key)}")
+            )
         return None
 
-    async def _read_on(self, place: Place, versions: dict[str, Any], known: dict[str, tuple[str, Any]]) -> None:
-        """Bring the values of channels to these versions; those that have not changed are not read again."""
+    async def _update_channels(
+        self, key: CheckpointKey, versions: dict[str, Any], known: dict[str, tuple[str, Any]]
+    ) -> None:
+        """Update the values of channels to these versions. Unchanged ones are not read again."""
         wanted = {channel: str(version) for channel, version in versions.items()}
         for channel in [name for name, (version, _) in known.items() if wanted.get(name) != version]:
             del known[channel]
@@ -324,43 +328,43 @@ class PostgreSQLGraphs(SavedGraphs):
                 (
                     f"SELECT type, blob FROM {self._prefix}checkpoint_blobs"
                     " WHERE thread_id = ? AND checkpoint_ns = ? AND channel = ? AND version = ?",
-                    (*place[:2], channel, wanted[channel]),
+                    (*key[:2], channel, wanted[channel]),
                 )
             )
             for kind, data in rows:
                 if kind != EMPTY:
-                    where = f"channel {channel!r} of {named(place)}"
+                    where = f"channel {channel!r} of {_described(key)}"
                     known[channel] = (wanted[channel], self._values.read(kind, data, where))
 
-    async def writes(self, place: Place) -> list[RawWrite]:
+    async def writes(self, key: CheckpointKey) -> list[GraphWrite]:
         columns = "task_id, task_path, idx, channel, type, blob"
         rows = await self._engine.ask(
-            (f"SELECT {columns} FROM {self._prefix}checkpoint_writes {_PLACE} ORDER BY 2, 1, 3", place)
+            (f"SELECT {columns} FROM {self._prefix}checkpoint_writes {_WHERE_KEY} ORDER BY 2, 1, 3", key)
         )
-        return writes_of(rows, place, self._values)
+        return _read_writes(rows, key, self._values)
 
     async def close(self) -> None:
         await self._engine.close()
 
 
-def named(place: Place) -> str:
-    return f"checkpoint {place[2]!r} of thread {place[0]!r}"
+def _described(key: CheckpointKey) -> str:
+    return f"checkpoint {key[2]!r} of thread {key[0]!r}"
 
 
-def writes_of(rows: Iterable[Any], place: Place, values: Values) -> list[RawWrite]:
+def _read_writes(rows: Iterable[Any], key: CheckpointKey, values: ValueReader) -> list[GraphWrite]:
     return [
-        RawWrite(
+        GraphWrite(
             task_id,
             task_path,
             idx,
             channel,
-            values.read(kind, data, f"what was written to channel {channel!r} after {named(place)}"),
+            values.read(kind, data, f"what was written to channel {channel!r} after {_described(key)}"),
         )
         for task_id, task_path, idx, channel, kind, data in rows
     ]
 
 
-def as_dict(value: Any, where: str) -> dict[str, Any]:
+def _as_dict(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise CorruptCheckpointError(f"{where} is not what LangGraph writes")
     return value

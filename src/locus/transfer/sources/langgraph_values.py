@@ -1,7 +1,7 @@
-"""What LangGraph's savers have written, read strictly: no class is imported or called that was not allowed.
+"""Reads values that LangGraph's savers have written. No class is imported or called unless it is allowed.
 
-LangGraph's own reader gives back the raw fields of an object whose class it may not make, and of one that it cannot
-make. Here both are errors: what is moved is what was there.
+LangGraph's own reader returns the raw fields of an object if it may not or cannot create it. Here both are errors,
+because an import must not change what was stored.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from locus.errors import CorruptCheckpointError, SerializationError
 
 EMPTY = "empty"
-"""The type of a channel without a value."""
+"""The `type` of a channel without a value."""
 
 
-class Values:
-    """Reads values; `allowed` are classes beside those that LangGraph itself takes for safe."""
+class ValueReader:
+    """Reads values. `allowed` are classes in addition to those that LangGraph considers safe."""
 
     def __init__(self, allowed: Iterable[type] = ()) -> None:
         self._allowed = {(kind.__module__, kind.__name__): kind for kind in allowed}
@@ -32,10 +32,10 @@ class Values:
         self._missing: dict[str, None] = {}
 
     def read(self, kind: str | None, data: bytes | str | None, where: str) -> Any:
-        """The value that was written as this kind; `where` it stands, for the error."""
+        """The value that was written with this type. `where` describes its place, for errors."""
         raw = data.encode() if isinstance(data, str) else bytes(data or b"")
         if kind in ("msgpack", "json"):
-            return self._objects(self._unpacked if kind == "msgpack" else self._revived, raw, where)
+            return self._read_objects(self._unpack if kind == "msgpack" else self._read_json, raw, where)
         if kind in ("bytes", "bytearray"):
             return raw if kind == "bytes" else bytearray(raw)
         if kind in ("null", None):
@@ -43,21 +43,21 @@ class Values:
         hint = "it was written with pickle_fallback=True" if kind == "pickle" else "it may be encrypted"
         raise SerializationError(f"{where} is written as {kind!r:.40}, which cannot be moved: {hint}")
 
-    def _objects(self, read: Callable[[bytes], Any], data: bytes, where: str) -> Any:
+    def _read_objects(self, read: Callable[[bytes], Any], data: bytes, where: str) -> Any:
         self._refused, self._missing = {}, {}
         try:
             found = read(data)
         except (ormsgpack.MsgpackDecodeError, ValueError, RecursionError) as error:
-            self._raise(where)
+            self._raise_refusals(where)
             raise CorruptCheckpointError(f"{where} cannot be read: {error}") from error
-        self._raise(where)
+        self._raise_refusals(where)
         return found
 
-    def _unpacked(self, data: bytes) -> Any:
+    def _unpack(self, data: bytes) -> Any:
         return ormsgpack.unpackb(data, ext_hook=self._hook, option=ormsgpack.OPT_NON_STR_KEYS)
 
-    def _raise(self, where: str) -> None:
-        """Tell all classes that are missing at once, so that nobody has to find them out one by one."""
+    def _raise_refusals(self, where: str) -> None:
+        """Report all missing classes at once, so that you do not find them one by one."""
         if self._missing:
             allow = " ".join(f"--allow {name}" for name in self._missing)
             raise SerializationError(
@@ -67,9 +67,9 @@ class Values:
             raise SerializationError(f"{where} holds {refused}")
 
     def _hook(self, code: int, data: bytes) -> Any:
-        """Called by the unpacker for every object; what it raises would lose its text there."""
+        """Called by the unpacker for every object. An error raised here would lose its text, so it is collected."""
         try:
-            return self._object(code, self._unpacked(data))
+            return self._object(code, self._unpack(data))
         except SerializationError as error:
             self._refused[str(error)] = None
             return None
@@ -101,8 +101,8 @@ class Values:
         self._missing[f"{module}:{name}"] = None
         raise SerializationError(f"a {module}.{name}")
 
-    def _revived(self, data: bytes) -> Any:
-        """The format before msgpack, of 2024: JSON, in which objects say how they are made."""
+    def _read_json(self, data: bytes) -> Any:
+        """The format of 2024, before msgpack: JSON in which objects name their constructor."""
         return json.loads(data, object_hook=self._revive)
 
     def _revive(self, value: dict[str, Any]) -> Any:
@@ -125,7 +125,7 @@ def _array(kind: str, shape: Any, order: Any, data: bytes) -> Any:
 
 
 def _model(kind: Any, fields: Any, _parts: Any) -> Any:
-    """As LangGraph does: what its validators refuse by now was once a valid instance."""
+    """As LangGraph does it: an instance that validators refuse today was valid when it was saved."""
     try:
         return kind(**fields)
     except Exception:  # noqa: BLE001 - whatever a validator raises

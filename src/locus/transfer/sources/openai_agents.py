@@ -2,11 +2,11 @@
 
     agent_sessions      session_id, created_at, updated_at
     agent_messages      id, session_id, message_data (JSON), created_at
-    message_structure   of the advanced one: which messages belong to which branch
+    message_structure   of the advanced session: which messages belong to which branch
 
-Each becomes a thread that `LocusSession` goes on with. What was written in the same second is one checkpoint, so the
-history is there as far as the times tell it. Branches become lines of the history; the main one comes last, and is the
-one to go on with.
+Each session becomes a thread that `LocusSession` continues. Messages of the same second become one checkpoint, so the
+history is as fine as the times are. Each branch becomes a line of the history. The main branch comes last, so it is the
+one that continues.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from locus.memory.model.codec import decode, encode
 from locus.memory.model.ids import Pattern
 from locus.memory.model.plan import ListTrace, encode_manifest, run_of
 from locus.memory.model.records import Extent
-from locus.transfer.content import HEAD, ITEMS, Checkpoint, Records, noting
-from locus.transfer.items import Shelf
-from locus.transfer.sources.sql import Row, SQLiteReading, quoted, sqlite_path
+from locus.transfer.content import HEAD, ITEMS, Checkpoint, StoredContent, log_metadata
+from locus.transfer.items import ThreadItems
+from locus.transfer.sources.sql import Row, SQLiteReader, quote_name, sqlite_path
 
 NAMESPACE = "openai-agents"
 MAIN = "main"
@@ -36,7 +36,7 @@ class OpenAIAgentsSource:
     def __init__(
         self, location: str, *, sessions_table: str = "agent_sessions", messages_table: str = "agent_messages"
     ) -> None:
-        self._file = SQLiteReading(sqlite_path(location))
+        self._file = SQLiteReader(sqlite_path(location))
         self._sessions = sessions_table
         self._messages = messages_table
 
@@ -51,42 +51,43 @@ class OpenAIAgentsSource:
                 f"{self._file.path!r} has no table {', '.join(sorted(missing))}: is it a file of SQLiteSession, and "
                 "are its tables called so?"
             )
-        rows = await self._file.all(f"SELECT DISTINCT session_id FROM {quoted(self._messages)}")
+        rows = await self._file.all(f"SELECT DISTINCT session_id FROM {quote_name(self._messages)}")
         return sorted(filter(pattern.matches, (str(name) for (name,) in rows)))
 
     async def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
-        shelf = Shelf()
+        items = ThreadItems()
         for branch, rows in await self._branches(thread_id):
             name = "" if branch == MAIN else f"{branch}-"
             count, parent = 0, None
             for number, (second, some) in enumerate(groupby(rows, key=lambda row: row[2])):
                 together = list(some)
                 texts = [_item(thread_id, row) for row in together]
-                shelf.add([run_of(branch, number, count, texts)])
+                items.add([run_of(branch, number, count, texts)])
                 count += len(texts)
                 extent = Extent(branch, number, 0, count)
+                checkpoint_id = f"import-{name}{together[-1][0]}"
                 yield Checkpoint(
                     namespace=NAMESPACE,
-                    checkpoint_id=f"import-{name}{together[-1][0]}",
+                    checkpoint_id=checkpoint_id,
                     parent_id=parent,
                     created_at=_moment(second),
-                    metadata=noting("import", [extent]),
-                    content=Records(HEAD, encode_manifest({ITEMS: ListTrace((extent,))}), shelf),
+                    metadata=log_metadata("import", [extent]),
+                    content=StoredContent(HEAD, encode_manifest({ITEMS: ListTrace((extent,))}), items),
                 )
-                parent = f"import-{name}{together[-1][0]}"
+                parent = checkpoint_id
 
     async def _branches(self, thread_id: str) -> list[tuple[str, list[Row]]]:
-        """The rows of each branch in order; the main one is the last."""
+        """The rows of each branch, in order. The main branch is the last."""
         if STRUCTURE in await self._file.tables():
             rows = await self._file.all(
                 f"SELECT s.branch_id, m.id, m.message_data, m.created_at FROM {STRUCTURE} s"
-                f" JOIN {quoted(self._messages)} m ON m.id = s.message_id WHERE s.session_id = ?"
+                f" JOIN {quote_name(self._messages)} m ON m.id = s.message_id WHERE s.session_id = ?"
                 " ORDER BY s.branch_id = ?, s.branch_id, s.sequence_number, s.id",
                 (thread_id, MAIN),
             )
             if rows:
                 return [(branch, [row[1:] for row in some]) for branch, some in groupby(rows, key=lambda row: row[0])]
-        messages = quoted(self._messages)
+        messages = quote_name(self._messages)
         statement = f"SELECT id, message_data, created_at FROM {messages} WHERE session_id = ? ORDER BY id"
         return [(MAIN, await self._file.all(statement, (thread_id,)))]
 
@@ -105,7 +106,7 @@ def _item(thread_id: str, row: Row) -> str:
 
 
 def _moment(text: Any) -> datetime:
-    """SQLite's CURRENT_TIMESTAMP is in UTC."""
+    """A time of SQLite. Its CURRENT_TIMESTAMP is in UTC."""
     try:
         found = datetime.fromisoformat(text)
     except (TypeError, ValueError) as error:

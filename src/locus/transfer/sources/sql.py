@@ -1,13 +1,14 @@
-"""Reading tables of somebody else's in an SQL server, by the connections of our own backends; nothing is set up.
+"""Reads the SQL tables of other libraries.
 
-Reading an SQLite file of somebody else's: it is opened so that it cannot be changed, and read row by row.
+A server is read through the connections of the Locus backends, without creating their tables. An SQLite file is opened
+in a way that cannot change it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -22,17 +23,17 @@ from locus.memory.runtime.url import path_of
 
 
 def sql_engine(url: str) -> tuple[SQLServerEngine[Any], str | None, str | None]:
-    """The engine for a server that a URL names, and the table and the schema, if it names them."""
+    """The engine for the server at a URL, and the table and schema that the URL names, if any."""
     backend = getattr(get_checkpointer(url), "backend", None)
     if not isinstance(backend, SQLBackend):
         raise ConfigurationError("this is not the URL of an SQL server")
-    config: Any = getattr(backend, "config", backend)  # a backend for Oracle Database is its own
+    config: Any = getattr(backend, "config", backend)  # the Oracle backend is its own config
     table = config.table_name if "table_name" in config.model_fields_set else None
     return cast(SQLServerEngine[Any], backend.store.engine), table, getattr(config, "schema_name", None)
 
 
-async def columns_of(engine: SQLServerEngine[Any], table: str, schema: str | None) -> set[str]:
-    """The names of the columns of a table, none if it is not there."""
+async def column_names(engine: SQLServerEngine[Any], table: str, schema: str | None) -> set[str]:
+    """The names of the columns of a table; empty if there is no such table."""
     if engine.identity.startswith("oracle"):
         return await _columns_in_oracle(engine, table, schema)
     here = "current_schema()" if engine.identity.startswith("postgresql") else "database()"
@@ -47,7 +48,7 @@ async def columns_of(engine: SQLServerEngine[Any], table: str, schema: str | Non
 
 
 async def _columns_in_oracle(engine: SQLServerEngine[Any], table: str, schema: str | None) -> set[str]:
-    """Names without quotes are in upper case there."""
+    """Oracle Database stores unquoted names in upper case."""
     owner = "?" if schema else "SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA')"
     rows = await engine.ask(
         (
@@ -58,23 +59,21 @@ async def _columns_in_oracle(engine: SQLServerEngine[Any], table: str, schema: s
     return {str(column).lower() for (column,) in rows}
 
 
-def json_in(engine: SQLServerEngine[Any], value: Any) -> Any:
-    """What a column holds, where JSON is text; in Oracle Database somebody may have made a column of JSON of it."""
+def read_json(engine: SQLServerEngine[Any], value: Any) -> Any:
+    """The value of a column with JSON as text. In Oracle Database it may also be a column of type JSON."""
     return decode(engine.sql.read_json(value) if isinstance(value, dict | list) else value)
 
 
-def place_of(engine: SQLServerEngine[Any]) -> str:
-    """Where a server is, for people: without the tables of ours, which are not meant."""
+def server_name(engine: SQLServerEngine[Any]) -> str:
+    """The name of a server to show to people, without the table of the Locus backend."""
     return engine.identity.rpartition("/")[0]
 
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
 
-AT_ONCE = 16
-"""How many rows are fetched at once: those of some libraries are megabytes each."""
-
 TIMEOUT = 30.0
+"""How many seconds to wait for a lock of another process."""
 
 
 def sqlite_path(location: str) -> str:
@@ -83,13 +82,13 @@ def sqlite_path(location: str) -> str:
     return path_of(rest) if colon and name == "sqlite" else location
 
 
-def quoted(name: str) -> str:
-    """A name of a table or column as it stands in a statement."""
+def quote_name(name: str) -> str:
+    """The name of a table or column, quoted for a statement."""
     return '"' + name.replace('"', '""') + '"'
 
 
-class SQLiteReading:
-    """A connection that only reads."""
+class SQLiteReader:
+    """A read-only connection to an SQLite file."""
 
     def __init__(self, path: str) -> None:
         self.path = str(Path(path).expanduser().absolute())
@@ -101,10 +100,10 @@ class SQLiteReading:
         return f"sqlite:{self.path}"
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """On another thread, one thing after another."""
+        """Run work on another OS thread, one call at a time."""
 
         def job() -> T:
-            with self._explained():
+            with self._translated_errors():
                 if self._connection is None:
                     self._connection = open_untouched(self.path, TIMEOUT)
                 return work(self._connection)
@@ -113,7 +112,7 @@ class SQLiteReading:
             return await asyncio.to_thread(job)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         if not Path(self.path).is_file():
             raise ConfigurationError(f"there is no file {self.path!r} to read from")
         try:
@@ -126,25 +125,15 @@ class SQLiteReading:
             raise CorruptCheckpointError(f"{self.path!r} cannot be read: {error}") from error
 
     async def tables(self) -> set[str]:
-        """The names of the tables that there are."""
+        """The names of the tables in the file."""
         rows = await self.all("SELECT name FROM sqlite_master WHERE type = 'table'")
         return {str(name) for (name,) in rows}
 
     async def columns(self, table: str) -> set[str]:
-        return {str(row[1]) for row in await self.all(f"PRAGMA table_info({quoted(table)})")}
+        return {str(row[1]) for row in await self.all(f"PRAGMA table_info({quote_name(table)})")}
 
     async def all(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         return await self._run(lambda connection: connection.execute(statement, values).fetchall())
-
-    async def rows(self, statement: str, values: Sequence[Any] = ()) -> AsyncGenerator[Row, None]:
-        """Rows one after another, as of the moment of the first."""
-        cursor = await self._run(lambda connection: connection.execute(statement, values))
-        try:
-            while portion := await self._run(lambda _: cursor.fetchmany(AT_ONCE)):
-                for row in portion:
-                    yield row
-        finally:
-            await self._run(lambda _: cursor.close())
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None

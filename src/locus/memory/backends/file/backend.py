@@ -1,4 +1,4 @@
-"""locus.memory.backends.file.backend"""
+"""`FileCheckpointer`, and what a `file:` URL opens."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from locus.memory.store import CheckpointStore
 
 
 class FileCheckpointer(Checkpointer):
-    """Keeps every thread in a file of its own, as JSON that a person can read.
+    """Keeps every thread in a file of its own, as JSON that you can read.
 
-    `pretty=False` writes a record on one line, which is smaller, and harder to read.
+    `pretty=False` writes a record on one line, which is smaller but harder to read.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class FileCheckpointer(Checkpointer):
         super().__init__(CheckpointStore(FileEngine(self._base, pretty), ttl_seconds=ttl_seconds))
 
     def get_storage_path(self) -> Path:
-        """The folder that everything is in."""
+        """The folder that holds everything."""
         return self._base
 
     async def get_disk_usage(self, thread_id: str | None = None) -> int:

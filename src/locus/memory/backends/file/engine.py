@@ -1,11 +1,7 @@
-"""Files: one human-readable log a thread, in a folder. Several processes may use it at once.
+"""Threads in files: one human-readable log a thread, in a folder. Several processes may use it at once.
 
-    .locus_checkpoints/
-      support-42.jsonl                 the log of thread "support-42" (see `file_log`)
-      alice~3bc51062973c458d….jsonl    the log of thread "Alice": its name would not fit everywhere
-      .locks/                          what processes exclude each other with
-
-A save is one write at the end of a log, and waits until it is on the disk. Deleting writes the log anew.
+A save is one write at the end of a log, and waits until it is on the disk. Deleting writes the log anew. `schema` shows
+the layout.
 """
 
 from __future__ import annotations
@@ -19,43 +15,16 @@ from typing import TypeVar
 from zlib import crc32
 
 from locus.errors import BackendUnavailableError, CheckpointError
-from locus.memory.backends.file.client import (
-    Folder,
-    LogView,
-    checkpoint_record,
-    expired,
-    expiry,
-    last_seq,
-    put_logged_writes,
-    writes_place,
-    writes_record,
-)
-from locus.memory.backends.file.log import LogFile
-from locus.memory.backends.file.schema import SUFFIX
-from locus.memory.engine import (
-    Copies,
-    Engine,
-    Expires,
-    Exports,
-    FindsMetadata,
-    KeepsWrites,
-    Searches,
-)
+from locus.memory.backends.file.client import LogFolder
+from locus.memory.backends.file.log import CommitView, LogFile
+from locus.memory.backends.file.schema import SUFFIX, checkpoint_record, writes_record
+from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.codec import encode
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.ids import Pattern
 from locus.memory.model.manifest import wanted
 from locus.memory.model.matching import best_hits, has_value, newest, table_hits
-from locus.memory.model.records import (
-    Commit,
-    Entry,
-    Exported,
-    Hit,
-    Outcome,
-    Stored,
-    Verdict,
-    Write,
-)
+from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Verdict, Write
 from locus.memory.model.table import Row, ThreadTable, entry_of
 from locus.memory.runtime.worker import Worker
 
@@ -70,18 +39,18 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
 
     def __init__(self, base: Path, pretty: bool) -> None:
         self._base = base
-        # Each thread has its worker, so that the saves of different threads wait for the disk together.
-        self._workers = [Worker(f"locus-file-{n}", lambda: Folder(base, pretty)) for n in range(WORKERS)]
+        # Each thread has its worker, so that saves of different threads can wait for the disk at the same time.
+        self._workers = [Worker(f"locus-file-{n}", lambda: LogFolder(base, pretty)) for n in range(WORKERS)]
 
     @property
     def identity(self) -> str:
         return f"file:{self._base}"
 
-    async def _on(self, thread_id: str, work: Callable[[Folder], T]) -> T:
+    async def _on(self, thread_id: str, work: Callable[[LogFolder], T]) -> T:
         return await self._workers[crc32(thread_id.encode()) % WORKERS].run(work)
 
     async def _with_log(self, thread_id: str, work: Callable[[LogFile], T], otherwise: T) -> T:
-        def job(folder: Folder) -> T:
+        def job(folder: LogFolder) -> T:
             with folder.log(thread_id) as log:
                 return otherwise if log is None else work(log)
 
@@ -89,14 +58,14 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
 
     async def setup(self) -> None:
         if not self.reading_only:
-            await self._workers[0].run(Folder.make)
+            await self._workers[0].run(LogFolder.make)
         elif not self._base.is_dir() or not any(self._base.glob(f"*{SUFFIX}")):
             raise self.nothing_there()
 
     async def commit(self, commit: Commit) -> Outcome:
-        def work(folder: Folder) -> Outcome:
+        def work(folder: LogFolder) -> Outcome:
             with folder.exclusive(commit.thread_id), folder.log(commit.thread_id) as log:
-                outcome = decide(commit, LogView(log) if log else ThreadTable(commit.thread_id))
+                outcome = decide(commit, CommitView(log) if log else ThreadTable(commit.thread_id))
                 if outcome.verdict is Verdict.COMMITTED and not outcome.repeated:
                     self._add(folder, log, commit, outcome)
                 return outcome
@@ -104,9 +73,9 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         return await self._on(commit.thread_id, work)
 
     @staticmethod
-    def _add(folder: Folder, log: LogFile | None, commit: Commit, outcome: Outcome) -> None:
+    def _add(folder: LogFolder, log: LogFile | None, commit: Commit, outcome: Outcome) -> None:
         if log is None or outcome.replaced is not None:
-            table = folder.table(log) if log else ThreadTable(commit.thread_id)
+            table = log.table() if log else ThreadTable(commit.thread_id)
             table.add(commit, outcome)
             folder.write(table)
             return
@@ -145,18 +114,18 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         for thread_id in ids:
             if limit is not None and len(found) >= limit:
                 break
-            if await self._with_log(thread_id, lambda log: last_seq(log) > 0, False):
+            if await self._with_log(thread_id, lambda log: log.last_seq > 0, False):
                 found.append(thread_id)
         return found
 
     async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
-        def work(folder: Folder) -> int:
+        def work(folder: LogFolder) -> int:
             if namespace is None and seqs is None:
                 return folder.remove_thread(thread_id)
             with folder.exclusive(thread_id), folder.log(thread_id) as log:
                 if log is None:
                     return 0
-                table = folder.table(log)
+                table = log.table()
                 doomed = table.seqs(namespace, seqs)
                 if len(doomed) == len(table.rows):
                     folder.remove(thread_id)
@@ -168,7 +137,7 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         return await self._on(thread_id, work)
 
     async def _each(self, work: Callable[[LogFile], list[T]]) -> list[T]:
-        """Ask every thread there is."""
+        """Ask every thread."""
         found: list[T] = []
         for thread_id in await self.threads(Pattern(), None):
             found += await self._with_log(thread_id, work, [])
@@ -186,9 +155,9 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         return newest(await self._each(work), limit)
 
     async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
-        def work(folder: Folder, thread_id: str) -> list[Hit]:
+        def work(folder: LogFolder, thread_id: str) -> list[Hit]:
             with folder.log(thread_id) as log:
-                return [] if log is None else list(table_hits(folder.table(log), terms))
+                return [] if log is None else list(table_hits(log.table(), terms))
 
         hits: list[Hit] = []
         for thread_id in await self.threads(Pattern(), None):
@@ -205,15 +174,15 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         *,
         keep_numbered: bool = False,
     ) -> None:
-        def work(folder: Folder) -> None:
+        def work(folder: LogFolder) -> None:
             with folder.exclusive(thread_id), folder.log(thread_id) as log:
-                place = (namespace, checkpoint_id, task_id)
+                task = (namespace, checkpoint_id, task_id)
                 if log is None:
                     table = ThreadTable(thread_id)
-                    table.put_writes(place, writes, keep_numbered)
+                    table.put_writes(task, writes, keep_numbered)
                     folder.write(table)
                     return
-                record = writes_record(place, writes, last_seq(log), expiry(log), keep_numbered)
+                record = writes_record(task, writes, log.last_seq, log.expires_at, keep_numbered)
                 log.append(record, folder.pretty)
 
         await self._on(thread_id, work)
@@ -222,42 +191,41 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         def work(log: LogFile) -> list[Write]:
             table = ThreadTable(thread_id)
             for seal in reversed(list(log.newest_first())):
-                facts = seal.facts
-                if facts["seal"] == "writes" and writes_place(facts)[:2] == (namespace, checkpoint_id):
-                    put_logged_writes(table, log, seal)
+                if seal.facts["seal"] == "writes" and seal.task[:2] == (namespace, checkpoint_id):
+                    log.put_writes(table, seal)
             return table.get_writes(namespace, checkpoint_id, task_id)
 
         return await self._with_log(thread_id, work, [])
 
     async def expire(self, now: datetime) -> int:
-        def work(folder: Folder, thread_id: str) -> int:
+        def work(folder: LogFolder, thread_id: str) -> int:
             with folder.exclusive(thread_id):
                 log = LogFile(folder.path(thread_id), thread_id)
                 try:
-                    if not log.refresh() or not expired(log):
+                    if not log.refresh() or not log.expired:
                         return 0
                     folder.remove(thread_id)
                     return sum(1 for _ in log.checkpoints())
                 finally:
                     log.release()
 
-        await self._workers[0].run(Folder.sweep)
+        await self._workers[0].run(LogFolder.sweep)
         ids = await self._workers[0].run(lambda folder: list(folder.thread_ids()))
         return sum([await self._on(thread_id, partial(work, thread_id=thread_id)) for thread_id in ids])
 
     async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
-        def reading(folder: Folder) -> ThreadTable | None:
+        def reading(folder: LogFolder) -> ThreadTable | None:
             with folder.log(source) as log:
-                return None if log is None else folder.table(log)
+                return None if log is None else log.table()
 
         table = await self._on(source, reading)
         if table is None or not table.rows:
             return 0
 
-        def writing(folder: Folder) -> int:
+        def writing(folder: LogFolder) -> int:
             with folder.exclusive(dest):
                 with folder.log(dest) as log:
-                    existing = ThreadTable(dest) if log is None else folder.table(log)
+                    existing = ThreadTable(dest) if log is None else log.table()
                 if existing.rows:
                     return -1
                 copy = table.copied(existing, namespace, checkpoint_ids)
@@ -268,9 +236,9 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         return await self._on(dest, writing)
 
     async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
-        def work(folder: Folder) -> Exported:
+        def work(folder: LogFolder) -> Exported:
             with folder.log(thread_id) as log:
-                table = ThreadTable(thread_id) if log is None else folder.table(log)
+                table = ThreadTable(thread_id) if log is None else log.table()
             return table.exported(after_seq, None, known)
 
         return await self._on(thread_id, work)

@@ -1,27 +1,11 @@
-"""The log of a thread: one file, human-readable JSON, that only ever grows at its end.
-
-Every save adds a record and its seal, in one write:
-
-    {"head":{"agent_id":"a","iteration":1,"messages":[]}
-    ,"4f0c….0":[{"role":"user","content":"hi"}
-    ,{"role":"assistant","content":"hello"}]
-    }
-    {"seal":"checkpoint","bytes":133,"prev":0,"checkpoint_id":"4f0c…","seq":1,"runs":[…],…,"sum":2774501}
-
-No line of a record begins with a brace but its first, `{"head"` or `{"0.channel"`; so nothing that a user
-stores can be taken for a seal.
-
-A seal is one line, and the commit point: what has no seal was never saved, and is cut off before the next
-save. It names the seal before it, so that the history is read from the end, without the payloads; it says
-where in the record the texts are; and it has checksums of the record and of itself. Seals are of the kinds
-`thread` (the first line), `checkpoint` and `writes`.
-"""
+"""The log of one thread: one file, which is read from its end. What is in it: see `schema`."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -29,59 +13,54 @@ from zlib import crc32
 from pydantic_core import from_json
 
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
-from locus.memory.backends.file.schema import (
-    FORMAT,
-    SUM,
-    Record,
-    Seal,
-    to_disk,
-    write_all,
-)
+from locus.memory.backends.file.schema import CHECKSUM_KEY, FORMAT, SEAL_START, Record, Seal
 from locus.memory.model.codec import encode
-from locus.memory.model.records import Extent, Run, Stored, Write
-from locus.memory.model.table import Row
+from locus.memory.model.records import Extent, Known, Run, Stored, Write
+from locus.memory.model.table import Row, ThreadTable
 
-_MARK = b'{"seal":'
-_TAIL = 1 << 16
-_AHEAD = 1 << 18
+_END_BYTES = 1 << 16
+"""How much of the end of a log is read first, in search of the last seal."""
+
+_BUFFER_BYTES = 1 << 18
+"""How much is read at once, going backwards."""
 
 
 class LogFile:
-    """An open log, as far as it is known: seals are read from the end, as they are needed."""
+    """An open log, as far as it was read: seals are read from the end, as they are needed."""
 
     def __init__(self, path: Path, thread_id: str) -> None:
         self.path = path
         self.thread_id = thread_id
         self._fd = -1
         self._added: list[Seal] = []
-        """What was added since the log was first looked at, oldest first."""
+        """What was added since the log was first read, oldest first."""
         self._read: list[Seal] = []
         """What was read from there backwards, newest first."""
         self._complete = False
         self._ids: dict[tuple[str, str], Seal] = {}
-        self._tips: dict[str, int] = {}
+        self._newest_runs: dict[str, int] = {}
         self._buffer = (0, b"")
 
     def _forget(self) -> None:
         self._added, self._read, self._complete = [], [], False
-        self._ids, self._tips = {}, {}
+        self._ids, self._newest_runs = {}, {}
 
-    def _note(self, seal: Seal) -> None:
+    def _index(self, seal: Seal) -> None:
         if seal.facts["seal"] == "checkpoint":
             self._ids[seal.facts["namespace"], seal.facts["checkpoint_id"]] = seal
             for branch, number, *_ in seal.facts["runs"]:
-                self._tips[branch] = max(number, self._tips.get(branch, -1))
+                self._newest_runs[branch] = max(number, self._newest_runs.get(branch, -1))
 
     def _add(self, seal: Seal) -> None:
         self._added.append(seal)
-        self._note(seal)
+        self._index(seal)
 
     def _add_older(self, seal: Seal) -> None:
         self._read.append(seal)
-        self._note(seal)
+        self._index(seal)
 
     def refresh(self) -> bool:
-        """Open the file and find out what is new; False if there is none."""
+        """Open the file and find out what is new; False if the file does not exist."""
         self.release()
         try:
             self._fd = os.open(self.path, os.O_RDWR | getattr(os, "O_BINARY", 0))
@@ -89,7 +68,7 @@ class LogFile:
             self._forget()
             return False
         known = self.newest
-        # Another file may have the name by now, even the inode; the line of a seal is like no other.
+        # Another file may have the name by now, even the inode; the line of a seal is unique.
         if known is not None and self._pread(known.at, len(known.line)) != known.line:
             self._forget()
             known = None
@@ -119,28 +98,28 @@ class LogFile:
         return os.read(self._fd, length)
 
     def _bytes(self, at: int, length: int) -> bytes:
-        """Like `_pread`, with what stands before it, because that is asked for next."""
+        """Like `_pread`, but reads what is before it as well, because that is needed next."""
         start, data = self._buffer
         if not start <= at <= at + length <= start + len(data):
-            start = max(0, at + length - max(_AHEAD, length))
+            start = max(0, at + length - max(_BUFFER_BYTES, length))
             data = self._pread(start, at + length - start)
             self._buffer = (start, data)
         return data[at - start : at - start + length]
 
     def _check_first_line(self) -> None:
-        """A log begins with a line that says which thread it is of; it is written in one step with the name."""
-        if self._thread_in(self._pread(0, _TAIL)) != self.thread_id:
+        """A log begins with a line that names its thread; the line is written in one step with the file name."""
+        if self._thread_in(self._pread(0, _END_BYTES)) != self.thread_id:
             raise CorruptCheckpointError(f"{self.path} is the log of another thread than {self.thread_id!r}")
 
     @classmethod
     def thread_of(cls, path: Path) -> str:
-        """Whose log a file is."""
+        """The id of the thread whose log a file is."""
         with path.open("rb") as file:
-            return cls(path, "")._thread_in(file.read(_TAIL))
+            return cls(path, "")._thread_in(file.read(_END_BYTES))
 
     def _thread_in(self, data: bytes) -> str:
         line = data.partition(b"\n")[0] + b"\n"
-        if not line.startswith(_MARK):
+        if not line.startswith(SEAL_START):
             raise CorruptCheckpointError(f"{self.path} is not the log of a thread")
         # Before anything else: a newer format may differ in everything but this.
         found = re.search(rb',"locus":(\d{1,9}),', line)
@@ -155,17 +134,17 @@ class LogFile:
         return str(facts["thread_id"])
 
     def _last_seal(self, size: int, known: Seal | None) -> Seal:
-        """The last complete seal; behind it there may be what a killed process left."""
+        """The last complete seal; after it there may be what a killed process left."""
         if known is not None and known.end == size:
             return known
-        window = _TAIL
+        window = _END_BYTES
         while True:
             start = max(0, size - window)
             data = self._pread(start, size - start)
             end = data.rfind(b"\n") + 1
             while end > 0:
                 begin = data.rfind(b"\n", 0, end - 1) + 1
-                if data.startswith(_MARK, begin) and (begin > 0 or start == 0):
+                if data.startswith(SEAL_START, begin) and (begin > 0 or start == 0):
                     return self._parsed(start + begin, data[begin:end])
                 end = begin
             if start == 0:
@@ -173,7 +152,7 @@ class LogFile:
             window *= 8
 
     def _parsed(self, at: int, line: bytes) -> Seal:
-        text, _, checksum = line.rpartition(SUM)
+        text, _, checksum = line.rpartition(CHECKSUM_KEY)
         if checksum != f"{crc32(text)}}}\n".encode():
             raise CorruptCheckpointError(f"{self.path}: the seal at byte {at} does not fit its checksum")
         facts: dict[str, Any] = from_json(line)
@@ -184,13 +163,27 @@ class LogFile:
         if prev is None:
             return None
         line = self._bytes(prev, seal.record - prev)
-        if not line.startswith(_MARK) or not line.endswith(b"\n"):
+        if not line.startswith(SEAL_START) or not line.endswith(b"\n"):
             raise CorruptCheckpointError(f"{self.path}: there is no seal at byte {prev}")
         return self._parsed(prev, line)
 
     @property
     def newest(self) -> Seal | None:
         return self._added[-1] if self._added else self._read[0] if self._read else None
+
+    @property
+    def last_seq(self) -> int:
+        return int(self.newest.facts["last_seq"]) if self.newest else 0
+
+    @property
+    def expires_at(self) -> datetime | None:
+        found = self.newest.facts["expires_at"] if self.newest else None
+        return None if found is None else datetime.fromisoformat(found)
+
+    @property
+    def expired(self) -> bool:
+        at = self.expires_at
+        return at is not None and at <= datetime.now(UTC)
 
     def newest_first(self) -> Iterator[Seal]:
         """All seals but the first line's, from the end, reading on only as far as asked."""
@@ -226,12 +219,12 @@ class LogFile:
         return self._ids.get(key)
 
     def has_run(self, branch: str, number: int) -> bool:
-        """Whether a branch has got this far. A line that forked off may have gone on with it long ago."""
-        there = (True for _ in self.newest_first() if self._tips.get(branch, -1) >= number)
-        return self._tips.get(branch, -1) >= number or (not self._complete and next(there, False))
+        """Whether a branch has this run. A checkpoint that forked off may have continued it long ago."""
+        there = (True for _ in self.newest_first() if self._newest_runs.get(branch, -1) >= number)
+        return self._newest_runs.get(branch, -1) >= number or (not self._complete and next(there, False))
 
     def texts(self, seal: Seal) -> list[str]:
-        """The texts of a record, after a look at its checksum."""
+        """The texts of a record, after checking its checksum."""
         body = self._bytes(seal.record, seal.at - seal.record)
         if crc32(body) != seal.facts["crc"]:
             raise CorruptCheckpointError(f"{self.path}: the record at byte {seal.record} does not fit its checksum")
@@ -252,7 +245,7 @@ class LogFile:
         ]
 
     def stored(self, seal: Seal, wanted: Sequence[Extent]) -> Stored:
-        """A checkpoint with its runs, read from the end of the log until everything is there."""
+        """A checkpoint with its runs, read from the end of the log until everything is found."""
         open_extents = list(wanted)
         found: dict[str, list[Run]] = {}
         for other in self.newest_first():
@@ -270,8 +263,24 @@ class LogFile:
         passed = self.find(row.entry.namespace, None) is not seal
         return Stored(row.entry, row.head, row.manifest, found, passed)
 
+    def table(self) -> ThreadTable:
+        """Everything that the log has."""
+        table = ThreadTable(self.thread_id, expires_at=self.expires_at)
+        for seal in reversed(list(self.newest_first())):
+            if seal.facts["seal"] == "writes":
+                self.put_writes(table, seal)
+            else:
+                table.add_runs(self.runs(seal))
+                table.put(self.row(seal))
+            table.last_seq = max(table.last_seq, seal.facts["last_seq"])
+        return table
+
+    def put_writes(self, table: ThreadTable, seal: Seal) -> None:
+        """Put the pending writes of a record into a table."""
+        table.put_writes(seal.task, self.writes(seal), seal.facts.get("keep_numbered", False))
+
     def append(self, record: Record, pretty: bool) -> None:
-        """Add a record durably, after cutting off what a killed process left behind."""
+        """Add a record durably, after cutting off what a killed process left."""
         newest = self.newest
         assert newest is not None, "a log begins with the line that names its thread"
         end = newest.end
@@ -287,3 +296,37 @@ class LogFile:
 def _begins(extent: Extent, run: Run) -> bool:
     """Whether this run is the oldest that an extent can need."""
     return run.branch == extent.branch and run.number <= extent.run and run.start <= extent.skip
+
+
+class CommitView:
+    """A log as `decide` sees it."""
+
+    def __init__(self, log: LogFile) -> None:
+        self._log = log
+        self.last_seq = log.last_seq
+
+    def find(self, namespace: str, checkpoint_id: str) -> Known | None:
+        return _known(self._log.find(namespace, checkpoint_id))
+
+    def latest(self, namespace: str) -> Known | None:
+        return _known(self._log.find(namespace, None))
+
+    def has_run(self, branch: str, number: int) -> bool:
+        return self._log.has_run(branch, number)
+
+
+def _known(seal: Seal | None) -> Known | None:
+    if seal is None:
+        return None
+    return Known(seal.facts["checkpoint_id"], seal.facts["seq"], seal.facts["rev"], seal.facts["parent_id"])
+
+
+def write_all(fd: int, data: bytes, at: int) -> None:
+    os.lseek(fd, at, os.SEEK_SET)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def to_disk(fd: int) -> None:
+    getattr(os, "fdatasync", os.fsync)(fd)

@@ -1,34 +1,66 @@
-"""Records of a log, and how they get to the disk. What they look like is said in `file_log`.
+"""The stored layout: the files of a folder, and the records in a log.
 
-Files by thread: names that no file system confuses, and locks that hold between processes.
+    .locus_checkpoints/
+      support-42.jsonl                 the log of thread "support-42"
+      alice~3bc51062973c458d….jsonl    the log of thread "Alice": its id would not be a safe file name everywhere
+      .locks/                          the files that processes lock to exclude each other
+
+A log is human-readable JSON that only grows at its end. Every save adds a record and its seal, in one write:
+
+    {"head":{"agent_id":"a","iteration":1,"messages":[]}
+    ,"4f0c….0":[{"role":"user","content":"hi"}
+    ,{"role":"assistant","content":"hello"}]
+    }
+    {"seal":"checkpoint","bytes":133,"prev":0,"checkpoint_id":"4f0c…","seq":1,"runs":[…],…,"sum":2774501}
+
+Only the first line of a record begins with a brace, as `{"head"` or `{"0.channel"`. So nothing that a user stores can
+be taken for a seal.
+
+A seal is one line, and the commit point: what has no seal was never saved, and is cut off before the next save. It
+names the seal before it, so that the history is read from the end, without the payloads. It says where in the record
+the texts are. It has checksums of the record and of itself. The kinds of seals are `thread` (the first line),
+`checkpoint` and `writes`.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import sys
-import time
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import Any
 from zlib import crc32
 
-from locus.memory.model.codec import encode
+from locus.memory.model.codec import decode, encode
 from locus.memory.model.ids import digest
-from locus.memory.model.records import Entry
+from locus.memory.model.manifest import wanted
+from locus.memory.model.records import Entry, Run, Write
+from locus.memory.model.table import Row, ThreadTable
 
 FORMAT = 1
-SUM = b',"sum":'
-DRAFT = ".new"
+SEAL_START = b'{"seal":'
+CHECKSUM_KEY = b',"sum":'
+SUFFIX = ".jsonl"
+
+_SAFE_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}")
+_RESERVED_NAME = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])")
+
+
+def file_name(thread_id: str) -> str:
+    """The id itself where every file system can tell it from others; else its readable part and its digest.
+
+    Only the second kind contains a tilde, so no id can take the name of another.
+    """
+    if _SAFE_ID.fullmatch(thread_id) and not _RESERVED_NAME.fullmatch(thread_id):
+        return f"{thread_id}{SUFFIX}"
+    readable = re.sub(r"[^a-z0-9]+", "-", thread_id.lower()).strip("-")[:32]
+    return f"{readable}~{digest(thread_id)}{SUFFIX}"
 
 
 @dataclass(slots=True)
 class Seal:
-    """A line that closes a record: where it stands, and what it says."""
+    """The line that closes a record: where it is in the file, and what it says."""
 
     at: int
     line: bytes
@@ -42,6 +74,11 @@ class Seal:
     def record(self) -> int:
         """Where the record begins."""
         return self.at - int(self.facts["bytes"])
+
+    @property
+    def task(self) -> tuple[str, str, str]:
+        """The namespace, the checkpoint and the task of pending writes."""
+        return self.facts["namespace"], self.facts["checkpoint_id"], self.facts["task_id"]
 
     def entry(self, thread_id: str) -> Entry:
         facts = self.facts
@@ -59,7 +96,7 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is added to a log: texts, and what the seal says of them."""
+    """What a save adds to a log: texts, and what the seal says of them."""
 
     kind: str
     facts: dict[str, Any]
@@ -67,7 +104,7 @@ class Record:
     """(name, JSON text) of what the record holds; the seal says where each text is, under `at`."""
 
     def sealed(self, prev: int | None, pretty: bool) -> bytes:
-        """The bytes of the record and its seal; `prev` is where the seal before it stands."""
+        """The bytes of the record and its seal; `prev` is the position of the seal before it."""
         body, places = bytearray(), []
         for name, text in self.parts:
             body += f"{',' if body else '{'}{encode(name)}:".encode()
@@ -80,100 +117,78 @@ class Record:
             body += b"}\n"
         facts = {"seal": self.kind, "bytes": len(body), "prev": prev, **self.facts, "at": places, "crc": crc32(body)}
         line = encode(facts)[:-1].encode()
-        return bytes(body) + line + SUM + f"{crc32(line)}}}\n".encode()
+        return bytes(body) + line + CHECKSUM_KEY + f"{crc32(line)}}}\n".encode()
 
 
-def write_all(fd: int, data: bytes, at: int) -> None:
-    os.lseek(fd, at, os.SEEK_SET)
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
+def checkpoint_record(row: Row, runs: Sequence[Run], last_seq: int, expires_at: datetime | None) -> Record:
+    entry = row.entry
+    facts = {
+        "checkpoint_id": entry.checkpoint_id,
+        "parent_id": entry.parent_id,
+        "namespace": entry.namespace,
+        "seq": entry.seq,
+        "rev": entry.rev,
+        "created_at": _timestamp(entry.created_at),
+        "metadata": decode(entry.metadata),
+        "last_seq": last_seq,
+        "expires_at": _timestamp(expires_at),
+        "manifest": decode(row.manifest),
+        "runs": [run[:4] for run in runs],
+    }
+    names = [f"{run.branch}.{run.number}" for run in runs]
+    parts = [("head", row.head), *zip(names, (run.items for run in runs), strict=True)]
+    return Record("checkpoint", facts, tuple(parts))
 
 
-def to_disk(fd: int) -> None:
-    getattr(os, "fdatasync", os.fsync)(fd)
+def writes_record(
+    task: tuple[str, str, str],
+    writes: Sequence[Write],
+    last_seq: int,
+    expires_at: datetime | None,
+    keep_numbered: bool = False,
+) -> Record:
+    namespace, checkpoint_id, task_id = task
+    facts: dict[str, Any] = {
+        "namespace": namespace,
+        "checkpoint_id": checkpoint_id,
+        "task_id": task_id,
+        "last_seq": last_seq,
+        "expires_at": _timestamp(expires_at),
+        "writes": [write[:4] for write in writes],
+    }
+    if keep_numbered:
+        facts["keep_numbered"] = True
+    names = [f"{write.idx}.{write.channel}" for write in writes]
+    return Record("writes", facts, tuple(zip(names, (write.value for write in writes), strict=True)))
 
 
-def write_new(path: Path, records: Sequence[Record], pretty: bool) -> None:
-    """Write a whole log under a name of its own, and then put it in its place, in one step."""
-    data = bytearray()
-    prev: int | None = None
-    for record in records:
-        sealed = record.sealed(prev, pretty)
-        prev = len(data) + sealed.rfind(b"\n", 0, len(sealed) - 1) + 1
-        data += sealed
-    draft = path.with_name(path.name + DRAFT)
-    try:
-        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o666)
-        try:
-            write_all(fd, bytes(data), 0)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-    except OSError:
-        draft.unlink(missing_ok=True)  # the disk is full, most likely
-        raise
-    draft.replace(path)
-    sync_folder(path.parent)
+def records_of(table: ThreadTable) -> Iterator[Record]:
+    """A whole thread as the records of a log."""
+    facts = {
+        "locus": FORMAT,
+        "thread_id": table.thread_id,
+        "last_seq": 0,
+        "expires_at": _timestamp(table.expires_at),
+    }
+    yield Record("thread", facts)
+    # A run goes with the first checkpoint that shows it, so that the log reads in the order of events.
+    written: dict[str, int] = {}
+    for row in table.rows.values():
+        shown: list[Run] = []
+        for extent in wanted(row.manifest):
+            runs = table.runs.get(extent.branch, [])
+            first = written.get(extent.branch, 0)
+            last = max(first, bisect_right(runs, extent.run, key=lambda run: run.number))
+            shown += runs[first:last]
+            written[extent.branch] = last
+        yield checkpoint_record(row, shown, table.last_seq, table.expires_at)
+    tasks: dict[tuple[str, str, str], list[Write]] = {}
+    for (namespace, checkpoint_id), kept in table.writes.items():
+        for (task_id, _), write in kept.items():
+            tasks.setdefault((namespace, checkpoint_id, task_id), []).append(write)
+    for task, task_writes in tasks.items():
+        yield writes_record(task, task_writes, table.last_seq, table.expires_at)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make a new, replaced or removed name durable."""
-    if os.name == "nt":  # Windows does not open folders
-        return
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-SUFFIX = ".jsonl"
-_PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}")
-_RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])")
-LOCKS = 256
-LOCK_SECONDS = 30.0
-
-
-def file_name(thread_id: str) -> str:
-    """The id itself where every file system keeps it apart; else what is readable of it, and its digest.
-
-    Only the second kind contains a tilde, so no id can take the name of another.
-    """
-    if _PLAIN.fullmatch(thread_id) and not _RESERVED.fullmatch(thread_id):
-        return f"{thread_id}{SUFFIX}"
-    readable = re.sub(r"[^a-z0-9]+", "-", thread_id.lower()).strip("-")[:32]
-    return f"{readable}~{digest(thread_id)}{SUFFIX}"
-
-
-@contextmanager
-def locked(folder: Path, name: str) -> Iterator[None]:
-    """Exclude every other process, and every other handle, that changes the file of this name.
-
-    A fixed number of lock files serve all threads: they are never removed, so nobody can wait for a lock
-    on a file that is gone. The system releases the lock of a process that is killed.
-    """
-    path = folder / f"{crc32(name.encode()) % LOCKS:02x}"
-    if sys.platform == "win32":
-        from filelock import FileLock
-
-        with FileLock(path, timeout=LOCK_SECONDS, poll_interval=0.005):
-            yield
-        return
-    import fcntl
-
-    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        deadline, delay = time.monotonic() + LOCK_SECONDS, 0.0005
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"{path} has been held by another process for {LOCK_SECONDS:g} s") from None
-                time.sleep(delay)
-                delay = min(delay * 2, 0.02)
-        yield
-    finally:
-        os.close(fd)
+def _timestamp(at: datetime | None) -> str | None:
+    return None if at is None else at.astimezone(UTC).isoformat(timespec="microseconds")

@@ -1,33 +1,25 @@
-"""locus.memory.backends.http.backend"""
+"""`HTTPCheckpointer`, its store, and what `http://` and `https://` URLs open."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from locus.errors import BackendUnavailableError, CheckpointError
 from locus.extras import require
 from locus.memory.backends.http.engine import HTTPEngine
 from locus.memory.checkpointer import Checkpointer
-from locus.memory.engine import (
-    CheckpointerCapabilities,
-)
-from locus.memory.model.arguments import check_vacuum, checked_seconds, days_before
+from locus.memory.engine import CheckpointerCapabilities
+from locus.memory.model.arguments import check_vacuum, days_before
 from locus.memory.model.plan import Payload, Trace
-from locus.memory.model.records import (
-    ANY,
-    Unset,
-)
+from locus.memory.model.records import ANY, Unset
 from locus.memory.store import CheckpointStore, Saved
-
-if TYPE_CHECKING:
-    pass
 
 
 class HTTPStore(CheckpointStore):
-    """Threads on a server that has to be asked what it can do."""
+    """A `CheckpointStore` over a server, which it asks what it can do before it plans a save."""
 
     engine: HTTPEngine
 
@@ -56,7 +48,7 @@ class HTTPStore(CheckpointStore):
     ) -> Saved:
         if self.engine.server is None:
             async with self.using():
-                """How a save is planned depends on the server."""
+                pass  # asks the server what it can do, on which the plan of a save depends
         return await super().save(
             thread_id,
             payload,
@@ -70,7 +62,7 @@ class HTTPStore(CheckpointStore):
         )
 
     async def vacuum(self, older_than_days: float | None, keep_last: int | None, dry_run: bool) -> int:
-        """The server does it: here, every thread would be a request or two."""
+        """Let the server do it: from here, every thread would take a request or two."""
         check_vacuum(older_than_days, keep_last)
         cutoff = None if older_than_days is None else days_before(datetime.now(UTC), older_than_days)
         async with self.using():
@@ -85,7 +77,7 @@ class HTTPCheckpointer(Checkpointer):
     `ttl_seconds` lets a thread end that long after its last save, on a server that can do that.
 
     What the server can do is known after the first request (`health_check` is one); until then `capabilities`
-    says what a server of ours can do at best.
+    says what a Locus server can do at best.
     """
 
     def __init__(
@@ -99,16 +91,16 @@ class HTTPCheckpointer(Checkpointer):
         ttl_seconds: float | None = None,
     ) -> None:
         require("httpx", "http")
-        from locus.memory.backends.http.client import Link
+        from locus.memory.backends.http.client import HTTPClient
+        from locus.memory.backends.http.config import HTTPConfig
 
-        checked_seconds(timeout, "timeout")
-        self._link = Link(base_url, headers, auth, token, timeout)
-        super().__init__(HTTPStore(HTTPEngine(self._link), ttl_seconds=ttl_seconds))
+        self._client = HTTPClient(HTTPConfig.from_options(base_url, headers, auth, token, timeout))
+        super().__init__(HTTPStore(HTTPEngine(self._client), ttl_seconds=ttl_seconds))
 
     async def health_check(self) -> bool:
-        """Whether the server answers, and says that it is well. Credentials are not tried."""
+        """Whether the server answers and says that it is healthy. Credentials are not tried."""
         try:
-            response = await self._link.ask("GET", "/health", again=True)
+            response = await self._client.request("GET", "/health", retry=True)
         except BackendUnavailableError:
             return False
         with contextlib.suppress(CheckpointError):
@@ -116,7 +108,7 @@ class HTTPCheckpointer(Checkpointer):
         return response.is_success
 
     def __repr__(self) -> str:
-        return f"HTTPCheckpointer({self._link.address!r})"
+        return f"HTTPCheckpointer({self._client.config.address!r})"
 
 
 def from_http(location: str = "", **options: Any) -> HTTPCheckpointer:

@@ -1,6 +1,6 @@
 """The dialect of `locus.server`: every primitive is one request, and a save sends what is new.
 
-The server's own store keeps the laws; this side only translates.
+The store behind the server keeps the contract; this side only translates.
 """
 
 from __future__ import annotations
@@ -10,20 +10,11 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from locus.errors import CapabilityError
-from locus.memory.backends.http.client import Answer, HTTPUnavailableError, Link, not_there, refuse
+from locus.memory.backends.http.client import HTTPClient, HTTPUnavailableError, Response, raise_error, says_not_found
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.codec import EXACT, Dialect, encode_trusted
 from locus.memory.model.ids import Pattern
-from locus.memory.model.records import (
-    DEFAULT_NAMESPACE,
-    Commit,
-    Entry,
-    Exported,
-    Hit,
-    Outcome,
-    Stored,
-    Write,
-)
+from locus.memory.model.records import DEFAULT_NAMESPACE, Commit, Entry, Exported, Hit, Outcome, Stored, Write
 from locus.wire.format import (
     commit_text,
     conditions,
@@ -40,22 +31,22 @@ from locus.wire.format import (
 T = TypeVar("T")
 
 PAGE = 1_000
-"""How many entries of a long history come at once."""
+"""How many entries of a long history one request fetches."""
 
 _CHANGES_KEYS = Dialect(exact=False)
 
 
 class LocusServer:
-    """A server of ours, as its discovery document describes it."""
+    """A Locus server, as its discovery document describes it."""
 
-    def __init__(self, link: Link, about: Mapping[str, Any]) -> None:
-        self._link = link
+    def __init__(self, client: HTTPClient, about: Mapping[str, Any]) -> None:
+        self._client = client
         self.capabilities = CheckpointerCapabilities(**about["capabilities"])
         self.keeps_writes: bool = about["pending_writes"]
         self.keeps_runs: bool = about["deltas"]
         self.exports: bool = about.get("exports", False)
         self.dialect = EXACT if about["keeps_key_order"] else _CHANGES_KEYS
-        self._compress = not link.local
+        self._compress = not client.config.local
 
     async def _ask(
         self,
@@ -65,22 +56,22 @@ class LocusServer:
         body: str | None = None,
         *,
         headers: Mapping[str, str] | None = None,
-        again: bool = True,
+        retry: bool = True,
     ) -> Any:
-        """The answer's data; `None` if what was asked for is not there."""
-        response = await self._link.ask(
+        """The data in the response; `None` if what was asked for does not exist."""
+        response = await self._client.request(
             method,
             path,
             query,
             None if body is None else body.encode(),
             headers=headers,
-            again=again,
+            retry=retry,
             compress=self._compress,
         )
-        if not_there(response):
+        if says_not_found(response):
             return None
         if not response.is_success:
-            refuse(response)
+            raise_error(response)
         return _data(response) if response.content else {}
 
     async def commit(self, commit: Commit) -> Outcome:
@@ -129,7 +120,7 @@ class LocusServer:
     async def delete(self, thread_id: str, namespace: str | None, seqs: Mapping[int, str] | None) -> int:
         body = {"namespace": namespace, "seqs": None if seqs is None else [*seqs.items()]}
         answer = await self._ask(
-            "POST", f"/threads/{segment(thread_id)}/deletions", body=encode_trusted(body), again=False
+            "POST", f"/threads/{segment(thread_id)}/deletions", body=encode_trusted(body), retry=False
         )
         return _read(lambda data: int(data["deleted"]), answer)
 
@@ -151,7 +142,7 @@ class LocusServer:
         self._needs(self.capabilities.branching, "branching")
         ids = None if checkpoint_ids is None else [*checkpoint_ids]
         body = encode_trusted({"dest_thread_id": dest, "namespace": namespace, "checkpoint_ids": ids})
-        answer = await self._ask("POST", f"/threads/{segment(source)}/copy", body=body, again=False)
+        answer = await self._ask("POST", f"/threads/{segment(source)}/copy", body=body, retry=False)
         return 0 if answer is None else _read(lambda data: int(data["copied"]), answer)
 
     async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
@@ -181,12 +172,12 @@ class LocusServer:
         return _read(lambda data: [write_from(write) for write in data["writes"]], answer)
 
     async def vacuum(self, cutoff: datetime | None, keep_last: int | None, dry_run: bool) -> int:
-        """The server works in portions, so that no answer is long in coming."""
+        """The server works in portions, so that no response takes long."""
         before = None if cutoff is None else cutoff.isoformat()
         body: dict[str, Any] = {"before": before, "keep_last": keep_last, "dry_run": dry_run}
         removed = 0
         while True:
-            answer = await self._ask("POST", "/vacuum", body=encode_trusted(body), again=False)
+            answer = await self._ask("POST", "/vacuum", body=encode_trusted(body), retry=False)
             removed += _read(lambda data: int(data["removed"]), answer)
             if answer.get("next") is None:
                 return removed
@@ -194,7 +185,7 @@ class LocusServer:
 
     async def expire(self) -> int:
         body = encode_trusted({"only_expired": True})
-        return _read(lambda data: int(data["removed"]), await self._ask("POST", "/vacuum", body=body, again=False))
+        return _read(lambda data: int(data["removed"]), await self._ask("POST", "/vacuum", body=body, retry=False))
 
     @staticmethod
     def _needs(able: bool, what: str) -> None:
@@ -214,7 +205,7 @@ def _one(namespace: str, checkpoint_id: str | None) -> dict[str, str | int]:
     return _in(namespace) | ({} if checkpoint_id is None else {"checkpoint_id": checkpoint_id})
 
 
-def _data(response: Answer) -> Any:
+def _data(response: Response) -> Any:
     try:
         return response.json()
     except ValueError as error:

@@ -6,9 +6,9 @@
                                                                "checkpoints" or "data"
     DELETE /threads/{thread_id}/checkpoints/{checkpoint_id}
 
-What such a server cannot be asked for: namespaces, lineage, pending writes, lists of threads, search. A
-condition (`if_latest`) is checked before the save and not in one step with it. A checkpoint has no number here;
-where one is needed, it is counted from the oldest that is listed.
+Such a server has no namespaces, lineage, pending writes, lists of threads or search. A condition (`if_latest`) is
+checked before the save, not in one step with it. Checkpoints have no numbers; where one is needed, it is counted from
+the oldest that is listed.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ from typing import Any, Final, NoReturn
 from urllib.parse import quote
 
 from locus.errors import CapabilityError, CorruptCheckpointError
-from locus.memory.backends.http.client import Answer, HTTPUnavailableError, Link, is_ours, refuse
-from locus.memory.engine import CheckpointerCapabilities
-from locus.memory.model.codec import (
-    EXACT,
-    Dialect,
-    canonical,
-    decode,
-    encode,
-    encode_trusted,
+from locus.memory.backends.http.client import (
+    HTTPClient,
+    HTTPUnavailableError,
+    Response,
+    is_from_locus_server,
+    raise_error,
 )
+from locus.memory.engine import CheckpointerCapabilities
+from locus.memory.model.codec import EXACT, Dialect, canonical, decode, encode, encode_trusted
 from locus.memory.model.ids import Pattern
 from locus.memory.model.payloads import payload_text
 from locus.memory.model.records import (
@@ -45,10 +44,10 @@ from locus.memory.model.records import (
 )
 from locus.memory.model.table import entry_of
 
-EVERYTHING: Final = 1_000_000
-_NO_TIME: Final = datetime.fromtimestamp(0, UTC)
-_AROUND_A_STATE = frozenset({"checkpoint_id", "thread_id", "created_at", "metadata", "id", "data"})
-_LISTS = ("checkpoints", "data", "items")
+NO_LIMIT: Final = 1_000_000
+_UNKNOWN_TIME: Final = datetime.fromtimestamp(0, UTC)
+_ENVELOPE_FIELDS = frozenset({"checkpoint_id", "thread_id", "created_at", "metadata", "id", "data"})
+_LIST_FIELDS = ("checkpoints", "data", "items")
 
 
 def plain_segment(value: str) -> str:
@@ -57,7 +56,7 @@ def plain_segment(value: str) -> str:
 
 
 class PlainServer:
-    """A server that is not ours."""
+    """A server that is no Locus server."""
 
     capabilities = CheckpointerCapabilities(persistent_checkpoint_ids=True)
     keeps_writes = False
@@ -65,9 +64,9 @@ class PlainServer:
     exports = False
     dialect: Dialect = EXACT
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
-        self.became_ours = False
+    def __init__(self, client: HTTPClient) -> None:
+        self._client = client
+        self.became_locus_server = False
 
     async def _ask(
         self,
@@ -76,16 +75,16 @@ class PlainServer:
         query: Mapping[str, str | int] | None = None,
         body: str | None = None,
         *,
-        again: bool = True,
-    ) -> Answer | None:
-        """The answer; `None` for 404."""
+        retry: bool = True,
+    ) -> Response | None:
+        """The response; `None` for 404."""
         sent = None if body is None else body.encode()
-        response = await self._link.ask(method, path, query, sent, again=again)
-        self.became_ours = self.became_ours or is_ours(response)
+        response = await self._client.request(method, path, query, sent, retry=retry)
+        self.became_locus_server = self.became_locus_server or is_from_locus_server(response)
         if response.status_code == 404:
             return None
         if not response.is_success and response.status_code != 409:
-            refuse(response)
+            raise_error(response)
         return response
 
     async def commit(self, commit: Commit) -> Outcome:
@@ -105,9 +104,11 @@ class PlainServer:
         path = f"/threads/{plain_segment(commit.thread_id)}/checkpoints"
         response = await self._ask("POST", path, body=body)
         if response is None:
-            raise HTTPUnavailableError(f"{self._link.address} has no place for checkpoints: it answered 404 to a save")
+            raise HTTPUnavailableError(
+                f"{self._client.config.address} has no place for checkpoints: it answered 404 to a save"
+            )
         if response.status_code == 409 and not await self._is_kept(commit, state):
-            refuse(response)
+            raise_error(response)
         return Outcome(Verdict.COMMITTED)
 
     @staticmethod
@@ -120,7 +121,7 @@ class PlainServer:
             raise CapabilityError("this server lets no thread expire: leave out ttl_seconds")
 
     async def _is_kept(self, commit: Commit, state: str) -> bool:
-        """Whether a save that was refused as a duplicate is there already: then it was sent twice."""
+        """Whether a save that was refused as a duplicate is stored already: then it was sent twice."""
         there = await self.read(commit.thread_id, commit.namespace, commit.checkpoint_id)
         return there is not None and canonical(decode(there.head)) == canonical(decode(state))
 
@@ -137,15 +138,15 @@ class PlainServer:
         data = _json(response)
         if not isinstance(data, dict):
             raise CorruptCheckpointError(f"the server's checkpoint {wanted!r} is no object")
-        wrapped = isinstance(data.get("state"), dict) and (len(data) == 1 or not _AROUND_A_STATE.isdisjoint(data))
+        wrapped = isinstance(data.get("state"), dict) and (len(data) == 1 or not _ENVELOPE_FIELDS.isdisjoint(data))
         about = data if wrapped else {}
         return Stored(_entry(thread_id, about, wanted), encode(data["state"] if wrapped else data), "[]")
 
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
-        """With its number, which only a look at the whole list tells."""
+        """The entry with its number, which takes the whole list to find out."""
         if namespace != DEFAULT_NAMESPACE:
             return None
-        listed = await self._listed(thread_id, EVERYTHING)
+        listed = await self._listed(thread_id, NO_LIMIT)
         for index, entry in enumerate(listed):
             if checkpoint_id in (None, entry.checkpoint_id):
                 stored = await self.read(thread_id, namespace, entry.checkpoint_id)
@@ -160,8 +161,8 @@ class PlainServer:
         if namespace not in (None, DEFAULT_NAMESPACE):
             return []
         if before_seq is None:
-            return (await self._listed(thread_id, EVERYTHING if limit is None else limit))[:limit]
-        listed = await self._listed(thread_id, EVERYTHING)
+            return (await self._listed(thread_id, NO_LIMIT if limit is None else limit))[:limit]
+        listed = await self._listed(thread_id, NO_LIMIT)
         numbered = [_numbered(entry, len(listed) - index) for index, entry in enumerate(listed)]
         return [entry for entry in numbered if entry.seq < before_seq][:limit]
 
@@ -174,23 +175,23 @@ class PlainServer:
         response = await self._ask("GET", f"/threads/{plain_segment(thread_id)}/checkpoints", {"limit": limit})
         data = _json(response) if response is not None else []
         if isinstance(data, dict):
-            data = next((data[name] for name in _LISTS if name in data), None)
+            data = next((data[name] for name in _LIST_FIELDS if name in data), None)
         if not isinstance(data, list):
             raise HTTPUnavailableError("the server's list of checkpoints cannot be read: it is no list")
         return [_entry(thread_id, item if isinstance(item, dict) else {"checkpoint_id": item}) for item in data]
 
     async def delete(self, thread_id: str, namespace: str | None, seqs: Mapping[int, str] | None) -> int:
-        """The oldest first, so that what is left when it breaks off is the newest."""
+        """Delete the oldest first, so that what is left after a failure is the newest."""
         if namespace not in (None, DEFAULT_NAMESPACE):
             return 0
         if seqs is not None:
             doomed = list(seqs.values())
         else:
-            doomed = [entry.checkpoint_id for entry in reversed(await self._listed(thread_id, EVERYTHING))]
+            doomed = [entry.checkpoint_id for entry in reversed(await self._listed(thread_id, NO_LIMIT))]
         deleted = 0
         for checkpoint_id in doomed:
             path = f"/threads/{plain_segment(thread_id)}/checkpoints/{plain_segment(checkpoint_id)}"
-            deleted += await self._ask("DELETE", path, again=False) is not None
+            deleted += await self._ask("DELETE", path, retry=False) is not None
         return deleted
 
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
@@ -234,7 +235,7 @@ class PlainServer:
         raise CapabilityError(f"this server does not support {what}: it is no `locus serve`; ask `.capabilities` first")
 
 
-def _json(response: Answer) -> Any:
+def _json(response: Response) -> Any:
     try:
         return response.json()
     except ValueError as error:
@@ -261,9 +262,9 @@ def _entry(thread_id: str, data: Mapping[str, Any], checkpoint_id: str | None = 
 
 def _time(value: object) -> datetime:
     try:
-        found = datetime.fromisoformat(value) if isinstance(value, str) else _NO_TIME
+        found = datetime.fromisoformat(value) if isinstance(value, str) else _UNKNOWN_TIME
     except ValueError:
-        return _NO_TIME
+        return _UNKNOWN_TIME
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 

@@ -26,14 +26,7 @@ from locus.memory.backends.sql.flavour import Row, Steps, marks, portions
 from locus.memory.backends.sql.read import now
 from locus.memory.backends.sql.search import metadata_key
 from locus.memory.model.codec import canonical, decode, encode_trusted
-from locus.memory.model.records import (
-    Commit,
-    Entry,
-    Known,
-    Outcome,
-    RunInfo,
-    Verdict,
-)
+from locus.memory.model.records import Commit, Entry, Known, Outcome, RunInfo, Verdict
 
 _COLUMNS = "thread, namespace, checkpoint_id, parent_id, seq, rev, created_at, metadata, head, manifest, metadata_keys"
 

@@ -36,14 +36,7 @@ from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
 from locus.memory.backends.sql.flavour import run_steps_async
 from locus.memory.backends.sql.schema import check_format, other_tables, script
 from locus.memory.model.commit_rules import decide
-from locus.memory.model.records import (
-    Commit,
-    Entry,
-    Hit,
-    Outcome,
-    Stored,
-    Verdict,
-)
+from locus.memory.model.records import Commit, Entry, Hit, Outcome, Stored, Verdict
 
 ATTEMPTS = 3
 """How often a save looks for a thread that others create and delete meanwhile, before it proceeds step by step."""

@@ -1,16 +1,16 @@
-"""locus.memory.backends.objects.backend"""
+"""The store of checkpoints that the backends on object stores share."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from locus.memory.backends.objects.compaction import GRACE
 from locus.memory.backends.objects.engine import ObjectEngine
+from locus.memory.backends.objects.remove import GRACE
 from locus.memory.store import CheckpointStore
 
 
 class ObjectCheckpointStore(CheckpointStore):
-    """Threads whose vacuum also sweeps."""
+    """A `CheckpointStore` over objects: its vacuum also sweeps."""
 
     def __init__(self, engine: ObjectEngine, *, ttl_seconds: float | None = None) -> None:
         super().__init__(engine, ttl_seconds=ttl_seconds)

@@ -1,11 +1,10 @@
-"""What an object store has to be able to do: five requests, the same for S3, OCI and a dict.
+"""What an object store must be able to do: five requests, the same for S3, OCI and a dict.
 
-Keys are relative to the store's own prefix, which the store adds and takes away. They are made of
-`[0-9A-Za-z._/-]` only and have at most `MAX_KEY` characters, so a prefix may have the rest of the 1,024 bytes
-that both clouds allow.
+Keys are relative to the store's prefix, which the store adds and takes away. They are made of `[0-9A-Za-z._/-]` only
+and have at most `MAX_KEY` characters. A prefix may have the rest of the 1,024 bytes that both clouds allow.
 
-Any request may be sent again by the store when an answer was lost. So `put` may say "exists already" of an
-object that this very call has written: the engine compares what is there with what it sent.
+The store may send any request again when an answer was lost. So `put` may say "exists already" of an object that this
+very call has written: the engine compares what exists with what it sent.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ from locus.errors import CheckpointError, ConfigurationError
 T = TypeVar("T")
 
 MAX_KEY = 512
-"""The most characters that a key has, the store's prefix not counted."""
+"""The most characters a key may have, without the store's prefix."""
 
-LONGEST_NAME = 1_024
-"""How many bytes the name of an object has at most, on either cloud."""
+MAX_OBJECT_NAME = 1_024
+"""The most bytes the name of an object may have, on either cloud."""
 
 PAGE = 1_000
 """How many keys one request lists or deletes at most, on either cloud."""
 
 
 def checked_prefix(prefix: str, example: str) -> str:
-    """A prefix that ends with a slash, so that `a` and `ab` are no beginnings of each other, or is empty."""
+    """The prefix, ending with a slash so that `a` is not the beginning of `ab`; or empty."""
     if not isinstance(prefix, str):
         raise ConfigurationError(f"prefix is text, got {type(prefix).__name__}")
     prefix = prefix.strip("/")
@@ -43,7 +42,7 @@ def checked_prefix(prefix: str, example: str) -> str:
     # HTTP clients resolve dots in a path, and would write elsewhere.
     if any(part in ("", ".", "..") for part in prefix.split("/")) or not prefix.isprintable():
         raise ConfigurationError(f"prefix is a path like {example!r}, got {prefix!r:.80}")
-    most = LONGEST_NAME - MAX_KEY
+    most = MAX_OBJECT_NAME - MAX_KEY
     if len(prefix.encode()) >= most:
         raise ConfigurationError(f"prefix may have {most - 1} bytes, got {len(prefix.encode())}")
     return f"{prefix}/"
@@ -96,22 +95,22 @@ class ObjectStore(ABC):
     @property
     @abstractmethod
     def identity(self) -> str:
-        """Names the bucket and the prefix, wherever they are: equal for two handles. Holds no secret."""
+        """Names the bucket and the prefix: equal for two handles on the same objects. Holds no secret."""
 
     @abstractmethod
     def translate(self, error: BaseException) -> CheckpointError:
-        """Our error for one of `driver_errors`; its text holds no secret."""
+        """The `CheckpointError` for one of `driver_errors`; its text holds no secret."""
 
     @abstractmethod
     async def put(self, key: str, body: bytes, *, if_absent: bool) -> bool:
-        """Write an object; with `if_absent` only where there is none, and else return False.
+        """Write an object. With `if_absent`, return False instead if it exists.
 
         An error leaves open whether the object was written. A bucket that does not exist is an error.
         """
 
     @abstractmethod
     async def get(self, key: str) -> bytes | None:
-        """The object's body; `None` only if the store says that there is no such object."""
+        """The object's body; `None` only if the store says that the object does not exist."""
 
     async def get_many(self, keys: Collection[str]) -> dict[str, bytes | None]:
         """Several objects at once."""
@@ -128,7 +127,7 @@ class ObjectStore(ABC):
 
     @abstractmethod
     async def delete(self, keys: Iterable[str]) -> None:
-        """Delete objects; those that are not there are no error."""
+        """Delete objects. Those that do not exist are no error."""
 
     async def close(self) -> None:
         """Release what this store opened itself; never raises. Later use opens it anew."""

@@ -1,4 +1,8 @@
-"""A copy of a thread is one event of the new one: it has rows, runs, writes and all their texts in it."""
+"""Copies and exports: some checkpoints of a thread, and everything they need.
+
+A copy is one event of the new thread, which holds rows, runs, writes and all their texts. An export is a page of
+records.
+"""
 
 from __future__ import annotations
 
@@ -6,64 +10,56 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from locus.memory.backends.objects.index import PutWrite, ThreadIndex
-from locus.memory.backends.objects.schema import Draft, Place, Row, row_facts
+from locus.memory.backends.objects.index import ThreadIndex, WriteInfo
+from locus.memory.backends.objects.schema import CheckpointRow, Draft, TextRef, row_facts
 from locus.memory.model.manifest import newest_runs, wanted
-from locus.memory.model.records import (
-    Entry,
-    Exported,
-    Run,
-    RunInfo,
-    Stored,
-    Write,
-    writes_order,
-)
+from locus.memory.model.records import Entry, Exported, Run, RunInfo, Stored, Write, writes_order
 from locus.memory.model.retention import unneeded_runs
 
 
 @dataclass(frozen=True)
 class Copy:
-    """What is to be copied, as it is numbered in the source."""
+    """What is to be copied, with the numbers of the source."""
 
-    rows: list[Row]
-    runs: dict[RunInfo, Place]
-    writes: list[tuple[str, str, str, int, PutWrite]]
+    rows: list[CheckpointRow]
+    runs: dict[RunInfo, TextRef]
+    writes: list[tuple[str, str, str, int, WriteInfo]]
 
 
 @dataclass(frozen=True)
 class Page:
     """Some checkpoints of a thread, and what they need."""
 
-    entries: list[tuple[Entry, Row]]
-    runs: dict[RunInfo, Place]
-    writes: dict[tuple[str, str], dict[tuple[str, int], PutWrite]]
+    entries: list[tuple[Entry, CheckpointRow]]
+    runs: dict[RunInfo, TextRef]
+    writes: dict[tuple[str, str], dict[tuple[str, int], WriteInfo]]
 
     @property
-    def places(self) -> list[Place]:
-        writes = [write.place for kept in self.writes.values() for write in kept.values()]
+    def refs(self) -> list[TextRef]:
+        writes = [write.ref for kept in self.writes.values() for write in kept.values()]
         return [*(row.head for _, row in self.entries), *self.runs.values(), *writes]
 
-    def exported(self, text: Callable[[Place], str]) -> Exported:
+    def exported(self, text: Callable[[TextRef], str]) -> Exported:
         writes = {
-            of: [Write(task, put.task_path, idx, put.channel, text(put.place)) for (task, idx), put in kept.items()]
+            of: [Write(task, put.task_path, idx, put.channel, text(put.ref)) for (task, idx), put in kept.items()]
             for of, kept in self.writes.items()
         }
         return Exported(
             [Stored(entry, text(row.head), row.manifest) for entry, row in self.entries],
-            [Run(*run, text(place)) for run, place in self.runs.items()],
+            [Run(*run, text(ref)) for run, ref in self.runs.items()],
             {of: sorted(some, key=writes_order) for of, some in writes.items()},
         )
 
 
 def page_of(
     index: ThreadIndex, after_seq: int, limit: int, known: Mapping[str, int]
-) -> tuple[Page, list[Place]] | None:
+) -> tuple[Page, list[TextRef]] | None:
     """The checkpoints that follow a number; `None` if there are none."""
     rows = [row for seq, row in sorted(index.rows.items()) if seq > after_seq][:limit]
     if not rows:
         return None
     runs = {
-        run: index.places[branch, run.number]
+        run: index.run_refs[branch, run.number]
         for branch, newest in newest_runs(row.manifest for row in rows).items()
         for run in index.runs.get(branch, [])
         if known.get(branch, -1) < run.number <= newest
@@ -71,10 +67,12 @@ def page_of(
     names = [(row.namespace, row.checkpoint_id) for row in rows]
     writes = {name: dict(index.writes[name]) for name in names if name in index.writes}
     page = Page([(index.entry(row), row) for row in rows], runs, writes)
-    return page, page.places
+    return page, page.refs
 
 
-def copy_of(index: ThreadIndex, namespace: str | None, ids: Collection[str] | None) -> tuple[Copy, list[Place]] | None:
+def copy_of(
+    index: ThreadIndex, namespace: str | None, ids: Collection[str] | None
+) -> tuple[Copy, list[TextRef]] | None:
     """All checkpoints, or these of one namespace, and what they need; `None` if there are none."""
     rows = [
         replace(row, parent=index.parent(row))
@@ -86,35 +84,35 @@ def copy_of(index: ThreadIndex, namespace: str | None, ids: Collection[str] | No
     extents = [extent for row in rows for extent in wanted(row.manifest)]
     infos = [run for runs in index.runs.values() for run in runs]
     unneeded = set(unneeded_runs(extents, infos))
-    runs = {run: index.places[run.branch, run.number] for run in infos if run not in unneeded}
+    runs = {run: index.run_refs[run.branch, run.number] for run in infos if run not in unneeded}
     writes = [
         (row.namespace, row.checkpoint_id, task_id, idx, write)
         for row in rows
         for (task_id, idx), write in index.writes.get((row.namespace, row.checkpoint_id), {}).items()
     ]
-    places = [*(row.head for row in rows), *runs.values(), *(write.place for *_, write in writes)]
-    return Copy(rows, runs, writes), places
+    refs = [*(row.head for row in rows), *runs.values(), *(write.ref for *_, write in writes)]
+    return Copy(rows, runs, writes), refs
 
 
-def copy_draft(found: Copy, text: Callable[[Place], str], number: int) -> Draft:
-    """The event, if it gets this number: its checkpoints are numbered from there on."""
+def copy_draft(found: Copy, text: Callable[[TextRef], str], number: int) -> Draft:
+    """The event, if it gets this number. Its checkpoints are numbered from there on."""
     seqs = {row.seq: number + position for position, row in enumerate(found.rows)}
     lines: list[str] = []
 
-    def placed(place: Place) -> Place:
-        lines.append(text(place))
-        return Place(number, len(lines) - 1)
+    def stored(ref: TextRef) -> TextRef:
+        lines.append(text(ref))
+        return TextRef(number, len(lines) - 1)
 
     rows: list[list[Any]] = []
     for row in found.rows:
         parent = seqs.get(row.parent) if isinstance(row.parent, int) else row.parent
-        rows.append(row_facts(replace(row, seq=seqs[row.seq], parent=parent, head=placed(row.head))))
+        rows.append(row_facts(replace(row, seq=seqs[row.seq], parent=parent, head=stored(row.head))))
     facts = {
         "to": number + len(rows) - 1,
         "rows": rows,
-        "runs": [[*run, *placed(place)] for run, place in found.runs.items()],
+        "runs": [[*run, *stored(ref)] for run, ref in found.runs.items()],
         "writes": [
-            [namespace, checkpoint_id, task_id, idx, write.task_path, write.channel, *placed(write.place)]
+            [namespace, checkpoint_id, task_id, idx, write.task_path, write.channel, *stored(write.ref)]
             for namespace, checkpoint_id, task_id, idx, write in found.writes
         ],
     }

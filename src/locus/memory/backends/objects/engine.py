@@ -1,15 +1,22 @@
-"""Threads in an object store, whichever it is: one layout for S3 and OCI.
+"""Threads in an object store: one engine and one layout for S3 and OCI.
 
-A thread is a log of immutable, numbered objects; see `object_log` for why that is enough, `object_keys` for their
-names, `object_records` for what is in them, `object_merging` for how any checkpoint is read with few requests, and
-`object_sweep` for how what is deleted goes. Which threads there are is told by `object_names`.
+A thread is a log of immutable, numbered objects. See
 
-::
+    schema    for the names of the objects and what is in them
+    log       for how a save becomes an object, and why that needs no lock
+    index     for what a thread is, as its events make it
+    read      for how a thread is read
+    merge     for how any checkpoint of a long thread is read with few requests
+    remove    for how deleted content is removed
+    copy      for copies and exports
+    markers   for which threads there are
+
+What operations cost::
 
     save      PUT event n, on condition that there is none        1 request; 2 more each 16 saves
     load      LIST the thread, then GET everything at once        2 round trips; 1 where the handle knows the thread
     history   LIST, then GET entries only                         the same
-    threads   LIST the marks                                      1 request for 1,000 marks
+    threads   LIST the markers                                    1 request for 1,000 markers
 """
 
 from __future__ import annotations
@@ -24,13 +31,13 @@ from typing import NamedTuple
 
 from locus.errors import CheckpointError, CorruptCheckpointError
 from locus.memory.backends.objects.client import ObjectStore, together
-from locus.memory.backends.objects.compaction import GRACE, sweep_thread
 from locus.memory.backends.objects.copy import copy_draft, copy_of, page_of
 from locus.memory.backends.objects.index import ThreadIndex
-from locus.memory.backends.objects.log import Step, ThreadLog, Turn
-from locus.memory.backends.objects.read import Vanished
-from locus.memory.backends.objects.schema import Draft, Place, commit_draft, writes_draft
-from locus.memory.backends.objects.thread_names import Named, Names
+from locus.memory.backends.objects.log import Proposal, ThreadLog, Transition
+from locus.memory.backends.objects.markers import MarkedThread, ThreadMarkers
+from locus.memory.backends.objects.read import ObjectGone
+from locus.memory.backends.objects.remove import GRACE, sweep_thread
+from locus.memory.backends.objects.schema import Draft, TextRef, commit_draft, writes_draft
 from locus.memory.engine import Copies, Engine, Exports, FindsMetadata, KeepsWrites
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.ids import Pattern
@@ -48,8 +55,8 @@ from locus.memory.model.records import (
     writes_order,
 )
 
-_REMEMBERED = 100_000
-"""How many checkpoints a handle remembers the entries of, over all threads."""
+_MAX_REMEMBERED = 100_000
+"""How many checkpoints a handle remembers, over all threads."""
 
 
 class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
@@ -57,8 +64,8 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
 
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
-        self.driver_errors = store.driver_errors  # type: ignore[misc]  # those of the driver that this one has
-        self._names = Names(store)
+        self.driver_errors = store.driver_errors  # type: ignore[misc]  # known when the store is
+        self._markers = ThreadMarkers(store)
         self._lock = threading.Lock()
         self._logs: OrderedDict[str, ThreadLog] = OrderedDict()
 
@@ -70,7 +77,7 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
         with self._lock:
             log = self._logs.get(thread_id)
             if log is None:
-                log = self._logs[thread_id] = ThreadLog(self.store, self._names, thread_id)
+                log = self._logs[thread_id] = ThreadLog(self.store, self._markers, thread_id)
                 self._forget_some()
             self._logs.move_to_end(thread_id)
             return log
@@ -79,26 +86,26 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
         # Not on every use: counting goes over all threads that are remembered.
         if len(self._logs) % 64 == 0:
             size = sum(log.size for log in self._logs.values())
-            while size > _REMEMBERED and len(self._logs) > 1:
+            while size > _MAX_REMEMBERED and len(self._logs) > 1:
                 size -= self._logs.popitem(last=False)[1].size
 
     async def commit(self, commit: Commit) -> Outcome:
-        def propose(index: ThreadIndex) -> Step[Outcome]:
+        def propose(index: ThreadIndex) -> Proposal[Outcome]:
             known = index.find(commit.namespace, commit.checkpoint_id)
             if known is not None and known.rev == commit.rev:
-                return Step(Outcome(Verdict.COMMITTED, known.seq, known.parent_id, repeated=True))
+                return Proposal(Outcome(Verdict.COMMITTED, known.seq, known.parent_id, repeated=True))
             outcome = decide(commit, index)
             if outcome.verdict is not Verdict.COMMITTED:
-                return Step(outcome)
+                return Proposal(outcome)
             named = outcome.parent_id
             parent = None if named is None else index.ids.get((commit.namespace, named), named)
             draft = commit_draft(commit, parent, outcome.replaced.seq if outcome.replaced else None)
-            return Step(outcome, draft, Turn.NEITHER if index.rows else Turn.BEGINS)
+            return Proposal(outcome, draft, Transition.NONE if index.rows else Transition.BEGINS)
 
         return await self._log(commit.thread_id).change(propose)
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
-        def find(index: ThreadIndex) -> tuple[_Found, list[Place]] | None:
+        def find(index: ThreadIndex) -> tuple[_Found, list[TextRef]] | None:
             row = index.row(namespace, checkpoint_id)
             if row is None:
                 return None
@@ -111,8 +118,8 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
             return None
         found, texts = answer
         runs: dict[str, list[Run]] = {}
-        for info, place in found.runs.items():
-            runs.setdefault(info.branch, []).append(Run(*info, texts.text(place)))
+        for info, ref in found.runs.items():
+            runs.setdefault(info.branch, []).append(Run(*info, texts.text(ref)))
         return Stored(found.entry, texts.text(found.head), found.manifest, runs, found.passed)
 
     async def history(
@@ -134,19 +141,19 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
         return await self._log(thread_id).ask(one)
 
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
-        return await self._names.alive(pattern, limit, self._alive)
+        return await self._markers.existing(pattern, limit, self._has_checkpoints)
 
-    async def _alive(self, named: Named) -> tuple[bool, int]:
-        return await self._log(named.thread_id).ask(lambda index: (bool(index.rows), index.last_seq))
+    async def _has_checkpoints(self, thread: MarkedThread) -> tuple[bool, int]:
+        return await self._log(thread.thread_id).ask(lambda index: (bool(index.rows), index.last_seq))
 
     async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
-        def propose(index: ThreadIndex) -> Step[int]:
+        def propose(index: ThreadIndex) -> Proposal[int]:
             doomed = index.chosen(namespace, seqs)
             if doomed:
-                turn = Turn.ENDS if len(doomed) == len(index.rows) else Turn.NEITHER
-                return Step(len(doomed), Draft("delete", {"seqs": doomed}), turn)
+                transition = Transition.ENDS if len(doomed) == len(index.rows) else Transition.NONE
+                return Proposal(len(doomed), Draft("delete", {"seqs": doomed}), transition)
             waiting = namespace is None and seqs is None and index.writes and not index.rows
-            return Step(0, Draft("reset", {}) if waiting else None)
+            return Proposal(0, Draft("reset", {}) if waiting else None)
 
         log = self._log(thread_id)
         try:
@@ -165,7 +172,7 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
         return newest(found, limit)
 
     async def _entries(self) -> AsyncIterator[Entry]:
-        """All entries of all threads; there is no index over them that every save would have to pay for."""
+        """All entries of all threads. An index over them would cost every save a request."""
         names = await self.threads(Pattern(), None)
         for start in range(0, len(names), 64):
             group = names[start : start + 64]
@@ -184,23 +191,23 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
         keep_numbered: bool = False,
     ) -> None:
         draft = writes_draft((namespace, checkpoint_id, task_id), writes, keep_numbered)
-        await self._log(thread_id).change(lambda _index: Step(None, draft))
+        await self._log(thread_id).change(lambda _index: Proposal(None, draft))
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
-        def find(index: ThreadIndex) -> tuple[list[tuple[str, int, str, str, Place]], list[Place]] | None:
+        def find(index: ThreadIndex) -> tuple[list[tuple[str, int, str, str, TextRef]], list[TextRef]] | None:
             kept = index.writes.get((namespace, checkpoint_id), {})
             found = [
-                (task, idx, write.task_path, write.channel, write.place)
+                (task, idx, write.task_path, write.channel, write.ref)
                 for (task, idx), write in kept.items()
                 if task_id in (None, task)
             ]
-            return (found, [place for *_, place in found]) if found else None
+            return (found, [ref for *_, ref in found]) if found else None
 
         answer = await self._log(thread_id).read(find)
         if answer is None:
             return []
         found, texts = answer
-        writes = [Write(task, path, idx, channel, texts.text(place)) for task, idx, path, channel, place in found]
+        writes = [Write(task, path, idx, channel, texts.text(ref)) for task, idx, path, channel, ref in found]
         return sorted(writes, key=writes_order)
 
     async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
@@ -209,10 +216,10 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
             return 0
         found, texts = answer
 
-        def propose(index: ThreadIndex) -> Step[int]:
+        def propose(index: ThreadIndex) -> Proposal[int]:
             if index.rows:
-                return Step(-1)
-            return Step(len(found.rows), copy_draft(found, texts.text, index.next), Turn.BEGINS)
+                return Proposal(-1)
+            return Proposal(len(found.rows), copy_draft(found, texts.text, index.next), Transition.BEGINS)
 
         return await self._log(dest).change(propose)
 
@@ -226,32 +233,31 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
     async def sweep(self, grace: timedelta = GRACE) -> int:
         """Remove what deletions, merges and crashes have left; return how many objects were removed.
 
-        Events younger than `grace` stay: a handle may rely on them still. Interrupting it does no harm.
+        Events younger than `grace` stay: a handle may still rely on them. Interrupting it does no harm.
         """
         before = datetime.now(UTC) - grace
-        names = await self._names.long(Pattern())
-        removed = await self._sweep_some(names, before)
-        async for page in self._names.all(Pattern()):
+        removed = await self._sweep_some(await self._markers.long(Pattern()), before)
+        async for page in self._markers.all(Pattern()):
             removed += await self._sweep_some(page, before)
 
-        async def decided(named: Named) -> tuple[bool, int]:
-            if all(listed.modified < before for listed in named.listed):
-                await self._log(named.thread_id).take_number(named.number)
-            return await self._alive(named)
+        async def has_checkpoints(thread: MarkedThread) -> tuple[bool, int]:
+            if all(listed.modified < before for listed in thread.listed):
+                await self._log(thread.thread_id).take_number(thread.number)
+            return await self._has_checkpoints(thread)
 
-        await self._names.settle(decided, before)
+        await self._markers.settle(has_checkpoints, before)
         return removed
 
-    async def _sweep_some(self, names: Iterable[Named], before: datetime) -> int:
-        return sum(await together([partial(self._sweep_one, named.thread_id, before) for named in names], 8))
+    async def _sweep_some(self, threads: Iterable[MarkedThread], before: datetime) -> int:
+        return sum(await together([partial(self._sweep_one, thread.thread_id, before) for thread in threads], 8))
 
     async def _sweep_one(self, thread_id: str, before: datetime) -> int:
         for attempt in range(4):
             try:
                 return await sweep_thread(self.store, thread_id, before)
-            except Vanished:
+            except ObjectGone:
                 await asyncio.sleep(0.05 * attempt)
-        return 0  # others are at work on this thread just now, and the next sweep comes
+        return 0  # others are at work on this thread just now; the next sweep will do it
 
     def translate(self, error: BaseException) -> CheckpointError:
         return self.store.translate(error)
@@ -267,6 +273,6 @@ class _Found(NamedTuple):
 
     entry: Entry
     manifest: str
-    head: Place
-    runs: dict[RunInfo, Place]
+    head: TextRef
+    runs: dict[RunInfo, TextRef]
     passed: bool

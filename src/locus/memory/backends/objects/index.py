@@ -1,7 +1,7 @@
-"""A thread as its events have made it, without any payload: what is decided on, and where texts are.
+"""A thread as its events have made it, without any payload: what decisions need, and where the texts are.
 
-All handles apply the same events in the same order, so all of them come to the same index, whether they read
-the events one by one, merged, or as a sweep has left them.
+All handles apply the same events in the same order. So all of them come to the same index, whether they read the
+events one by one, merged, or as a sweep has left them.
 """
 
 from __future__ import annotations
@@ -13,25 +13,18 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.objects.schema import (
-    Parent,
-    Place,
-    Record,
-    Row,
-    row_facts,
-    row_from,
-)
+from locus.memory.backends.objects.schema import CheckpointRow, Parent, Record, TextRef, row_facts, row_from
 from locus.memory.model.manifest import walk, wanted
 from locus.memory.model.records import Entry, Known, RunInfo
 from locus.memory.model.retention import unneeded_runs
 
 
-class PutWrite(NamedTuple):
+class WriteInfo(NamedTuple):
     """A pending write without its value."""
 
     task_path: str
     channel: str
-    place: Place
+    ref: TextRef
 
 
 @dataclass
@@ -40,18 +33,19 @@ class ThreadIndex:
 
     thread_id: str
     next: int = 1
-    rows: dict[int, Row] = field(default_factory=dict)
+    rows: dict[int, CheckpointRow] = field(default_factory=dict)
     ids: dict[tuple[str, str], int] = field(default_factory=dict)
     newest: dict[str, list[int]] = field(default_factory=dict)
     gone: dict[int, Parent] = field(default_factory=dict)
     """Rows that were removed, and the parent of each."""
     awaited: dict[tuple[str, str], list[int]] = field(default_factory=dict)
-    """Checkpoints that are not there, and the rows whose parent they are."""
+    """Checkpoints that do not exist, and the rows whose parent they are."""
     runs: dict[str, list[RunInfo]] = field(default_factory=dict)
     tops: dict[str, int] = field(default_factory=dict)
     """The highest number that a run of each branch ever had: it is not given out again."""
-    places: dict[tuple[str, int], Place] = field(default_factory=dict)
-    writes: dict[tuple[str, str], dict[tuple[str, int], PutWrite]] = field(default_factory=dict)
+    run_refs: dict[tuple[str, int], TextRef] = field(default_factory=dict)
+    """Where the items of each run are."""
+    writes: dict[tuple[str, str], dict[tuple[str, int], WriteInfo]] = field(default_factory=dict)
     removal: int = 0
     """The last event that removed anything."""
     born: int = 0
@@ -72,27 +66,27 @@ class ThreadIndex:
     def has_run(self, branch: str, number: int) -> bool:
         return self.tops.get(branch, -1) >= number
 
-    def row(self, namespace: str, checkpoint_id: str | None) -> Row | None:
+    def row(self, namespace: str, checkpoint_id: str | None) -> CheckpointRow | None:
         known = self.latest(namespace) if checkpoint_id is None else self.find(namespace, checkpoint_id)
         return None if known is None else self.rows[known.seq]
 
-    def _known(self, row: Row) -> Known:
+    def _known(self, row: CheckpointRow) -> Known:
         return Known(row.checkpoint_id, row.seq, row.rev, self._parent_id(row))
 
-    def parent(self, row: Row) -> Parent:
-        """The nearest ancestor that is still there, or that never was."""
+    def parent(self, row: CheckpointRow) -> Parent:
+        """The nearest ancestor that still exists, or that never did."""
         parent, passed = row.parent, {row.seq}
         while isinstance(parent, int) and parent in self.gone and parent not in passed:
             passed.add(parent)
             parent = self.gone[parent]
-        # Parents that were named before they were there may lead in a circle.
+        # Parents that were named before they existed may lead in a circle.
         return None if parent in passed else parent
 
-    def _parent_id(self, row: Row) -> str | None:
+    def _parent_id(self, row: CheckpointRow) -> str | None:
         parent = self.parent(row)
         return self.rows[parent].checkpoint_id if isinstance(parent, int) else parent
 
-    def entry(self, row: Row) -> Entry:
+    def entry(self, row: CheckpointRow) -> Entry:
         return Entry(
             thread_id=self.thread_id,
             namespace=row.namespace,
@@ -104,39 +98,39 @@ class ThreadIndex:
             metadata=row.metadata,
         )
 
-    def newest_first(self, namespace: str | None, before_seq: int | None) -> Iterator[Row]:
+    def newest_first(self, namespace: str | None, before_seq: int | None) -> Iterator[CheckpointRow]:
         seqs = list(self.rows) if namespace is None else self.newest.get(namespace, [])
         end = len(seqs) if before_seq is None else bisect_left(seqs, before_seq)
         for index in range(end - 1, -1, -1):
             yield self.rows[seqs[index]]
 
     def chosen(self, namespace: str | None, seqs: Mapping[int, str] | None) -> list[int]:
-        """Those of the chosen checkpoints (number and rev) that are there, in that namespace."""
+        """Those of the chosen checkpoints (number and rev) that exist in that namespace."""
         found = self.rows if namespace is None else self.newest.get(namespace, [])
         return [seq for seq in found if seqs is None or seqs.get(seq) == self.rows[seq].rev]
 
-    def passed(self, row: Row) -> bool:
+    def passed(self, row: CheckpointRow) -> bool:
         return self.newest[row.namespace][-1] != row.seq
 
-    def shown(self, rows: Iterable[Row]) -> dict[RunInfo, Place]:
+    def shown(self, rows: Iterable[CheckpointRow]) -> dict[RunInfo, TextRef]:
         """The runs that checkpoints show, and where their items are."""
-        found: dict[RunInfo, Place] = {}
+        found: dict[RunInfo, TextRef] = {}
         done: dict[str, dict[int, int]] = {}
         for row in rows:
             for extent in wanted(row.manifest):
                 runs = self.runs.get(extent.branch, [])
                 for index, _, _ in walk(extent, runs, done.setdefault(extent.branch, {})):
-                    found[runs[index]] = self.places[extent.branch, runs[index].number]
+                    found[runs[index]] = self.run_refs[extent.branch, runs[index].number]
         return found
 
     def needed_from(self) -> int:
         """The first event that loading the latest checkpoint, of any namespace, needs."""
         rows = [self.rows[seqs[-1]] for seqs in self.newest.values()]
         events = [row.head.event for row in rows]
-        return min([*events, *(place.event for place in self.shown(rows).values())], default=self.next)
+        return min([*events, *(ref.event for ref in self.shown(rows).values())], default=self.next)
 
     def apply(self, record: Record) -> None:
-        """Take the next event into account."""
+        """Apply the next event."""
         try:
             self._apply(record)
         except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -153,7 +147,7 @@ class ThreadIndex:
             case "writes":
                 self._put_writes(record)
             case "copy" | "base":
-                self._take(record)
+                self._add_all(record)
             case "reset":
                 self._forget_all(number)
             case "none":
@@ -168,15 +162,15 @@ class ThreadIndex:
         number = record["n"]
         namespace, checkpoint_id, parent, rev, created, metadata, manifest = record["row"]
         for line, (branch, run, start, length) in enumerate(record["runs"], start=1):
-            self._add_run(RunInfo(branch, run, start, length), Place(number, line))
+            self._add_run(RunInfo(branch, run, start, length), TextRef(number, line))
         if record["replaces"] is not None:
             self._drop([record["replaces"]], keep_writes=True)
             self.removal = number
-        moment = datetime.fromisoformat(created)
-        head = Place(number, 0)
-        self._add(Row(number, namespace, checkpoint_id, parent, rev, moment, metadata, manifest, head))
+        created_at = datetime.fromisoformat(created)
+        head = TextRef(number, 0)
+        self._add(CheckpointRow(number, namespace, checkpoint_id, parent, rev, created_at, metadata, manifest, head))
 
-    def _add(self, row: Row) -> None:
+    def _add(self, row: CheckpointRow) -> None:
         self.rows[row.seq] = row
         self.ids[row.namespace, row.checkpoint_id] = row.seq
         self.newest.setdefault(row.namespace, []).append(row.seq)
@@ -188,15 +182,15 @@ class ThreadIndex:
             else:
                 self.rows[seq] = replace(self.rows[seq], parent=row.seq)
 
-    def _add_run(self, run: RunInfo, place: Place) -> None:
+    def _add_run(self, run: RunInfo, ref: TextRef) -> None:
         top = self.tops.get(run.branch, -1)
         if run.number > top:
             self.runs.setdefault(run.branch, []).append(run)
             self.tops[run.branch] = run.number
-            self.places[run.branch, run.number] = place
+            self.run_refs[run.branch, run.number] = ref
         elif run.branch.startswith("#"):
             # A large value again: the old text may be gone, if nothing showed it in between.
-            self.places[run.branch, run.number] = place
+            self.run_refs[run.branch, run.number] = ref
 
     def _remove(self, seqs: Collection[int], number: int) -> None:
         self._drop(seqs, keep_writes=False)
@@ -221,7 +215,7 @@ class ThreadIndex:
                 del self.newest[namespace]
 
     def _forget_all(self, number: int) -> None:
-        for known in (self.rows, self.ids, self.newest, self.gone, self.awaited, self.runs, self.tops, self.places):
+        for known in (self.rows, self.ids, self.newest, self.gone, self.awaited, self.runs, self.tops, self.run_refs):
             known.clear()
         self.writes.clear()
         self.removal = number
@@ -236,26 +230,26 @@ class ThreadIndex:
                 self.removal = number
         for line, (task_path, idx, channel) in enumerate(record["writes"]):
             self.removal = number if (task_id, idx) in kept else self.removal
-            kept[task_id, idx] = PutWrite(task_path, channel, Place(number, line))
+            kept[task_id, idx] = WriteInfo(task_path, channel, TextRef(number, line))
 
-    def _take(self, record: Record) -> None:
+    def _add_all(self, record: Record) -> None:
         for facts in record["rows"]:
             self._add(row_from(facts))
         for branch, run, start, length, event, line in record["runs"]:
-            self._add_run(RunInfo(branch, run, start, length), Place(event, line))
+            self._add_run(RunInfo(branch, run, start, length), TextRef(event, line))
         self.tops |= record.get("tops", {})
         for namespace, checkpoint_id, task_id, idx, task_path, channel, event, line in record["writes"]:
             kept = self.writes.setdefault((namespace, checkpoint_id), {})
-            kept[task_id, idx] = PutWrite(task_path, channel, Place(event, line))
+            kept[task_id, idx] = WriteInfo(task_path, channel, TextRef(event, line))
         self.removal = record.get("removal", self.removal)
 
-    def needed(self) -> tuple[dict[RunInfo, Place], set[Place]]:
+    def needed(self) -> tuple[dict[RunInfo, TextRef], set[TextRef]]:
         """The runs that anything needs, and every text that is needed: heads, runs and writes."""
         extents = [extent for row in self.rows.values() for extent in wanted(row.manifest)]
         infos = [run for runs in self.runs.values() for run in runs]
         unneeded = set(unneeded_runs(extents, infos))
-        runs = {run: self.places[run.branch, run.number] for run in infos if run not in unneeded}
-        writes = {write.place for kept in self.writes.values() for write in kept.values()}
+        runs = {run: self.run_refs[run.branch, run.number] for run in infos if run not in unneeded}
+        writes = {write.ref for kept in self.writes.values() for write in kept.values()}
         return runs, {*runs.values(), *writes, *(row.head for row in self.rows.values())}
 
     def base_record(self) -> dict[str, Any]:
@@ -269,7 +263,7 @@ class ThreadIndex:
         return {
             "to": self.last_seq,
             "rows": rows,
-            "runs": [[*run, *place] for run, place in runs.items()],
+            "runs": [[*run, *ref] for run, ref in runs.items()],
             "tops": {run.branch: self.tops[run.branch] for run in runs},
             "writes": self.write_facts(),
             "removal": self.removal,
@@ -278,7 +272,7 @@ class ThreadIndex:
 
     def write_facts(self) -> list[list[Any]]:
         return [
-            [*of, task_id, idx, write.task_path, write.channel, *write.place]
+            [*of, task_id, idx, write.task_path, write.channel, *write.ref]
             for of, kept in self.writes.items()
             for (task_id, idx), write in kept.items()
         ]

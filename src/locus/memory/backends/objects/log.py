@@ -1,8 +1,8 @@
-"""One thread of an object store: a log of numbered events, each an object that is put only if it is not there.
+"""The log of one thread: numbered events, each an object that is put only if no object has its name yet.
 
-That condition is the whole exclusion between writers. Who puts event n knew all events before it, which never
-change; so what was decided on them holds at the instant when event n appears. Whoever comes second is told that
-the object exists, reads it, and decides again.
+That condition is the only exclusion between writers. Whoever puts event n knew all events before it, and those never
+change. So what was decided on them holds at the instant when event n appears. Whoever comes second is told that the
+object exists, reads it, and decides again.
 """
 
 from __future__ import annotations
@@ -21,72 +21,82 @@ from typing import Generic, TypeVar
 
 from locus.errors import ConflictError, CorruptCheckpointError
 from locus.memory.backends.objects.client import ObjectStore, together
-from locus.memory.backends.objects.compaction import lags_behind, merge, needs_merging
 from locus.memory.backends.objects.index import ThreadIndex
+from locus.memory.backends.objects.markers import ThreadMarkers
+from locus.memory.backends.objects.merge import may_be_merged, merge, needs_merging
 from locus.memory.backends.objects.read import (
-    Fetched,
-    Knowledge,
-    Moment,
-    Shelf,
-    Vanished,
-    homes,
-    list_shelf,
-    look,
+    CachedThread,
+    FetchedObjects,
+    Instant,
+    ObjectGone,
+    ThreadObjects,
+    list_objects,
+    objects_with_texts,
+    read_thread,
 )
-from locus.memory.backends.objects.schema import Draft, Life, Place, Segment, event_key, event_record, thread_name
-from locus.memory.backends.objects.thread_names import Names
+from locus.memory.backends.objects.schema import (
+    Draft,
+    MarkerState,
+    MergedObject,
+    TextRef,
+    event_key,
+    event_record,
+    thread_name,
+)
 from locus.memory.model.ids import new_id
 
 T = TypeVar("T")
+Find = Callable[[ThreadIndex], tuple[T, Iterable[TextRef]] | None]
+"""Finds something in the index, and the texts it needs."""
 
-_LOOKS = 6
-_MANY = 32
-"""More events than this are not read one by one, without looking whether they were merged."""
-_LOST = 200
+_READ_ATTEMPTS = 6
+_PUT_ATTEMPTS = 200
+_MANY_EVENTS = 32
+"""More events than this are not read one by one before checking whether they were merged."""
 
 _log = logging.getLogger(__name__)
 
 
-class Turn(Enum):
+class Transition(Enum):
     """Whether an event makes a thread begin or end."""
 
-    NEITHER = auto()
+    NONE = auto()
     BEGINS = auto()
     ENDS = auto()
 
 
 @dataclass(frozen=True, slots=True)
-class Step(Generic[T]):
-    """What is to be answered, and the event that has to be put before."""
+class Proposal(Generic[T]):
+    """What to answer, and the event that has to be put before, if any."""
 
     answer: T
     draft: Draft | None = None
-    turn: Turn = Turn.NEITHER
+    transition: Transition = Transition.NONE
 
 
 class ThreadLog:
-    """A thread as one handle sees it. What it knows is kept, and need not be read again."""
+    """A thread as one handle sees it. What it knows is remembered, and need not be read again."""
 
-    def __init__(self, store: ObjectStore, names: Names, thread_id: str) -> None:
+    def __init__(self, store: ObjectStore, markers: ThreadMarkers, thread_id: str) -> None:
         self.thread_id = thread_id
         self.thread = thread_name(thread_id)
         self._store = store
-        self._names = names
-        self._known: Knowledge | None = None
+        self._markers = markers
+        self._known: CachedThread | None = None
         self._lock = threading.Lock()
-        self._turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
+        self._saving: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
 
     @property
     def size(self) -> int:
-        """How much memory is taken, roughly, in checkpoints."""
+        """How much memory this takes, roughly, in checkpoints."""
         return 1 + (len(self._known.index.rows) if self._known else 0)
 
     async def current(self) -> ThreadIndex:
         """The index as of now."""
-        known = self._trusted()
+        known = self._fresh()
         if known is None:
-            return (await self._look()).index
-        return (await self._caught_up(known)).index
+            return (await self._reload()).index
+        return (await self._catch_up(known)).index
 
     async def ask(self, question: Callable[[ThreadIndex], T]) -> T:
         """Something that the index knows, as of now."""
@@ -94,95 +104,95 @@ class ThreadLog:
         with self._lock:
             return question(index)
 
-    async def read(self, find: Callable[[ThreadIndex], tuple[T, Iterable[Place]] | None]) -> tuple[T, Fetched] | None:
+    async def read(self, find: Find[T]) -> tuple[T, FetchedObjects] | None:
         """Something of the thread, with the texts that it needs."""
-        for attempt in range(_LOOKS):
+        for attempt in range(_READ_ATTEMPTS):
             try:
                 return await self._read(find, cold=attempt > 0)
-            except Vanished as error:
+            except ObjectGone as error:
                 # A merge or a sweep has moved it, or a deletion has removed it; the events tell which.
-                vanished = error
+                gone = error
                 self._known = None
                 await asyncio.sleep(0.02 * attempt)
-        raise CorruptCheckpointError(f"thread {self.thread_id!r} is incomplete: {vanished} is missing")
+        raise CorruptCheckpointError(f"thread {self.thread_id!r} is incomplete: {gone} is missing")
 
-    async def _read(
-        self, find: Callable[[ThreadIndex], tuple[T, Iterable[Place]] | None], cold: bool
-    ) -> tuple[T, Fetched] | None:
-        trusted = None if cold else self._trusted()
-        if trusted is None:
-            known, fetched = await self._names.alongside(partial(look, self._store, self.thread_id, payload=True))
-            self._install(known)
+    async def _read(self, find: Find[T], cold: bool) -> tuple[T, FetchedObjects] | None:
+        remembered = None if cold else self._fresh()
+        if remembered is None:
+            read = partial(read_thread, self._store, self.thread_id, payload=True)
+            known, fetched = await self._markers.with_format_check(read)
+            self._remember(known)
         else:
-            # In the usual case nothing has changed, and what is needed is read at the same time.
-            guessed = self._found(trusted, find)
-            keys = self._homes(trusted, guessed[1]) if guessed else {}
-            fetched = Fetched()
-            known = await self._both(trusted, fetched, keys)
+            # Usually nothing has changed, and what is needed is read at the same time.
+            guessed = self._found(remembered, find)
+            keys = self._objects_with(remembered, guessed[1]) if guessed else {}
+            fetched = FetchedObjects()
+            known = await self._catch_up_and_fetch(remembered, fetched, keys)
         found = self._found(known, find)
         if found is None:
             return None
-        wanted = self._homes(known, found[1])
-        if sum(isinstance(what, int) for what in wanted.values()) > _MANY:
-            shelf = await list_shelf(self._store, self.thread)
+        wanted = self._objects_with(known, found[1])
+        if sum(isinstance(what, int) for what in wanted.values()) > _MANY_EVENTS:
+            objects = await list_objects(self._store, self.thread)
             with self._lock:
-                known.shelf.entries, known.shelf.items = shelf.entries, shelf.items
-            wanted = self._homes(known, found[1])
+                known.objects.entries, known.objects.items = objects.entries, objects.items
+            wanted = self._objects_with(known, found[1])
         await fetched.fetch(self._store, wanted)
         fetched.unpack(wanted)
-        for place in found[1]:
-            fetched.line(place)
+        for ref in found[1]:
+            fetched.line(ref)
         return found[0], fetched
 
-    async def _both(self, known: Knowledge, fetched: Fetched, keys: Collection[str]) -> Knowledge:
-        """Look for news, and read some objects, at the same time."""
-        news: list[Knowledge] = []
+    async def _catch_up_and_fetch(
+        self, known: CachedThread, fetched: FetchedObjects, keys: Collection[str]
+    ) -> CachedThread:
+        """Look for new events and read some objects at the same time."""
+        caught_up: list[CachedThread] = []
 
-        async def look_for_news() -> None:
-            news.append(await self._caught_up(known))
+        async def catch_up() -> None:
+            caught_up.append(await self._catch_up(known))
 
         async def read_objects() -> None:
             await fetched.fetch(self._store, keys)
 
-        await together([look_for_news, read_objects])
-        return news[0]
+        await together([catch_up, read_objects])
+        return caught_up[0]
 
-    def _found(
-        self, known: Knowledge, find: Callable[[ThreadIndex], tuple[T, Iterable[Place]] | None]
-    ) -> tuple[T, list[Place]] | None:
+    def _found(self, known: CachedThread, find: Find[T]) -> tuple[T, list[TextRef]] | None:
         with self._lock:
             found = find(known.index)
         return None if found is None else (found[0], list(found[1]))
 
-    def _homes(self, known: Knowledge, places: Iterable[Place]) -> dict[str, Segment | int]:
+    def _objects_with(self, known: CachedThread, refs: Iterable[TextRef]) -> dict[str, MergedObject | int]:
         with self._lock:
-            return homes(self.thread, known.shelf.items, [place.event for place in places])
+            return objects_with_texts(self.thread, known.objects.items, [ref.event for ref in refs])
 
-    def _trusted(self) -> Knowledge | None:
+    def _fresh(self) -> CachedThread | None:
         known = self._known
-        return known if known is not None and known.trusted else None
+        return known if known is not None and known.fresh else None
 
-    def _install(self, known: Knowledge) -> None:
+    def _remember(self, known: CachedThread) -> None:
         with self._lock:
             if self._known is None or self._known.index.next <= known.index.next:
                 self._known = known
 
-    async def _look(self) -> Knowledge:
-        for attempt in range(_LOOKS):
+    async def _reload(self) -> CachedThread:
+        for attempt in range(_READ_ATTEMPTS):
             try:
-                known, _ = await self._names.alongside(partial(look, self._store, self.thread_id))
-            except Vanished as error:
-                vanished = error
+                read = partial(read_thread, self._store, self.thread_id)
+                known, _ = await self._markers.with_format_check(read)
+            except ObjectGone as error:
+                gone = error
                 await asyncio.sleep(0.02 * attempt)
             else:
-                self._install(known)
+                self._remember(known)
                 return known
-        raise CorruptCheckpointError(f"thread {self.thread_id!r} is incomplete: {vanished} is missing")
+        raise CorruptCheckpointError(f"thread {self.thread_id!r} is incomplete: {gone} is missing")
 
-    async def _caught_up(self, known: Knowledge, count: int = 1) -> Knowledge:
-        """Take in what others have put since; one request says that there is nothing."""
+    async def _catch_up(self, known: CachedThread, count: int = 1) -> CachedThread:
+        """Apply what others have put since. If there is nothing new, one request tells."""
         while True:
-            begun = Moment.now()
+            begun = Instant.now()
             start = known.index.next
             bodies = await self._store.get_many([event_key(self.thread, start + n) for n in range(count)])
             for number, body in enumerate(bodies.values(), start):
@@ -191,84 +201,85 @@ class ThreadLog:
                 if body is None:
                     known.seen = max(known.seen, begun)
                     return known
-                if not self._take(known, body):
-                    return await self._look()
+                if not self._apply(known, body):
+                    return await self._reload()
             if count >= 16:
-                return await self._look()
+                return await self._reload()
             count *= 4
 
-    def _take(self, known: Knowledge, body: bytes) -> bool:
+    def _apply(self, known: CachedThread, body: bytes) -> bool:
         try:
             with self._lock:
-                return known.take(event_record(body))
+                return known.apply(event_record(body))
         except CorruptCheckpointError:
-            return False  # a look at the whole thread says whether this matters
+            return False  # reading the whole thread tells whether this matters
 
     @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        """Those who save through one handle take turns, and do not race each other."""
+    async def _one_at_a_time(self) -> AsyncIterator[None]:
+        """Those who save through one handle wait for each other, instead of racing for a number."""
         loop = asyncio.get_running_loop()
         with self._lock:
-            lock = self._turns.setdefault(loop, asyncio.Lock())
+            lock = self._saving.setdefault(loop, asyncio.Lock())
         async with lock:
             yield
 
-    async def change(self, propose: Callable[[ThreadIndex], Step[T]]) -> T:
+    async def change(self, propose: Callable[[ThreadIndex], Proposal[T]]) -> T:
         """Put the event that `propose` asks for. What needs no event is answered as of now."""
-        async with self._turn():
+        async with self._one_at_a_time():
             answer = await self._change(propose)
-            await self._tidy()
+            await self._merge_if_due()
             return answer
 
-    async def _change(self, propose: Callable[[ThreadIndex], Step[T]]) -> T:
-        known = self._trusted()
-        checked = known is None
-        known = known or await self._look()
+    async def _change(self, propose: Callable[[ThreadIndex], Proposal[T]]) -> T:
+        known = self._fresh()
+        up_to_date = known is None
+        known = known or await self._reload()
         by = new_id()
-        for lost in range(_LOST):
+        for attempt in range(_PUT_ATTEMPTS):
             with self._lock:
                 number = known.index.next
-                step = propose(known.index)
-                confirmed = known.index.born == number - 1 and step.turn is Turn.NEITHER and bool(known.index.rows)
-            if step.draft is None:
-                if checked:
-                    return step.answer
-                known, checked = await self._caught_up(known), True
+                proposal = propose(known.index)
+                just_begun = known.index.born == number - 1 and bool(known.index.rows)
+                put_sure_marker = just_begun and proposal.transition is Transition.NONE
+            if proposal.draft is None:
+                if up_to_date:
+                    return proposal.answer
+                known, up_to_date = await self._catch_up(known), True
                 continue
-            begun = Moment.now()
-            if await self._put(number, step, by, confirm=confirmed):
+            begun = Instant.now()
+            if await self._put(number, proposal, by, put_sure_marker=put_sure_marker):
                 with self._lock:
-                    known.take(event_record(step.draft.body(self.thread_id, number, by)))
+                    known.apply(event_record(proposal.draft.body(self.thread_id, number, by)))
                     known.seen = max(known.seen, begun)
-                if step.turn is Turn.ENDS:
-                    await self._noted(self._names.end(self.thread_id, number))
-                return step.answer
-            known, checked = await self._caught_up(known, 1 if lost == 0 else 4), True
-            await asyncio.sleep(random.random() * min(lost, 20) * 0.002)
+                if proposal.transition is Transition.ENDS:
+                    await self._best_effort(self._markers.end(self.thread_id, number))
+                return proposal.answer
+            known, up_to_date = await self._catch_up(known, 1 if attempt == 0 else 4), True
+            await asyncio.sleep(random.random() * min(attempt, 20) * 0.002)
         raise ConflictError(
             f"thread {self.thread_id!r} is changed by others faster than this save can follow; try again"
         )
 
-    async def _put(self, number: int, step: Step[T], by: str, *, confirm: bool) -> bool:
-        """Put an event, if its number is free. Returns whether it is there now, and ours."""
-        assert step.draft is not None
-        body = step.draft.body(self.thread_id, number, by)
-        if step.turn is not Turn.NEITHER:
-            await self._names.put(self.thread_id, number, Life.MAYBE)
-        if not confirm:
+    async def _put(self, number: int, proposal: Proposal[T], by: str, *, put_sure_marker: bool) -> bool:
+        """Put an event if its number is free. Returns whether the event with this number is now this one."""
+        assert proposal.draft is not None
+        body = proposal.draft.body(self.thread_id, number, by)
+        if proposal.transition is not Transition.NONE:
+            await self._markers.put(self.thread_id, number, MarkerState.MAYBE)
+        if not put_sure_marker:
             return await self._put_event(number, body, by)
-        ours, _ = await together([partial(self._put_event, number, body, by), partial(self._confirmed, number - 1)])
-        return ours
+        put, _ = await together([partial(self._put_event, number, body, by), partial(self._put_sure, number - 1)])
+        return put
 
-    async def _confirmed(self, number: int) -> bool:
-        return await self._noted(self._names.put(self.thread_id, number, Life.SURE))
+    async def _put_sure(self, number: int) -> bool:
+        return await self._best_effort(self._markers.put(self.thread_id, number, MarkerState.SURE))
 
-    async def _noted(self, work: Awaitable[None]) -> bool:
-        """Something that only spares others a look: what was asked for is done without it."""
+    async def _best_effort(self, work: Awaitable[None]) -> bool:
+        """Do something that only saves others a request. If it fails, the caller's work is done all the same."""
         try:
             await work
         except self._store.driver_errors as error:
-            _log.warning("a mark could not be put, which a sweep will make good: %s", self._store.translate(error))
+            _log.warning("a marker could not be put, which a sweep will make good: %s", self._store.translate(error))
             return False
         return True
 
@@ -279,57 +290,59 @@ class ThreadLog:
                 return True
         except self._store.driver_errors:
             # Perhaps only the answer was lost.
-            if not await self._is_ours(key, by):
+            if not await self._was_put_by(by, key):
                 raise
             return True
-        return await self._is_ours(key, by)
+        return await self._was_put_by(by, key)
 
-    async def _is_ours(self, key: str, by: str) -> bool:
+    async def _was_put_by(self, by: str, key: str) -> bool:
         found = await self._store.get(key)
         try:
             return found is not None and event_record(found).get("by") == by
         except CorruptCheckpointError:
             return False
 
-    async def _tidy(self) -> None:
-        """Merge what has piled up. The save is done: if this fails, a later one will try again."""
+    async def _merge_if_due(self) -> None:
+        """Merge what has piled up. The save is done: if this fails, a later save tries again."""
         known = self._known
-        if known is None or not needs_merging(known.shelf):
+        if known is None or not needs_merging(known.objects):
             return
         with self._lock:
             since, end = known.index.needed_from(), known.index.last_seq
-            shelf = Shelf(list(known.shelf.entries), list(known.shelf.items), list(known.shelf.tail))
+            objects = ThreadObjects(
+                list(known.objects.entries), list(known.objects.items), list(known.objects.unmerged)
+            )
         try:
-            if lags_behind(shelf):
-                shelf = await list_shelf(self._store, self.thread)
-                shelf.tail = [number for number in shelf.tail if number <= end]
-            await merge(self._store, self.thread, shelf, since=since, end=end)
-        except Vanished:
+            if may_be_merged(objects):
+                objects = await list_objects(self._store, self.thread)
+                objects.unmerged = [number for number in objects.unmerged if number <= end]
+            await merge(self._store, self.thread, objects, since=since, end=end)
+        except ObjectGone:
             self._known = None  # somebody else is merging just now
         except self._store.driver_errors as error:
             _log.warning("events could not be merged, which will be tried again: %s", self._store.translate(error))
         else:
             with self._lock:
-                done = shelf.merged
-                known.shelf.entries, known.shelf.items = shelf.entries, shelf.items
-                known.shelf.tail = [number for number in known.shelf.tail if number > done]
+                merged_to = objects.merged_to
+                known.objects.entries, known.objects.items = objects.entries, objects.items
+                known.objects.unmerged = [number for number in known.objects.unmerged if number > merged_to]
 
     async def take_number(self, number: int) -> None:
-        """Let this number be taken, if it is the next: whoever wanted it, and has not come, will not get it."""
+        """Use up this number if it is the next one: a save that wanted it and never came will not get it."""
 
-        def propose(index: ThreadIndex) -> Step[None]:
-            return Step(None, Draft("none", {}) if index.next == number else None)
+        def propose(index: ThreadIndex) -> Proposal[None]:
+            return Proposal(None, Draft("none", {}) if index.next == number else None)
 
         await self.change(propose)
 
     async def reset(self) -> None:
-        """Let nothing count that was put before, also where it cannot be read."""
-        shelf = await list_shelf(self._store, self.thread)
-        number = max([shelf.merged, *shelf.tail]) + 1
+        """Make everything that was put before count for nothing, even what cannot be read."""
+        objects = await list_objects(self._store, self.thread)
+        number = max([objects.merged_to, *objects.unmerged]) + 1
         by = new_id()
-        await self._names.put(self.thread_id, number, Life.MAYBE)
+        await self._markers.put(self.thread_id, number, MarkerState.MAYBE)
         while not await self._put_event(number, Draft("reset", {}).body(self.thread_id, number, by), by):
             number += 1
-            await self._names.put(self.thread_id, number, Life.MAYBE)
+            await self._markers.put(self.thread_id, number, MarkerState.MAYBE)
         self._known = None
-        await self._noted(self._names.end(self.thread_id, number))
+        await self._best_effort(self._markers.end(self.thread_id, number))

@@ -1,6 +1,20 @@
-"""Events and how they are written: lines of JSON.
+"""The stored layout: the names of objects, and the events in them.
 
-The first line of an event's object is its *record*: what history, decisions and lookups need. The others are
+Every name is made of `[0-9A-Za-z._/-]` and can be read back::
+
+    locus.json                                  the format of everything beside it
+    n/customer.2d7-000000000001.maybe           a thread may begin or end with event 1
+    n/customer.2d7-000000000002.sure            as of event 2 it has checkpoints (`gone`: it has none)
+    l/<digest>-000000000001.maybe               the same for an id too long for a key; the body holds the id
+    t/<digest>/m/999999999983-1-16.1.0.entries  entries of the events 1 to 16, merged once
+    t/<digest>/m/999999999983-1-16.1.0.items    their items
+    t/<digest>/s/999999999980-19                event 19
+    t/<digest>/s/999999999981-18                event 18
+
+Numbers are counted down from the largest one, so that the newest is listed first: opening a thread takes one page,
+however long the thread is.
+
+An event is lines of JSON. The first line is its *record*: what history, decisions and lookups need. The others are
 texts, one a line: the head of a checkpoint, the items of its runs, the values of pending writes::
 
     {"v":1,"n":7,"kind":"commit","by":"…","thread":"t","row":["default","c7",6,"…rev…","2026-…","{}","[…]"],
@@ -8,27 +22,18 @@ texts, one a line: the head of a checkpoint, the items of its runs, the values o
     {"agent_id":"a","messages":[]}
     [{"role":"user",…},…]
 
-Merged, the records of several events are the lines of one object, and their texts, each event's behind a line
-`{"n":7,"lines":2}`, those of another. A text that is not needed any more becomes an empty line there.
+The kinds of events:
 
-Kinds: `commit`; `delete` (of rows, by number); `writes`; `copy` and `base` (rows, runs and writes of a whole
-thread: copied from another one, or as a sweep has left them); `reset` (nothing before it counts); `none`.
+    commit   a checkpoint
+    delete   removes rows, by number
+    writes   pending writes of one task
+    copy     rows, runs and writes of a whole thread, copied from another one
+    base     the same, as a sweep has left them; stands for all events up to a number
+    reset    nothing before it counts
+    none     only takes its number
 
-The names of objects. Every name is made of `[0-9A-Za-z._/-]`, and can be read back.
-
-::
-
-    locus.json                                  the format of everything beside it
-    n/customer.2d7-000000000001.maybe           a thread begins or ends with this number, perhaps
-    n/customer.2d7-000000000002.sure            at this number it has checkpoints (`gone`: it has none)
-    l/<digest>-000000000001.maybe               the same for an id too long for a key; it is the object's body
-    t/<digest>/m/999999999983-1-16.1.0.entries  entries of the events 1 to 16, merged once
-    t/<digest>/m/999999999983-1-16.1.0.items    their items
-    t/<digest>/s/999999999980-19                event 19
-    t/<digest>/s/999999999981-18                event 18
-
-Numbers are counted down from the largest one, so that the newest is listed first: whoever opens a thread needs
-one page, however long the thread is.
+Merged, the records of several events are the lines of one object. Their texts are the lines of another, each event's
+after a line `{"n":7,"lines":2}`. A text that is no longer needed becomes an empty line there.
 """
 
 from __future__ import annotations
@@ -47,186 +52,50 @@ from locus.memory.model.codec import decode
 from locus.memory.model.ids import digest
 from locus.memory.model.records import Commit, Write
 
+FORMAT = "locus.json"
 VERSION = 1
 
-Record = Mapping[str, Any]
-Parent = int | str | None
+MAX_ENCODED_ID = 480
+"""The most characters of an encoded id that are part of a key. Longer ids are replaced by their digest."""
 
-
-class Place(NamedTuple):
-    """A line of an event."""
-
-    event: int
-    line: int
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A checkpoint without its payload; `parent` is the number of another one, or the id of one that is not there."""
-
-    seq: int
-    namespace: str
-    checkpoint_id: str
-    parent: Parent
-    rev: str
-    created_at: datetime
-    metadata: str
-    manifest: str
-    head: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """An event that has no number yet."""
-
-    kind: str
-    facts: Mapping[str, Any]
-    lines: Sequence[str] = ()
-
-    def body(self, thread_id: str, number: int, by: str) -> bytes:
-        record = {"v": VERSION, "n": number, "kind": self.kind, "by": by, "thread": thread_id, **self.facts}
-        return "\n".join([to_line(record), *map(one_line, self.lines)]).encode()
-
-
-def one_line(text: str) -> str:
-    """A JSON text without line feeds: between its tokens a carriage return says the same, and it has none of those."""
-    return text.replace("\n", "\r")
-
-
-def to_line(record: Record) -> str:
-    return json.dumps(record, ensure_ascii=False, separators=(",", ":"))
-
-
-def commit_draft(commit: Commit, parent: Parent, replaces: int | None) -> Draft:
-    runs = (*commit.runs, *commit.values)
-    row = [
-        commit.namespace,
-        commit.checkpoint_id,
-        parent,
-        commit.rev,
-        commit.created_at.isoformat(),
-        commit.metadata,
-        commit.manifest,
-    ]
-    facts = {"row": row, "runs": [list(run[:4]) for run in runs], "replaces": replaces}
-    return Draft("commit", facts, [commit.head, *(run.items for run in runs)])
-
-
-def writes_draft(place: tuple[str, str, str], writes: Sequence[Write], keep_numbered: bool) -> Draft:
-    facts: dict[str, Any] = {
-        "of": list(place),
-        "writes": [[write.task_path, write.idx, write.channel] for write in writes],
-    }
-    if keep_numbered:
-        facts["keep_numbered"] = True
-    return Draft("writes", facts, [write.value for write in writes])
-
-
-def row_facts(row: Row) -> list[Any]:
-    """A row inside a `copy` or `base` record."""
-    created = row.created_at.isoformat()
-    known = [row.seq, row.namespace, row.checkpoint_id, row.parent, row.rev, created, row.metadata, row.manifest]
-    return [*known, *row.head]
-
-
-def row_from(facts: Sequence[Any]) -> Row:
-    seq, namespace, checkpoint_id, parent, rev, created, metadata, manifest, event, line = facts
-    moment = datetime.fromisoformat(created)
-    return Row(seq, namespace, checkpoint_id, parent, rev, moment, metadata, manifest, Place(event, line))
-
-
-def read_record(line: str | bytes) -> Record:
-    """A record of ours; damage and newer formats are errors."""
-    record = decode(line)
-    if not isinstance(record, dict) or not isinstance(record.get("n"), int):
-        raise CorruptCheckpointError("an event's record is damaged")
-    version = record.get("v")
-    if isinstance(version, int) and version > VERSION:
-        raise UnsupportedFormatError(
-            f"an event was written in format {version}, and this version of Locus knows {VERSION}: upgrade locus-sdk"
-        )
-    return record
-
-
-def event_record(body: bytes) -> Record:
-    return read_record(body.partition(b"\n")[0])
-
-
-class Texts(NamedTuple):
-    """The lines of one event that hold its texts."""
-
-    event: int
-    lines: list[bytes]
-
-
-def event_texts(body: bytes, number: int) -> Texts:
-    return Texts(number, body.split(b"\n")[1:])
-
-
-def merged_texts(parts: Iterable[Texts]) -> bytes:
-    """Texts of several events as one object."""
-    lines: list[bytes] = []
-    for part in parts:
-        lines.append(b'{"n":%d,"lines":%d}' % (part.event, len(part.lines)))
-        lines += part.lines
-    return b"\n".join(lines)
-
-
-def split_texts(body: bytes) -> Iterator[Texts]:
-    """What `merged_texts` has put together."""
-    lines = body.split(b"\n") if body else []
-    at = 0
-    while at < len(lines):
-        header = decode(lines[at])
-        if not isinstance(header, dict) or not {"n", "lines"} <= header.keys():
-            raise CorruptCheckpointError("an object of merged items is damaged")
-        end = at + 1 + header["lines"]
-        if end > len(lines):
-            raise CorruptCheckpointError("an object of merged items ends too early")
-        yield Texts(header["n"], lines[at + 1 : end])
-        at = end
-
-
-FORMAT = "locus.json"
 _LARGEST = 10**12 - 1
-LONGEST_NAME = 480
-_SEGMENT_LENGTH = 200
+_PART_LENGTH = 200
 """Servers that keep objects as files take at most 255 bytes between two slashes."""
 
-_MARK = re.compile(r"([nl])/([0-9A-Za-z._/]+)-(\d{12})\.(maybe|sure|gone)")
-_SEGMENT = re.compile(r"t/([0-9a-f]{32})/m/\d{12}-(\d+)-(\d+)\.(\d)\.(\d+)\.(entries|items)")
+_MARKER = re.compile(r"([nl])/([0-9A-Za-z._/]+)-(\d{12})\.(maybe|sure|gone)")
+_MERGED = re.compile(r"t/([0-9a-f]{32})/m/\d{12}-(\d+)-(\d+)\.(\d)\.(\d+)\.(entries|items)")
 _EVENT = re.compile(r"t/([0-9a-f]{32})/s/\d{12}-(\d+)")
 
 BASE_LEVEL = 9
-"""The level of what a sweep has written: nothing before it is needed any more."""
+"""The level of what a sweep has written: nothing before it is needed."""
 
 
-class Life(StrEnum):
-    """What a mark says of a thread at a number. The mark with the highest number is right."""
+class MarkerState(StrEnum):
+    """What a marker says of a thread at a number. The marker with the highest number is right."""
 
     MAYBE = "maybe"
     SURE = "sure"
     GONE = "gone"
 
 
-class Mark(NamedTuple):
-    """That a thread has, or had, checkpoints. `name` is its encoded id, or the digest of a long one."""
+class Marker(NamedTuple):
+    """Says that a thread has, or had, checkpoints. `name` is its encoded id, or the digest of a long one."""
 
     long: bool
     name: str
     number: int
-    life: Life
+    state: MarkerState
 
     @property
     def key(self) -> str:
-        return f"{'l' if self.long else 'n'}/{in_segments(self.name)}-{self.number:012}.{self.life}"
+        return f"{'l' if self.long else 'n'}/{with_slashes(self.name)}-{self.number:012}.{self.state}"
 
 
-class Segment(NamedTuple):
+class MergedObject(NamedTuple):
     """Events `low` to `high` in one object: only their entries, or only their items.
 
-    `note` is, for entries, the first event that a load of the latest checkpoint needs; for items, the number
-    up to which what is deleted was left out.
+    `note` means, for entries, the first event that a load of the latest checkpoint needs; for items, the event up to
+    which deleted texts were left out.
     """
 
     kind: str
@@ -237,8 +106,8 @@ class Segment(NamedTuple):
     size: int = 0
 
     def key(self, thread: str) -> str:
-        place = f"{_LARGEST - self.high:012}-{self.low}-{self.high}"
-        return f"t/{thread}/m/{place}.{self.level}.{self.note}.{self.kind}"
+        events = f"{_LARGEST - self.high:012}-{self.low}-{self.high}"
+        return f"t/{thread}/m/{events}.{self.level}.{self.note}.{self.kind}"
 
 
 def thread_folder(thread: str) -> str:
@@ -264,29 +133,29 @@ def parse_event(key: str) -> int | None:
     return int(found[2]) if found else None
 
 
-def parse_segment(key: str, size: int) -> Segment | None:
-    found = _SEGMENT.fullmatch(key)
+def parse_merged(key: str, size: int) -> MergedObject | None:
+    found = _MERGED.fullmatch(key)
     if found is None:
         return None
-    return Segment(found[6], int(found[2]), int(found[3]), int(found[4]), int(found[5]), size)
+    return MergedObject(found[6], int(found[2]), int(found[3]), int(found[4]), int(found[5]), size)
 
 
-def parse_mark(key: str) -> Mark | None:
-    found = _MARK.fullmatch(key)
+def parse_marker(key: str) -> Marker | None:
+    found = _MARKER.fullmatch(key)
     if found is None:
         return None
-    return Mark(found[1] == "l", found[2].replace("/", ""), int(found[3]), Life(found[4]))
+    return Marker(found[1] == "l", found[2].replace("/", ""), int(found[3]), MarkerState(found[4]))
 
 
-def mark(thread_id: str, number: int, life: Life) -> Mark:
+def marker_of(thread_id: str, number: int, state: MarkerState) -> Marker:
     name = encoded(thread_id)
-    if len(name) <= LONGEST_NAME:
-        return Mark(False, name, number, life)
-    return Mark(True, thread_name(thread_id), number, life)
+    if len(name) <= MAX_ENCODED_ID:
+        return Marker(False, name, number, state)
+    return Marker(True, thread_name(thread_id), number, state)
 
 
 def _escapes() -> Iterable[str]:
-    """How each byte is written. Escapes begin with a letter or a sign that stands where the byte would."""
+    """How each byte is written. An escape begins with a character that sorts where the byte would."""
     for byte in range(256):
         char = chr(byte)
         if char.isascii() and char.isalnum() and char not in "Az":
@@ -302,14 +171,14 @@ _ESCAPES = tuple(_escapes())
 def encoded(text: str) -> str:
     """A text as a name: letters and digits as they are, other bytes escaped.
 
-    Names sort as the texts do by code points, and the name of a beginning is the beginning of the name.
+    Names sort as the texts do, by code points. The name of a prefix is a prefix of the name.
     """
     return "".join(_ESCAPES[byte] for byte in text.encode())
 
 
-def in_segments(name: str) -> str:
-    """A long name with slashes in it. They stand at the same places in all names, so the order stays as it is."""
-    return "/".join(name[at : at + _SEGMENT_LENGTH] for at in range(0, len(name), _SEGMENT_LENGTH))
+def with_slashes(name: str) -> str:
+    """A long name, divided by slashes. They are at the same positions in all names, so the order stays the same."""
+    return "/".join(name[at : at + _PART_LENGTH] for at in range(0, len(name), _PART_LENGTH))
 
 
 def decoded(name: str) -> str:
@@ -317,13 +186,13 @@ def decoded(name: str) -> str:
     return plain.encode("latin-1").decode()
 
 
-def cover(segments: Iterable[Segment], start: int = 1) -> list[Segment]:
-    """As few segments as possible that have every event from `start` on, as far as that goes, in order."""
-    left = sorted(segments, key=lambda segment: (segment.low, segment.high, segment.note))
-    chosen: list[Segment] = []
+def cover(merged: Iterable[MergedObject], start: int = 1) -> list[MergedObject]:
+    """As few merged objects as possible that have every event from `start` on, as far as that goes, in order."""
+    left = sorted(merged, key=lambda one: (one.low, one.high, one.note))
+    chosen: list[MergedObject] = []
     at = start
     index = 0
-    best: Segment | None = None
+    best: MergedObject | None = None
     while True:
         while index < len(left) and left[index].low <= at:
             # Of equally long ones the one that sorts last: a sweep has left more out of it.
@@ -333,3 +202,142 @@ def cover(segments: Iterable[Segment], start: int = 1) -> list[Segment]:
             return chosen
         chosen.append(best)
         at = best.high + 1
+
+
+Record = Mapping[str, Any]
+Parent = int | str | None
+
+
+class TextRef(NamedTuple):
+    """Where a text is: an event and a line of it, the record not counted."""
+
+    event: int
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRow:
+    """A checkpoint without its payload; `parent` is the number of another one, or the id of one that does not exist."""
+
+    seq: int
+    namespace: str
+    checkpoint_id: str
+    parent: Parent
+    rev: str
+    created_at: datetime
+    metadata: str
+    manifest: str
+    head: TextRef
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An event that has no number yet."""
+
+    kind: str
+    facts: Mapping[str, Any]
+    lines: Sequence[str] = ()
+
+    def body(self, thread_id: str, number: int, by: str) -> bytes:
+        record = {"v": VERSION, "n": number, "kind": self.kind, "by": by, "thread": thread_id, **self.facts}
+        return "\n".join([to_line(record), *map(one_line, self.lines)]).encode()
+
+
+def one_line(text: str) -> str:
+    """A JSON text without line feeds. Between tokens a carriage return means the same, and the text has none."""
+    return text.replace("\n", "\r")
+
+
+def to_line(record: Record) -> str:
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+
+
+def commit_draft(commit: Commit, parent: Parent, replaces: int | None) -> Draft:
+    runs = (*commit.runs, *commit.values)
+    row = [
+        commit.namespace,
+        commit.checkpoint_id,
+        parent,
+        commit.rev,
+        commit.created_at.isoformat(),
+        commit.metadata,
+        commit.manifest,
+    ]
+    facts = {"row": row, "runs": [list(run[:4]) for run in runs], "replaces": replaces}
+    return Draft("commit", facts, [commit.head, *(run.items for run in runs)])
+
+
+def writes_draft(task: tuple[str, str, str], writes: Sequence[Write], keep_numbered: bool) -> Draft:
+    facts: dict[str, Any] = {
+        "of": list(task),
+        "writes": [[write.task_path, write.idx, write.channel] for write in writes],
+    }
+    if keep_numbered:
+        facts["keep_numbered"] = True
+    return Draft("writes", facts, [write.value for write in writes])
+
+
+def row_facts(row: CheckpointRow) -> list[Any]:
+    """A row inside a `copy` or `base` record."""
+    created = row.created_at.isoformat()
+    known = [row.seq, row.namespace, row.checkpoint_id, row.parent, row.rev, created, row.metadata, row.manifest]
+    return [*known, *row.head]
+
+
+def row_from(facts: Sequence[Any]) -> CheckpointRow:
+    seq, namespace, checkpoint_id, parent, rev, created, metadata, manifest, event, line = facts
+    created_at = datetime.fromisoformat(created)
+    head = TextRef(event, line)
+    return CheckpointRow(seq, namespace, checkpoint_id, parent, rev, created_at, metadata, manifest, head)
+
+
+def read_record(line: str | bytes) -> Record:
+    """The record in a line. Raises an error if it is damaged, or in a newer format."""
+    record = decode(line)
+    if not isinstance(record, dict) or not isinstance(record.get("n"), int):
+        raise CorruptCheckpointError("an event's record is damaged")
+    version = record.get("v")
+    if isinstance(version, int) and version > VERSION:
+        raise UnsupportedFormatError(
+            f"an event was written in format {version}, and this version of Locus knows {VERSION}: upgrade locus-sdk"
+        )
+    return record
+
+
+def event_record(body: bytes) -> Record:
+    return read_record(body.partition(b"\n")[0])
+
+
+class EventTexts(NamedTuple):
+    """The texts of one event, one a line."""
+
+    event: int
+    lines: list[bytes]
+
+
+def event_texts(body: bytes, number: int) -> EventTexts:
+    return EventTexts(number, body.split(b"\n")[1:])
+
+
+def merged_texts(parts: Iterable[EventTexts]) -> bytes:
+    """The texts of several events as one object."""
+    lines: list[bytes] = []
+    for part in parts:
+        lines.append(b'{"n":%d,"lines":%d}' % (part.event, len(part.lines)))
+        lines += part.lines
+    return b"\n".join(lines)
+
+
+def split_texts(body: bytes) -> Iterator[EventTexts]:
+    """What `merged_texts` has put together."""
+    lines = body.split(b"\n") if body else []
+    at = 0
+    while at < len(lines):
+        header = decode(lines[at])
+        if not isinstance(header, dict) or not {"n", "lines"} <= header.keys():
+            raise CorruptCheckpointError("an object of merged items is damaged")
+        end = at + 1 + header["lines"]
+        if end > len(lines):
+            raise CorruptCheckpointError("an object of merged items ends too early")
+        yield EventTexts(header["n"], lines[at + 1 : end])
+        at = end

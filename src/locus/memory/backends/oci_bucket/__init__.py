@@ -1,5 +1,6 @@
-"""Threads in a bucket of OCI Object Storage, through Oracle's own SDK. Needs the extra `oci`."""
+"""OCI Object Storage, through Oracle's SDK. Needs the extra `oci`."""
 
-from locus.memory.backends.oci_bucket.backend import DEFAULT_PREFIX, OCIBucketBackend, from_location
+from locus.memory.backends.oci_bucket.backend import OCIBucketBackend, from_location
+from locus.memory.backends.oci_bucket.config import DEFAULT_PREFIX, OCIConfig
 
-__all__ = ["DEFAULT_PREFIX", "OCIBucketBackend", "from_location"]
+__all__ = ["DEFAULT_PREFIX", "OCIBucketBackend", "OCIConfig", "from_location"]

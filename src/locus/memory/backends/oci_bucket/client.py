@@ -1,14 +1,9 @@
-"""The blocking side of OCI Object Storage: Oracle's SDK, on the threads of a pool, one client for each thread.
+"""OCI Object Storage as an `ObjectStore`: Oracle's SDK on a pool of worker threads, and what its errors mean.
 
-Oracle does not promise that a client may be shared by threads, and one that meets an object which exists already
-(412) closes all of its connections. A client of its own costs a thread 0.4 ms; the signer, whose key takes 60 ms
-to load, is shared.
-
-What the service or the network answered, as an error of ours, in words that say what to do.
-
-Objects under a prefix of an OCI bucket, for the object engine.
-
-Oracle's SDK blocks, so requests are made on a bounded pool of threads, and no event loop ever waits for one.
+The SDK blocks, so requests are made on a bounded pool of worker threads, and no event loop ever waits for one. Each
+worker has a client of its own: Oracle does not promise that threads may share a client, and a client that meets an
+object which exists already (412) closes all of its connections. A client costs a worker 0.4 ms. The signer, whose key
+takes 60 ms to load, is shared.
 """
 
 from __future__ import annotations
@@ -17,323 +12,54 @@ import base64
 import builtins
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from operator import methodcaller
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from locus.errors import BackendUnavailableError, CheckpointError, ConfigurationError
 from locus.extras import require
 from locus.memory.backends.objects.client import PAGE, Listed, ObjectStore, together
+from locus.memory.backends.oci_bucket.config import OCIConfig
 from locus.memory.runtime.worker import WorkerPool
 from locus.oci_auth import Signer, make_signer
 
 EXTRA: Final = "oci"
 ATTEMPTS: Final = 6
-"""How often a request is sent at most: two or three seconds from the first time to the last."""
+"""How often a request is sent at most: over two or three seconds."""
 PATIENCE_SECONDS: Final = 60
 """How long after the first attempt another one may still begin."""
 LARGE: Final = 1_048_576
-"""From here on it pays to ask whether an object is wanted before its body is sent."""
+"""Bytes from which on it pays to ask whether an object is accepted before its body is sent."""
 
 T = TypeVar("T")
 Page = tuple[list[dict[str, Any]], str | None]
 
 
-@dataclass(frozen=True)
-class Access:
-    """Where the service is, and who asks."""
-
-    auth_type: str
-    profile_name: str
-    config_file: str | Path | None
-    region: str | None
-    service_endpoint: str | None
-    timeout: tuple[float, float]
-
-
-class Connector:
-    """Opens connections that share a signer. It must not know the pool that calls it, or neither would ever end."""
-
-    def __init__(self, access: Access, namespace: str, bucket: str, retry_strategy: Any = None) -> None:
-        self._oci = require("oci", EXTRA)
-        require("oci.object_storage", EXTRA)
-        self._access = access
-        self._target = (namespace, bucket)
-        self._retry_strategy = default_retries() if retry_strategy is None else retry_strategy
-        self._signed: tuple[Signer, dict[str, Any]] | None = None
-        if access.auth_type in ("api_key", "security_token"):
-            self._signed = self._sign()
-            if not (access.service_endpoint or self.region):
-                raise ConfigurationError("which OCI region? Pass region=…, or write it into the profile")
-
-    @property
-    def region(self) -> str | None:
-        """As far as it is known before a principal says it."""
-        return self._access.region or (self._signed[1].get("region") if self._signed else None)
-
-    def __call__(self) -> Connection:
-        if self._signed is None:
-            try:
-                self._signed = self._sign()
-            except Exception as error:  # the SDK raises whatever its many ways to a token raise
-                kind = self._access.auth_type.replace("_", " ")
-                raise BackendUnavailableError(
-                    f"no {kind} is to be had here ({type(error).__name__}); is this program running inside OCI, "
-                    "and is what it runs on in a dynamic group? Elsewhere, use auth_type='api_key'"
-                ) from error
-        return Connection(self._oci, self, self._target, self._retry_strategy)
-
-    def client(self) -> Any:
-        assert self._signed is not None
-        signer, config = self._signed
-        if self._access.region:
-            config = {**config, "region": self._access.region}
-        client = self._oci.object_storage.ObjectStorageClient(
-            config,
-            signer=signer,
-            service_endpoint=self._access.service_endpoint,
-            timeout=self._access.timeout,
-            retry_strategy=self._oci.retry.NoneRetryStrategy(),
-            # It would answer for the service for half a minute after an outage.
-            circuit_breaker_strategy=self._oci.circuit_breaker.NoCircuitBreakerStrategy(),
-            # JSON is all that is wanted; to make objects of it takes four times as long.
-            skip_deserialization=True,
-        )
-        _ask_environment_once(client.base_client)
-        _send_small_objects_unasked(client.base_client.session)
-        return client
-
-    def renewed(self, used: Any) -> bool:
-        """Whether there is a newer security token than the one of this signer: they end after an hour."""
-        if self._access.auth_type != "security_token" or self._signed is None:
-            return False
-        known: Any = self._signed[0]
-        if known.api_key == used.api_key:
-            self._signed = self._sign()
-            known = self._signed[0]
-        return bool(known.api_key != used.api_key)
-
-    def _sign(self) -> tuple[Signer, dict[str, Any]]:
-        access = self._access
-        return make_signer(access.auth_type, access.profile_name, extra=EXTRA, file=access.config_file)
-
-
-class Connection:
-    """The five requests, for one thread. What they raise is the SDK's; see `oci_bucket_errors`."""
-
-    def __init__(self, oci: Any, connector: Connector, target: tuple[str, str], retries: Any) -> None:
-        self._oci = oci
-        self._connector = connector
-        self._target = target
-        self._retries = retries
-        self._client = connector.client()
-
-    def close(self) -> None:
-        self._client.base_client.session.close()
-
-    def put(self, name: str, body: bytes, *, if_absent: bool) -> bool:
-        """False if the object is there, and `if_absent` asked for that."""
-        options = {"if_none_match": "*"} if if_absent else {}
-
-        def send(client: Any) -> None:
-            client.put_object(
-                *self._target,
-                name,
-                body,
-                content_md5=md5_base64(body),
-                content_type="application/octet-stream",
-                **options,
-            )
-
-        try:
-            self._patiently(send)
-        except self._oci.exceptions.ServiceError as error:
-            if error.status == 412:
-                return False
-            raise
-        return True
-
-    def get(self, name: str) -> bytes | None:
-        try:
-            return self._patiently(lambda client: whole_body(client.get_object(*self._target, name)))
-        except self._oci.exceptions.ServiceError as error:
-            if error.status == 404 and error.code == "ObjectNotFound":
-                return None
-            raise
-
-    def list(self, **query: Any) -> Page:
-        """One page: the objects, and where the next one starts."""
-        response = self._patiently(
-            lambda client: client.list_objects(*self._target, fields="name,size,timeModified", **query)
-        )
-        return response.data["objects"], response.data.get("nextStartWith")
-
-    def delete(self, name: str) -> None:
-        try:
-            self._patiently(lambda client: client.delete_object(*self._target, name))
-        except self._oci.exceptions.ServiceError as error:
-            if error.status != 404 or error.code != "ObjectNotFound":
-                raise
-
-    def delete_many(self, names: Sequence[str]) -> None:
-        """In one request, if the SDK is new enough to know it."""
-        if len(names) > 1 and getattr(self._client, "batch_delete_objects", None) is not None:
-            assert len(names) <= PAGE
-            names = self._delete_batch(names)
-        for name in names:
-            self.delete(name)
-
-    def _delete_batch(self, names: Sequence[str]) -> Sequence[str]:
-        """Returns those that were not deleted, for whatever reason."""
-        models = self._oci.object_storage.models
-        details = models.BatchDeleteObjectsDetails(
-            objects=[models.BatchDeleteObjectIdentifier(object_name=name) for name in names],
-            is_skip_deleted_result=True,
-        )
-        response = self._patiently(lambda client: client.batch_delete_objects(*self._target, details))
-        failed = response.data.get("failed") or []
-        return [item["objectName"] for item in failed if item.get("statusCode") != 404]
-
-    def _patiently(self, request: Callable[[Any], T]) -> T:
-        """Send a request, and again as the retry strategy says; the body of the answer is part of it."""
-
-        answer: T = self._retries.make_retrying_call(self._attempt, request)
-        return answer
-
-    def _attempt(self, request: Callable[[Any], T]) -> T:
-        errors = self._oci.exceptions
-        try:
-            return request(self._client)
-        except errors.ServiceError as error:
-            if error.status != 401 or not self._connector.renewed(self._client.base_client.signer):
-                raise
-        except OSError as error:
-            # What breaks while an answer is read comes from `requests` as it is, and no retry strategy knows it.
-            if isinstance(error, errors.RequestException | errors.ConnectTimeout | ConnectionError):
-                raise
-            raise ConnectionError(error) from error
-        self.close()
-        self._client = self._connector.client()
-        return request(self._client)
-
-
-def default_retries() -> Any:
-    """Throttling, failures of the service and of the network, and 409: the object is being written by another."""
-    retry = require("oci.retry", EXTRA)
-    return retry.RetryStrategyBuilder(
-        max_attempts=ATTEMPTS,
-        total_elapsed_time_seconds=PATIENCE_SECONDS,
-        service_error_retry_config={-1: [], 409: [], 429: []},
-        retry_base_sleep_time_seconds=0.05,
-        retry_max_wait_between_calls_seconds=5,
-        backoff_type=retry.BACKOFF_EQUAL_JITTER_VALUE,
-    ).get_retry_strategy()
-
-
-def whole_body(response: Any) -> bytes:
-    """The body of an object, which is streamed: checked, as the SDK does not, and read inside of the retries."""
-    body: bytes = response.data.content
-    length, digest = response.headers.get("content-length"), response.headers.get("content-md5")
-    if (length is not None and int(length) != len(body)) or (digest is not None and digest != md5_base64(body)):
-        raise ConnectionError("the answer is not whole, or was changed on its way")
-    return body
-
-
-def md5_base64(body: bytes) -> str:
-    return base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
-
-
-def _ask_environment_once(base: Any) -> None:
-    """For proxies and certificates: to look for them with every request is a seventh of its cost."""
-    session = base.session
-    found = session.merge_environment_settings(base.endpoint, {}, None, None, None)
-    session.proxies, session.verify, session.trust_env = found["proxies"], found["verify"], False
-
-
-def _send_small_objects_unasked(session: Any) -> None:
-    """`Expect: 100-continue`, the SDK's default, costs a round trip before the body is sent."""
-    for scheme in ("https://", "http://"):
-        adapter: Any = type(session.get_adapter(scheme))
-
-        class Unasked(adapter):  # type: ignore[misc]
-            def send(self, request: Any, *args: Any, **options: Any) -> Any:
-                if int(request.headers.get("content-length") or 0) < LARGE:
-                    request.headers.pop("expect", None)
-                return super().send(request, *args, **options)
-
-        session.mount(scheme, Unasked())
-
-
-_CREDENTIALS = (
-    "check that the profile's user, tenancy, fingerprint and key belong together, that the public key is uploaded "
-    "to that user, that a security token has not ended, and that this machine's clock is right to five minutes"
-)
-
-
-def refused(error: Any, namespace: str, bucket: str) -> CheckpointError:
-    """For a `ServiceError`. The keys of objects are digests, and messages have no secret in them."""
-    said = f"{error.status} {error.code}" + (f", {error.message}" if error.message else "")
-    asked = f" (opc-request-id {error.request_id})" if error.request_id else ""
-    where = f"the bucket {bucket!r} in the namespace {namespace!r}"
-    match error.status:
-        case 401:
-            return BackendUnavailableError(f"OCI refused the signature: {said}{asked}; {_CREDENTIALS}")
-        case 403 | 404:
-            return BackendUnavailableError(
-                f"{where} is not there, or may not be used: {said}{asked}; check its name, the namespace and the "
-                "region, and that a policy allows these objects to be read, created, deleted and listed"
-            )
-        case 413:
-            return CheckpointError(f"the checkpoint is too large for one object: {said}{asked}")
-        case 429:
-            return BackendUnavailableError(f"OCI limits the requests to {where}: {said}{asked}; try again later")
-    return BackendUnavailableError(f"OCI Object Storage failed: {said}{asked}")
-
-
-def unreached(error: BaseException, endpoint: str) -> BackendUnavailableError:
-    """For whatever went wrong before there was an answer. The SDK's own text, with its URL, stays in the cause."""
-    root: BaseException = error
-    while root.args and isinstance(root.args[0], BaseException):
-        root = root.args[0]
-    return BackendUnavailableError(f"OCI Object Storage at {endpoint} did not answer: {type(root).__name__}")
-
-
 class OCIObjectStore(ObjectStore):
-    """The five requests, from any event loop."""
+    """The objects under a prefix of an OCI bucket. Can be used from any event loop."""
 
-    def __init__(
-        self,
-        access: Access,
-        namespace: str,
-        bucket: str,
-        prefix: str,
-        *,
-        retry_strategy: Any = None,
-        max_connections: int = 16,
-    ) -> None:
+    def __init__(self, config: OCIConfig) -> None:
         super().__init__()
-        self._prefix = prefix
-        self._namespace, self._bucket = namespace, bucket
-        connector = Connector(access, namespace, bucket, retry_strategy)
-        self._place = access.service_endpoint or connector.region or "the region of this machine"
-        self._pool: WorkerPool[Connection] = WorkerPool("locus-oci", connector, max_connections)
+        self._prefix = config.prefix
+        self._namespace, self._bucket = config.namespace, config.bucket_name
+        connector = Connector(config)
+        self._endpoint = config.service_endpoint or connector.region or "the region of this machine"
+        self._pool: WorkerPool[Connection] = WorkerPool("locus-oci", connector, config.max_connections)
         self._service_error: type[Exception] = require("oci.exceptions", EXTRA).ServiceError
         # What `requests` raises, which the SDK is built on, is an OSError.
         self.driver_errors = (self._service_error, OSError)  # type: ignore[misc]  # known when the SDK is
-        self.at_once = max_connections
+        self.at_once = config.max_connections
 
     @property
     def identity(self) -> str:
         # A bucket's name is unique within a namespace and a region.
-        return f"oci:{self._place}/{self._namespace}/{self._bucket}/{self._prefix}"
+        return f"oci:{self._endpoint}/{self._namespace}/{self._bucket}/{self._prefix}"
 
     def translate(self, error: BaseException) -> CheckpointError:
         if isinstance(error, self._service_error):
             return refused(error, self._namespace, self._bucket)
-        return unreached(error, self._place)
+        return unreached(error, self._endpoint)
 
     async def put(self, key: str, body: bytes, *, if_absent: bool) -> bool:
         self.requests["put"] += 1
@@ -373,3 +99,252 @@ class OCIObjectStore(ObjectStore):
 
     async def close(self) -> None:
         await self._pool.close()
+
+
+class Connector:
+    """Opens connections that share a signer.
+
+    It must not know the pool that calls it, or neither would ever be garbage.
+    """
+
+    def __init__(self, config: OCIConfig) -> None:
+        self._oci = require("oci", EXTRA)
+        require("oci.object_storage", EXTRA)
+        self._config = config
+        self._bucket = (config.namespace, config.bucket_name)
+        self._retry_strategy = default_retries() if config.retry_strategy is None else config.retry_strategy
+        self._signed: tuple[Signer, dict[str, Any]] | None = None
+        if config.auth_type in ("api_key", "security_token"):
+            self._signed = self._sign()
+            if not (config.service_endpoint or self.region):
+                raise ConfigurationError("which OCI region? Pass region=…, or write it into the profile")
+
+    @property
+    def region(self) -> str | None:
+        """The region, as far as it is known before a principal names it."""
+        return self._config.region or (self._signed[1].get("region") if self._signed else None)
+
+    def __call__(self) -> Connection:
+        if self._signed is None:
+            try:
+                self._signed = self._sign()
+            except Exception as error:  # the SDK raises whatever its many ways to a token raise
+                kind = self._config.auth_type.replace("_", " ")
+                raise BackendUnavailableError(
+                    f"no {kind} is to be had here ({type(error).__name__}); is this program running inside OCI, "
+                    "and is what it runs on in a dynamic group? Elsewhere, use auth_type='api_key'"
+                ) from error
+        return Connection(self._oci, self, self._bucket, self._retry_strategy)
+
+    def client(self) -> Any:
+        assert self._signed is not None
+        signer, profile = self._signed
+        if self._config.region:
+            profile = {**profile, "region": self._config.region}
+        client = self._oci.object_storage.ObjectStorageClient(
+            profile,
+            signer=signer,
+            service_endpoint=self._config.service_endpoint,
+            timeout=self._config.timeout,
+            retry_strategy=self._oci.retry.NoneRetryStrategy(),
+            # It would answer for the service for half a minute after an outage.
+            circuit_breaker_strategy=self._oci.circuit_breaker.NoCircuitBreakerStrategy(),
+            # JSON is all that is needed; making objects of it takes four times as long.
+            skip_deserialization=True,
+        )
+        _read_environment_once(client.base_client)
+        _send_small_objects_at_once(client.base_client.session)
+        return client
+
+    def renewed(self, used: Any) -> bool:
+        """Whether there is a newer security token than the one of this signer: they end after an hour."""
+        if self._config.auth_type != "security_token" or self._signed is None:
+            return False
+        known: Any = self._signed[0]
+        if known.api_key == used.api_key:
+            self._signed = self._sign()
+            known = self._signed[0]
+        return bool(known.api_key != used.api_key)
+
+    def _sign(self) -> tuple[Signer, dict[str, Any]]:
+        config = self._config
+        return make_signer(config.auth_type, config.profile_name, extra=EXTRA, file=config.config_file)
+
+
+class Connection:
+    """The five requests, for one worker. They raise the SDK's errors."""
+
+    def __init__(self, oci: Any, connector: Connector, bucket: tuple[str, str], retries: Any) -> None:
+        self._oci = oci
+        self._connector = connector
+        self._bucket = bucket
+        self._retries = retries
+        self._client = connector.client()
+
+    def close(self) -> None:
+        self._client.base_client.session.close()
+
+    def put(self, name: str, body: bytes, *, if_absent: bool) -> bool:
+        """False if the object exists and `if_absent` is set."""
+        options = {"if_none_match": "*"} if if_absent else {}
+
+        def send(client: Any) -> None:
+            client.put_object(
+                *self._bucket,
+                name,
+                body,
+                content_md5=md5_base64(body),
+                content_type="application/octet-stream",
+                **options,
+            )
+
+        try:
+            self._with_retries(send)
+        except self._oci.exceptions.ServiceError as error:
+            if error.status == 412:
+                return False
+            raise
+        return True
+
+    def get(self, name: str) -> bytes | None:
+        try:
+            return self._with_retries(lambda client: whole_body(client.get_object(*self._bucket, name)))
+        except self._oci.exceptions.ServiceError as error:
+            if error.status == 404 and error.code == "ObjectNotFound":
+                return None
+            raise
+
+    def list(self, **query: Any) -> Page:
+        """One page: the objects, and where the next one starts."""
+        response = self._with_retries(
+            lambda client: client.list_objects(*self._bucket, fields="name,size,timeModified", **query)
+        )
+        return response.data["objects"], response.data.get("nextStartWith")
+
+    def delete(self, name: str) -> None:
+        try:
+            self._with_retries(lambda client: client.delete_object(*self._bucket, name))
+        except self._oci.exceptions.ServiceError as error:
+            if error.status != 404 or error.code != "ObjectNotFound":
+                raise
+
+    def delete_many(self, names: Sequence[str]) -> None:
+        """Delete objects in one request, if the SDK is new enough to have it."""
+        if len(names) > 1 and getattr(self._client, "batch_delete_objects", None) is not None:
+            assert len(names) <= PAGE
+            names = self._delete_batch(names)
+        for name in names:
+            self.delete(name)
+
+    def _delete_batch(self, names: Sequence[str]) -> Sequence[str]:
+        """Returns those that were not deleted, for whatever reason."""
+        models = self._oci.object_storage.models
+        details = models.BatchDeleteObjectsDetails(
+            objects=[models.BatchDeleteObjectIdentifier(object_name=name) for name in names],
+            is_skip_deleted_result=True,
+        )
+        response = self._with_retries(lambda client: client.batch_delete_objects(*self._bucket, details))
+        failed = response.data.get("failed") or []
+        return [item["objectName"] for item in failed if item.get("statusCode") != 404]
+
+    def _with_retries(self, request: Callable[[Any], T]) -> T:
+        """Send a request, and again as the retry strategy says. Reading the response is part of it."""
+        answer: T = self._retries.make_retrying_call(self._attempt, request)
+        return answer
+
+    def _attempt(self, request: Callable[[Any], T]) -> T:
+        errors = self._oci.exceptions
+        try:
+            return request(self._client)
+        except errors.ServiceError as error:
+            if error.status != 401 or not self._connector.renewed(self._client.base_client.signer):
+                raise
+        except OSError as error:
+            # What breaks while a response is read comes from `requests` as it is, and no retry strategy knows it.
+            if isinstance(error, errors.RequestException | errors.ConnectTimeout | ConnectionError):
+                raise
+            raise ConnectionError(error) from error
+        self.close()
+        self._client = self._connector.client()
+        return request(self._client)
+
+
+def default_retries() -> Any:
+    """Retry throttling, failures of the service and of the network, and 409 (another client is writing the object)."""
+    retry = require("oci.retry", EXTRA)
+    return retry.RetryStrategyBuilder(
+        max_attempts=ATTEMPTS,
+        total_elapsed_time_seconds=PATIENCE_SECONDS,
+        service_error_retry_config={-1: [], 409: [], 429: []},
+        retry_base_sleep_time_seconds=0.05,
+        retry_max_wait_between_calls_seconds=5,
+        backoff_type=retry.BACKOFF_EQUAL_JITTER_VALUE,
+    ).get_retry_strategy()
+
+
+def whole_body(response: Any) -> bytes:
+    """The body of an object, which is streamed. Reads it inside the retries and checks it, as the SDK does not."""
+    body: bytes = response.data.content
+    length, digest = response.headers.get("content-length"), response.headers.get("content-md5")
+    if (length is not None and int(length) != len(body)) or (digest is not None and digest != md5_base64(body)):
+        raise ConnectionError("the answer is not whole, or was changed on its way")
+    return body
+
+
+def md5_base64(body: bytes) -> str:
+    return base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
+
+
+def _read_environment_once(base: Any) -> None:
+    """Look for proxies and certificates now: doing so with every request is a seventh of its cost."""
+    session = base.session
+    found = session.merge_environment_settings(base.endpoint, {}, None, None, None)
+    session.proxies, session.verify, session.trust_env = found["proxies"], found["verify"], False
+
+
+def _send_small_objects_at_once(session: Any) -> None:
+    """Drop `Expect: 100-continue`, the SDK's default, which costs a round trip before the body is sent."""
+    for scheme in ("https://", "http://"):
+        adapter: Any = type(session.get_adapter(scheme))
+
+        class AtOnce(adapter):  # type: ignore[misc]
+            def send(self, request: Any, *args: Any, **options: Any) -> Any:
+                if int(request.headers.get("content-length") or 0) < LARGE:
+                    request.headers.pop("expect", None)
+                return super().send(request, *args, **options)
+
+        session.mount(scheme, AtOnce())
+
+
+_CREDENTIALS = (
+    "check that the profile's user, tenancy, fingerprint and key belong together, that the public key is uploaded "
+    "to that user, that a security token has not ended, and that this machine's clock is right to five minutes"
+)
+
+
+def refused(error: Any, namespace: str, bucket: str) -> CheckpointError:
+    """The error for a `ServiceError`. The keys of objects are digests, and messages hold no secret."""
+    said = f"{error.status} {error.code}" + (f", {error.message}" if error.message else "")
+    asked = f" (opc-request-id {error.request_id})" if error.request_id else ""
+    where = f"the bucket {bucket!r} in the namespace {namespace!r}"
+    match error.status:
+        case 401:
+            return BackendUnavailableError(f"OCI refused the signature: {said}{asked}; {_CREDENTIALS}")
+        case 403 | 404:
+            return BackendUnavailableError(
+                f"{where} is not there, or may not be used: {said}{asked}; check its name, the namespace and the "
+                "region, and that a policy allows these objects to be read, created, deleted and listed"
+            )
+        case 413:
+            return CheckpointError(f"the checkpoint is too large for one object: {said}{asked}")
+        case 429:
+            return BackendUnavailableError(f"OCI limits the requests to {where}: {said}{asked}; try again later")
+    return BackendUnavailableError(f"OCI Object Storage failed: {said}{asked}")
+
+
+def unreached(error: BaseException, endpoint: str) -> BackendUnavailableError:
+    """The error for a request without a response. The SDK's own text, with its URL, stays in the cause."""
+    root: BaseException = error
+    while root.args and isinstance(root.args[0], BaseException):
+        root = root.args[0]
+    return BackendUnavailableError(f"OCI Object Storage at {endpoint} did not answer: {type(root).__name__}")

@@ -1,4 +1,4 @@
-"""OpenSearch: threads as documents of one index, on a server that others search in, too."""
+"""OpenSearch: threads as documents of one index. URLs begin with `opensearch://`, or `opensearchs://` for TLS."""
 
 from locus.memory.backends.opensearch.backend import OpenSearchBackend, from_location, from_secure_location
 from locus.memory.backends.opensearch.engine import OpenSearchEngine

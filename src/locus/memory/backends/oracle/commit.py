@@ -18,14 +18,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from locus.memory.backends.oracle.client import (
-    DUPLICATE,
-    BindRows,
-    OracleConnection,
-    OutBind,
-    has_code,
-    oracledb,
-)
+from locus.memory.backends.oracle.client import DUPLICATE, BindRows, OracleConnection, OutBind, has_code, oracledb
 from locus.memory.backends.oracle.schema import OracleFlavour
 from locus.memory.backends.sql.commit import Chain, SQLThread, SQLThreads, is_written, may_be_there
 from locus.memory.backends.sql.flavour import Steps, marks, portions, run_steps_async
@@ -34,15 +27,7 @@ from locus.memory.backends.sql.search import metadata_key
 from locus.memory.model.codec import canonical, decode
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.manifest import wanted
-from locus.memory.model.records import (
-    Commit,
-    Entry,
-    Outcome,
-    Run,
-    RunInfo,
-    Verdict,
-    Write,
-)
+from locus.memory.model.records import Commit, Entry, Outcome, Run, RunInfo, Verdict, Write
 from locus.memory.model.retention import unneeded_runs
 
 Statement = tuple[str, Sequence[Any]]

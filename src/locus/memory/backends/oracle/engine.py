@@ -33,14 +33,7 @@ from locus.memory.backends.sql.commit import Chains, can_be_first, is_written
 from locus.memory.backends.sql.config import PoolOptions
 from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
 from locus.memory.backends.sql.schema import check_format
-from locus.memory.model.records import (
-    Commit,
-    Entry,
-    Hit,
-    Outcome,
-    Stored,
-    Verdict,
-)
+from locus.memory.model.records import Commit, Entry, Hit, Outcome, Stored, Verdict
 
 
 class OracleEngine(SQLServerEngine[OracleConnection]):

@@ -20,15 +20,7 @@ from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
 from locus.memory.backends.sql.commit import SQLThread, SQLThreads, can_be_first
 from locus.memory.backends.sql.flavour import Steps, portions
 from locus.memory.model.codec import to_native
-from locus.memory.model.records import (
-    ANY,
-    Base,
-    Commit,
-    Entry,
-    Run,
-    RunInfo,
-    Unset,
-)
+from locus.memory.model.records import ANY, Base, Commit, Entry, Run, RunInfo, Unset
 
 _RUN = "thread, branch, number, start, count, seq, items"
 _CHECKPOINT = "thread, namespace, checkpoint_id, parent_id, seq, rev, created_at, metadata, head, manifest"

@@ -31,15 +31,7 @@ from locus.memory.backends.sql.config import PoolOptions
 from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
 from locus.memory.backends.sql.flavour import Steps, run_steps_async
 from locus.memory.backends.sql.schema import check_format, other_tables, script
-from locus.memory.model.records import (
-    ANY,
-    Commit,
-    Entry,
-    Hit,
-    Outcome,
-    Stored,
-    Verdict,
-)
+from locus.memory.model.records import ANY, Commit, Entry, Hit, Outcome, Stored, Verdict
 
 
 class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):

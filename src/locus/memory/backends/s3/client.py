@@ -1,11 +1,8 @@
-"""Signed requests to S3: one pool of connections for each event loop, and retries.
+"""S3 as an `ObjectStore`: signed requests, retries, and what S3's errors mean.
 
-Every request of ours may be sent twice: reads and deletions by nature, and a conditional put because the engine
-compares what is there with what it sent. So whatever may pass is tried again.
-
-What S3 answers instead of what was asked for, and what that means to us.
-
-Objects under a prefix of an S3 bucket, for the object engine.
+There is one HTTP session, with a pool of connections, for each event loop. Every request may be sent twice: reads and
+deletions by nature, and a conditional put because the engine compares what exists with what it sent. So every request
+that fails for a passing reason is sent again.
 """
 
 from __future__ import annotations
@@ -21,126 +18,214 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from io import BytesIO
 from typing import Any, NamedTuple
-from urllib.parse import quote, unquote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 from locus.errors import BackendUnavailableError, CheckpointError, SerializationError
 from locus.extras import require
 from locus.memory.backends.objects.client import PAGE, Listed, ObjectStore
-
-_ADVICE = {
-    "NoSuchBucket": "the bucket does not exist: create it, or correct its name, region or endpoint",
-    "AccessDenied": "these credentials may not do that: see the policy in the documentation",
-    "SignatureDoesNotMatch": "the secret key does not fit the access key",
-    "InvalidAccessKeyId": "the access key is unknown there",
-    "ExpiredToken": "the session token has expired: get new credentials",
-    "InvalidToken": "the session token is not valid there",
-    "RequestTimeTooSkewed": "this machine's clock is wrong by more than a quarter of an hour",
-    "AuthorizationHeaderMalformed": "the region is wrong: give `region_name`",
-    "PermanentRedirect": "the bucket is in another region: give `region_name`",
-    "NotImplemented": "this server has no conditional writes, without which nothing can be saved safely",
-}
+from locus.memory.backends.s3.config import S3Config
 
 
-class S3Error(Exception):
-    """An answer of the server that is no success. Only its code and message are kept, which hold no secret."""
+class S3ObjectStore(ObjectStore):
+    """The objects under a prefix of an S3 bucket. Can be used from any event loop."""
 
-    def __init__(self, status: int, code: str, message: str, action: str) -> None:
-        super().__init__(f"{action}: {status} {code}: {message}".rstrip(": "))
-        self.status = status
-        self.code = code
+    def __init__(self, config: S3Config) -> None:
+        super().__init__()
+        self._config = config
+        self._prefix = config.prefix
+        self._client = S3Client(config, self.requests)
+        self.driver_errors = self._client.errors  # type: ignore[misc]  # known when the driver is
+        self.at_once = config.max_connections
 
     @property
-    def passing(self) -> bool:
-        """Whether the same request may succeed a little later."""
-        busy = self.status in (429, 500, 502, 503, 504)
-        return busy or self.code in ("ConditionalRequestConflict", "OperationAborted", "RequestTimeout", "SlowDown")
+    def identity(self) -> str:
+        return f"s3:{self._config.bucket_url}/{self._prefix}"
+
+    def translate(self, error: BaseException) -> CheckpointError:
+        return translated(error, self._config.bucket, self._config.endpoint_url)
+
+    async def put(self, key: str, body: bytes, *, if_absent: bool) -> bool:
+        headers = {"If-None-Match": "*"} if if_absent else {}
+        response = await self._client.request(
+            "put", "PUT", self._prefix + key, body=body, headers=headers, accept=lambda error: error.status == 412
+        )
+        return response.status != 412
+
+    async def get(self, key: str) -> bytes | None:
+        response = await self._client.request(
+            "get", "GET", self._prefix + key, accept=lambda error: error.code == "NoSuchKey"
+        )
+        return response.body if response.status < 300 else None
+
+    async def list(
+        self, prefix: str, *, start_after: str | None = None, limit: int | None = None
+    ) -> builtins.list[Listed]:
+        found: builtins.list[Listed] = []
+        query = {"list-type": "2", "encoding-type": "url", "prefix": self._prefix + prefix}
+        if start_after is not None:
+            query["start-after"] = self._prefix + start_after
+        while limit is None or len(found) < limit:
+            query["max-keys"] = str(PAGE if limit is None else min(PAGE, limit - len(found)))
+            response = await self._client.request("list", "GET", "", query=query)
+            page = _parsed(response.body)
+            encoded = child_text(page, "EncodingType") == "url"
+            found += [self._listed(node, encoded) for node in page if local_name(node.tag) == "Contents"]
+            token = child_text(page, "NextContinuationToken")
+            if child_text(page, "IsTruncated") != "true" or not token:
+                break
+            query["continuation-token"] = token
+        return found
+
+    def _listed(self, node: ElementTree.Element, encoded: bool) -> Listed:
+        key = child_text(node, "Key")
+        key = (unquote(key) if encoded else key).removeprefix(self._prefix)
+        return Listed(key, int(child_text(node, "Size")), datetime.fromisoformat(child_text(node, "LastModified")))
+
+    async def delete(self, keys: Iterable[str]) -> None:
+        for some in _pages(keys):
+            entries = "".join(f"<Object><Key>{escape(self._prefix + key)}</Key></Object>" for key in some)
+            body = f"<Delete><Quiet>true</Quiet>{entries}</Delete>".encode()
+            digest = b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
+            headers = {"Content-MD5": digest, "Content-Type": "application/xml"}
+            response = await self._client.request(
+                "delete", "POST", "", query={"delete": ""}, body=body, headers=headers
+            )
+            for node in _parsed(response.body):
+                if local_name(node.tag) == "Error" and child_text(node, "Code") != "NoSuchKey":
+                    raise S3Error(200, child_text(node, "Code"), child_text(node, "Message"), "deleting objects")
+
+    async def close(self) -> None:
+        await self._client.close()
 
 
-def error_of(status: int, body: bytes, action: str) -> S3Error:
-    code = message = ""
+def _parsed(body: bytes) -> ElementTree.Element:
     try:
-        root = ElementTree.fromstring(body) if body.strip() else None
-    except ElementTree.ParseError:
-        root = None
-    if root is not None:
-        code, message = field(root, "Code"), field(root, "Message")
-    return S3Error(status, code, message[:300], action)
+        return ElementTree.fromstring(body)
+    except ElementTree.ParseError as error:
+        raise error_from(200, b"", f"the answer is not XML ({error})") from error
 
 
-def local(tag: str) -> str:
-    """A tag without its name space: not every server gives one."""
-    return tag.rpartition("}")[2]
-
-
-def field(node: ElementTree.Element, name: str) -> str:
-    """The text of a child, "" if there is none."""
-    return next((child.text or "" for child in node if local(child.tag) == name), "")
-
-
-def translated(error: BaseException, bucket: str, place: str) -> CheckpointError:
-    """Our error for one of the driver's."""
-    where = f"the S3 bucket {bucket!r} at {place}"
-    if isinstance(error, S3Error):
-        if error.code == "EntityTooLarge":
-            return SerializationError(f"a checkpoint is larger than {where} takes in one object: {error}")
-        advice = _ADVICE.get(error.code)
-        return BackendUnavailableError(f"{where} refused a request ({error})" + (f"; {advice}" if advice else ""))
-    if isinstance(error, TimeoutError):
-        return BackendUnavailableError(f"{where} did not answer in time")
-    return BackendUnavailableError(f"{where} cannot be reached: {type(error).__name__}: {error}")
+def _pages(keys: Iterable[str]) -> Iterator[builtins.list[str]]:
+    left = list(keys)
+    for start in range(0, len(left), PAGE):
+        yield left[start : start + PAGE]
 
 
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
 _LARGE = 2**20
-"""Bodies from this size on are sent in pieces, between which the event loop has its turn."""
+"""Bodies from this size on are sent in pieces, so that the event loop can do other work in between."""
 
 
-@dataclass(frozen=True)
-class Access:
-    """Where a bucket is, and how it is reached. `credentials` finds them anew when they have expired."""
-
-    bucket: str
-    endpoint_url: str
-    region_name: str
-    path_style: bool
-    credentials: Callable[[], Any]
-    timeout: float
-    max_retries: int
-    max_connections: int
-    ca_bundle: str | None = None
-    """Whom to trust, as a file; else those that the system trusts."""
-
-    @property
-    def address(self) -> str:
-        if self.path_style:
-            return f"{self.endpoint_url}/{self.bucket}"
-        parts = urlsplit(self.endpoint_url)
-        return f"{parts.scheme}://{self.bucket}.{parts.netloc}{parts.path}"
+class Response(NamedTuple):
+    status: int
+    body: bytes
 
 
-class _Opened(NamedTuple):
+class S3Client:
+    """Signed requests to one bucket."""
+
+    def __init__(self, config: S3Config, counts: Counter[str]) -> None:
+        aiohttp = self._aiohttp = require("aiohttp", "s3")
+        self._url: Callable[..., Any] = require("yarl", "s3").URL
+        self._sign: Callable[..., Any] = require("botocore.auth", "s3").S3SigV4Auth
+        self._new_request: Callable[..., Any] = require("botocore.awsrequest", "s3").AWSRequest
+        self.errors: tuple[type[BaseException], ...] = (
+            S3Error,
+            aiohttp.ClientError,
+            OSError,
+            require("botocore.exceptions", "s3").BotoCoreError,
+        )
+        self._config = config
+        self._counts = counts
+        self._credentials: Any = None
+        self._sessions = _Sessions(self._new_session)
+
+    def _new_session(self) -> Any:
+        config = self._config
+        timeout = self._aiohttp.ClientTimeout(total=config.timeout, sock_connect=min(10.0, config.timeout))
+        trusted = ssl.create_default_context(cafile=config.ca_bundle) if config.ca_bundle else True
+        connector = self._aiohttp.TCPConnector(limit=config.max_connections, keepalive_timeout=20, ssl=trusted)
+        return self._aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False)
+
+    async def request(
+        self,
+        kind: str,
+        method: str,
+        key: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        accept: Callable[[S3Error], bool] = lambda _error: False,
+    ) -> Response:
+        """The server's response: a success, or an error that `accept` takes for an answer."""
+        url = f"{self._config.bucket_url}/{quote(key, safe='/-_.~')}"
+        if query:
+            url += f"?{urlencode(sorted(query.items()), quote_via=quote)}"
+        pause = _FIRST_PAUSE
+        for left in range(self._config.max_retries, -1, -1):
+            self._counts[kind] += 1
+            try:
+                response = await self._send(method, url, body, dict(headers or {}))
+            except (self._aiohttp.ClientError, OSError):
+                if not left:
+                    raise
+            else:
+                if response.status < 300:
+                    return response
+                error = error_from(response.status, response.body, f"{method} {key or self._config.bucket}")
+                if accept(error):
+                    return response
+                if not left or not error.is_passing:
+                    raise error
+            await asyncio.sleep(pause * (0.5 + random.random()))
+            pause = min(pause * 3, _LONGEST_PAUSE)
+        raise AssertionError("the last try returns or raises")
+
+    async def _send(self, method: str, url: str, body: bytes | None, headers: dict[str, str]) -> Response:
+        signed = self._new_request(method=method, url=url, data=body, headers=headers)
+        self._sign(await self._current_credentials(), "s3", self._config.region_name).add_auth(signed)
+        session = await self._sessions.here()
+        sent = dict(signed.headers.items())
+        data = BytesIO(body) if body is not None and len(body) >= _LARGE else body
+        async with session.request(method, self._url(url, encoded=True), headers=sent, data=data) as received:
+            return Response(received.status, await received.read())
+
+    async def _current_credentials(self) -> Any:
+        """Credentials that are valid now. Finding or renewing them may take requests that block."""
+        if self._credentials is None:
+            self._credentials = await asyncio.to_thread(self._config.credentials)
+        renewable = getattr(self._credentials, "refresh_needed", None)
+        if renewable is not None and renewable():
+            return await asyncio.to_thread(self._credentials.get_frozen_credentials)
+        return self._credentials.get_frozen_credentials()
+
+    async def close(self) -> None:
+        await self._sessions.close()
+
+
+class _OpenSession(NamedTuple):
     session: Any
     keeper: AsyncGenerator[None, None]
     pid: int
 
 
-_inherited: list[_Opened] = []
-"""Sessions of a parent process. Their sockets are its business, so they are neither used nor closed here."""
+_inherited: list[_OpenSession] = []
+"""Sessions of the parent process. Their sockets are the parent's, so they are neither used nor closed here."""
 
 
-class Sessions:
-    """One HTTP session for each event loop; it is closed with the handle, or with its loop."""
+class _Sessions:
+    """One HTTP session for each event loop, closed with the handle or with its loop."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
-        self._opened: dict[asyncio.AbstractEventLoop, _Opened] = {}
+        self._opened: dict[asyncio.AbstractEventLoop, _OpenSession] = {}
 
     async def here(self) -> Any:
         loop = asyncio.get_running_loop()
@@ -152,13 +237,13 @@ class Sessions:
         for ended in [other for other in list(self._opened) if other.is_closed()]:
             self._opened.pop(ended, None)
         session = self._make()
-        keeper = self._kept(loop, session)
-        self._opened[loop] = _Opened(session, keeper, os.getpid())
+        keeper = self._close_with(loop, session)
+        self._opened[loop] = _OpenSession(session, keeper, os.getpid())
         await anext(keeper)
         return session
 
-    async def _kept(self, loop: asyncio.AbstractEventLoop, session: Any) -> AsyncGenerator[None, None]:
-        """Waits for its end, which a loop brings about before it is closed."""
+    async def _close_with(self, loop: asyncio.AbstractEventLoop, session: Any) -> AsyncGenerator[None, None]:
+        """Closes the session when its loop ends: a loop that ends closes the asynchronous generators waiting in it."""
         try:
             yield
         finally:
@@ -184,172 +269,64 @@ async def _end(keeper: AsyncGenerator[None, None]) -> None:
         await keeper.aclose()
 
 
-class Answer(NamedTuple):
-    status: int
-    body: bytes
+_ADVICE = {
+    "NoSuchBucket": "the bucket does not exist: create it, or correct its name, region or endpoint",
+    "AccessDenied": "these credentials may not do that: see the policy in the documentation",
+    "SignatureDoesNotMatch": "the secret key does not fit the access key",
+    "InvalidAccessKeyId": "the access key is unknown there",
+    "ExpiredToken": "the session token has expired: get new credentials",
+    "InvalidToken": "the session token is not valid there",
+    "RequestTimeTooSkewed": "this machine's clock is wrong by more than a quarter of an hour",
+    "AuthorizationHeaderMalformed": "the region is wrong: give `region_name`",
+    "PermanentRedirect": "the bucket is in another region: give `region_name`",
+    "NotImplemented": "this server has no conditional writes, without which nothing can be saved safely",
+}
 
 
-class S3Client:
-    """Requests to one bucket."""
+class S3Error(Exception):
+    """A response that is no success. Only its code and message are kept, which hold no secret."""
 
-    def __init__(self, access: Access, counts: Counter[str]) -> None:
-        aiohttp = self._aiohttp = require("aiohttp", "s3")
-        self._url: Callable[..., Any] = require("yarl", "s3").URL
-        self._sign: Callable[..., Any] = require("botocore.auth", "s3").S3SigV4Auth
-        self._signed: Callable[..., Any] = require("botocore.awsrequest", "s3").AWSRequest
-        self.errors: tuple[type[BaseException], ...] = (
-            S3Error,
-            aiohttp.ClientError,
-            OSError,
-            require("botocore.exceptions", "s3").BotoCoreError,
-        )
-        self._access = access
-        self._counts = counts
-        self._credentials: Any = None
-        self._sessions = Sessions(self._session)
-
-    def _session(self) -> Any:
-        access = self._access
-        timeout = self._aiohttp.ClientTimeout(total=access.timeout, sock_connect=min(10.0, access.timeout))
-        trusted = ssl.create_default_context(cafile=access.ca_bundle) if access.ca_bundle else True
-        connector = self._aiohttp.TCPConnector(limit=access.max_connections, keepalive_timeout=20, ssl=trusted)
-        return self._aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False)
-
-    async def ask(
-        self,
-        kind: str,
-        method: str,
-        key: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-        accept: Callable[[S3Error], bool] = lambda _error: False,
-    ) -> Answer:
-        """The server's answer: a success, or an error that is accepted as an answer, too."""
-        url = f"{self._access.address}/{quote(key, safe='/-_.~')}"
-        if query:
-            url += f"?{urlencode(sorted(query.items()), quote_via=quote)}"
-        pause = _FIRST_PAUSE
-        for left in range(self._access.max_retries, -1, -1):
-            self._counts[kind] += 1
-            try:
-                answer = await self._send(method, url, body, dict(headers or {}))
-            except (self._aiohttp.ClientError, OSError):
-                if not left:
-                    raise
-            else:
-                if answer.status < 300:
-                    return answer
-                error = error_of(answer.status, answer.body, f"{method} {key or self._access.bucket}")
-                if accept(error):
-                    return answer
-                if not left or not error.passing:
-                    raise error
-            await asyncio.sleep(pause * (0.5 + random.random()))
-            pause = min(pause * 3, _LONGEST_PAUSE)
-        raise AssertionError("the last try returns or raises")
-
-    async def _send(self, method: str, url: str, body: bytes | None, headers: dict[str, str]) -> Answer:
-        request = self._signed(method=method, url=url, data=body, headers=headers)
-        self._sign(await self._current(), "s3", self._access.region_name).add_auth(request)
-        session = await self._sessions.here()
-        sent = dict(request.headers.items())
-        data = BytesIO(body) if body is not None and len(body) >= _LARGE else body
-        async with session.request(method, self._url(url, encoded=True), headers=sent, data=data) as response:
-            return Answer(response.status, await response.read())
-
-    async def _current(self) -> Any:
-        """Credentials that are valid now. Finding or renewing them may take requests that block."""
-        if self._credentials is None:
-            self._credentials = await asyncio.to_thread(self._access.credentials)
-        renewable = getattr(self._credentials, "refresh_needed", None)
-        if renewable is not None and renewable():
-            return await asyncio.to_thread(self._credentials.get_frozen_credentials)
-        return self._credentials.get_frozen_credentials()
-
-    async def close(self) -> None:
-        await self._sessions.close()
-
-
-class S3ObjectStore(ObjectStore):
-    """The five requests, from any event loop."""
-
-    def __init__(self, access: Access, prefix: str) -> None:
-        super().__init__()
-        self._access = access
-        self._prefix = prefix
-        self._client = S3Client(access, self.requests)
-        self.driver_errors = self._client.errors  # type: ignore[misc]  # known when the driver is
-        self.at_once = access.max_connections
+    def __init__(self, status: int, code: str, message: str, action: str) -> None:
+        super().__init__(f"{action}: {status} {code}: {message}".rstrip(": "))
+        self.status = status
+        self.code = code
 
     @property
-    def identity(self) -> str:
-        return f"s3:{self._access.address}/{self._prefix}"
-
-    def translate(self, error: BaseException) -> CheckpointError:
-        return translated(error, self._access.bucket, self._access.endpoint_url)
-
-    async def put(self, key: str, body: bytes, *, if_absent: bool) -> bool:
-        headers = {"If-None-Match": "*"} if if_absent else {}
-        answer = await self._client.ask(
-            "put", "PUT", self._prefix + key, body=body, headers=headers, accept=lambda error: error.status == 412
-        )
-        return answer.status != 412
-
-    async def get(self, key: str) -> bytes | None:
-        answer = await self._client.ask(
-            "get", "GET", self._prefix + key, accept=lambda error: error.code == "NoSuchKey"
-        )
-        return answer.body if answer.status < 300 else None
-
-    async def list(
-        self, prefix: str, *, start_after: str | None = None, limit: int | None = None
-    ) -> builtins.list[Listed]:
-        found: builtins.list[Listed] = []
-        query = {"list-type": "2", "encoding-type": "url", "prefix": self._prefix + prefix}
-        if start_after is not None:
-            query["start-after"] = self._prefix + start_after
-        while limit is None or len(found) < limit:
-            query["max-keys"] = str(PAGE if limit is None else min(PAGE, limit - len(found)))
-            answer = await self._client.ask("list", "GET", "", query=query)
-            page = _parsed(answer.body)
-            encoded = field(page, "EncodingType") == "url"
-            found += [self._listed(node, encoded) for node in page if local(node.tag) == "Contents"]
-            token = field(page, "NextContinuationToken")
-            if field(page, "IsTruncated") != "true" or not token:
-                break
-            query["continuation-token"] = token
-        return found
-
-    def _listed(self, node: ElementTree.Element, encoded: bool) -> Listed:
-        key = field(node, "Key")
-        key = (unquote(key) if encoded else key).removeprefix(self._prefix)
-        return Listed(key, int(field(node, "Size")), datetime.fromisoformat(field(node, "LastModified")))
-
-    async def delete(self, keys: Iterable[str]) -> None:
-        for some in _pages(keys):
-            entries = "".join(f"<Object><Key>{escape(self._prefix + key)}</Key></Object>" for key in some)
-            body = f"<Delete><Quiet>true</Quiet>{entries}</Delete>".encode()
-            digest = b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
-            headers = {"Content-MD5": digest, "Content-Type": "application/xml"}
-            answer = await self._client.ask("delete", "POST", "", query={"delete": ""}, body=body, headers=headers)
-            for node in _parsed(answer.body):
-                if local(node.tag) == "Error" and field(node, "Code") != "NoSuchKey":
-                    raise S3Error(200, field(node, "Code"), field(node, "Message"), "deleting objects")
-
-    async def close(self) -> None:
-        await self._client.close()
+    def is_passing(self) -> bool:
+        """Whether the same request may succeed a little later."""
+        busy = self.status in (429, 500, 502, 503, 504)
+        return busy or self.code in ("ConditionalRequestConflict", "OperationAborted", "RequestTimeout", "SlowDown")
 
 
-def _parsed(body: bytes) -> ElementTree.Element:
+def error_from(status: int, body: bytes, action: str) -> S3Error:
+    code = message = ""
     try:
-        return ElementTree.fromstring(body)
-    except ElementTree.ParseError as error:
-        raise error_of(200, b"", f"the answer is not XML ({error})") from error
+        root = ElementTree.fromstring(body) if body.strip() else None
+    except ElementTree.ParseError:
+        root = None
+    if root is not None:
+        code, message = child_text(root, "Code"), child_text(root, "Message")
+    return S3Error(status, code, message[:300], action)
 
 
-def _pages(keys: Iterable[str]) -> Iterator[builtins.list[str]]:
-    left = list(keys)
-    for start in range(0, len(left), PAGE):
-        yield left[start : start + PAGE]
+def local_name(tag: str) -> str:
+    """A tag without its XML namespace: not every server gives one."""
+    return tag.rpartition("}")[2]
+
+
+def child_text(node: ElementTree.Element, name: str) -> str:
+    """The text of a child, "" if there is none."""
+    return next((child.text or "" for child in node if local_name(child.tag) == name), "")
+
+
+def translated(error: BaseException, bucket: str, endpoint_url: str) -> CheckpointError:
+    """The `CheckpointError` for one of the driver's errors."""
+    where = f"the S3 bucket {bucket!r} at {endpoint_url}"
+    if isinstance(error, S3Error):
+        if error.code == "EntityTooLarge":
+            return SerializationError(f"a checkpoint is larger than {where} takes in one object: {error}")
+        advice = _ADVICE.get(error.code)
+        return BackendUnavailableError(f"{where} refused a request ({error})" + (f"; {advice}" if advice else ""))
+    if isinstance(error, TimeoutError):
+        return BackendUnavailableError(f"{where} did not answer in time")
+    return BackendUnavailableError(f"{where} cannot be reached: {type(error).__name__}: {error}")

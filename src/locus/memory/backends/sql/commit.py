@@ -18,19 +18,7 @@ from locus.memory.backends.sql.flavour import Flavour, Steps, marks, portions
 from locus.memory.backends.sql.read import entry_of, now
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.manifest import wanted
-from locus.memory.model.records import (
-    ANY,
-    Base,
-    Commit,
-    Entry,
-    Extent,
-    Known,
-    Outcome,
-    Run,
-    RunInfo,
-    Verdict,
-    Write,
-)
+from locus.memory.model.records import ANY, Base, Commit, Entry, Extent, Known, Outcome, Run, RunInfo, Verdict, Write
 from locus.memory.model.retention import plan_removal, unneeded_runs
 
 _INSERT_CHECKPOINT = "thread, namespace, checkpoint_id, parent_id, seq, rev, created_at, metadata, head, manifest"

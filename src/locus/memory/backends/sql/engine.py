@@ -16,14 +16,7 @@ import random
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Collection,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import datetime
@@ -35,25 +28,9 @@ from locus.memory.backends.sql import search as sql_search
 from locus.memory.backends.sql.commit import SQLThreads, is_written
 from locus.memory.backends.sql.config import PoolOptions
 from locus.memory.backends.sql.flavour import Flavour, Row, Steps, run_steps_async
-from locus.memory.engine import (
-    Copies,
-    Engine,
-    Expires,
-    Exports,
-    FindsMetadata,
-    KeepsWrites,
-    Searches,
-)
+from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.ids import Pattern
-from locus.memory.model.records import (
-    Commit,
-    Entry,
-    Exported,
-    Outcome,
-    Path,
-    Stored,
-    Write,
-)
+from locus.memory.model.records import Commit, Entry, Exported, Outcome, Path, Stored, Write
 
 
 class Connection(ABC):

@@ -11,15 +11,7 @@ from locus.errors import CorruptCheckpointError
 from locus.memory.backends.sql.flavour import Flavour, Row, Steps, marks, portions
 from locus.memory.model.ids import Pattern
 from locus.memory.model.manifest import newest_runs, wanted
-from locus.memory.model.records import (
-    Entry,
-    Exported,
-    Extent,
-    Run,
-    Stored,
-    Write,
-    writes_order,
-)
+from locus.memory.model.records import Entry, Exported, Extent, Run, Stored, Write, writes_order
 
 AT_ONCE = 20
 """How many extents are read by one statement; a checkpoint of many small lists has more."""

@@ -24,14 +24,7 @@ from locus.memory.model.ids import digest, words
 from locus.memory.model.manifest import decode_manifest, walk, wanted
 from locus.memory.model.matching import score, searchable, shown_text, snippet
 from locus.memory.model.payloads import dict_from
-from locus.memory.model.records import (
-    Entry,
-    Extent,
-    Hit,
-    Path,
-    Run,
-    Stored,
-)
+from locus.memory.model.records import Entry, Extent, Hit, Path, Run, Stored
 
 _CONTAINERS = (dict, list)
 

@@ -16,15 +16,7 @@ from locus.memory.backends.sqlite import search as sqlite_search
 from locus.memory.backends.sqlite.schema import SQL
 from locus.memory.model.codec import canonical, decode
 from locus.memory.model.ids import digest
-from locus.memory.model.records import (
-    ANY,
-    Base,
-    Commit,
-    Entry,
-    Outcome,
-    RunInfo,
-    Verdict,
-)
+from locus.memory.model.records import ANY, Base, Commit, Entry, Outcome, RunInfo, Verdict
 
 _LOOK = (
     "SELECT t.id, t.last_seq, c.rev,"

@@ -25,26 +25,9 @@ from locus.memory.backends.sqlite.client import MemoryFile, SQLiteFile, execute,
 from locus.memory.backends.sqlite.commit import SQLiteThreads, append, metadata_value
 from locus.memory.backends.sqlite.config import IN_MEMORY
 from locus.memory.backends.sqlite.schema import SQL, checked_version
-from locus.memory.engine import (
-    Copies,
-    Engine,
-    Expires,
-    Exports,
-    FindsMetadata,
-    KeepsWrites,
-    Searches,
-)
+from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.ids import Pattern
-from locus.memory.model.records import (
-    Commit,
-    Entry,
-    Exported,
-    Hit,
-    Outcome,
-    Stored,
-    Verdict,
-    Write,
-)
+from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Verdict, Write
 from locus.memory.runtime.worker import Worker
 
 T = TypeVar("T")

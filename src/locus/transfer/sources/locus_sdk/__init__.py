@@ -1,1 +1,12 @@
-"""Threads that locus-sdk 3 has kept, wherever its stores are."""
+"""Threads of locus-sdk 3.
+
+    source      checkpoints of any of its stores as checkpoints to move
+    folder      FileCheckpointer
+    key_value   the layout that its key-value stores share: Redis, PostgreSQL, MySQL, Oracle Database and OpenSearch
+    redis, sql, oracle, opensearch
+                how each of them is read; `sql` and `oracle` also read the tables of PgCheckpointer and
+                OracleCheckpointSaver
+    bucket      S3 and OCI Object Storage
+
+Every checkpoint of locus-sdk 3 is a whole state.
+"""

@@ -1,7 +1,7 @@
-"""The index of OpenSearch that locus-sdk 3 may have kept its threads in. Nothing is written there.
+"""The index of locus-sdk 3 in OpenSearch. Nothing is written there.
 
-A document is a key with its value: thread_id (the key, which is its id, too), data, data_json (the same as text, for
-searches), metadata, created_at, updated_at.
+A document is a key with its value: thread_id (the key, which is also the id of the document), data, data_json (the same
+as text, for searches), metadata, created_at and updated_at.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from locus.memory.backends.opensearch.engine import OpenSearchEngine
 from locus.memory.backends.opensearch.index import mappings
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.registry import get_checkpointer
-from locus.transfer.sources.locus_sdk.keys import OldKeys, as_dict, moment, plain
-from locus.transfer.sources.locus_sdk.source import OldCheckpoint
+from locus.transfer.sources.locus_sdk.key_value import OldKeyValueStore, plain_checkpoint
+from locus.transfer.sources.locus_sdk.source import OldCheckpoint, as_dict, moment
 
 _FIELDS = {"thread_id", "data", "updated_at"}
 
 
-class OldDocuments(OldKeys):
-    """A document for every checkpoint."""
+class OldIndex(OldKeyValueStore):
+    """One document per key."""
 
     def __init__(self, url: str) -> None:
         opened = cast(Checkpointer, get_checkpointer(url))
@@ -33,15 +33,15 @@ class OldDocuments(OldKeys):
         return self._engine.identity
 
     async def all_keys(self) -> list[str]:
-        return await self._engine.ask(self._listed_keys)
+        return await self._engine.ask(self._list_keys)
 
-    def _listed_keys(self, client: Client) -> list[str]:
+    def _list_keys(self, client: Client) -> list[str]:
         self._check(mappings(client))
         asked = {"query": {"match_all": {}}, "sort": [{"thread_id": "asc"}], "_source": False}
         return [document.id for page in client.pages(asked) for document in page]
 
     def _check(self, found: dict[str, Any] | None) -> None:
-        """That there is an index, and one of version 3."""
+        """Check that there is an index, and that it is one of version 3."""
         if not found:
             raise ConfigurationError(f"there is no index of locus-sdk 3 at {self.name}: name another in the URL's path")
         for about in found.values():
@@ -55,15 +55,15 @@ class OldDocuments(OldKeys):
         source = await self._source(key)
         return None if source is None else (as_dict(source.get("data"), key), moment(source.get("updated_at")))
 
-    async def bare(self, key: str) -> OldCheckpoint | None:
+    async def plain(self, key: str) -> OldCheckpoint | None:
         source = await self._source(key)
         if source is None:
             return None
         metadata = as_dict(source.get("metadata") or {}, key)
-        return plain(as_dict(source.get("data"), key), moment(source.get("updated_at")), metadata)
+        return plain_checkpoint(as_dict(source.get("data"), key), moment(source.get("updated_at")), metadata)
 
     async def _source(self, key: str) -> dict[str, Any] | None:
-        """Without the text for searches, which is as long as the data."""
+        """The document of a key, without the text for searches, which is as long as the data."""
         found = await self._engine.ask(lambda client: client.get_many(key, [key], excludes="data_json"))
         return found[key].source if key in found else None
 

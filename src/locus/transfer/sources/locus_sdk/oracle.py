@@ -1,10 +1,10 @@
-"""The tables of Oracle Database that locus-sdk 3 may have kept its threads in. Nothing is written there.
+"""The tables of locus-sdk 3 in Oracle Database. Nothing is written to them.
 
     OracleBackend           a row for every key: thread_id (the key), checkpoint_id, data, metadata, updated_at
     OracleCheckpointSaver   a row for every checkpoint: thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id,
                             checkpoint_data, metadata, created_at; and one for every pending write, in a second table
 
-JSON is text there, in CLOBs. Times have the zone of the server, and are asked for in UTC.
+JSON is stored as text, in CLOBs. Times have the time zone of the server, and are read in UTC.
 """
 
 from __future__ import annotations
@@ -18,20 +18,42 @@ from locus.memory.model.codec import decode, encode
 from locus.memory.model.ids import Pattern
 from locus.memory.model.records import Write, writes_order
 from locus.memory.store import SPECIAL_CHANNELS
-from locus.transfer.content import Checkpoint, Whole
+from locus.transfer.content import Checkpoint, WholeContent
 from locus.transfer.move import Source
-from locus.transfer.sources.locus_sdk.keys import as_dict, moment
-from locus.transfer.sources.locus_sdk.servers import OldTable
-from locus.transfer.sources.locus_sdk.source import LocusSDKSource
-from locus.transfer.sources.sql import columns_of, json_in, place_of, sql_engine
+from locus.transfer.sources.locus_sdk.source import LocusSDKSource, as_dict, moment
+from locus.transfer.sources.locus_sdk.sql import OldTable
+from locus.transfer.sources.sql import column_names, read_json, server_name, sql_engine
 
 TABLE = "locus_checkpoints"
 _OF_BACKEND = {"thread_id", "checkpoint_id", "data", "metadata", "updated_at"}
 _OF_SAVER = {"thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id", "checkpoint_data", "created_at"}
 
 
-class OldVersions:
-    """What `OracleCheckpointSaver` has written; any `CheckpointSaver` of ours goes on with it."""
+async def open_oracle(url: str) -> Source:
+    """The store in an Oracle Database. The columns tell which of the two layouts it has.
+
+    `?table_name=…` is the name that version 3 was given. A saver appends a suffix to it.
+    """
+    engine, given, schema = sql_engine(url)
+    try:
+        for name in (given, f"{given}_checkpoints") if given else (TABLE,):
+            place = f"{schema}.{name}" if schema else name
+            columns = await column_names(engine, name, schema)
+            if columns >= _OF_SAVER:
+                return OldSaverTables(engine, place, f"{place.removesuffix('_checkpoints')}_writes")
+            if columns >= _OF_BACKEND:
+                return LocusSDKSource(OldTable(engine, place, time="SYS_EXTRACT_UTC(updated_at)"))
+        raise ConfigurationError(
+            f"there is no table {given or TABLE} of locus-sdk 3 at {server_name(engine)}: "
+            "name another with ?table_name=… and ?schema_name=… in the URL"
+        )
+    except LocusError:
+        await engine.close()
+        raise
+
+
+class OldSaverTables:
+    """The tables of `OracleCheckpointSaver`. Any `CheckpointSaver` of Locus continues its threads."""
 
     def __init__(self, engine: SQLServerEngine[Any], checkpoints: str, writes: str) -> None:
         self._engine = engine
@@ -40,7 +62,7 @@ class OldVersions:
 
     @property
     def name(self) -> str:
-        return f"{place_of(self._engine)}/{self._checkpoints}"
+        return f"{server_name(self._engine)}/{self._checkpoints}"
 
     async def threads(self, pattern: Pattern) -> list[str]:
         rows = await self._engine.ask((f"SELECT DISTINCT thread_id FROM {self._checkpoints}", ()))
@@ -58,7 +80,7 @@ class OldVersions:
             yield await self._checkpoint(thread_id, namespace, checkpoint_id)
 
     async def _checkpoint(self, thread_id: str, namespace: str, checkpoint_id: str) -> Checkpoint:
-        rows = await self._at(
+        rows = await self._select(
             f"parent_checkpoint_id, SYS_EXTRACT_UTC(created_at), metadata, checkpoint_data FROM {self._checkpoints}",
             thread_id,
             namespace,
@@ -72,46 +94,25 @@ class OldVersions:
             checkpoint_id=checkpoint_id,
             parent_id=parent_id,
             created_at=moment(at),
-            metadata=encode(as_dict(json_in(self._engine, metadata or "{}"), checkpoint_id), ("metadata",)),
-            content=Whole(as_dict(json_in(self._engine, data or "null"), checkpoint_id)),
-            writes=await self._pending(thread_id, namespace, checkpoint_id),
+            metadata=encode(as_dict(read_json(self._engine, metadata or "{}"), checkpoint_id), ("metadata",)),
+            content=WholeContent(as_dict(read_json(self._engine, data or "null"), checkpoint_id)),
+            writes=await self._read_writes(thread_id, namespace, checkpoint_id),
         )
 
-    async def _pending(self, thread_id: str, namespace: str, checkpoint_id: str) -> tuple[Write, ...]:
-        rows = await self._at(f"task_id, idx, channel, value FROM {self._writes}", thread_id, namespace, checkpoint_id)
+    async def _read_writes(self, thread_id: str, namespace: str, checkpoint_id: str) -> tuple[Write, ...]:
+        rows = await self._select(
+            f"task_id, idx, channel, value FROM {self._writes}", thread_id, namespace, checkpoint_id
+        )
         found = [
-            # An empty text is NULL to Oracle.
+            # Oracle Database stores empty text as NULL.
             Write(task_id, "", SPECIAL_CHANNELS.get(channel, int(idx)), channel or "", encode(decode(value or "null")))
             for task_id, idx, channel, value in rows
         ]
         return tuple(sorted(found, key=writes_order))
 
-    async def _at(self, what: str, *place: str) -> list[Any]:
+    async def _select(self, what: str, *place: str) -> list[Any]:
         condition = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
         return await self._engine.ask((f"SELECT {what} WHERE {condition}", place))
 
     async def close(self) -> None:
         await self._engine.close()
-
-
-async def old_oracle(url: str) -> Source:
-    """What is in an Oracle Database: one of the two layouts, told apart by the columns.
-
-    `?table_name=…` is what version 3 was given: it adds an ending to that of a saver.
-    """
-    engine, given, schema = sql_engine(url)
-    try:
-        for name in (given, f"{given}_checkpoints") if given else (TABLE,):
-            place = f"{schema}.{name}" if schema else name
-            columns = await columns_of(engine, name, schema)
-            if columns >= _OF_SAVER:
-                return OldVersions(engine, place, f"{place.removesuffix('_checkpoints')}_writes")
-            if columns >= _OF_BACKEND:
-                return LocusSDKSource(OldTable(engine, place, time="SYS_EXTRACT_UTC(updated_at)"))
-        raise ConfigurationError(
-            f"there is no table {given or TABLE} of locus-sdk 3 at {place_of(engine)}: "
-            "name another with ?table_name=… and ?schema_name=… in the URL"
-        )
-    except LocusError:
-        await engine.close()
-        raise

@@ -1,7 +1,7 @@
-"""Threads that locus-sdk 3 has kept, wherever its stores are; see `locus_sdk_stores` for how they lie there.
+"""Checkpoints of locus-sdk 3 as checkpoints to move.
 
-Every checkpoint of it is a whole state. Here each becomes a checkpoint under the same id, with the same time and
-metadata, and the one before it as its parent: the order is that of the times, as it is there.
+Each becomes a checkpoint with the same id, time and metadata. Its parent is the one before it; they are ordered by
+time, as locus-sdk 3 orders them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import ValidationError
@@ -19,12 +19,12 @@ from locus.errors import CorruptCheckpointError
 from locus.memory.model.codec import canonical, encode
 from locus.memory.model.ids import Pattern
 from locus.memory.model.records import DEFAULT_NAMESPACE
-from locus.transfer.content import Checkpoint, Whole, state_dict
+from locus.transfer.content import Checkpoint, WholeContent, state_dict
 
 
 @dataclass(frozen=True)
 class OldCheckpoint:
-    """A checkpoint as a store of locus-sdk 3 has it. `data` is a state, or what a program gave a bare backend."""
+    """A checkpoint of locus-sdk 3. `data` is a state, or what a program has saved with a bare backend."""
 
     checkpoint_id: str
     created_at: datetime
@@ -34,16 +34,16 @@ class OldCheckpoint:
 
 
 class OldStore(ABC):
-    """A store of locus-sdk 3, to be read from."""
+    """A store of locus-sdk 3, which is only read."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """For people; it holds no secret."""
+        """A name to show to people, without secrets."""
 
     @abstractmethod
     async def threads(self, pattern: Pattern) -> list[str]:
-        """The ids of threads that match, in order."""
+        """The ids of the threads that match, sorted."""
 
     @abstractmethod
     def checkpoints(self, thread_id: str) -> AsyncGenerator[OldCheckpoint, None]:
@@ -54,7 +54,7 @@ class OldStore(ABC):
 
 
 class LocusSDKSource:
-    """The threads of such a store."""
+    """The threads of a store of locus-sdk 3."""
 
     def __init__(self, store: OldStore) -> None:
         self._store = store
@@ -75,7 +75,7 @@ class LocusSDKSource:
                 parent_id=parent,
                 created_at=old.created_at,
                 metadata=encode(dict(old.metadata), ("metadata",)),
-                content=Whole(_payload(thread_id, old)),
+                content=WholeContent(_payload(thread_id, old)),
             )
             parent = old.checkpoint_id
 
@@ -84,7 +84,7 @@ class LocusSDKSource:
 
 
 def _payload(thread_id: str, old: OldCheckpoint) -> dict[str, Any]:
-    """The payload as a checkpointer of ours would have saved it."""
+    """The payload as a Locus checkpointer would have saved it."""
     if not old.is_state:
         return dict(old.data)
     try:
@@ -95,3 +95,21 @@ def _payload(thread_id: str, old: OldCheckpoint) -> dict[str, Any]:
             f"{error.errors(include_url=False, include_input=False)[0]}"
         ) from error
     return state_dict(state)
+
+
+def as_dict(value: Any, key: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise CorruptCheckpointError(f"what stands under {key!r:.80} is no checkpoint of locus-sdk 3")
+    return value
+
+
+def moment(value: Any) -> datetime:
+    """A time in UTC, from text or as a driver returns it."""
+    if isinstance(value, datetime):
+        found = value
+    else:
+        try:
+            found = datetime.fromisoformat(value)
+        except (TypeError, ValueError) as error:
+            raise CorruptCheckpointError(f"{value!r:.40} is no time") from error
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)

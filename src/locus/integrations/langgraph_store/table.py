@@ -1,10 +1,10 @@
-"""The table of a store of LangGraph's, on SQLite and on PostgreSQL, and the steps on it.
+"""The table of `LocusStore` on SQLite and PostgreSQL, and the statements on it.
 
-    locus_store         namespace (a path, see `langgraph_store_items`), key, value (JSON), created_at, updated_at,
-                        ttl_minutes and expires_at of items that end
+    locus_store         namespace (a path, see `items`), key, value (JSON), created_at, updated_at, and ttl_minutes and
+                        expires_at of items that expire
     locus_store_format  the version of the table
 
-What has ended is not seen by anyone, and stays in the table until it is swept.
+Expired items are invisible, and stay in the table until they are swept.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from locus.memory.backends.sql.flavour import Flavour, Steps
 from locus.memory.model.codec import encode
 
 FORMAT = 1
-PORTION = 500
-"""How many items are looked at with one statement, where the database cannot tell which are meant."""
+BATCH = 500
+"""How many items one statement reads, where the database cannot apply the whole filter."""
 
 _ITEM = ("namespace", "key", "value", "created_at", "updated_at", "ttl_minutes")
 
 
-class Kept(NamedTuple):
-    """A row: the value is JSON text, everything else as the driver gave it."""
+class StoredItem(NamedTuple):
+    """A row. The value is JSON text; times are as the driver returns them."""
 
     path: str
     key: str
@@ -37,8 +37,8 @@ class Kept(NamedTuple):
     ttl_minutes: float | None
 
 
-class Put(NamedTuple):
-    """An item to be kept, or, without a value, to be deleted."""
+class PutItem(NamedTuple):
+    """An item to save, or to delete if it has no value."""
 
     path: str
     key: str
@@ -58,7 +58,7 @@ class StoreTable:
         self._alive = "(expires_at IS NULL OR expires_at > ?)"
 
     def statements(self) -> list[str]:
-        """What makes the table."""
+        """The statements that create the tables."""
         postgresql = isinstance(self.sql, PostgreSQLFlavour)
         text, json, time, real = (
             ('text COLLATE "C"', "jsonb", "timestamptz", "double precision")
@@ -78,9 +78,9 @@ class StoreTable:
         ]
 
     def found_format(self) -> Steps[int]:
-        """The version of the table that is there; 0 if there is none."""
+        """The version of the existing table; 0 if there is none."""
         if isinstance(self.sql, PostgreSQLFlavour):
-            # From a table: `to_regclass` alone may not know yet what others have made while this one waited.
+            # `to_regclass` alone may not see yet what another connection has created while this one waited.
             there = yield "SELECT 1 FROM pg_class WHERE oid = to_regclass(?)", (self.format,)
         else:
             there = yield "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (self.format,)
@@ -95,22 +95,22 @@ class StoreTable:
         return int(version)
 
     def create(self, lock: int) -> Steps[None]:
-        """Make the table, unless somebody else has done so meanwhile."""
+        """Create the tables, unless another connection has done so in the meantime."""
         if isinstance(self.sql, PostgreSQLFlavour):
             yield "SELECT pg_advisory_xact_lock(?)", (lock,)
         found = yield from self.found_format()
         for statement in self.statements() if not found else ():
             yield statement, ()
 
-    def get(self, path: str, key: str, now: datetime) -> Steps[list[Kept]]:
+    def get(self, path: str, key: str, now: datetime) -> Steps[list[StoredItem]]:
         sql = self.sql
         rows = yield (
             f"SELECT {self._columns} FROM {self.name} WHERE namespace = ? AND key = ? AND {self._alive}",
             (sql.text(path), sql.text(key), sql.time(now)),
         )
-        return [self._kept(row) for row in rows]
+        return [self._stored_item(row) for row in rows]
 
-    def put(self, items: Iterable[Put], now: datetime) -> Steps[None]:
+    def put(self, items: Iterable[PutItem], now: datetime) -> Steps[None]:
         sql = self.sql
         at = sql.time(now)
         for path, key, value, ttl_minutes in items:
@@ -129,8 +129,8 @@ class StoreTable:
                 (*place, sql.json(value), at, at, ttl_minutes, ends),
             )
 
-    def refresh(self, items: Iterable[Kept], now: datetime) -> Steps[None]:
-        """Let items that were read begin their time anew, unless it is over, or they were given another."""
+    def refresh(self, items: Iterable[StoredItem], now: datetime) -> Steps[None]:
+        """Restart the TTL of items that were read, unless they have expired or have a new TTL."""
         sql = self.sql
         for item in items:
             assert item.ttl_minutes is not None
@@ -141,14 +141,16 @@ class StoreTable:
                 (ends, sql.text(item.path), sql.text(item.key), item.ttl_minutes, sql.time(now)),
             )
 
-    def page(self, path: str, now: datetime, limit: int, offset: int) -> Steps[list[Kept]]:
-        """Items below a path, the last updated first."""
+    def page(self, path: str, now: datetime, limit: int, offset: int) -> Steps[list[StoredItem]]:
+        """One page of the items below a path, last updated first."""
         where, values = self._below(path, now)
         rows = yield f"{self._select(where)} LIMIT ? OFFSET ?", (*values, limit, offset)
-        return [self._kept(row) for row in rows]
+        return [self._stored_item(row) for row in rows]
 
-    def portion(self, path: str, now: datetime, equals: dict[str, Any], after: Kept | None) -> Steps[list[Kept]]:
-        """The next items below a path, those with other values under these keys left out where that is possible."""
+    def next_items(
+        self, path: str, now: datetime, equals: dict[str, Any], after: StoredItem | None
+    ) -> Steps[list[StoredItem]]:
+        """The next items below a path. PostgreSQL leaves out those with other values under the keys of `equals`."""
         where, values = self._below(path, now)
         sql = self.sql
         text = encode(equals)
@@ -157,11 +159,11 @@ class StoreTable:
         if after is not None:
             where = f"{where} AND (updated_at, namespace, key) < (?, ?, ?)"
             values = [*values, after.updated_at, sql.text(after.path), sql.text(after.key)]
-        rows = yield f"{self._select(where)} LIMIT {PORTION}", values
-        return [self._kept(row) for row in rows]
+        rows = yield f"{self._select(where)} LIMIT {BATCH}", values
+        return [self._stored_item(row) for row in rows]
 
     def paths(self, path: str, now: datetime) -> Steps[list[str]]:
-        """Every namespace below a path that has an item."""
+        """The paths of all namespaces below a path that have an item."""
         where, values = self._below(path, now)
         rows = yield f"SELECT DISTINCT namespace FROM {self.name} WHERE {where}", values
         return [self.sql.read_text(found) for (found,) in rows]
@@ -177,7 +179,7 @@ class StoreTable:
         return f"SELECT {self._columns} FROM {self.name} WHERE {where} {order}"
 
     def _below(self, path: str, now: datetime) -> tuple[str, list[Any]]:
-        """A range of texts: no pattern, so no character of a label can mean anything."""
+        """The condition for items below a path: a range and not a pattern, so no character of a label is special."""
         at = self.sql.time(now)
         if not path:
             return self._alive, [at]
@@ -187,7 +189,7 @@ class StoreTable:
             at,
         ]
 
-    def _kept(self, row: Sequence[Any]) -> Kept:
+    def _stored_item(self, row: Sequence[Any]) -> StoredItem:
         path, key, value, created_at, updated_at, ttl_minutes = row
         read = self.sql.read_text
-        return Kept(read(path), read(key), self.sql.read_json(value), created_at, updated_at, ttl_minutes)
+        return StoredItem(read(path), read(key), self.sql.read_json(value), created_at, updated_at, ttl_minutes)

@@ -1,4 +1,4 @@
-"""What is asked of a whole store, or of the part of it that the sender may see."""
+"""Search, metadata queries and vacuum, over the threads that the sender may see."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ from locus.memory.model.ids import Pattern, words
 from locus.memory.model.records import Entry, Hit
 from locus.memory.model.retention import outlived
 from locus.server import fields
-from locus.server.access import Access
+from locus.server.authorized_store import AuthorizedStore
 from locus.server.bodies import json_response
+from locus.server.openapi import COUNT, TEXT, Schema, array, limit_parameter, nullable, obj, operation, ref, response
 from locus.wire.format import entry_data, hit_data
 
 PORTION_SECONDS = 5.0
-"""How long one request to vacuum works before it says where to go on."""
+"""How long one vacuum request works before it returns where to continue."""
 
 _VACUUM = frozenset({"older_than_days", "before", "keep_last", "dry_run", "after", "only_expired"})
 
 
-class QueriesAPI:
-    """Search, queries, and vacuum."""
+class QueryRoutes:
+    """Requests about the whole store."""
 
-    def __init__(self, access: Access) -> None:
-        self._access = access
-        self._store = access.store
+    def __init__(self, authorized: AuthorizedStore) -> None:
+        self._authorized = authorized
+        self._store = authorized.store
 
     def routes(self) -> list[Route]:
         return [
@@ -46,12 +47,12 @@ class QueriesAPI:
     async def recent(self, request: Request) -> Response:
         limit = fields.query_number(request, "limit", 100, UNLIMITED)
         assert limit is not None
-        found = await self._access.seen(request, limit, self._store.recent, _thread)
+        found = await self._authorized.visible(request, limit, self._store.recent, _thread)
         return await json_response(request, {"checkpoints": [entry_data(entry) for entry in found]})
 
     async def find(self, request: Request) -> Response:
-        """Checkpoints by metadata."""
-        body = await self._access.body(request)
+        """Find checkpoints by metadata."""
+        body = await self._authorized.body(request)
         fields.only(body, frozenset({"key", "value", "limit"}))
         key, limit = fields.text(body, "key"), fields.limit(body, 100)
         if "value" not in body:
@@ -60,12 +61,12 @@ class QueriesAPI:
         async def fetch(most: int) -> list[Entry]:
             return await self._store.find(key, body["value"], most)
 
-        found = await self._access.seen(request, limit, fetch, _thread)
+        found = await self._authorized.visible(request, limit, fetch, _thread)
         return await json_response(request, {"checkpoints": [entry_data(entry) for entry in found]})
 
     async def search(self, request: Request) -> Response:
-        """Checkpoints by words: those of `query`, or `terms` that were taken apart already."""
-        body = await self._access.body(request)
+        """Find checkpoints by the words of `query`, or by `terms`, which are words already."""
+        body = await self._authorized.body(request)
         fields.only(body, frozenset({"query", "terms", "limit"}))
         terms, limit = _terms(body), fields.limit(body, 10)
         if not isinstance(self._store.engine, Searches):
@@ -76,13 +77,13 @@ class QueriesAPI:
                 assert isinstance(engine, Searches)
                 return await engine.search(terms, most) if terms else []
 
-        found = await self._access.seen(request, limit, fetch, lambda hit: hit.entry.thread_id)
+        found = await self._authorized.visible(request, limit, fetch, lambda hit: hit.entry.thread_id)
         return await json_response(request, {"hits": [hit_data(hit) for hit in found]})
 
     async def vacuum(self, request: Request) -> Response:
-        """Delete what is old, for some seconds; `next` says after which thread to go on."""
-        self._access.grant(request).check_writing()
-        body = await self._access.body(request)
+        """Delete old checkpoints for some seconds. `next` is the thread to continue after."""
+        self._authorized.grant(request).check_writing()
+        body = await self._authorized.body(request)
         fields.only(body, _VACUUM)
         dry_run, after = fields.flag(body, "dry_run"), fields.optional_text(body, "after")
         cutoff, keep_last = _cutoff(body), fields.optional_number(body, "keep_last", 1)
@@ -91,7 +92,7 @@ class QueriesAPI:
         check_vacuum(None if cutoff is None else 0, keep_last)
         removed = 0 if dry_run or after is not None else await self._expire(request)
         until = time.monotonic() + PORTION_SECONDS
-        for thread_id in await self._access.thread_ids(request, Pattern(), None):
+        for thread_id in await self._authorized.thread_ids(request, Pattern(), None):
             if after is not None and thread_id <= after:
                 continue
             if time.monotonic() > until and after is not None:
@@ -110,9 +111,9 @@ class QueriesAPI:
             return await engine.delete(thread_id, None, doomed)
 
     async def _expire(self, request: Request) -> int:
-        """What has expired is seen by nobody, so whose it was matters only to the count."""
+        """Delete expired threads. Nobody sees them, so only their number could tell a tenant about another one."""
         async with self._store.using() as engine:
-            if isinstance(engine, Expires) and self._access.grant(request).everywhere:
+            if isinstance(engine, Expires) and self._authorized.grant(request).everywhere:
                 return await engine.expire(datetime.now(UTC))
         return 0
 
@@ -145,3 +146,47 @@ def _cutoff(body: dict[str, Any]) -> datetime | None:
     if not isinstance(days, int | float) or isinstance(days, bool) or not days >= 0:
         raise fields.invalid("older_than_days", "a number from 0 on")
     return days_before(datetime.now(UTC), days)
+
+
+def openapi_paths() -> dict[str, Schema]:
+    entries = response(obj({"checkpoints": array(ref("Entry"))}), "Entries")
+    number = {"type": "integer", "minimum": 0, "maximum": UNLIMITED}
+    finding = obj({"key": TEXT, "value": {}, "limit": number}, "key", "value", closed=True)
+    searching = obj({"query": TEXT, "terms": array({"type": "string", "minLength": 1}), "limit": number}, closed=True)
+    searching["oneOf"] = [{"required": ["query"]}, {"required": ["terms"]}]
+    vacuum = obj(
+        {
+            "older_than_days": nullable({"type": "number", "minimum": 0}),
+            "before": nullable({"type": "string", "format": "date-time"}),
+            "keep_last": nullable({"type": "integer", "minimum": 1, "maximum": fields.MOST}),
+            "dry_run": {"type": "boolean"},
+            "after": nullable(TEXT),
+            "only_expired": {"type": "boolean"},
+        },
+        closed=True,
+    )
+    removed = obj({"removed": COUNT, "next": nullable(TEXT)})
+    return {
+        "/recent": {
+            "get": operation(
+                "recent", "The newest checkpoints of all threads", entries, parameters=[limit_parameter(100, UNLIMITED)]
+            )
+        },
+        "/find": {"post": operation("find", "Checkpoints by metadata, newest first", entries, body=finding)},
+        "/search": {
+            "post": operation(
+                "search",
+                "Checkpoints that contain all words, best first",
+                response(obj({"hits": array(ref("Hit"))}), "Hits"),
+                body=searching,
+            )
+        },
+        "/vacuum": {
+            "post": operation(
+                "vacuum",
+                "Delete what is old, some seconds long; send `next` as `after` to go on",
+                response(removed, "How many"),
+                body=vacuum,
+            )
+        },
+    }

@@ -1,4 +1,4 @@
-"""The threads of a store, as the sender of a request may see them."""
+"""The store of the server, limited to what the sender of a request may see."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from starlette.requests import Request
 from locus.memory.model.arguments import UNLIMITED
 from locus.memory.model.ids import Pattern, check_id
 from locus.memory.store import CheckpointStore
-from locus.server.auth import Grant
+from locus.server.auth import GRANT_KEY, Grant
 from locus.server.bodies import Limits, read_json
 from locus.wire.format import from_segment
 
-GRANT = "locus.grant"
 T = TypeVar("T")
 
 
-class Access:
-    """A store, and how much may be asked of it. Every endpoint finds its thread through `thread`."""
+class AuthorizedStore:
+    """A store and the limits of requests. Every route gets its thread id from `thread`, which checks the grant."""
 
     def __init__(self, store: CheckpointStore, limits: Limits) -> None:
         self.store = store
@@ -27,11 +26,11 @@ class Access:
 
     @staticmethod
     def grant(request: Request) -> Grant:
-        grant: Grant = request.scope[GRANT]
+        grant: Grant = request.scope[GRANT_KEY]
         return grant
 
     def thread(self, request: Request, *, writing: bool = False) -> str:
-        """The thread that a request is about, if its sender may go there."""
+        """The thread id in the path of a request, if the sender may use that thread."""
         thread_id = check_id(from_segment(request.path_params["thread_id"]))
         return self.grant(request).check(thread_id, writing=writing)
 
@@ -42,19 +41,19 @@ class Access:
     async def body(self, request: Request) -> dict[str, Any]:
         return await read_json(request, self.limits)
 
-    async def seen(
+    async def visible(
         self, request: Request, limit: int, fetch: Callable[[int], Awaitable[list[T]]], thread_of: Callable[[T], str]
     ) -> list[T]:
-        """The first `limit` of what a store finds that the sender may see."""
+        """The first `limit` of the items that `fetch` finds in threads that the sender may see."""
         grant = self.grant(request)
         if grant.everywhere or limit == 0:
             return await fetch(limit)
         asked = max(limit * 4, 100)
         while True:
             found = await fetch(min(asked, UNLIMITED))
-            seen = [item for item in found if grant.allows(thread_of(item))]
-            if len(seen) >= limit or len(found) < asked or asked >= UNLIMITED:
-                return seen[:limit]
+            visible = [item for item in found if grant.allows(thread_of(item))]
+            if len(visible) >= limit or len(found) < asked or asked >= UNLIMITED:
+                return visible[:limit]
             asked *= 8
 
     async def thread_ids(self, request: Request, pattern: Pattern, limit: int | None) -> list[str]:
@@ -62,7 +61,7 @@ class Access:
         async with self.store.using() as engine:
             if grant.everywhere:
                 return await engine.threads(pattern, limit)
-            # Only what the store can look up in one range: a prefix may hold what a pattern takes for syntax.
+            # The store looks up one range. The prefix may contain pattern syntax, so only its literal start is used.
             shared = Pattern(f"{Pattern(grant.prefix).prefix}*")
             found = await engine.threads(shared, None)
         return [name for name in found if grant.allows(name) and pattern.matches(name)][:limit]

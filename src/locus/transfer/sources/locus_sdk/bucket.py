@@ -1,12 +1,12 @@
-"""The buckets that locus-sdk 3 may have kept its threads in: S3 and OCI Object Storage. Nothing is written there.
+"""The buckets of locus-sdk 3: S3 and OCI Object Storage. Nothing is written there.
 
     <prefix><thread>/<checkpoint>.json         checkpoint_id, thread_id, created_at, state
     <prefix><thread>/<checkpoint>.meta.json    checkpoint_id, thread_id, created_at (OCI: updated_at), metadata
-    <prefix><thread>/_latest                   the id of the newest
+    <prefix><thread>/_latest                   the id of the newest checkpoint
 
-Both ids may have slashes in them, so a key alone does not always tell where one ends; the object does, by the
-checkpoint's id. It does not by the thread's: a copy that version 3 has made in S3 names the thread it was copied from.
-What is ours may stand under the same prefix; none of it has such a name.
+Both ids may contain slashes, so a key alone does not always show where the thread id ends. The checkpoint id in the
+object does. The thread id in it does not: a copy that version 3 has made in S3 still names the original thread.
+Objects of Locus may have the same prefix, but none of them has such a name.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import Pattern
 from locus.memory.registry import get_checkpointer
-from locus.transfer.sources.locus_sdk.keys import moment
-from locus.transfer.sources.locus_sdk.source import OldCheckpoint, OldStore
+from locus.transfer.sources.locus_sdk.source import OldCheckpoint, OldStore, moment
 
 T = TypeVar("T")
 
@@ -33,30 +32,30 @@ PREFIX = "locus/checkpoints/"
 _BODY, _META = ".json", ".meta.json"
 
 
-class OldObjects(OldStore):
-    """Two objects for every checkpoint. `store` is the whole bucket: version 3 takes a prefix as it is given."""
+class OldBucket(OldStore):
+    """Two objects per checkpoint. `store` is the whole bucket, because version 3 uses a prefix exactly as given."""
 
     def __init__(self, store: ObjectStore, prefix: str) -> None:
         self._store = store
         self._prefix = prefix
         self._bodies: dict[str, list[str]] = {}
-        """The names of the checkpoints' objects, by thread."""
+        """The names of the objects with checkpoints, by thread."""
         self._metas: set[str] = set()
 
     @property
     def name(self) -> str:
         return f"{self._store.identity}{self._prefix}"
 
-    async def _asked(self, work: Awaitable[T]) -> T:
+    async def _ask(self, work: Awaitable[T]) -> T:
         try:
             return await work
         except self._store.driver_errors as error:
             raise self._store.translate(error) from error
 
     async def threads(self, pattern: Pattern) -> list[str]:
-        listed = await self._asked(self._store.list(self._prefix))
+        listed = await self._ask(self._store.list(self._prefix))
         names = {one.key.removeprefix(self._prefix) for one in listed}
-        # The checkpoint "a.meta" has an object that is called as that with the metadata of "a".
+        # The object of the checkpoint "a.meta" has the same name as the metadata of "a".
         self._metas = {name for name in names if name.endswith(_META) and _meta_of(name) not in names}
         bodies = sorted(name for name in names - self._metas if name.endswith(_BODY) and "/" in name)
         self._bodies = {}
@@ -65,13 +64,13 @@ class OldObjects(OldStore):
         return sorted(filter(pattern.matches, self._bodies))
 
     async def _owners(self, bodies: Sequence[str]) -> list[str]:
-        """The thread of each checkpoint. What cannot be read is said when that thread is moved."""
+        """The thread of each checkpoint. An unreadable object is reported when its thread is moved."""
         unclear = [name for name in bodies if name.count("/") > 1]
-        about = await self._about(unclear, strict=False)
+        about = await self._read_about(unclear, strict=False)
         return [_thread_of(name, str(about[name]["checkpoint_id"]) if name in about else "") for name in bodies]
 
-    async def _about(self, bodies: Sequence[str], *, strict: bool) -> dict[str, dict[str, Any]]:
-        """What is said of checkpoints in the small objects beside them, or, where there is none, in their own."""
+    async def _read_about(self, bodies: Sequence[str], *, strict: bool) -> dict[str, dict[str, Any]]:
+        """The facts about checkpoints, from the small objects next to them or, if there is none, from their own."""
         found: dict[str, dict[str, Any]] = {}
         for start in range(0, len(bodies), PAGE):
             part = bodies[start : start + PAGE]
@@ -87,14 +86,14 @@ class OldObjects(OldStore):
         return found
 
     async def _texts(self, names: Collection[str]) -> dict[str, bytes | None]:
-        found = await self._asked(self._store.get_many([self._prefix + name for name in names]))
+        found = await self._ask(self._store.get_many([self._prefix + name for name in names]))
         return {key.removeprefix(self._prefix): text for key, text in found.items()}
 
     async def _text(self, name: str) -> bytes | None:
-        return await self._asked(self._store.get(self._prefix + name))
+        return await self._ask(self._store.get(self._prefix + name))
 
     async def checkpoints(self, thread_id: str) -> AsyncGenerator[OldCheckpoint, None]:
-        about = await self._about(self._bodies.get(thread_id, []), strict=True)
+        about = await self._read_about(self._bodies.get(thread_id, []), strict=True)
         for _, _, name in sorted((_time_of(one), str(one["checkpoint_id"]), name) for name, one in about.items()):
             text = await self._text(name)
             if text is None:
@@ -111,7 +110,7 @@ class OldObjects(OldStore):
 
 
 def _meta_of(name: str) -> str:
-    """The object with the metadata of the checkpoint in this one."""
+    """The name of the object with the metadata of the checkpoint in this object."""
     return name.removesuffix(_BODY) + _META
 
 
@@ -134,8 +133,8 @@ def _parsed(name: str, text: bytes, field: str) -> dict[str, Any]:
     return data
 
 
-def old_objects(url: str) -> OldObjects:
-    """What is under `s3://bucket/prefix` or `oci://namespace/bucket/prefix`, or exactly under `?prefix=…`."""
+def open_bucket(url: str) -> OldBucket:
+    """The objects under `s3://bucket/prefix` or `oci://namespace/bucket/prefix`, or exactly under `?prefix=…`."""
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     bucket, _, path = ("", "", parts.path) if parts.scheme == "s3" else parts.path.removeprefix("/").partition("/")
@@ -143,4 +142,4 @@ def old_objects(url: str) -> OldObjects:
     prefix = options.pop("prefix", f"{folder}/" if folder else PREFIX)
     whole = parts._replace(path=f"/{bucket}" if bucket else "", query=urlencode(options)).geturl()
     opened = cast(Checkpointer, get_checkpointer(whole, prefix=""))
-    return OldObjects(cast(ObjectEngine, opened.store.engine).store, prefix)
+    return OldBucket(cast(ObjectEngine, opened.store.engine).store, prefix)

@@ -1,4 +1,4 @@
-"""Spans, and the shelf: held against lists of items that are simply written out."""
+"""Spans and the items of a thread, compared with plain lists."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from locus.memory.model.manifest import items_text
 from locus.memory.model.records import Extent, Run
 from locus.testing.data import budget, json_values, payloads
 from locus.transfer.digests import value_digest
-from locus.transfer.items import Shared, Shelf, Span, joined, length_of, part
+from locus.transfer.items import Span, SpanMatcher, ThreadItems, merge_spans, slice_spans, spans_length
 
 numbers = st.lists(st.integers(0, 30), unique=True, max_size=30)
 
 
 def spans_of(items: list[int]) -> list[Span]:
-    return joined(Span(item, item + 1) for item in items)
+    return merge_spans(Span(item, item + 1) for item in items)
 
 
 def items_of(spans: list[Span]) -> list[int]:
@@ -33,15 +33,15 @@ def items_of(spans: list[Span]) -> list[int]:
 def test_spans_are_the_list_that_they_stand_for(items: list[int], start: int, length: int) -> None:
     spans = spans_of(items)
     assert items_of(spans) == items
-    assert length_of(spans) == len(items)
+    assert spans_length(spans) == len(items)
     assert all(one.end != next_one.first for one, next_one in pairwise(spans))
-    assert items_of(list(part(spans, start, length))) == items[start : start + length]
+    assert items_of(list(slice_spans(spans, start, length))) == items[start : start + length]
 
 
 @given(numbers, numbers)
 @budget(150)
 def test_what_two_lists_share_is_shared(old: list[int], new: list[int]) -> None:
-    matches = Shared(spans_of(old)).matches(spans_of(new))
+    matches = SpanMatcher(spans_of(old)).matches(spans_of(new))
     at = start = 0
     for match in matches:
         assert match.length > 0
@@ -65,7 +65,7 @@ def test_what_two_lists_share_is_shared(old: list[int], new: list[int]) -> None:
     ],
 )
 def test_usual_changes_give_few_matches(old: list[int], new: list[int], expected: list[tuple[int, ...]]) -> None:
-    assert [tuple(match) for match in Shared(spans_of(old)).matches(spans_of(new))] == expected
+    assert [tuple(match) for match in SpanMatcher(spans_of(old)).matches(spans_of(new))] == expected
 
 
 def _branch(changes: list[tuple[int, int]]) -> tuple[list[Run], list[list[str]]]:
@@ -81,8 +81,8 @@ def _branch(changes: list[tuple[int, int]]) -> tuple[list[Run], list[list[str]]]
     return runs, versions
 
 
-def _shown(shelf: Shelf, extent: Extent) -> list[str]:
-    return [json.loads(shelf.text(item)) for span in shelf.spans([extent]) for item in range(*span)]
+def _shown(items: ThreadItems, extent: Extent) -> list[str]:
+    return [json.loads(items.text(item)) for span in items.spans([extent]) for item in range(*span)]
 
 
 changes = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 4)), min_size=1, max_size=10)
@@ -92,16 +92,16 @@ changes = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 4)), min_size=1,
 @budget(120)
 def test_every_version_of_a_branch_is_shown_as_it_was(steps: list[tuple[int, int]], data: st.DataObject) -> None:
     runs, versions = _branch(steps)
-    shelf = Shelf()
+    items = ThreadItems()
     for upto in data.draw(st.lists(st.integers(0, len(runs)), max_size=3)):
-        shelf.add(runs[:upto])
+        items.add(runs[:upto])
     for number in data.draw(st.permutations(range(len(runs)))):
-        shelf.add(runs[: number + 1])
+        items.add(runs[: number + 1])
         version = versions[number]
         skip = data.draw(st.integers(0, len(version) - 1))
         length = data.draw(st.integers(1, len(version) - skip))
-        assert _shown(shelf, Extent("b", number, skip, length)) == version[skip : skip + length]
-    assert shelf.known == {"b": len(runs) - 1}
+        assert _shown(items, Extent("b", number, skip, length)) == version[skip : skip + length]
+    assert items.known == {"b": len(runs) - 1}
 
 
 def _read(runs: list[Run], extent: Extent) -> list[str] | None:
@@ -120,38 +120,38 @@ def test_where_runs_are_missing_it_is_as_if_the_checkpoint_were_read_alone(
     runs, versions = _branch(steps)
     gone = data.draw(st.sets(st.integers(0, len(runs) - 1), min_size=1, max_size=3))
     left = [run for run in runs if run.number not in gone]
-    shelf = Shelf()
-    shelf.add([*left, Run("other", 0, 0, 1, "[0]")])
+    items = ThreadItems()
+    items.add([*left, Run("other", 0, 0, 1, "[0]")])
     for number, version in enumerate(versions):
         skip = data.draw(st.integers(0, len(version) - 1))
         extent = Extent("b", number, skip, len(version) - skip)
         expected = _read(left, extent)
         if expected is not None:
-            assert _shown(shelf, extent) == expected
+            assert _shown(items, extent) == expected
         else:
             with pytest.raises(CorruptCheckpointError, match="missing"):
-                shelf.spans([extent])
+                items.spans([extent])
 
 
 def test_runs_that_come_late_are_taken() -> None:
     runs, versions = _branch([(0, 3), (3, 2), (1, 4), (5, 1)])
-    shelf = Shelf()
-    shelf.add([runs[0], runs[2], runs[3]])
-    assert _shown(shelf, Extent("b", 3, 0, 6)) == versions[3]
-    shelf.add([runs[1]])
-    assert _shown(shelf, Extent("b", 1, 0, 5)) == versions[1]
-    assert _shown(shelf, Extent("b", 3, 0, 6)) == versions[3]
+    items = ThreadItems()
+    items.add([runs[0], runs[2], runs[3]])
+    assert _shown(items, Extent("b", 3, 0, 6)) == versions[3]
+    items.add([runs[1]])
+    assert _shown(items, Extent("b", 1, 0, 5)) == versions[1]
+    assert _shown(items, Extent("b", 3, 0, 6)) == versions[3]
 
 
 @pytest.mark.parametrize("items", ["[1", "[1]", "{}", '"x"', ""], ids=repr)
 def test_damaged_runs_are_noticed(items: str) -> None:
     with pytest.raises(CorruptCheckpointError):
-        Shelf().add([Run("b", 0, 0, 2, items)])
+        ThreadItems().add([Run("b", 0, 0, 2, items)])
 
 
 def test_a_branch_that_is_missing_is_noticed() -> None:
     with pytest.raises(CorruptCheckpointError, match="'b' is missing"):
-        Shelf().spans([Extent("b", 0, 0, 1)])
+        ThreadItems().spans([Extent("b", 0, 0, 1)])
 
 
 @given(json_values, json_values)

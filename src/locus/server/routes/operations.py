@@ -1,40 +1,33 @@
-"""What those ask who run a server, and what a client asks first."""
+"""Discovery, health, metrics and the OpenAPI document."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from locus.memory.engine import Exports
-from locus.server.access import Access
+from locus.server.authorized_store import AuthorizedStore
 from locus.server.bodies import json_response
 from locus.server.metrics import CONTENT_TYPE, Metrics
-from locus.server.openapi import document
+from locus.server.openapi import TEXT, Schema, obj, operation, ref, response
 from locus.wire.format import PROTOCOL, SERVICE
 from locus.wire.problems import Problem
 
 READY_SECONDS = 5.0
 
 
-def software() -> str:
-    try:
-        return version("locus-sdk")
-    except PackageNotFoundError:
-        return "unknown"
+class OperationsRoutes:
+    """Requests of whoever runs the server, and the request that a client sends first."""
 
-
-class OperationsAPI:
-    """Discovery, health and figures."""
-
-    def __init__(self, access: Access, metrics: Metrics) -> None:
-        self._access = access
+    def __init__(self, authorized: AuthorizedStore, metrics: Metrics, version: str, openapi: Schema) -> None:
+        self._authorized = authorized
         self._metrics = metrics
-        self._document = document(software(), access.limits)
+        self._version = version
+        self._openapi = openapi
 
     def routes(self) -> list[Route]:
         return [
@@ -46,39 +39,53 @@ class OperationsAPI:
         ]
 
     async def about(self, request: Request) -> Response:
-        """What this server can do: what a client asks before anything else."""
-        store = self._access.store
+        """What this server can do. Clients ask this first."""
+        store = self._authorized.store
         async with store.using() as engine:
             about = {
                 "service": SERVICE,
                 "protocol": PROTOCOL,
-                "version": software(),
+                "version": self._version,
                 "capabilities": asdict(store.capabilities),
                 "pending_writes": store.keeps_writes,
                 "deltas": engine.keeps_runs,
                 "exports": engine.offers(Exports),
                 "keeps_key_order": engine.dialect.exact,
-                "limits": {"body_bytes": self._access.limits.body_bytes},
+                "limits": {"body_bytes": self._authorized.limits.body_bytes},
                 "encodings": ["gzip"],
             }
         return await json_response(request, about)
 
     async def health(self, request: Request) -> Response:
-        """This process runs. Nothing else is looked at."""
+        """The process runs. The store is not asked."""
         return await json_response(request, {"status": "ok"})
 
     async def ready(self, request: Request) -> Response:
         """The store answers."""
         try:
-            async with asyncio.timeout(READY_SECONDS), self._access.store.using() as engine:
+            async with asyncio.timeout(READY_SECONDS), self._authorized.store.using() as engine:
                 await engine.entry("locus-ready", "default", None)
         except TimeoutError as error:
             raise Problem(503, "store_unavailable", "the store of this server does not answer") from error
         return await json_response(request, {"status": "ready"})
 
     async def metrics(self, request: Request) -> Response:
-        self._access.grant(request).check_everywhere()
+        self._authorized.grant(request).check_everywhere()
         return Response(self._metrics.text(), media_type=CONTENT_TYPE)
 
     async def openapi(self, request: Request) -> Response:
-        return await json_response(request, self._document)
+        return await json_response(request, self._openapi)
+
+
+def openapi_paths() -> dict[str, Schema]:
+    figures = {"200": {"description": "Figures for Prometheus", "content": {"text/plain": {"schema": TEXT}}}}
+    status = obj({"status": TEXT})
+    return {
+        "/": {"get": operation("about", "What this server can do", response(ref("About"), "What it can do"))},
+        "/health": {"get": operation("health", "Whether this process runs", response(status, "It does"), public=True)},
+        "/ready": {"get": operation("ready", "Whether the store answers", response(status, "It does"), public=True)},
+        "/metrics": {"get": operation("metrics", "Figures", figures)},
+        "/openapi.json": {
+            "get": operation("openapi", "This document", response({"type": "object"}, "OpenAPI"), public=True)
+        },
+    }

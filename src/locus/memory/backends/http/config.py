@@ -1,0 +1,100 @@
+"""How to reach a server: its URL, the headers of every request, the timeout."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+
+import httpx
+
+from locus.errors import ConfigurationError
+from locus.memory.model.arguments import checked_seconds
+
+
+@dataclass(frozen=True)
+class HTTPConfig:
+    """Where a server is, and what every request carries."""
+
+    address: str
+    """The URL, without credentials and without a slash at the end."""
+    path: str
+    """The path in it, without a slash at the end."""
+    local: bool
+    """Whether the server is on this machine, where compressing would only cost time."""
+    headers: tuple[tuple[bytes, bytes], ...] = field(repr=False)
+    timeout: float
+
+    @classmethod
+    def from_options(
+        cls,
+        base_url: str,
+        headers: Mapping[str, str] | None,
+        auth: tuple[str, str] | None,
+        token: str | None,
+        timeout: float,
+    ) -> HTTPConfig:
+        """Check the options of `HTTPCheckpointer`."""
+        checked_seconds(timeout, "timeout")
+        url = _checked_url(base_url)
+        if auth is None and url.username:
+            auth = (url.username, url.password)
+        url = url.copy_with(userinfo=b"")
+        local = _is_local(url.host)
+        own = {"Host": url.netloc.decode("ascii"), "User-Agent": "locus"}
+        return cls(
+            address=str(url).rstrip("/"),
+            path=url.raw_path.decode("ascii").rstrip("/"),
+            local=local,
+            headers=_encoded(own | _headers(headers or {}, auth, token, compressed=not local)),
+            timeout=timeout,
+        )
+
+
+def _checked_url(base_url: str) -> httpx.URL:
+    if not isinstance(base_url, str):
+        raise ConfigurationError(f"base_url is text, got {type(base_url).__name__}")
+    try:
+        url = httpx.URL(base_url)
+    except httpx.InvalidURL as error:
+        raise ConfigurationError("base_url is no URL: write http://host:port or https://host") from error
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ConfigurationError("base_url must begin with http:// or https://, and name a host")
+    if url.query or url.fragment:
+        raise ConfigurationError("base_url ends with a path: leave out what follows `?` or `#`")
+    return url
+
+
+def _is_local(host: str) -> bool:
+    """Whether a host is this machine."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _headers(
+    given: Mapping[str, str], auth: tuple[str, str] | None, token: str | None, *, compressed: bool
+) -> dict[str, str]:
+    headers = {"Accept": "application/json", "Accept-Encoding": "gzip" if compressed else "identity"}
+    if auth is not None and token is not None:
+        raise ConfigurationError("give `auth` or `token`, not both")
+    if auth is not None:
+        user, password = auth
+        headers["Authorization"] = f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    # A header that the caller gives replaces the default, whatever its case.
+    names = {name.lower() for name in given}
+    return {name: value for name, value in headers.items() if name.lower() not in names} | {**given}
+
+
+def _encoded(headers: Mapping[str, str]) -> tuple[tuple[bytes, bytes], ...]:
+    try:
+        encoded = httpx.Headers(headers).raw
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ConfigurationError("headers are texts by name") from error
+    if any(character in text for pair in encoded for text in pair for character in b"\r\n\0"):
+        raise ConfigurationError("headers hold no line breaks")
+    return tuple(encoded)

@@ -1,0 +1,105 @@
+"""How to reach a bucket of OCI Object Storage: options and URLs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from locus.errors import ConfigurationError
+from locus.memory.backends.objects.client import checked_prefix
+from locus.oci_auth import check_auth_type
+
+DEFAULT_PREFIX = "locus/checkpoints/"
+
+_URL_OPTIONS = {"profile_name", "auth_type", "region", "config_file", "service_endpoint"}
+
+
+@dataclass(frozen=True)
+class OCIConfig:
+    """Where the objects are, and who signs the requests for them."""
+
+    bucket_name: str
+    namespace: str
+    prefix: str = DEFAULT_PREFIX
+    profile_name: str = "DEFAULT"
+    auth_type: str = "api_key"
+    region: str | None = None
+    retry_strategy: Any = None
+    config_file: str | Path | None = None
+    service_endpoint: str | None = None
+    timeout: tuple[float, float] = (10.0, 60.0)
+    """Seconds to connect, and seconds between two bytes."""
+    max_connections: int = 16
+
+    @classmethod
+    def from_options(
+        cls,
+        bucket_name: str,
+        namespace: str,
+        prefix: str,
+        *,
+        profile_name: str,
+        auth_type: str,
+        region: str | None,
+        retry_strategy: Any,
+        config_file: str | Path | None,
+        service_endpoint: str | None,
+        timeout: float | tuple[float, float],
+        max_connections: int,
+    ) -> OCIConfig:
+        """Check the options of `OCIBucketBackend`."""
+        for name, value in (("bucket_name", bucket_name), ("namespace", namespace), ("profile_name", profile_name)):
+            if not isinstance(value, str) or not value:
+                raise ConfigurationError(f"{name} is text, and not empty, got {value!r:.80}")
+        check_auth_type(auth_type, "auth_type")
+        if retry_strategy is not None and not callable(getattr(retry_strategy, "make_retrying_call", None)):
+            raise ConfigurationError(f"retry_strategy is one of oci.retry, got {retry_strategy!r:.80}")
+        if not isinstance(max_connections, int) or max_connections < 1:
+            raise ConfigurationError(f"max_connections is a whole number from 1 on, got {max_connections!r:.80}")
+        return cls(
+            bucket_name,
+            namespace,
+            checked_prefix(prefix, DEFAULT_PREFIX),
+            profile_name,
+            auth_type,
+            region,
+            retry_strategy,
+            config_file,
+            checked_endpoint(service_endpoint),
+            checked_timeout(timeout),
+            max_connections,
+        )
+
+
+def options_from_url(location: str) -> tuple[str, str, dict[str, Any]]:
+    """The bucket, the namespace and the options in `//namespace/bucket/prefix?region=…&profile_name=…`."""
+    parts = urlsplit(f"oci:{location}")
+    bucket, _, prefix = parts.path.removeprefix("/").partition("/")
+    if not parts.netloc or not bucket or parts.fragment:
+        raise ConfigurationError("write oci://namespace/bucket, or oci://namespace/bucket/prefix")
+    options: dict[str, Any] = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if unknown := sorted({*options} - _URL_OPTIONS):
+        raise ConfigurationError(f"this URL may say {', '.join(sorted(_URL_OPTIONS))}, but not {', '.join(unknown)}")
+    if prefix:
+        options["prefix"] = unquote(prefix)
+    return unquote(bucket), unquote(parts.netloc), options
+
+
+def checked_endpoint(endpoint: str | None) -> str | None:
+    """The endpoint without a path, because the SDK adds its own."""
+    if endpoint is None:
+        return None
+    parts = urlsplit(endpoint) if isinstance(endpoint, str) else urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.path.strip("/"):
+        raise ConfigurationError("service_endpoint is a URL with a host and no path, such as https://host.example")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def checked_timeout(timeout: float | tuple[float, float]) -> tuple[float, float]:
+    """Seconds to connect and seconds between two bytes; one number is for both."""
+    pair = timeout if isinstance(timeout, tuple) else (timeout, timeout)
+    if len(pair) != 2 or not all(isinstance(value, int | float) and 0 < value < 1e6 for value in pair):
+        raise ConfigurationError(f"timeout is one number of seconds, or two (to connect, to read), got {timeout!r:.80}")
+    return float(pair[0]), float(pair[1])

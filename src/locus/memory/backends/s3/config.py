@@ -1,0 +1,166 @@
+"""How to reach an S3 bucket: options, URLs, the environment and AWS's shared files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from pydantic import SecretStr
+
+from locus.errors import ConfigurationError
+from locus.extras import require
+from locus.memory.backends.objects.client import checked_prefix
+from locus.memory.model.arguments import checked_seconds
+
+PREFIX = "locus/checkpoints/"
+AddressingStyle = Literal["auto", "path", "virtual"]
+
+_DEFAULT_REGION = "us-east-1"
+_URL_OPTIONS = frozenset({"endpoint_url", "region_name", "profile_name", "addressing_style"})
+
+
+@dataclass(frozen=True)
+class S3Config:
+    """Where the objects are, and how to reach them."""
+
+    bucket: str
+    prefix: str
+    endpoint_url: str
+    region_name: str
+    path_style: bool
+    credentials: Callable[[], Any]
+    """Finds the credentials. May block."""
+    timeout: float
+    max_retries: int
+    max_connections: int
+    ca_bundle: str | None = None
+    """The file of the authorities to trust. Without it, those that the system trusts."""
+
+    @property
+    def bucket_url(self) -> str:
+        if self.path_style:
+            return f"{self.endpoint_url}/{self.bucket}"
+        parts = urlsplit(self.endpoint_url)
+        return f"{parts.scheme}://{self.bucket}.{parts.netloc}{parts.path}"
+
+    @classmethod
+    def from_options(
+        cls,
+        bucket: str,
+        prefix: str,
+        *,
+        endpoint_url: str | None,
+        region_name: str | None,
+        aws_access_key_id: str | None,
+        aws_secret_access_key: str | SecretStr | None,
+        aws_session_token: str | SecretStr | None,
+        profile_name: str | None,
+        addressing_style: AddressingStyle,
+        timeout: float,
+        max_retries: int,
+        max_connections: int,
+    ) -> S3Config:
+        """Check the options of `S3Backend`, and find what they leave out where AWS's own tools find it."""
+        if not isinstance(bucket, str) or not bucket or "/" in bucket:
+            raise ConfigurationError(f"bucket is the name of an S3 bucket, got {bucket!r:.80}")
+        if addressing_style not in ("auto", "path", "virtual"):
+            raise ConfigurationError(f'addressing_style is "auto", "path" or "virtual", got {addressing_style!r:.40}')
+        checked_seconds(timeout, "timeout")
+        if (
+            not isinstance(max_retries, int)
+            or max_retries < 0
+            or not isinstance(max_connections, int)
+            or max_connections < 1
+        ):
+            raise ConfigurationError("max_retries is a number from 0 on, and max_connections one from 1 on")
+        session = _botocore_session(profile_name)
+        endpoint = _checked_endpoint(endpoint_url or _from_environment("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"))
+        region = region_name or session.get_config_variable("region") or _DEFAULT_REGION
+        return cls(
+            bucket=bucket,
+            prefix=checked_prefix(prefix, PREFIX),
+            endpoint_url=endpoint or f"https://s3.{region}.amazonaws.com",
+            region_name=region,
+            path_style=addressing_style == "path" or (addressing_style == "auto" and (bool(endpoint) or "." in bucket)),
+            credentials=_credentials(session, aws_access_key_id, aws_secret_access_key, aws_session_token),
+            timeout=timeout,
+            max_retries=max_retries,
+            max_connections=max_connections,
+            ca_bundle=_ca_bundle(session),
+        )
+
+
+def options_from_url(location: str) -> tuple[str, dict[str, Any]]:
+    """The bucket and the options in `//bucket/prefix?endpoint_url=…&region_name=…`."""
+    parts = urlsplit(location)
+    if parts.username or parts.password or "@" in parts.netloc:
+        raise ConfigurationError(
+            "credentials do not belong into a URL: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give options"
+        )
+    if parts.scheme or not parts.netloc:
+        raise ConfigurationError("write s3://bucket/prefix")
+    options: dict[str, Any] = dict(parse_qsl(parts.query, keep_blank_values=True))
+    unknown = sorted(options.keys() - _URL_OPTIONS)
+    if unknown:
+        raise ConfigurationError(f"an s3:// URL knows {', '.join(sorted(_URL_OPTIONS))}, not {', '.join(unknown)}")
+    prefix = unquote(parts.path).strip("/")
+    if prefix:
+        options["prefix"] = prefix
+    return unquote(parts.netloc), options
+
+
+def _botocore_session(profile_name: str | None) -> Any:
+    found = require("botocore.session", "s3").Session(profile=profile_name)
+    if profile_name is not None and profile_name not in found.available_profiles:
+        raise ConfigurationError(f"there is no profile {profile_name!r:.80} in the shared AWS files")
+    return found
+
+
+def _ca_bundle(session: Any) -> str | None:
+    """The file of `AWS_CA_BUNDLE`, or of the profile's `ca_bundle`, which a private server may need."""
+    found = session.get_config_variable("ca_bundle")
+    if found and not Path(found).is_file():
+        raise ConfigurationError(f"AWS_CA_BUNDLE, or ca_bundle of the profile, names {found!r:.80}, which is no file")
+    return found or None
+
+
+def _from_environment(*names: str) -> str | None:
+    return next((os.environ[name] for name in names if os.environ.get(name)), None)
+
+
+def _checked_endpoint(url: str | None) -> str | None:
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ConfigurationError("endpoint_url must begin with http:// or https://, and name a host")
+    if parts.username or parts.password:
+        raise ConfigurationError("endpoint_url holds credentials: give aws_access_key_id and aws_secret_access_key")
+    return url.rstrip("/")
+
+
+def _credentials(
+    session: Any, key: str | None, secret: str | SecretStr | None, token: str | SecretStr | None
+) -> Callable[[], Any]:
+    plain_secret, plain_token = _revealed(secret), _revealed(token)
+    if (key is None) != (plain_secret is None):
+        raise ConfigurationError("give aws_access_key_id and aws_secret_access_key together, or neither")
+    errors = require("botocore.exceptions", "s3")
+
+    def find() -> Any:
+        if key is not None:
+            return require("botocore.credentials", "s3").Credentials(key, plain_secret, plain_token)
+        found = session.get_credentials()
+        if found is None:
+            raise errors.NoCredentialsError()
+        return found
+
+    return find
+
+
+def _revealed(secret: str | SecretStr | None) -> str | None:
+    return secret.get_secret_value() if isinstance(secret, SecretStr) else secret

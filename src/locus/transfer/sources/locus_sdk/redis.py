@@ -1,0 +1,68 @@
+"""The keys of locus-sdk 3 in Redis. Nothing is written there."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from locus.errors import BackendUnavailableError, ConfigurationError
+from locus.extras import require
+from locus.memory.model.codec import decode
+from locus.transfer.sources.locus_sdk.key_value import OldKeyValueStore
+from locus.transfer.sources.locus_sdk.source import as_dict
+
+PREFIXES = ("locus:state:", "locus:checkpoint:")
+"""The prefixes of `redis_checkpointer` and of a bare `RedisBackend`. Keys of Locus that have them are not strings."""
+
+
+class OldRedis(OldKeyValueStore):
+    """One key per checkpoint, with JSON as its value."""
+
+    def __init__(self, url: str) -> None:
+        redis = require("redis.asyncio", "redis")
+        parts = urlsplit(url)
+        options = dict(parse_qsl(parts.query))
+        given = options.pop("prefix", None)
+        self._prefixes = (given,) if given else PREFIXES
+        self._prefix = self._prefixes[0]
+        self._name = f"{parts.scheme}://{parts.hostname or 'localhost'}:{parts.port or 6379}{parts.path}"
+        try:
+            self._client: Any = redis.Redis.from_url(parts._replace(query=urlencode(options)).geturl())
+        except ValueError as error:
+            raise ConfigurationError("the URL of Redis cannot be read: redis://user:password@host:6379/0") from error
+        self._errors: type[Exception] = require("redis", "redis").RedisError
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def all_keys(self) -> list[str]:
+        found = {prefix: keys for prefix in self._prefixes if (keys := await self._keys_with(prefix))}
+        if len(found) > 1:
+            raise ConfigurationError(f"{self._name} has keys under {' and '.join(found)}: say which with ?prefix=…")
+        for self._prefix, keys in found.items():
+            return keys
+        return []
+
+    async def _keys_with(self, prefix: str) -> list[str]:
+        pattern = "".join(f"\\{char}" if char in "*?[]\\" else char for char in prefix) + "*"
+        start = len(prefix.encode())
+        try:
+            found = {bytes(key) async for key in self._client.scan_iter(pattern, count=1_000, _type="STRING")}
+        except (self._errors, OSError) as error:
+            raise self._unreachable(error) from error
+        return [key[start:].decode() for key in found]
+
+    async def value(self, key: str) -> tuple[dict[str, Any], datetime | None] | None:
+        try:
+            text = await self._client.get(self._prefix + key)
+        except (self._errors, OSError) as error:
+            raise self._unreachable(error) from error
+        return None if text is None else (as_dict(decode(text), key), None)
+
+    def _unreachable(self, error: Exception) -> BackendUnavailableError:
+        return BackendUnavailableError(f"{self._name} cannot be read now: {type(error).__name__}")
+
+    async def close(self) -> None:
+        await self._client.aclose()
