@@ -330,7 +330,7 @@ class SQLThreads:
         ((expires_at,),) = yield f"SELECT expires_at FROM {sql.threads} WHERE id = ?", (origin.key,)
         yield (
             f"UPDATE {sql.threads} SET last_seq = ?, expires_at = ? WHERE id = ?",
-            (origin.last_seq, expires_at, target.key),
+            (origin.last_seq, None if expires_at is None else sql.time(sql.read_time(expires_at)), target.key),
         )
         yield from origin.copy_to(target, chosen)
         return len(chosen)
