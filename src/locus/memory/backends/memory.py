@@ -138,8 +138,10 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
                 return 0
             if existing is not None and existing.rows:
                 return -1
-            self._tables[dest] = table.copied(existing or ThreadTable(dest), namespace, checkpoint_ids)
-            return len(self._tables[dest].rows)
+            copy = table.copied(existing or ThreadTable(dest), namespace, checkpoint_ids)
+            if copy.rows:
+                self._tables[dest] = copy
+            return len(copy.rows)
 
     async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
         with self._lock:

@@ -229,7 +229,8 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
                 if existing.rows:
                     return -1
                 copy = table.copied(existing, namespace, checkpoint_ids)
-                folder.write(copy)
+                if copy.rows:
+                    folder.write(copy)
                 return len(copy.rows)
 
         return await self._on(dest, writing)

@@ -76,6 +76,8 @@ def _attempt(log: Log, commit: Commit, state_is_current: bool) -> Outcome | None
     if outcome.verdict is not Verdict.COMMITTED:
         return outcome if state_is_current else None
     if outcome.repeated:
+        if not state_is_current:
+            return None  # it may have been removed since
         _complete(log)
         return outcome
     record = _record(log, commit, outcome, state, view)

@@ -20,7 +20,7 @@ from typing import Any
 
 from locus.memory.backends.oracle.client import DUPLICATE, BindRows, OracleConnection, OutBind, has_code, oracledb
 from locus.memory.backends.oracle.schema import OracleFlavour
-from locus.memory.backends.sql.commit import Chain, SQLThread, SQLThreads, is_written
+from locus.memory.backends.sql.commit import Chain, SQLThread, SQLThreads, is_written, may_be_there
 from locus.memory.backends.sql.flavour import Steps, marks, portions, run_steps_async
 from locus.memory.backends.sql.read import now
 from locus.memory.backends.sql.search import metadata_key
@@ -58,7 +58,8 @@ class OracleThread(SQLThread):
         return self._entries
 
     def add(self, commit: Commit, outcome: Outcome) -> Steps[None]:
-        present = yield from self.present_values(commit)
+        opened = [run for run in commit.runs if may_be_there(commit, run)]
+        present = yield from self.present((*opened, *commit.values))
         for statement in self.run_statements(commit, outcome, present):
             yield statement
         if outcome.replaced is not None:
@@ -70,10 +71,10 @@ class OracleThread(SQLThread):
             (outcome.seq, _expiry(self.sql, commit), self.key),
         )
 
-    def present_values(self, commit: Commit) -> Steps[set[str]]:
-        """Which of a commit's large values the thread has already."""
+    def present(self, runs: Sequence[Run]) -> Steps[set[str]]:
+        """The branches of those of these runs, all with the number 0, that the thread has already."""
         present: set[str] = set()
-        for branches in portions([run.branch for run in commit.values]):
+        for branches in portions([run.branch for run in runs]):
             rows = yield (
                 f"SELECT branch FROM {self.sql.runs} WHERE thread = ? AND number = 0 AND branch IN"
                 f" {marks(len(branches))}",
@@ -85,7 +86,7 @@ class OracleThread(SQLThread):
     def run_statements(self, commit: Commit, outcome: Outcome, present: Collection[str]) -> list[Statement]:
         """At most one statement."""
         large = {run.branch: run for run in commit.values if run.branch not in present}
-        runs = [*commit.runs, *large.values()]
+        runs = [*(run for run in commit.runs if run.number > 0 or run.branch not in present), *large.values()]
         rows = BindRows(self._run_values(run, outcome.seq) for run in runs)
         return [(f"INSERT INTO {self.sql.runs} ({_RUN}) VALUES {marks(7)}", rows)] if rows else []
 
@@ -153,13 +154,8 @@ class OracleThread(SQLThread):
         yield f"DELETE FROM {sql.threads} WHERE id = ?", (self.key,)
         return int(dropped)
 
-    def copy_to(self, dest: SQLThread, namespace: str | None, ids: Collection[str] | None) -> Steps[int]:
+    def copy_to(self, dest: SQLThread, chosen: Sequence[tuple[Entry, str]]) -> Steps[None]:
         """The server copies. Only the choice of the runs to copy is made here."""
-        chosen = [
-            (entry, manifest)
-            for entry, manifest in (yield from self.entries()).values()
-            if ids is None or (entry.namespace == namespace and entry.checkpoint_id in ids)
-        ]
         for seqs in portions([entry.seq for entry, _ in chosen]):
             condition = f"o.seq IN {marks(len(seqs))}"
             yield self._copied(self.sql.checkpoints, _CHECKPOINT, f"{condition} ORDER BY o.seq", dest, seqs)
@@ -174,7 +170,6 @@ class OracleThread(SQLThread):
             runs_named = [value for run in needed for value in (run.branch, run.number)]
             condition = f"(o.branch, o.number) IN {self.sql.pairs(len(needed))}"
             yield self._copied(self.sql.runs, _RUN.removeprefix("thread, "), condition, dest, runs_named)
-        return len(chosen)
 
     def _copied(self, table: str, columns: str, condition: str, dest: SQLThread, values: Sequence[Any]) -> Statement:
         theirs = ", ".join(f"o.{column}" for column in columns.split(", "))
@@ -300,7 +295,8 @@ async def _transaction(connection: OracleConnection) -> AsyncIterator[None]:
 
 
 async def _write(connection: OracleConnection, thread: OracleThread, commit: Commit, outcome: Outcome) -> None:
-    present = await run_steps_async(thread.present_values(commit), connection.execute)
+    # A branch that is there already is a duplicate, like an id: then the save is decided step by step.
+    present = await run_steps_async(thread.present(commit.values), connection.execute)
     *first, last = [*thread.run_statements(commit, outcome, present), *thread.checkpoint_statements(commit, outcome)]
     for statement in first:
         await connection.execute(*statement)

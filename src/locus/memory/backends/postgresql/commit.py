@@ -17,7 +17,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
-from locus.memory.backends.sql.commit import SQLThread, SQLThreads
+from locus.memory.backends.sql.commit import SQLThread, SQLThreads, can_be_first
 from locus.memory.backends.sql.flavour import Steps, portions
 from locus.memory.model.codec import to_native
 from locus.memory.model.records import ANY, Base, Commit, Entry, Run, RunInfo, Unset
@@ -54,11 +54,7 @@ class Statement(NamedTuple):
 
 def in_new_thread(sql: PostgreSQLFlavour, commit: Commit) -> Statement | None:
     """For a thread that is not there yet; None if this commit cannot be the first."""
-    if commit.base is not None or commit.if_latest not in (ANY, None):
-        return None
-    if isinstance(commit.parent_id, str) and commit.parent_required:
-        return None
-    return _for_new_thread(sql, _shape(commit))
+    return _for_new_thread(sql, _shape(commit)) if can_be_first(commit) else None
 
 
 def in_thread(sql: PostgreSQLFlavour, commit: Commit) -> Statement:
@@ -186,7 +182,7 @@ class _Builder:
     def _statement(self, parts: list[str], parent: str) -> Statement:
         sql, shape = self._sql, self._shape
         if shape.continues:
-            parts.append(f"runs AS ({self._insert(_runs, len(shape.continues))})")
+            parts.append(f"runs AS ({self._insert(_runs, len(shape.continues))}{self._unless_there()})")
         if shape.values:
             parts.append(f"large AS ({self._insert(_large, shape.values)} ON CONFLICT DO NOTHING)")
         columns = (
@@ -206,6 +202,10 @@ class _Builder:
             f" SELECT {', '.join(columns)} FROM moved m RETURNING seq, parent_id"
         )
         return Statement(text, tuple(self._getters))
+
+    def _unless_there(self) -> str:
+        """See `may_be_there`. The runs that continue a branch are not there, or nothing would be written."""
+        return "" if self._shape.fresh_id else " ON CONFLICT DO NOTHING"
 
     def _insert(self, runs: Callable[[Commit], tuple[Run, ...]], count: int) -> str:
         rows = ", ".join(self._row(partial(_nth, runs, at)) for at in range(count))

@@ -87,7 +87,10 @@ class SQLThread:
         """Write a commit that `decide` has accepted."""
         sql = self.sql
         for run in commit.runs:
-            yield f"INSERT INTO {sql.runs} ({_INSERT_RUN}) {self._run_marks}", self._run_values(run, outcome.seq)
+            insert = f"INSERT INTO {sql.runs} ({_INSERT_RUN}) {self._run_marks}"
+            if may_be_there(commit, run):
+                insert = sql.insert_unless_there(sql.runs, _INSERT_RUN, self._run_marks)
+            yield insert, self._run_values(run, outcome.seq)
         for run in commit.values:
             yield sql.insert_unless_there(sql.runs, _INSERT_RUN, self._run_marks), self._run_values(run, outcome.seq)
         if outcome.replaced is not None:
@@ -193,14 +196,17 @@ class SQLThread:
         yield f"DELETE FROM {sql.threads} WHERE id = ?", (self.key,)
         return len(entries)
 
-    def copy_to(self, dest: SQLThread, namespace: str | None, ids: Collection[str] | None) -> Steps[int]:
-        """Copy checkpoints, and the runs and pending writes that they need, with their numbers."""
-        sql = self.sql
-        chosen = [
+    def chosen(self, namespace: str | None, ids: Collection[str] | None) -> Steps[list[tuple[Entry, str]]]:
+        """The checkpoints that a copy is to have: all, or these of one namespace."""
+        return [
             (entry, manifest)
             for entry, manifest in (yield from self.entries()).values()
             if ids is None or (entry.namespace == namespace and entry.checkpoint_id in ids)
         ]
+
+    def copy_to(self, dest: SQLThread, chosen: Sequence[tuple[Entry, str]]) -> Steps[None]:
+        """Copy checkpoints, and the runs and pending writes that they need, with their numbers."""
+        sql = self.sql
         extents: list[Extent] = []
         for entry, manifest in chosen:
             ((head,),) = yield (
@@ -227,7 +233,6 @@ class SQLThread:
                 f" AND (r.branch, r.number) IN {sql.pairs(len(some))}",
                 (dest.key, self.key, *names),
             )
-        return len(chosen)
 
 
 class SQLThreads:
@@ -315,7 +320,8 @@ class SQLThreads:
         for thread_id in sorted({source, dest}):
             threads[thread_id] = yield from self.open(thread_id)
         origin, target = threads[source], threads[dest]
-        if origin is None or not (yield from origin.entries()):
+        chosen = [] if origin is None else (yield from origin.chosen(namespace, ids))
+        if origin is None or not chosen:
             return 0
         target = target or (yield from self.open_or_create(dest))
         # Asked only now: another copy may have filled it while this one waited for the row.
@@ -324,9 +330,10 @@ class SQLThreads:
         ((expires_at,),) = yield f"SELECT expires_at FROM {sql.threads} WHERE id = ?", (origin.key,)
         yield (
             f"UPDATE {sql.threads} SET last_seq = ?, expires_at = ? WHERE id = ?",
-            (origin.last_seq, expires_at, target.key),
+            (origin.last_seq, None if expires_at is None else sql.time(sql.read_time(expires_at)), target.key),
         )
-        return (yield from origin.copy_to(target, namespace, ids))
+        yield from origin.copy_to(target, chosen)
+        return len(chosen)
 
     def put_writes(
         self,
@@ -354,6 +361,14 @@ class SQLThreads:
 def is_written(outcome: Outcome) -> bool:
     """Whether a decision leads to a write; a repeated commit does not."""
     return outcome.verdict is Verdict.COMMITTED and not outcome.repeated
+
+
+def may_be_there(commit: Commit, run: Run) -> bool:
+    """Whether a run may be stored although `decide` has not found its branch taken.
+
+    If a commit is sent again after its checkpoint was removed, others may still use the branches that it opened.
+    """
+    return run.number == 0 and not commit.fresh_id
 
 
 MOST_CHAINS = 10_000
@@ -412,7 +427,7 @@ class Chains:
 
 
 def can_be_first(commit: Commit) -> bool:
-    """Whether a commit can be the first of a thread."""
+    """Whether a commit can be the first of a thread, and have no parent there."""
     if commit.base is not None or commit.if_latest not in (ANY, None):
         return False
-    return not (isinstance(commit.parent_id, str) and commit.parent_required)
+    return not (isinstance(commit.parent_id, str) and (commit.parent_required or commit.parent_as_named))

@@ -1,0 +1,603 @@
+"""Random courses of commits, deletions and copies, carried out by an engine and by a plain model that asks `decide`.
+
+The model has lists and no shortcut. An engine has to answer every commit as `decide` does on what the model holds, and
+to show the same checkpoints in the end. What a course does next depends on what there is: most commits are ordinary
+ones with one thing about them that is not, because that is what the conditions of a shortcut have to notice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from dataclasses import fields as dataclass_fields
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from random import Random
+from typing import Any, TypeVar
+
+from locus.memory.engine import Copies, Engine, Expires, KeepsWrites
+from locus.memory.model.codec import canonical, decode
+from locus.memory.model.commit_rules import decide
+from locus.memory.model.manifest import wanted
+from locus.memory.model.payloads import dict_from, dict_payload
+from locus.memory.model.plan import FieldTrace, Planner, Trace
+from locus.memory.model.records import ANY, Base, Commit, Entry, Known, Outcome, RunInfo, Unset, Verdict, Write
+from locus.memory.model.retention import ancestors, new_parents, unneeded_runs
+
+T = TypeVar("T")
+Payload = dict[str, Any]
+
+BEGUN = datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
+NAMESPACES = ("", "side")
+IDS = ("c0", "c1", "c2")
+LARGE = tuple(f"{letter} and so on, at such a length that it is kept once. " * 24 for letter in "AB")
+
+_names = count()
+
+
+class DifferenceFound(AssertionError):
+    """An engine did not do what the model did; says what led there."""
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What an engine may do in its own way."""
+
+    counts: bool = True
+    """Whether sequence numbers are 1, 2, 3…; else they only grow."""
+    forgets_runs: bool = True
+    """Whether the number of a run that was removed is free again; else it is never given out again."""
+    sure_of_branches: bool = True
+    """Whether a branch is said to be taken only where it is. If not, it may be said of any but the run that follows one
+    which the latest checkpoint brought: the save comes again then, on a branch of its own."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A checkpoint of the model."""
+
+    entry: Entry
+    manifest: str
+    payload: Payload
+    fields: Mapping[str, FieldTrace]
+    brought: frozenset[tuple[str, int]]
+    """The runs that came with it."""
+
+    @property
+    def base(self) -> Base:
+        return Base(self.entry.checkpoint_id, self.entry.rev)
+
+    @property
+    def known(self) -> Known:
+        return Known(self.entry.checkpoint_id, self.entry.seq, self.entry.rev, self.entry.parent_id)
+
+
+@dataclass(frozen=True)
+class Save:
+    """A commit, and what it stands for."""
+
+    commit: Commit
+    payload: Payload
+    fields: Mapping[str, FieldTrace]
+
+    def kept(self, outcome: Outcome) -> Kept:
+        commit = self.commit
+        entry = Entry(
+            commit.thread_id,
+            commit.namespace,
+            commit.checkpoint_id,
+            outcome.parent_id,
+            outcome.seq,
+            commit.rev,
+            commit.created_at,
+            commit.metadata,
+        )
+        return Kept(entry, commit.manifest, self.payload, self.fields, frozenset(run[:2] for run in commit.runs))
+
+
+class Thread:
+    """A thread of the model, as `decide` sees it."""
+
+    def __init__(self, forgets_runs: bool) -> None:
+        self.last_seq = 0
+        self.kept: list[Kept] = []
+        self._runs: set[RunInfo] = set()
+        self._forgets_runs = forgets_runs
+        self._given_out: set[tuple[str, int]] = set()
+
+    def of(self, namespace: str) -> list[Kept]:
+        return [kept for kept in self.kept if kept.entry.namespace == namespace]
+
+    def find(self, namespace: str, checkpoint_id: str) -> Known | None:
+        found = [kept for kept in self.of(namespace) if kept.entry.checkpoint_id == checkpoint_id]
+        return found[0].known if found else None
+
+    def latest(self, namespace: str) -> Known | None:
+        found = self.of(namespace)
+        return found[-1].known if found else None
+
+    def has_run(self, branch: str, number: int) -> bool:
+        there = {run[:2] for run in self._runs} if self._forgets_runs else self._given_out
+        return any(name == branch and taken >= number for name, taken in there)
+
+    def add(self, save: Save, outcome: Outcome) -> None:
+        commit = save.commit
+        names = {run[:2] for run in self._runs}
+        self._add_runs([RunInfo(*run[:4]) for run in (*commit.runs, *commit.values) if run[:2] not in names])
+        if outcome.replaced is not None:
+            self._remove({outcome.replaced.seq})
+        self.kept.append(save.kept(outcome))
+        self.last_seq = outcome.seq
+        if outcome.replaced is not None:
+            self._drop_unneeded()
+
+    def remove(self, doomed: Collection[int]) -> None:
+        self._remove(doomed)
+        self._drop_unneeded()
+
+    def chosen(self, namespace: str | None, seqs: Mapping[int, str] | None) -> set[int]:
+        return {
+            kept.entry.seq
+            for kept in self.kept
+            if namespace in (None, kept.entry.namespace)
+            and (seqs is None or seqs.get(kept.entry.seq) == kept.entry.rev)
+        }
+
+    def copied(self, dest: str, namespace: str | None, ids: Collection[str] | None) -> Thread:
+        copy = Thread(self._forgets_runs)
+        copy.last_seq = self.last_seq
+        copy.kept = [
+            replace(kept, entry=replace(kept.entry, thread_id=dest))
+            for kept in self.kept
+            if ids is None or (kept.entry.namespace == namespace and kept.entry.checkpoint_id in ids)
+        ]
+        copy._runs = set(self._runs)
+        copy._drop_unneeded()
+        copy._given_out = {run[:2] for run in copy._runs}
+        return copy
+
+    def _add_runs(self, runs: Collection[RunInfo]) -> None:
+        self._runs.update(runs)
+        self._given_out.update(run[:2] for run in runs)
+
+    def _remove(self, doomed: Collection[int]) -> None:
+        parents = new_parents([kept.entry for kept in self.kept], doomed)
+        left = [kept for kept in self.kept if kept.entry.seq not in doomed]
+        self.kept = [
+            replace(kept, entry=replace(kept.entry, parent_id=parents.get(kept.entry.seq, kept.entry.parent_id)))
+            for kept in left
+        ]
+
+    def _drop_unneeded(self) -> None:
+        extents = [extent for kept in self.kept for extent in wanted(kept.manifest)]
+        self._runs -= set(unneeded_runs(extents, self._runs))
+
+
+class Model:
+    """All threads of a course. It does at once what an engine is asked to do."""
+
+    def __init__(self, traits: Traits) -> None:
+        self._traits = traits
+        self._threads: dict[str, Thread] = {}
+
+    def thread(self, thread_id: str) -> Thread:
+        return self._threads.get(thread_id) or Thread(self._traits.forgets_runs)
+
+    def decided(self, commit: Commit) -> Outcome:
+        return decide(commit, self.thread(commit.thread_id))
+
+    def write(self, save: Save, outcome: Outcome) -> None:
+        if outcome.verdict is not Verdict.COMMITTED or outcome.repeated:
+            return
+        thread_id, expires_at = save.commit.thread_id, save.commit.expires_at
+        thread = self._threads[thread_id] = self.thread(thread_id)
+        thread.add(save, outcome)
+        if expires_at is not None and expires_at <= datetime.now(UTC):
+            del self._threads[thread_id]
+
+    def may_be_taken(self, commit: Commit) -> bool:
+        """Whether an engine that is not sure may say that a branch has gone on."""
+        latest = self.thread(commit.thread_id).of(commit.namespace)[-1:]
+        brought = latest[0].brought if latest and latest[0].base == commit.base else frozenset()
+        return any(run.number > 0 and (run.branch, run.number - 1) not in brought for run in commit.runs)
+
+    def delete(self, thread_id: str, namespace: str | None, seqs: Mapping[int, str] | None) -> int:
+        thread = self.thread(thread_id)
+        doomed = thread.chosen(namespace, seqs)
+        if len(doomed) == len(thread.kept):
+            self._threads.pop(thread_id, None)
+        elif doomed:
+            thread.remove(doomed)
+        return len(doomed)
+
+    def copy(self, source: str, dest: str, namespace: str | None, ids: Collection[str] | None) -> int:
+        copy = self.thread(source).copied(dest, namespace, ids)
+        if not copy.kept:
+            return 0
+        if self.thread(dest).kept:
+            return -1
+        self._threads[dest] = copy
+        return len(copy.kept)
+
+
+class Dice:
+    """Chance. Each step has a seed of its own, so that it stays much the same if others are left out."""
+
+    def __init__(self) -> None:
+        self._random = Random(0)
+
+    def take_up(self, seed: int) -> None:
+        self._random = Random(seed)
+
+    def pick(self, options: Sequence[T]) -> T:
+        return options[self._random.randrange(len(options))]
+
+    def rarely(self, times: int) -> bool:
+        """Once in so many times."""
+        return self._random.randrange(times) == times - 1
+
+    def below(self, number: int) -> int:
+        return self._random.randrange(number)
+
+
+STEPS = 30
+"""How many a course has."""
+
+
+def seeds_of(course: int) -> list[int]:
+    """The steps of a course, by its number."""
+    return [course * STEPS + step for step in range(STEPS)]
+
+
+def shortened(seeds: list[int], tried: Callable[[list[int]], DifferenceFound | None]) -> DifferenceFound | None:
+    """The difference that is found when all steps are left out that it can be found without.
+
+    Hypothesis could do that, too, but most of what it tries is nearly the same as what it has tried before.
+    """
+    found = tried(seeds)
+    size = len(seeds) // 2 if found else 0
+    while size:
+        for start in range(len(seeds) - size, -1, -size):
+            fewer = seeds[:start] + seeds[start + size :]
+            again = tried(fewer)
+            if again:
+                seeds, found = fewer, again
+        size //= 2
+    return found
+
+
+ASPECTS = ("id", "base", "base", "parent", "parent", "latest", "replaces", "branches", "expiry")
+"""What may be out of the ordinary about a commit. A replacement and a fork have a few things in common."""
+
+
+class Saves:
+    """Draws commits: ordinary ones, and others."""
+
+    def __init__(self, dice: Dice, model: Model, expires: bool) -> None:
+        self._dice = dice
+        self._model = model
+        self._expires = expires
+        self._revs = count()
+        self._items = count()
+        self._course = next(_names)
+        self.made: list[Kept] = []
+        """All checkpoints that there ever were."""
+
+    def drawn(self, thread_id: str) -> Save:
+        dice, odd = self._dice, self._odd()
+        namespace = dice.pick(("", "", "", *NAMESPACES))
+        thread = self._model.thread(thread_id)
+        rev = f"r{self._course:04x}{next(self._revs):04x}"
+        fresh = not odd & {"id", "replacement"} and not dice.rarely(5)
+        checkpoint_id = rev if fresh else self._id(thread, namespace, odd)
+        origin = self._origin(thread_id, namespace, odd)
+        base = origin.base if origin else None
+        parent_id, required, as_named = self._parent(thread_id, namespace, checkpoint_id, base, odd)
+        payload = self._payload(origin.payload if origin else {})
+        trace = Trace(origin.base, origin.fields) if origin else None
+        plan = Planner(rev, trace, own_branches="branches" in odd).plan(dict_payload(payload))
+        commit = Commit(
+            thread_id,
+            namespace,
+            checkpoint_id,
+            rev,
+            BEGUN + timedelta(seconds=self._course * 1_000 + int(rev[5:], 16)),
+            dice.pick(("{}", '{"k":1}')),
+            plan.head,
+            plan.manifest,
+            plan.runs,
+            plan.values,
+            base,
+            parent_id,
+            required,
+            as_named,
+            self._if_latest(thread_id, namespace, base, odd),
+            self._replaces(thread, namespace, checkpoint_id, odd),
+            fresh,
+            self._expiry(odd),
+        )
+        return Save(commit, payload, plan.fields)
+
+    def _odd(self) -> set[str]:
+        match self._dice.pick(("ordinary", "ordinary", "replacement", "fork", "one", "one", "one", "two", "any")):
+            case "one":
+                return {self._dice.pick(ASPECTS)}
+            case "two":
+                return {self._dice.pick(ASPECTS), self._dice.pick(ASPECTS)}
+            case "any":
+                return {aspect for aspect in ASPECTS if self._dice.rarely(3)}
+            case kind:
+                return {kind}
+
+    def _id(self, thread: Thread, namespace: str, odd: Collection[str]) -> str:
+        """An id of the caller's."""
+        there = [kept.entry.checkpoint_id for kept in thread.of(namespace)]
+        return self._dice.pick(there[-3:]) if "replacement" in odd and there else self._dice.pick(IDS)
+
+    def _others(self, thread_id: str, namespace: str) -> list[Kept]:
+        """What does not belong here: of another thread, of another namespace, or no longer there."""
+        there = {kept.entry.rev for kept in self._model.thread(thread_id).of(namespace)}
+        return [kept for kept in self.made[-20:] if kept.entry.rev not in there]
+
+    def _origin(self, thread_id: str, namespace: str, odd: Collection[str]) -> Kept | None:
+        """The checkpoint that the commit is a delta of."""
+        there = self._model.thread(thread_id).of(namespace)
+        if "fork" in odd and there:
+            return self._dice.pick(there)
+        if "replacement" in odd and there:
+            return self._dice.pick([*there[-3:], None])
+        if "base" not in odd:
+            return there[-1] if there else None
+        other = self._others(thread_id, namespace)
+        # One that had the id of one that is there is the hardest to tell from it.
+        names = {kept.entry.checkpoint_id for kept in there}
+        alike = [kept for kept in other if kept.entry.checkpoint_id in names]
+        choice = self._dice.pick([there[:-1], alike or there[:-1], alike, other, []])
+        return self._dice.pick(choice) if choice else None
+
+    def _parent(
+        self, thread_id: str, namespace: str, checkpoint_id: str, base: Base | None, odd: Collection[str]
+    ) -> tuple[str | None | Unset, bool, bool]:
+        dice = self._dice
+        usual = base.checkpoint_id if base else ANY
+        if "replacement" in odd:
+            return dice.pick((usual, ANY, checkpoint_id, "nobody")), False, False
+        if "parent" not in odd:
+            return dice.pick((usual, usual, ANY)), False, False
+        there = [kept.entry.checkpoint_id for kept in self._model.thread(thread_id).of(namespace)]
+        other = [kept.entry.checkpoint_id for kept in self._others(thread_id, namespace)]
+        named = dice.pick(
+            [usual, ANY, None, None, *["nobody"] * 3, *[checkpoint_id] * 3, *there[-3:], *other[-3:], *IDS]
+        )
+        return named, dice.rarely(2), dice.rarely(3)
+
+    def _if_latest(self, thread_id: str, namespace: str, base: Base | None, odd: Collection[str]) -> str | None | Unset:
+        dice, thread = self._dice, self._model.thread(thread_id)
+        latest = thread.latest(namespace)
+        right = latest.checkpoint_id if latest else None
+        if "latest" not in odd:
+            return dice.pick((ANY, ANY, right))
+        there = [kept.entry.checkpoint_id for kept in thread.kept]
+        return dice.pick((None, right, base.checkpoint_id if base else None, "nobody", *there[-3:]))
+
+    def _replaces(self, thread: Thread, namespace: str, checkpoint_id: str, odd: Collection[str]) -> str | None:
+        same = thread.find(namespace, checkpoint_id)
+        right = same.rev if same else None
+        if "replaces" not in odd:
+            return self._dice.pick((right, right, right, None))
+        return self._dice.pick([None, "nothing", *(kept.entry.rev for kept in self.made[-4:])])
+
+    def _expiry(self, odd: Collection[str]) -> datetime | None:
+        if "expiry" not in odd or not self._expires:
+            return None
+        return datetime.now(UTC).replace(microsecond=0) + timedelta(hours=self._dice.pick((1, 1, 1, -1)))
+
+    def _payload(self, before: Payload) -> Payload:
+        """Mostly one list with something at its end."""
+        dice = self._dice
+        payload: Payload = {"a": list(before.get("a", [])), "b": list(before.get("b", []))}
+        for name in ("a", "b") if dice.rarely(3) else ("a",):
+            payload[name] = self._edited(payload[name])
+        text = before.get("text") if not dice.rarely(4) else dice.pick((None, *LARGE))
+        if text is not None:
+            payload["text"] = text
+        return payload
+
+    def _edited(self, items: list[Any]) -> list[Any]:
+        fresh = [{"n": next(self._items)}]
+        match self._dice.pick(("append", "append", "append", "edit", "cut", "trim", "keep")):
+            case "append":
+                return items + fresh
+            case "edit":
+                return items[:-1] + fresh
+            case "cut":
+                return items[: self._dice.below(len(items) + 1)] + fresh
+            case "trim":
+                return items[self._dice.below(len(items) + 1) :] + fresh
+            case _:
+                return items
+
+
+KINDS_OF_STEP = (*["save"] * 15, *["resend"] * 2, *["delete"] * 3, "copy", "writes")
+
+
+class Course:
+    """One random course on a few threads, by an engine (all handles are on the same data) and by the model."""
+
+    def __init__(self, handles: Sequence[Engine], traits: Traits, tally: Counter[str] | None = None) -> None:
+        self._dice = Dice()
+        self._handles = handles
+        self._traits = traits
+        self._tally: Counter[str] = Counter() if tally is None else tally
+        self._model = Model(traits)
+        self._saves = Saves(self._dice, self._model, isinstance(handles[0], Expires))
+        name = next(_names)
+        self._threads = tuple(f"course {name} {letter}" for letter in "abc")
+        self._numbers: dict[str, dict[int, int]] = {thread_id: {} for thread_id in self._threads}
+        """What the engine calls the sequence numbers of the model."""
+        self._sent: list[Save] = []
+        self._told: list[str] = []
+
+    async def run(self, seeds: Sequence[int]) -> None:
+        """A step for each seed."""
+        try:
+            for seed in seeds:
+                self._dice.take_up(seed)
+                await self._step()
+            for thread_id in self._threads:
+                await self._compare(thread_id)
+        except Exception as error:
+            raise DifferenceFound("\n".join([*self._told, f"{type(error).__name__}: {error}"])) from error
+
+    @property
+    def _engine(self) -> Engine:
+        """Mostly the first handle: what it remembers of a thread is what a shortcut goes by."""
+        return self._handles[-1] if self._dice.rarely(4) else self._handles[0]
+
+    async def _step(self) -> None:
+        thread_id = self._dice.pick((*self._threads[:1] * 6, *self._threads))
+        match self._dice.pick(KINDS_OF_STEP):
+            case "resend" if self._sent:
+                sent = self._dice.pick(self._sent[-6:])
+                # What is sent again is no longer known to be the first of its id.
+                await self._commit(replace(sent, commit=replace(sent.commit, fresh_id=False)))
+            case "delete":
+                await self._delete(thread_id)
+            case "copy":
+                await self._copy(thread_id)
+            case "writes":
+                await self._put_writes(thread_id)
+            case _:
+                await self._commit(self._saves.drawn(thread_id))
+
+    async def _commit(self, save: Save) -> None:
+        commit = save.commit
+        expected = self._model.decided(commit)
+        self._told.append(f"{_shown(commit)} -> {_shown(expected)}")
+        found = await self._engine.commit(commit)
+        self._tally[f"{expected.verdict.name}{' again' if expected.repeated else ''}"] += 1
+        self._sent.append(save)
+        if found.verdict is Verdict.BRANCH_TAKEN and expected.verdict in (Verdict.COMMITTED, Verdict.NO_PARENT):
+            doubted = not self._traits.sure_of_branches and self._model.may_be_taken(commit)
+            assert doubted, f"{found}, not {expected}"
+            return
+        self._check_answer(commit.thread_id, found, expected)
+        self._model.write(save, expected)
+        if expected.verdict is Verdict.COMMITTED and not expected.repeated:
+            self._saves.made.append(save.kept(expected))
+        self._forget_numbers(commit.thread_id)
+
+    def _check_answer(self, thread_id: str, found: Outcome, expected: Outcome) -> None:
+        numbers = self._numbers[thread_id]
+        if expected.verdict is Verdict.COMMITTED and found.verdict is Verdict.COMMITTED and not expected.repeated:
+            number = expected.seq if self._traits.counts else found.seq
+            assert number > max(numbers.values(), default=0), f"{found} has a number from before"
+            numbers[expected.seq] = number
+        said = replace(expected, seq=numbers.get(expected.seq, 0), replaced=None)
+        assert replace(found, replaced=None) == said, f"{found}, not {said}"
+        # Not every engine says what it has replaced.
+        if found.replaced is not None:
+            old = found.replaced
+            assert expected.replaced is not None, f"{old} was replaced"
+            right = replace(expected.replaced, seq=numbers[expected.replaced.seq])
+            assert Known(old.checkpoint_id, old.seq, old.rev, old.parent_id) == right, (
+                f"{old} was replaced, not {right}"
+            )
+
+    def _forget_numbers(self, thread_id: str) -> None:
+        left = {kept.entry.seq for kept in self._model.thread(thread_id).kept}
+        numbers = self._numbers[thread_id]
+        for seq in numbers.keys() - left:
+            del numbers[seq]
+
+    async def _delete(self, thread_id: str) -> None:
+        dice, kept = self._dice, self._model.thread(thread_id).kept
+        namespace: str | None = dice.pick((None, *NAMESPACES))
+        seqs: dict[int, str] | None = None
+        if not dice.rarely(6):
+            chosen = [dice.pick(kept) for _ in range(dice.pick((1, 1, 1, 2, 3)))] if kept else []
+            revs = [one.entry.rev for one in self._saves.made[-5:]]
+            seqs = {one.entry.seq: dice.pick(revs) if dice.rarely(6) else one.entry.rev for one in chosen}
+        elif dice.rarely(2):
+            namespace = None
+        self._told.append(f"delete {thread_id!r} {namespace!r} {seqs}")
+        numbers = self._numbers[thread_id]
+        named = None if seqs is None else {numbers[seq]: rev for seq, rev in seqs.items()}
+        found = await self._engine.delete(thread_id, namespace, named)
+        expected = self._model.delete(thread_id, namespace, seqs)
+        assert found == expected, f"{found} were deleted, not {expected}"
+        self._forget_numbers(thread_id)
+
+    async def _copy(self, source: str) -> None:
+        engine, dice = self._engine, self._dice
+        assert isinstance(engine, Copies)
+        dest = dice.pick([thread_id for thread_id in self._threads if thread_id != source])
+        kept = self._model.thread(source).kept
+        namespace, ids = None, None
+        if kept and dice.rarely(2):
+            tip = dice.pick(kept).entry
+            namespace = tip.namespace
+            line = [one.entry for one in self._model.thread(source).of(namespace)]
+            ids = {entry.checkpoint_id for entry in ancestors(line, tip.checkpoint_id)}
+        elif dice.rarely(6):
+            namespace, ids = "", {"nobody"}
+        self._told.append(f"copy {source!r} to {dest!r} {namespace!r} {ids}")
+        there = bool(self._model.thread(dest).kept)
+        found = await engine.copy(source, dest, namespace, ids)
+        expected = self._model.copy(source, dest, namespace, ids)
+        # Where there is nothing to copy, and no place for it either, both may be said.
+        assert found == expected or (expected == 0 and there and found == -1), f"{found} copied, not {expected}"
+        if found > 0:
+            entries = await engine.history(dest, None, None, None)
+            copied = self._model.thread(dest).kept
+            seqs = (one.entry.seq for one in copied)
+            numbers = [entry.seq for entry in reversed(entries)]
+            self._numbers[dest] = dict(zip(seqs, numbers, strict=True))
+            self._saves.made += copied
+
+    async def _put_writes(self, thread_id: str) -> None:
+        """Only because a thread may then be there without a checkpoint."""
+        engine = self._engine
+        assert isinstance(engine, KeepsWrites)
+        self._told.append(f"put writes in {thread_id!r}")
+        await engine.put_writes(thread_id, "", IDS[0], "task", [Write("task", "", 0, "channel", "1")])
+
+    async def _compare(self, thread_id: str) -> None:
+        """The history of a thread, and every checkpoint with its payload."""
+        engine, thread, numbers = self._engine, self._model.thread(thread_id), self._numbers[thread_id]
+        self._told.append(f"compare {thread_id!r}")
+        kept = {numbers[one.entry.seq]: one for one in thread.kept}
+        entries = [replace(one.entry, seq=seq) for seq, one in kept.items()]
+        history = [_canonical(entry) for entry in await engine.history(thread_id, None, None, None)]
+        assert history == entries[::-1], f"{history}\ninstead of\n{entries[::-1]}"
+        for namespace in NAMESPACES:
+            there = [entry for entry in entries if entry.namespace == namespace]
+            latest = await engine.entry(thread_id, namespace, None)
+            assert (latest and _canonical(latest)) == (there[-1] if there else None), f"{latest} is the latest"
+            for entry in there:
+                stored = await engine.read(thread_id, namespace, entry.checkpoint_id)
+                assert stored is not None, f"{entry} cannot be read"
+                payload, right = dict_from(stored), kept[entry.seq].payload
+                found = (_canonical(stored.entry), stored.passed, payload)
+                assert found == (entry, entry is not there[-1], right), f"{found}\ninstead of\n{entry} {right}"
+
+
+def _canonical(entry: Entry) -> Entry:
+    """A database may write JSON in its own way."""
+    return replace(entry, metadata=canonical(decode(entry.metadata)))
+
+
+def _shown(record: Commit | Outcome) -> str:
+    """What there is to say, in one line."""
+    hidden = {"created_at", "metadata", "head", "items"}
+    said = {
+        item.name: getattr(record, item.name)
+        for item in dataclass_fields(record)
+        if item.name not in hidden and getattr(record, item.name) != item.default
+    }
+    if "runs" in said:
+        said["runs"] = [f"{run.branch}.{run.number}" for run in said["runs"]]
+    if "values" in said:
+        said["values"] = [run.branch for run in said["values"]]
+    return ", ".join(f"{name}={value}" for name, value in said.items())

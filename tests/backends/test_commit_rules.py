@@ -1,0 +1,57 @@
+"""Every engine answers a commit as `decide` does, whatever shortcut it takes."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from locus.memory.model import commit_rules
+from locus.memory.model.records import Verdict
+from locus.testing.data import SOAK
+from tests.backends.commit_courses import Course, DifferenceFound, seeds_of, shortened
+from tests.backends.conditions import watch
+from tests.backends.course_stores import KINDS, bench, kinds
+
+COURSES = {"memory": 150, "file": 60, "sqlite": 60, "objects": 60, "redis": 60, "postgresql": 50, "mysql": 40}
+"""How many take a few seconds; the others are slow."""
+SLOW = 20
+TWINS = {"opensearch": 6, "s3": 6}
+"""The same engines as over a model of the server, which show what only the server can: that takes the fewest."""
+
+IMPOSSIBLE = {
+    # A checkpoint that is there is in a namespace that has a latest one.
+    "_parent: latest is not None: False",
+}
+
+
+@pytest.mark.parametrize("name", kinds(*KINDS))
+def test_an_engine_answers_as_the_rule_does(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind, count = KINDS[name], {**COURSES, **TWINS}.get(name, SLOW)
+    courses = random.sample(range(2**32), count * 20) if SOAK else range(count)
+    answers: Counter[str] = Counter()
+    asked = watch(monkeypatch, commit_rules.decide, commit_rules._parent)
+
+    with kind.open(request, tmp_path) as open_handle, bench(open_handle) as place:
+
+        def tried(seeds: list[int]) -> DifferenceFound | None:
+            try:
+                place.run(Course(place.handles, kind.traits, answers).run(seeds))
+            except DifferenceFound as found:
+                return found
+            return None
+
+        for course in courses:
+            found = shortened(seeds_of(course), tried)
+            assert found is None, f"course {course}: {found}"
+
+    if name in TWINS:
+        return
+    expected = {verdict.name for verdict in Verdict} | {"COMMITTED again"}
+    assert answers.keys() == expected, f"some verdicts were never the right ones: {answers}"
+    never = {way for way, times in asked.items() if not times} - IMPOSSIBLE
+    assert not never, f"the courses never went some ways of `decide`: {never}"
