@@ -14,7 +14,6 @@ none is lost. Stores that keep no runs (see `backends.plain`) get the whole list
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -30,6 +29,7 @@ from locus.memory.model.manifest import decode_manifest, items_text
 from locus.memory.model.payloads import dict_from
 from locus.memory.model.plan import MAX_EXTENTS, part, run_of
 from locus.memory.model.records import Base, Commit, Entry, Extent, Outcome, Run, Stored, Verdict
+from locus.memory.runtime.retry import Backoff
 from locus.memory.store import CheckpointStore
 
 __all__ = ["ItemLog", "LoggedChange", "logged_change", "noted"]
@@ -37,7 +37,7 @@ __all__ = ["ItemLog", "LoggedChange", "logged_change", "noted"]
 _PATH = ("items",)
 _HEAD = '{"items":[]}'
 _ATTEMPTS = 200
-_LONGEST_PAUSE = 0.05
+_BETWEEN_ATTEMPTS = Backoff(0.001, 0.05, random_part=1.0)
 
 _Locks = WeakValueDictionary[tuple[str, str, str], asyncio.Lock]
 _locks: WeakKeyDictionary[asyncio.AbstractEventLoop, _Locks] = WeakKeyDictionary()
@@ -174,7 +174,7 @@ class ItemLog:
                     pass
                 self._latest = None
                 if attempt:
-                    await asyncio.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.001 * 2**attempt)))
+                    await _BETWEEN_ATTEMPTS.pause(attempt)
         raise ConflictError(
             f"thread {self.thread_id!r} is changed by others faster than this change can follow; try again"
         )
