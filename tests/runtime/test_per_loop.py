@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from locus.memory.runtime.per_loop import PerLoop
+from locus.memory.runtime.per_loop import LoopLocks, PerLoop
 
 
 class Resource:
@@ -136,3 +136,28 @@ def test_a_forked_child_may_end_the_loop_that_it_inherited() -> None:
     loop.run_until_complete(loop.shutdown_asyncgens())
     assert before.ends == ["closed"]
     loop.close()
+
+
+async def test_tasks_of_a_loop_wait_for_those_with_the_same_key_only() -> None:
+    locks, steps = LoopLocks(), []
+
+    async def work(key: str) -> None:
+        async with locks.current(key):
+            gc.collect()  # nobody but this task holds the lock
+            steps.append(f"{key} begins")
+            await asyncio.sleep(0)
+            steps.append(f"{key} ends")
+
+    await asyncio.gather(work("a"), work("a"), work("b"))
+    assert steps == ["a begins", "b begins", "a ends", "b ends", "a begins", "a ends"]
+
+
+async def test_loops_have_locks_of_their_own() -> None:
+    locks = LoopLocks()
+
+    async def locked() -> bool:
+        return locks.current("key").locked()
+
+    async with locks.current("key"):
+        assert await locked()
+        assert not await asyncio.to_thread(lambda: asyncio.run(locked()))

@@ -9,6 +9,8 @@ sockets is kept here, by loop:
   parent's, and closing them properly would say goodbye in the parent's name.
 - If the handle becomes garbage, what is left is abandoned: let go without a goodbye, which would need the loop. Only
   what would be closed with its loop is closed there.
+
+`LoopLocks` is for locks, which belong to a loop too, but need no closing.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from contextlib import suppress
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -153,3 +155,17 @@ def _let_all_go(resources: _Resources[R], abandon: Callable[[R], None]) -> None:
         _, kept = resources.popitem()
         if kept.keeper is None:
             abandon(kept.resource)
+
+
+class LoopLocks:
+    """Locks between the tasks of one event loop, by key. A lock lives while a task holds it or waits for it."""
+
+    def __init__(self) -> None:
+        self._by_loop: weakref.WeakKeyDictionary[
+            asyncio.AbstractEventLoop, weakref.WeakValueDictionary[Hashable, asyncio.Lock]
+        ] = weakref.WeakKeyDictionary()
+
+    def current(self, key: Hashable) -> asyncio.Lock:
+        """The lock of the running loop."""
+        locks = self._by_loop.setdefault(asyncio.get_running_loop(), weakref.WeakValueDictionary())
+        return locks.setdefault(key, asyncio.Lock())

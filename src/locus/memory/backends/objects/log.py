@@ -7,12 +7,9 @@ object exists, reads it, and decides again.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
-import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
@@ -43,6 +40,7 @@ from locus.memory.backends.objects.schema import (
     thread_name,
 )
 from locus.memory.model.ids import new_id
+from locus.memory.runtime.per_loop import LoopLocks
 from locus.memory.runtime.retry import Backoff
 
 T = TypeVar("T")
@@ -86,7 +84,7 @@ class ThreadLog:
         self._markers = markers
         self._known: CachedThread | None = None
         self._lock = threading.Lock()
-        self._saving: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
+        self._saving = LoopLocks()
 
     @property
     def size(self) -> int:
@@ -216,18 +214,10 @@ class ThreadLog:
         except CorruptCheckpointError:
             return False  # reading the whole thread tells whether this matters
 
-    @asynccontextmanager
-    async def _one_at_a_time(self) -> AsyncIterator[None]:
-        """Those who save through one handle wait for each other, instead of racing for a number."""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            lock = self._saving.setdefault(loop, asyncio.Lock())
-        async with lock:
-            yield
-
     async def change(self, propose: Callable[[ThreadIndex], Proposal[T]]) -> T:
         """Put the event that `propose` asks for. What needs no event is answered as of now."""
-        async with self._one_at_a_time():
+        # Those who save through one handle wait for each other, instead of racing for a number.
+        async with self._saving.current(self.thread):
             answer = await self._change(propose)
             await self._merge_if_due()
             return answer
