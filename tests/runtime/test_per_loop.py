@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from locus.memory.runtime.per_loop import PerLoop
+from locus.memory.runtime.per_loop import LoopLocks, PerLoop
 
 
 class Resource:
@@ -81,6 +81,28 @@ async def test_what_becomes_garbage_is_let_go() -> None:
     assert left.ends == ["abandoned"]
 
 
+async def test_what_becomes_garbage_is_closed_if_it_would_be_closed_with_its_loop() -> None:
+    resources = per_loop(until_loop_ends=True)
+    left = resources.current()
+    del resources
+    gc.collect()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert left.ends == ["closed"]
+
+
+async def test_a_loop_may_close_its_own_and_leave_others_theirs() -> None:
+    resources = per_loop()
+    loop = asyncio.new_event_loop()
+    elsewhere = await asyncio.to_thread(loop.run_until_complete, current(resources))
+    here = resources.current()
+    await resources.close_here()
+    assert (here.ends, elsewhere.ends) == (["closed"], [])
+    await resources.close()
+    assert elsewhere.ends == ["abandoned"], "its loop does not run"
+    loop.close()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_a_forked_child_starts_with_nothing_and_touches_nothing() -> None:
     resources = per_loop()
@@ -98,3 +120,44 @@ def test_a_forked_child_starts_with_nothing_and_touches_nothing() -> None:
     loop.run_until_complete(resources.close())
     assert before.ends == ["closed"]
     loop.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_forked_child_may_end_the_loop_that_it_inherited() -> None:
+    resources = per_loop(until_loop_ends=True)
+    loop = asyncio.new_event_loop()
+    before = loop.run_until_complete(current(resources))
+    child = os.fork()
+    if child == 0:
+        another = loop.run_until_complete(current(resources))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        os._exit(0 if before.ends == [] and another.ends == ["closed"] else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    assert before.ends == ["closed"]
+    loop.close()
+
+
+async def test_tasks_of_a_loop_wait_for_those_with_the_same_key_only() -> None:
+    locks, steps = LoopLocks(), []
+
+    async def work(key: str) -> None:
+        async with locks.current(key):
+            gc.collect()  # nobody but this task holds the lock
+            steps.append(f"{key} begins")
+            await asyncio.sleep(0)
+            steps.append(f"{key} ends")
+
+    await asyncio.gather(work("a"), work("a"), work("b"))
+    assert steps == ["a begins", "b begins", "a ends", "b ends", "a begins", "a ends"]
+
+
+async def test_loops_have_locks_of_their_own() -> None:
+    locks = LoopLocks()
+
+    async def locked() -> bool:
+        return locks.current("key").locked()
+
+    async with locks.current("key"):
+        assert await locked()
+        assert not await asyncio.to_thread(lambda: asyncio.run(locked()))

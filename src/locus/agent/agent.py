@@ -24,12 +24,15 @@ from locus.memory.checkpointer import BaseCheckpointer, Checkpointer, StoreVerbs
 from locus.memory.conversation import AgentCheckpointer
 from locus.memory.registry import as_checkpointer
 from locus.memory.runtime.portal import PORTAL
+from locus.memory.runtime.retry import Backoff
 from locus.models import get_model
 from locus.models.base import Model
 from locus.tools import ToolRegistry
 
 Prompt = str | Message | Sequence[Message]
 OnEvent = Callable[[Event], Any]
+
+_BETWEEN_LOOKS = Backoff(0.01, 0.5, factor=1.5, random_part=0.0)
 
 
 class Agent:
@@ -163,14 +166,14 @@ class Agent:
         """Wait for the end of a run; return the last checkpoint of one that is taken for dead."""
         deadline = time.monotonic() + self.config.wait_seconds
         seen: str | None = None
-        delay = 0.01
+        attempt = 0
         while (running := await session.running()) is not None:
             if running != seen:
                 seen, deadline = running, time.monotonic() + self.config.wait_seconds
             elif time.monotonic() > deadline:
                 return running
-            await asyncio.sleep(delay)
-            delay = min(delay * 1.5, 0.5)
+            await _BETWEEN_LOOKS.pause(attempt)
+            attempt += 1
         return None
 
 

@@ -14,13 +14,11 @@ none is lost. Stores that keep no runs (see `backends.plain`) get the whole list
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
 from locus.core.tasks import finished
 from locus.errors import CheckpointError, CheckpointNotFoundError, ConflictError, CorruptCheckpointError
@@ -30,6 +28,8 @@ from locus.memory.model.manifest import decode_manifest, items_text
 from locus.memory.model.payloads import dict_from
 from locus.memory.model.plan import MAX_EXTENTS, part, run_of
 from locus.memory.model.records import Base, Commit, Entry, Extent, Outcome, Run, Stored, Verdict
+from locus.memory.runtime.per_loop import LoopLocks
+from locus.memory.runtime.retry import Backoff
 from locus.memory.store import CheckpointStore
 
 __all__ = ["ItemLog", "LoggedChange", "logged_change", "noted"]
@@ -37,10 +37,9 @@ __all__ = ["ItemLog", "LoggedChange", "logged_change", "noted"]
 _PATH = ("items",)
 _HEAD = '{"items":[]}'
 _ATTEMPTS = 200
-_LONGEST_PAUSE = 0.05
+_BETWEEN_ATTEMPTS = Backoff(0.001, 0.05, random_part=1.0)
 
-_Locks = WeakValueDictionary[tuple[str, str, str], asyncio.Lock]
-_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, _Locks] = WeakKeyDictionary()
+_locks = LoopLocks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,6 @@ class ItemLog:
         self.thread_id = thread_id
         self.namespace = namespace
         self._latest: LogCheckpoint | None = None
-        self._loop_lock: tuple[ref[asyncio.AbstractEventLoop], asyncio.Lock] | None = None
 
     async def read(self, limit: int | None = None, checkpoint_id: str | None = None) -> list[Any]:
         """The newest items (all of them without a limit) in their order, as of a checkpoint or of the latest."""
@@ -174,22 +172,14 @@ class ItemLog:
                     pass
                 self._latest = None
                 if attempt:
-                    await asyncio.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.001 * 2**attempt)))
+                    await _BETWEEN_ATTEMPTS.pause(attempt)
         raise ConflictError(
             f"thread {self.thread_id!r} is changed by others faster than this change can follow; try again"
         )
 
     def _lock(self) -> asyncio.Lock:
         """One lock for all handles of an event loop on this log: they take turns, and do not race each other."""
-        loop, held = asyncio.get_running_loop(), self._loop_lock
-        if held is None or held[0]() is not loop:
-            locks = _locks.setdefault(loop, WeakValueDictionary())
-            key = (self.store.engine.identity, self.thread_id, self.namespace)
-            lock = locks.get(key)
-            if lock is None:
-                lock = locks[key] = asyncio.Lock()
-            held = self._loop_lock = ref(loop), lock
-        return held[1]
+        return _locks.current((self.store.engine.identity, self.thread_id, self.namespace))
 
     async def _commit(self, name: str, latest: LogCheckpoint | None, edit: Edit) -> Verdict:
         rev = new_id()

@@ -12,10 +12,11 @@ from pydantic import SecretStr
 
 from locus.core.messages import Message
 from locus.extras import require
+from locus.memory.runtime.per_loop import PerLoop
 from locus.models import ollama_wire as wire
 from locus.models.base import ModelChunk, ModelResponse, ToolSpec
 from locus.models.errors import ModelError, ModelUnavailableError, error_for_status, may_pass, translated
-from locus.models.provider import LoopClients, Provider, retry_after, secret, with_retries
+from locus.models.provider import Provider, retry_after, secret, with_retries
 from locus.models.stainless import is_transport_error
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class OllamaModel(Provider):
         self._api_key = secret(api_key, "OLLAMA_API_KEY")
         self._base_url, self._timeout, self._max_retries = base_url, timeout, max_retries
         self._parameters = {"max_tokens": max_tokens, **parameters}
-        self._clients: LoopClients[AsyncClient] = LoopClients(self._client, _close)
+        self._clients: PerLoop[AsyncClient] = PerLoop(self._client, _close)
 
     def _client(self) -> AsyncClient:
         key = self._api_key
@@ -85,7 +86,7 @@ class OllamaModel(Provider):
         answer = wire.Answer()
         with translated(_translate, self._api_key):
             request = self._request(messages, tools, kwargs)
-            chat = self._clients.here().chat
+            chat = self._clients.current().chat
             part = await with_retries(lambda: chat(**request), _wait_after, self._max_retries)
             answer.add(part.model_dump())
             response = answer.finished()
@@ -111,11 +112,11 @@ class OllamaModel(Provider):
 
     async def _opened(self, request: dict[str, Any]) -> tuple[AsyncIterator[Any], Any]:
         """A stream and its first part: the request is only sent when the first part is asked for."""
-        parts = await self._clients.here().chat(**request, stream=True)
+        parts = await self._clients.current().chat(**request, stream=True)
         return parts, await anext(parts, None)
 
     async def close(self) -> None:
-        await self._clients.close()
+        await self._clients.close_here()
 
 
 async def _close(client: AsyncClient) -> None:

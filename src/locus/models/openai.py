@@ -12,10 +12,11 @@ from pydantic import SecretStr
 
 from locus.core.messages import Message
 from locus.extras import require
+from locus.memory.runtime.per_loop import PerLoop
 from locus.models import openai_wire as wire
 from locus.models.base import ModelChunk, ModelResponse, ToolSpec
 from locus.models.errors import ModelError, ModelUnavailableError, translated
-from locus.models.provider import LoopClients, Provider, required_secret, with_retries
+from locus.models.provider import Provider, required_secret, with_retries
 from locus.models.stainless import retry_delay, translation
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class OpenAIModel(Provider):
         self._base_url = base_url
         self._connection: dict[str, Any] = {"max_retries": 0, "timeout": timeout}
         self._parameters = {**self._limit(max_tokens), **parameters}
-        self._clients: LoopClients[AsyncOpenAI] = LoopClients(self._client, lambda client: client.close())
+        self._clients: PerLoop[AsyncOpenAI] = PerLoop(self._client, lambda client: client.close())
         self._errors = translation(self._library, self.provider)
         self._retry_delay = retry_delay(self._library)
         self._max_retries = max_retries
@@ -103,8 +104,8 @@ class OpenAIModel(Provider):
         yield ModelChunk(response=response)
 
     async def _sent(self, request: dict[str, Any]) -> Any:
-        create: Any = self._clients.here().chat.completions.create
+        create: Any = self._clients.current().chat.completions.create
         return await with_retries(lambda: create(**request), self._retry_delay, self._max_retries)
 
     async def close(self) -> None:
-        await self._clients.close()
+        await self._clients.close_here()

@@ -1,4 +1,4 @@
-"""What the providers have in common: the base class, API keys, a client for each event loop, and retries.
+"""What the providers have in common: the base class, API keys, and retries.
 
 Retries back off exponentially with jitter, are bounded, and heed `Retry-After`.
 """
@@ -7,22 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from email.utils import mktime_tz, parsedate_tz
-from typing import Any, Generic, Self, TypeVar
-from weakref import WeakKeyDictionary
+from typing import Any, Self, TypeVar
 
 from pydantic import SecretStr
 
 from locus.core.messages import Message
 from locus.errors import ConfigurationError
+from locus.memory.runtime.retry import Backoff
 from locus.models.base import ModelChunk, ModelResponse, ToolSpec
 
-C = TypeVar("C")
 T = TypeVar("T")
 
 
@@ -74,34 +71,7 @@ def required_secret(given: str | SecretStr | None, variable: str) -> SecretStr:
     return found
 
 
-class LoopClients(Generic[C]):
-    """One client for each event loop, because connections belong to the loop that opened them."""
-
-    def __init__(self, make: Callable[[], C], close: Callable[[C], Awaitable[None]]) -> None:
-        self._make = make
-        self._close = close
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, C] = WeakKeyDictionary()
-        self._lock = threading.Lock()
-
-    def here(self) -> C:
-        """The client of the running loop."""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            client = self._clients.get(loop)
-            if client is None:
-                client = self._clients[loop] = self._make()
-            return client
-
-    async def close(self) -> None:
-        """Close the client of the running loop, if it has one."""
-        with self._lock:
-            client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await self._close(client)
-
-
-FIRST_DELAY = 0.5
-LONGEST_DELAY = 8.0
+BETWEEN_ATTEMPTS = Backoff(0.5, 8.0, random_part=0.25)
 LONGEST_RETRY_AFTER = 120.0
 """Seconds. A server that asks for more is not waited for: the caller hears of it at once."""
 
@@ -124,10 +94,7 @@ async def with_retries(attempt: Callable[[], Awaitable[T]], retry_delay: RetryDe
 
 def delay_before(retry: int, asked: float) -> float:
     """Seconds to wait before the retry with this number, counted from 0; `asked` is what the server asks for."""
-    if asked > 0:
-        return asked
-    # A quarter at random, so that clients which failed together don't come back together.
-    return min(FIRST_DELAY * 2.0 ** min(retry, 10), LONGEST_DELAY) * random.uniform(0.75, 1.0)
+    return asked if asked > 0 else BETWEEN_ATTEMPTS.seconds(retry)
 
 
 def retry_after(header: str | None) -> float | None:

@@ -15,13 +15,12 @@ inside one event loop.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakKeyDictionary
 
 from locus.errors import (
     BackendUnavailableError,
@@ -40,6 +39,7 @@ from locus.memory.model.payloads import payload_text
 from locus.memory.model.records import DEFAULT_NAMESPACE, Commit, Entry, Known, Outcome, Stored, Verdict
 from locus.memory.model.retention import new_parents
 from locus.memory.model.table import entry_of
+from locus.memory.runtime.per_loop import LoopLocks
 
 NEEDED = ("save", "load", "delete", "exists")
 INDEX = "_checkpoints"
@@ -102,16 +102,15 @@ def _entry(thread_id: str, item: dict[str, Any]) -> Entry:
     )
 
 
-_Locks = WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, asyncio.Lock]]
-_locks_by_store: WeakKeyDictionary[Any, _Locks] = WeakKeyDictionary()
+_locks_by_store: WeakKeyDictionary[Any, LoopLocks] = WeakKeyDictionary()
 
 
-def _locks_of(store: Any) -> _Locks:
+def _locks_of(store: Any) -> LoopLocks:
     """The locks of a store: the same for all adapters over it, unless it cannot be a key of a dict."""
     try:
-        return _locks_by_store.setdefault(store, WeakKeyDictionary())
+        return _locks_by_store.setdefault(store, LoopLocks())
     except TypeError:
-        return WeakKeyDictionary()
+        return LoopLocks()
 
 
 class PlainStoreEngine(Engine, FindsMetadata, Copies):
@@ -133,13 +132,6 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
     def identity(self) -> str:
         return f"plain:{id(self._store)}"
 
-    def _lock(self, thread_id: str) -> asyncio.Lock:
-        locks = self._locks.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
-        lock = locks.get(thread_id)
-        if lock is None:
-            lock = locks[thread_id] = asyncio.Lock()
-        return lock
-
     async def _call(self, method: str, *args: Any) -> Any:
         result = getattr(self._store, method)(*args)
         return await result if inspect.isawaitable(result) else result
@@ -149,7 +141,7 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
 
     async def commit(self, commit: Commit) -> Outcome:
         _check_key(commit.namespace, commit.checkpoint_id)
-        async with self._lock(commit.thread_id):
+        async with self._locks.current(commit.thread_id):
             listed = await self._listed(commit.thread_id)
             outcome = decide(commit, listed)
             if outcome.verdict is not Verdict.COMMITTED or outcome.repeated:
@@ -201,7 +193,7 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
         ]
 
     async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
-        async with self._lock(thread_id):
+        async with self._locks.current(thread_id):
             listed = await self._listed(thread_id)
             doomed = [
                 entry
@@ -240,7 +232,7 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
         ]
 
     async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
-        async with self._lock(dest):
+        async with self._locks.current(dest):
             if (await self._listed(dest)).entries:
                 return -1
             copy, listed = CheckpointList(dest, None), await self._listed(source)

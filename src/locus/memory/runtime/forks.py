@@ -1,4 +1,4 @@
-"""Objects with a lock that survive a fork: one set of hooks for all of them."""
+"""Objects that survive a fork: one set of hooks for all of them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,25 @@ import threading
 import weakref
 
 
-class ForkGuard:
-    """Holds its lock during a fork, so that the child does not inherit it in the hands of a thread it does not have.
+class ForkAware:
+    """Hears of forks. Subclasses extend the hooks, and call `__init__` last: from then on a fork may come any time."""
 
-    Subclasses extend the two hooks, and call `__init__` last: from then on a fork may come at any time.
-    """
+    def __init__(self) -> None:
+        _aware.add(self)
+
+    def before_fork(self) -> None:
+        """Called in the process that is about to fork."""
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """Called in both processes."""
+
+
+class ForkGuard(ForkAware):
+    """Holds its lock during a fork, so that the child does not inherit it in the hands of a thread it does not have."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        _guards.add(self)
+        super().__init__()
 
     def before_fork(self) -> None:
         self._lock.acquire()
@@ -24,14 +34,14 @@ class ForkGuard:
         self._lock.release()
 
 
-_guards: weakref.WeakSet[ForkGuard] = weakref.WeakSet()
-_held: list[ForkGuard] = []
+_aware: weakref.WeakSet[ForkAware] = weakref.WeakSet()
+_held: list[ForkAware] = []
 
 
 def _before_fork() -> None:
-    for guard in list(_guards):
-        guard.before_fork()
-        _held.append(guard)
+    for each in list(_aware):
+        each.before_fork()
+        _held.append(each)
 
 
 def _after_fork_in_parent() -> None:

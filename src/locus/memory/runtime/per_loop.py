@@ -7,7 +7,10 @@ sockets is kept here, by loop:
 - It is closed with the handle, each in its own loop; and if its loop ends first, then with the loop.
 - A forked child starts with nothing. What it inherited is neither used, nor closed, nor dropped: the sockets are the
   parent's, and closing them properly would say goodbye in the parent's name.
-- If the handle becomes garbage, what is left is abandoned: let go without a goodbye, which would need the loop.
+- If the handle becomes garbage, what is left is abandoned: let go without a goodbye, which would need the loop. Only
+  what would be closed with its loop is closed there.
+
+`LoopLocks` is for locks, which belong to a loop too, but need no closing.
 """
 
 from __future__ import annotations
@@ -15,9 +18,11 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from contextlib import suppress
 from typing import Any, Generic, NamedTuple, TypeVar
+
+from locus.memory.runtime.forks import ForkAware
 
 R = TypeVar("R")
 
@@ -40,7 +45,7 @@ def _nothing(_resource: Any) -> None:
     """For resources that need no more than to be dropped."""
 
 
-class PerLoop(Generic[R]):
+class PerLoop(ForkAware, Generic[R]):
     """`make` opens the resource of a loop, `close` ends it there, `abandon` lets it go where its loop is no more.
 
     With `until_loop_ends` a loop that ends before the handle closes its own: `asyncio.run` waits for that.
@@ -58,20 +63,19 @@ class PerLoop(Generic[R]):
         self._close = close
         self._abandon = abandon
         self._until_loop_ends = until_loop_ends
-        self._begin()
-
-    def _begin(self) -> None:
-        self._pid = os.getpid()
-        # No lock guards it, because one that is held during a fork stays so in the child; each step is atomic.
+        # No lock guards it: each step is atomic, and only its own loop adds to it.
         self._resources: _Resources[R] = {}
-        self._finalizer = weakref.finalize(self, _abandon_all, self._resources, self._abandon, self._pid)
+        finalizer = weakref.finalize(self, _let_all_go, self._resources, abandon)
+        finalizer.atexit = not until_loop_ends  # by then most loops have ended
+        super().__init__()
+
+    def after_fork(self, *, in_child: bool) -> None:
+        if in_child and self._resources:
+            _inherited.append(self._resources.copy())
+            self._resources.clear()
 
     def current(self) -> R:
         """The resource of the running loop."""
-        if self._pid != os.getpid():
-            self._finalizer.detach()
-            _inherited.append(self._resources)
-            self._begin()
         loop = asyncio.get_running_loop()
         kept = self._resources.get(loop)
         return self._open(loop) if kept is None else kept.resource
@@ -80,7 +84,7 @@ class PerLoop(Generic[R]):
         for other in [other for other in list(self._resources) if other.is_closed()]:
             self._drop(other)
         resource = self._make()
-        keeper = _keeper(self._resources, loop, self._close) if self._until_loop_ends else None
+        keeper = _keeper(self._resources, loop, resource, self._close) if self._until_loop_ends else None
         self._resources[loop] = _Kept(resource, keeper)
         if keeper is not None:
             with suppress(StopIteration):
@@ -94,16 +98,18 @@ class PerLoop(Generic[R]):
 
     async def close(self) -> None:
         """Close all, each in its own loop. A later use opens anew."""
-        if self._pid != os.getpid():
-            return
         here = asyncio.get_running_loop()
         for loop in list(self._resources):
             if loop is here:
-                await _end(self._resources, loop, self._close)
+                await self.close_here()
             elif loop.is_running():
                 await self._close_elsewhere(loop)
             else:
                 self._drop(loop)
+
+    async def close_here(self) -> None:
+        """Close that of the running loop, and leave other loops theirs."""
+        await _end(self._resources, asyncio.get_running_loop(), self._close)
 
     async def _close_elsewhere(self, loop: asyncio.AbstractEventLoop) -> None:
         ending = _end(self._resources, loop, self._close)
@@ -122,29 +128,44 @@ class PerLoop(Generic[R]):
 async def _end(
     resources: _Resources[R], loop: asyncio.AbstractEventLoop, close: Callable[[R], Awaitable[None]]
 ) -> None:
-    kept = resources.get(loop)
+    kept = resources.pop(loop, None)
     if kept is None:
         return
     if kept.keeper is not None:
         await kept.keeper.aclose()
     else:
-        del resources[loop]
         await close(kept.resource)
 
 
 async def _keeper(
-    resources: _Resources[R], loop: asyncio.AbstractEventLoop, close: Callable[[R], Awaitable[None]]
+    resources: _Resources[R], loop: asyncio.AbstractEventLoop, resource: R, close: Callable[[R], Awaitable[None]]
 ) -> AsyncGenerator[None, None]:
-    """Waits for its end, which a loop brings about before it is closed."""
+    """Waits for its end, which a loop brings about before it is closed, and when nobody holds the keeper any more."""
+    pid = os.getpid()
     try:
         yield
     finally:
-        kept = resources.pop(loop, None)
-        if kept is not None:
-            await close(kept.resource)
+        if pid == os.getpid():
+            resources.pop(loop, None)
+            await close(resource)
 
 
-def _abandon_all(resources: _Resources[R], abandon: Callable[[R], None], pid: int) -> None:
-    if pid == os.getpid():
-        while resources:
-            abandon(resources.popitem()[1].resource)
+def _let_all_go(resources: _Resources[R], abandon: Callable[[R], None]) -> None:
+    while resources:
+        _, kept = resources.popitem()
+        if kept.keeper is None:
+            abandon(kept.resource)
+
+
+class LoopLocks:
+    """Locks between the tasks of one event loop, by key. A lock lives while a task holds it or waits for it."""
+
+    def __init__(self) -> None:
+        self._by_loop: weakref.WeakKeyDictionary[
+            asyncio.AbstractEventLoop, weakref.WeakValueDictionary[Hashable, asyncio.Lock]
+        ] = weakref.WeakKeyDictionary()
+
+    def current(self, key: Hashable) -> asyncio.Lock:
+        """The lock of the running loop."""
+        locks = self._by_loop.setdefault(asyncio.get_running_loop(), weakref.WeakValueDictionary())
+        return locks.setdefault(key, asyncio.Lock())

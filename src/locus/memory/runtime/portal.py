@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -19,7 +18,6 @@ class Portal(ForkGuard):
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._pid = 0
         super().__init__()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -36,11 +34,15 @@ class Portal(ForkGuard):
             future.cancel()
             raise
 
+    def after_fork(self, *, in_child: bool) -> None:
+        if in_child:
+            self._loop = None  # its thread is the parent's
+        super().after_fork(in_child=in_child)
+
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
-            if self._loop is None or self._pid != os.getpid():
+            if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._pid = os.getpid()
                 self._thread = threading.Thread(target=self._loop.run_forever, name="locus-portal", daemon=True)
                 self._thread.start()
             return self._loop

@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from zlib import crc32
 
@@ -15,6 +16,7 @@ from locus.errors import CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends.file.log import LogFile, write_all
 from locus.memory.backends.file.schema import SUFFIX, Record, file_name, records_of
 from locus.memory.model.table import ThreadTable
+from locus.memory.runtime.retry import Backoff
 
 MAX_LOGS = 256
 """How many logs a worker remembers."""
@@ -24,6 +26,7 @@ DRAFT = ".new"
 
 LOCKS = 256
 LOCK_SECONDS = 30.0
+LOCK_PAUSES = Backoff(0.0005, 0.02, random_part=0.0)
 
 
 class LogFolder:
@@ -129,16 +132,15 @@ def locked(folder: Path, name: str) -> Iterator[None]:
 
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        deadline, delay = time.monotonic() + LOCK_SECONDS, 0.0005
-        while True:
+        deadline = time.monotonic() + LOCK_SECONDS
+        for attempt in count():
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"{path} has been held by another process for {LOCK_SECONDS:g} s") from None
-                time.sleep(delay)
-                delay = min(delay * 2, 0.02)
+                LOCK_PAUSES.block(attempt)
         yield
     finally:
         os.close(fd)

@@ -14,12 +14,11 @@ import asyncio
 import contextlib
 import gzip
 import json
-import os
 import ssl
 import time
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
@@ -33,6 +32,8 @@ import httpx
 
 from locus.errors import BackendUnavailableError, CheckpointError, ConflictError, SerializationError
 from locus.memory.backends.http.config import HTTPConfig
+from locus.memory.runtime.per_loop import PerLoop
+from locus.memory.runtime.retry import Backoff
 from locus.wire.format import PROTOCOL_HEADER
 from locus.wire.problems import ERRORS, FORBIDDEN, NOT_FOUND, UNAUTHENTICATED
 
@@ -40,20 +41,16 @@ from locus.wire.problems import ERRORS, FORBIDDEN, NOT_FOUND, UNAUTHENTICATED
 for _module in ("anyio._backends._asyncio", "encodings.idna"):
     import_module(_module)
 
-PAUSES = (0.05, 0.3)
-"""Seconds before the second and the third try."""
+_TRIES = 3
+_BETWEEN_TRIES = Backoff(0.05, 0.3, factor=6.0, random_part=0.0)
 
 COMPRESS_FROM = 8_192
 """Bytes from which on a body is worth compressing."""
 
-CLOSING_SECONDS = 5.0
 _RETRY_STATUSES = frozenset({502, 503, 504})
 _JSON = (b"Content-Type", b"application/json")
 _NOT_SENT = (httpx.ConnectError,)
 _LOST = (httpx.NetworkError, httpx.RemoteProtocolError)
-
-_inherited: list[dict[asyncio.AbstractEventLoop, ConnectionPool]] = []
-"""The connections of the parent process: closing or dropping them in a forked child would disturb the parent."""
 
 
 class HTTPClient:
@@ -61,21 +58,9 @@ class HTTPClient:
 
     def __init__(self, config: HTTPConfig) -> None:
         self.config = config
-        self._pools: dict[asyncio.AbstractEventLoop, ConnectionPool] = {}
-        self._pid = os.getpid()
-
-    async def _pool(self) -> ConnectionPool:
-        loop = asyncio.get_running_loop()
-        if self._pid != os.getpid():
-            _inherited.append(self._pools)
-            self._pools, self._pid = {}, os.getpid()
-        found = self._pools.get(loop)
-        if found is None:
-            for other in [other for other in self._pools if other.is_closed()]:
-                self._pools.pop(other, None)
-            found = self._pools[loop] = ConnectionPool(self.config.address, self.config.timeout)
-            await found.open()
-        return found
+        self._pools = PerLoop(
+            lambda: ConnectionPool(config.address, config.timeout), ConnectionPool.close, until_loop_ends=True
+        )
 
     async def request(
         self,
@@ -99,16 +84,17 @@ class HTTPClient:
             sent = [*sent, (b"Content-Length", str(len(body)).encode())]
         target = f"{path}?{urlencode(query)}" if query else path
         request = Request(method, f"{config.address}{target}", f"{config.path}{target}".encode(), sent, body)
-        for pause in (*PAUSES, None):
+        for tried in range(_TRIES):
+            is_last = tried == _TRIES - 1
             try:
-                response = await (await self._pool()).send(request)
+                response = await self._pools.current().send(request)
             except (httpx.TransportError, OSError) as error:
-                if pause is None or not (isinstance(error, _NOT_SENT) or (retry and isinstance(error, _LOST))):
+                if is_last or not (isinstance(error, _NOT_SENT) or (retry and isinstance(error, _LOST))):
                     raise self._lost(error, request) from error
             else:
-                if pause is None or not retry or response.status_code not in _RETRY_STATUSES:
+                if is_last or not retry or response.status_code not in _RETRY_STATUSES:
                     return response
-            await asyncio.sleep(pause)
+            await _BETWEEN_TRIES.pause(tried)
         raise AssertionError("the last try returns or raises")
 
     def _lost(self, error: Exception, request: Request) -> HTTPUnavailableError:
@@ -123,17 +109,7 @@ class HTTPClient:
 
     async def close(self) -> None:
         """Close what is open in every loop of this process."""
-        if self._pid != os.getpid():
-            return
-        here = asyncio.get_running_loop()
-        pools, self._pools = self._pools, {}
-        for loop, pool in pools.items():
-            if loop is here:
-                await pool.close()
-            elif loop.is_running():
-                closing = asyncio.run_coroutine_threadsafe(pool.close(), loop)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(asyncio.wrap_future(closing), CLOSING_SECONDS)
+        await self._pools.close()
 
 
 MAX_CONNECTIONS = 100
@@ -243,7 +219,7 @@ class _ProxiedConnection(_Connection):
 
 
 class ConnectionPool:
-    """The connections of one event loop. They are closed when the loop ends, if nobody has closed them before."""
+    """The connections of one event loop."""
 
     def __init__(self, address: str, timeout: float) -> None:
         url = httpx.URL(address)
@@ -256,24 +232,13 @@ class ConnectionPool:
         self._free = asyncio.Semaphore(MAX_CONNECTIONS)
         self._idle: list[tuple[float, _Connection]] = []
         self._closed = False
-        self._closer = self._close_with_loop()
-
-    async def _close_with_loop(self) -> AsyncGenerator[None, None]:
-        # A loop that ends closes the asynchronous generators that are still waiting in it.
-        try:
-            yield
-        finally:
-            self._closed = True
-            while self._idle:
-                await self._idle.pop()[1].close()
-
-    async def open(self) -> None:
-        await anext(self._closer)
 
     async def close(self) -> None:
         """Close what is idle now, and what is in use when it is given back."""
+        self._closed = True
         with contextlib.suppress(httpcore.NetworkError, httpx.HTTPError, OSError, RuntimeError):
-            await self._closer.aclose()
+            while self._idle:
+                await self._idle.pop()[1].close()
 
     async def send(self, request: Request) -> Response:
         await self._wait_for_turn()

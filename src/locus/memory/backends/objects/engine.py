@@ -21,7 +21,6 @@ What operations cost::
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
@@ -54,6 +53,9 @@ from locus.memory.model.records import (
     Write,
     writes_order,
 )
+from locus.memory.runtime.retry import Backoff
+
+_BETWEEN_SWEEPS = Backoff(0.02, 0.15, random_part=0.0)
 
 _MAX_REMEMBERED = 100_000
 """How many checkpoints a handle remembers, over all threads."""
@@ -256,7 +258,7 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
             try:
                 return await sweep_thread(self.store, thread_id, before)
             except ObjectGone:
-                await asyncio.sleep(0.05 * attempt)
+                await _BETWEEN_SWEEPS.pause(attempt)
         return 0  # others are at work on this thread just now; the next sweep will do it
 
     def translate(self, error: BaseException) -> CheckpointError:

@@ -7,13 +7,9 @@ object exists, reads it, and decides again.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import random
 import threading
-import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
@@ -44,13 +40,17 @@ from locus.memory.backends.objects.schema import (
     thread_name,
 )
 from locus.memory.model.ids import new_id
+from locus.memory.runtime.per_loop import LoopLocks
+from locus.memory.runtime.retry import Backoff
 
 T = TypeVar("T")
 Find = Callable[[ThreadIndex], tuple[T, Iterable[TextRef]] | None]
 """Finds something in the index, and the texts it needs."""
 
 _READ_ATTEMPTS = 6
+_BETWEEN_READS = Backoff(0.005, 0.1, random_part=0.0)
 _PUT_ATTEMPTS = 200
+_BETWEEN_PUTS = Backoff(0.002, 0.04, factor=1.2, random_part=1.0)
 _MANY_EVENTS = 32
 """More events than this are not read one by one before checking whether they were merged."""
 
@@ -84,7 +84,7 @@ class ThreadLog:
         self._markers = markers
         self._known: CachedThread | None = None
         self._lock = threading.Lock()
-        self._saving: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
+        self._saving = LoopLocks()
 
     @property
     def size(self) -> int:
@@ -113,7 +113,7 @@ class ThreadLog:
                 # A merge or a sweep has moved it, or a deletion has removed it; the events tell which.
                 gone = error
                 self._known = None
-                await asyncio.sleep(0.02 * attempt)
+                await _BETWEEN_READS.pause(attempt)
         raise CorruptCheckpointError(f"thread {self.thread_id!r} is incomplete: {gone} is missing")
 
     async def _read(self, find: Find[T], cold: bool) -> tuple[T, FetchedObjects] | None:
@@ -183,7 +183,7 @@ class ThreadLog:
                 known, _ = await self._markers.with_format_check(read)
             except ObjectGone as error:
                 gone = error
-                await asyncio.sleep(0.02 * attempt)
+                await _BETWEEN_READS.pause(attempt)
             else:
                 self._remember(known)
                 return known
@@ -214,18 +214,10 @@ class ThreadLog:
         except CorruptCheckpointError:
             return False  # reading the whole thread tells whether this matters
 
-    @asynccontextmanager
-    async def _one_at_a_time(self) -> AsyncIterator[None]:
-        """Those who save through one handle wait for each other, instead of racing for a number."""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            lock = self._saving.setdefault(loop, asyncio.Lock())
-        async with lock:
-            yield
-
     async def change(self, propose: Callable[[ThreadIndex], Proposal[T]]) -> T:
         """Put the event that `propose` asks for. What needs no event is answered as of now."""
-        async with self._one_at_a_time():
+        # Those who save through one handle wait for each other, instead of racing for a number.
+        async with self._saving.current(self.thread):
             answer = await self._change(propose)
             await self._merge_if_due()
             return answer
@@ -255,7 +247,7 @@ class ThreadLog:
                     await self._best_effort(self._markers.end(self.thread_id, number))
                 return proposal.answer
             known, up_to_date = await self._catch_up(known, 1 if attempt == 0 else 4), True
-            await asyncio.sleep(random.random() * min(attempt, 20) * 0.002)
+            await _BETWEEN_PUTS.pause(attempt)
         raise ConflictError(
             f"thread {self.thread_id!r} is changed by others faster than this save can follow; try again"
         )

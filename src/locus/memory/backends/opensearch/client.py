@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +13,7 @@ from locus.errors import BackendUnavailableError, CheckpointError, Serialization
 from locus.extras import require
 from locus.memory.backends.opensearch.config import OpenSearchConfig
 from locus.memory.model.codec import encode_trusted
+from locus.memory.runtime.retry import Backoff
 
 Json = dict[str, Any]
 
@@ -26,6 +25,11 @@ BULK_BYTES = 20_000_000
 _REFUSED = 429
 _CONFLICT = 409
 _ATTEMPTS = 6
+
+BUSY = Backoff(0.04, 5.12, random_part=0.7)
+"""Gives a busy server time."""
+RACE = Backoff(0.004, 0.064, random_part=1.0)
+"""A moment in which another writer can finish first."""
 
 
 class Failure(Exception):
@@ -106,7 +110,7 @@ class Client:
             except Failure as failure:
                 if failure.status != _REFUSED:
                     raise
-            back_off(attempt)
+            BUSY.block(attempt)
         return self._send(method, path, body, params, expected)
 
     def _send(self, method: str, path: str, body: Any, params: Mapping[str, Any], expected: Sequence[int]) -> Any:
@@ -181,7 +185,7 @@ class Client:
             items = [next(iter(item.values())) for item in answer["items"]]
             if attempt == _ATTEMPTS - 1 or not items or any(item["status"] != _REFUSED for item in items):
                 break
-            back_off(attempt)
+            BUSY.block(attempt)
         return [_written(item) for item in items]
 
     def refresh(self) -> None:
@@ -223,16 +227,6 @@ class Client:
 def chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
     for start in range(0, len(items), size):
         yield items[start : start + size]
-
-
-def back_off(attempt: int) -> None:
-    """Give a busy server time, longer with each attempt. The random part keeps clients from returning together."""
-    time.sleep(random.uniform(0.3, 1.0) * 0.04 * 2**attempt)
-
-
-def give_way(attempt: int) -> None:
-    """Wait for a moment, so that another writer can finish first."""
-    time.sleep(random.uniform(0.0, 0.004) * min(2**attempt, 16))
 
 
 def _bulk_bodies(routing: str, items: Sequence[BulkItem]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from locus.memory.backends.opensearch.client import Failure, back_off, give_way
+from locus.memory.backends.opensearch.client import BUSY, RACE, Failure
 from locus.memory.backends.opensearch.log import ConcurrentRemoval, KnownBase, Log, base_from
 from locus.memory.backends.opensearch.remove import finish_removal, purge_dead_epochs, replacing_record
 from locus.memory.backends.opensearch.schema import (
@@ -44,7 +44,7 @@ def commit_to_log(log: Log, commit: Commit) -> Outcome:
             outcome = _attempt(log, commit, state_is_current)
         except ConcurrentRemoval:
             state_is_current = True
-            give_way(attempt)
+            RACE.block(attempt)
             continue
         except Failure as failure:
             # Nobody knows whether the record arrived. Its rev identifies it, so it may be sent again.
@@ -52,12 +52,12 @@ def commit_to_log(log: Log, commit: Commit) -> Outcome:
                 raise
             resends += 1
             state_is_current, commit = True, replace(commit, fresh_id=False)
-            back_off(resends)
+            BUSY.block(resends)
             continue
         if outcome is not None:
             return outcome
         if state_is_current:
-            give_way(attempt)
+            RACE.block(attempt)
         state_is_current = True
     raise Failure(409, "too many writers", f"{_MAX_ATTEMPTS} times another one was faster")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from locus.errors import ConfigurationError, UnsupportedFormatError
-from locus.memory.backends.opensearch.client import Client, Failure, back_off
+from locus.memory.backends.opensearch.client import BUSY, Client, Failure
 from locus.memory.backends.opensearch.schema import FORMAT, MAPPING, index_settings
 
 
@@ -45,7 +45,7 @@ def _wait_for_shards(client: Client) -> None:
         except Failure as failure:
             if failure.status != 503 or attempt == 8:
                 raise
-            back_off(min(attempt, 6))
+            BUSY.block(attempt)
         else:
             return
 

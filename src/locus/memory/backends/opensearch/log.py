@@ -6,15 +6,13 @@ searches.
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.opensearch.client import BulkItem, Client, Document, Failure, Json, back_off, give_way
+from locus.memory.backends.opensearch.client import BUSY, RACE, BulkItem, Client, Document, Failure, Json
 from locus.memory.backends.opensearch.schema import (
     CHECKPOINT,
     END,
@@ -42,6 +40,7 @@ from locus.memory.backends.opensearch.schema import (
 )
 from locus.memory.model.ids import digest
 from locus.memory.model.records import Known
+from locus.memory.runtime.forks import ForkGuard
 
 KNOWN_NAMESPACES = 32
 """A state has the latest checkpoints of this many namespaces: of those that were last in use."""
@@ -96,7 +95,7 @@ class Log:
             if self._read_new_records(wanted if cached else [], latest):
                 return self.state
             self.cache.drop(self.thread)
-            give_way(attempt)
+            RACE.block(attempt)
         raise CorruptCheckpointError(f"the log of thread {self.thread_id!r} has a gap")
 
     def _read_thread(self, wanted: list[str]) -> bool:
@@ -307,7 +306,7 @@ class Log:
                 self.state = replace(state, unpublished={}, published=state.as_published())
                 return
             # A document with that id was deleted a moment ago, and the server still knows its version.
-            back_off(attempt)
+            BUSY.block(attempt)
             self.client.refresh()
         raise Failure(409, "removed a moment ago", f"thread {self.thread_id!r} cannot be listed yet")
 
@@ -434,25 +433,15 @@ class CachedThread:
         return passed < CACHE_SECONDS
 
 
-class ThreadCache:
+class ThreadCache(ForkGuard):
     """What a handle knows of many threads; the least recently used are dropped. Safe to use from several OS threads."""
 
     def __init__(self) -> None:
-        self._reset()
-
-    def _reset(self) -> None:
         self._threads: OrderedDict[str, CachedThread] = OrderedDict()
-        self._lock = threading.Lock()
-        self._process = os.getpid()
-
-    def _locked(self) -> threading.Lock:
-        """The lock. At a fork, an OS thread that the child does not have may hold it: the child gets a new one."""
-        if self._process != os.getpid():
-            self._reset()
-        return self._lock
+        super().__init__()
 
     def get(self, thread: str) -> CachedThread | None:
-        with self._locked():
+        with self._lock:
             cached = self._threads.get(thread)
             if cached is not None and not cached.fresh:
                 del self._threads[thread]
@@ -461,7 +450,7 @@ class ThreadCache:
 
     def put(self, thread: str, state: ThreadState, base: KnownBase | None = None, namespace: str = "") -> None:
         """Keep a state, unless a newer one is cached. Known bases stay, unless something was removed since."""
-        with self._locked():
+        with self._lock:
             before = self._threads.pop(thread, None)
             if before is not None and before.state.position > state.position:
                 self._threads[thread] = before
@@ -479,9 +468,9 @@ class ThreadCache:
                 self._threads.popitem(last=False)
 
     def drop(self, thread: str) -> None:
-        with self._locked():
+        with self._lock:
             self._threads.pop(thread, None)
 
     def clear(self) -> None:
-        with self._locked():
+        with self._lock:
             self._threads.clear()

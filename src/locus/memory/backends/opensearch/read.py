@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.opensearch.client import Client, Document, Failure, Json, give_way
+from locus.memory.backends.opensearch.client import RACE, Client, Document, Failure, Json
 from locus.memory.backends.opensearch.log import (
     CONTENTS,
     ConcurrentRemoval,
@@ -82,7 +82,7 @@ def _retried(log: Log, read: Callable[[], T]) -> T:
                 raise CorruptCheckpointError(f"items of thread {log.thread_id!r} are missing") from None
             last = at
             log.cache.drop(log.thread)
-            give_way(attempt)
+            RACE.block(attempt)
     raise Failure(409, "too many writers", f"thread {log.thread_id!r} changes faster than it can be read")
 
 
@@ -142,7 +142,7 @@ def history(log: Log, namespace: str | None, limit: int | None, before_seq: int 
         found = _history(log, namespace, limit, before_seq)
         if found is not None:
             return found
-        give_way(attempt)
+        RACE.block(attempt)
     raise Failure(409, "too many writers", "the thread changes faster than it can be listed")
 
 
@@ -184,7 +184,7 @@ def export(log: Log, after_seq: int, known: Mapping[str, int]) -> Exported:
             key=lambda record: record.seq,
         )
         if log.read_state().changes != state.changes:
-            give_way(attempt)
+            RACE.block(attempt)
             continue
         for record in found:
             if not record.head:

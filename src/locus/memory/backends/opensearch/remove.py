@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from locus.memory.backends.opensearch.client import BulkItem, Client, Document, Failure, Json, chunks, give_way
+from locus.memory.backends.opensearch.client import RACE, BulkItem, Client, Document, Failure, Json, chunks
 from locus.memory.backends.opensearch.log import (
     KNOWN_NAMESPACES,
     RECORDS_PER_REQUEST,
@@ -89,7 +89,7 @@ def remove(log: Log, chosen: Callable[[Record], bool], *, expired: bool = False,
             else:
                 finish_removal(log, record, records)
             return len(doomed)
-        give_way(attempt)
+        RACE.block(attempt)
     raise Failure(409, "too many writers", f"{_MAX_ATTEMPTS} times another one was faster")
 
 
@@ -343,7 +343,7 @@ def copy(source: Log, dest: Log, namespace: str | None, ids: Collection[str] | N
             return 0
         if _write_copy(source, dest, [record for record in records if record.position <= state.position], chosen):
             return len(chosen)
-        give_way(attempt)
+        RACE.block(attempt)
     raise Failure(409, "too many writers", f"{_MAX_ATTEMPTS} times another one was faster")
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from locus.memory.backends.opensearch.client import BulkItem, Document, Failure, give_way
+from locus.memory.backends.opensearch.client import RACE, BulkItem, Document, Failure
 from locus.memory.backends.opensearch.log import Log, writes_name
 from locus.memory.backends.opensearch.remove import finish_removal, remove
 from locus.memory.backends.opensearch.schema import WRITE, CheckpointName, now_micros, writes_id
@@ -46,7 +46,7 @@ def put_writes(log: Log, name: CheckpointName, task_id: str, writes: Sequence[Wr
         (done,) = log.client.write(log.thread, [BulkItem(action, doc_id, source, unchanged=old)])
         if done:
             return
-        give_way(attempt)
+        RACE.block(attempt)
     raise Failure(409, "too many writers", f"task {task_id!r} writes from several places at once")
 
 

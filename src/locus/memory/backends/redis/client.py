@@ -9,8 +9,7 @@ its driver into Locus errors that say what to do.
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
@@ -46,6 +45,8 @@ from locus.errors import (
 )
 from locus.memory.backends.redis.config import RedisConfig
 from locus.memory.backends.redis.scripts import Script
+from locus.memory.runtime.per_loop import PerLoop
+from locus.memory.runtime.retry import Backoff
 
 T = TypeVar("T")
 
@@ -53,7 +54,7 @@ DRIVER_ERRORS = (RedisError, RedisClusterException, OSError)
 _TRANSIENT = (RedisConnectionError, RedisTimeoutError, RedisClusterException, OSError)
 _PERMANENT = (AuthenticationError, AuthorizationError)
 """These are connection errors to the driver, but trying again does not help."""
-_FIRST_PAUSE = 0.02
+_BETWEEN_ATTEMPTS = Backoff(0.02, 20.0, factor=4.0, random_part=0.0)
 
 
 class Call(NamedTuple):
@@ -65,13 +66,10 @@ class Call(NamedTuple):
 
 
 class _LoopClient(NamedTuple):
-    """The client of one event loop."""
+    """The client of one event loop, and how many requests may be under way at once."""
 
     client: Any
     limit: asyncio.Semaphore
-    closer: AsyncGenerator[None] | None
-    """Closes the client when it is ended; None for the caller's client, which stays open."""
-    pid: int
 
 
 class RedisClients:
@@ -84,13 +82,14 @@ class RedisClients:
     def __init__(
         self, make: Callable[[], Any], *, shared: Any = None, retries: int, timeout: float, at_once: int
     ) -> None:
-        self._make = make
-        self._shared = shared
         self._retries = retries
         self._timeout = timeout
-        self._at_once = at_once
-        self._by_loop: dict[asyncio.AbstractEventLoop, _LoopClient] = {}
-        self._inherited: list[_LoopClient] = []
+
+        def open_client() -> _LoopClient:
+            return _LoopClient(make() if shared is None else shared, asyncio.Semaphore(at_once))
+
+        close = _close if shared is None else _leave_open
+        self._by_loop = PerLoop(open_client, close, until_loop_ends=shared is None)
 
     async def run(self, script: Script, keys: Sequence[bytes | str], *arguments: Any) -> Any:
         """What a script answers."""
@@ -103,7 +102,7 @@ class RedisClients:
         """What a script answers, and whether it may have run before, with its answer lost."""
         attempt = 0
         while True:
-            client, limit, _, _ = self._current()
+            client, limit = self._by_loop.current()
             try:
                 # One clock for the whole request: the driver's own, one for each step, cost a save twice as much.
                 async with limit, asyncio.timeout(self._timeout):
@@ -122,29 +121,18 @@ class RedisClients:
 
     async def run_all(self, calls: Sequence[Call]) -> list[Any]:
         """What each of many scripts answers, in one round trip; in a cluster, several at a time."""
-        if isinstance(self._current().client, RedisCluster):
+        if isinstance(self._by_loop.current().client, RedisCluster):
             return list(await asyncio.gather(*(self.run(call.script, call.keys, *call.arguments) for call in calls)))
         return await self._retried(lambda client: _pipelined(client, calls)) if calls else []
 
     async def close(self) -> None:
         """Close the clients of all loops; never raises."""
-        here = asyncio.get_running_loop()
-        for loop, opened in list(self._by_loop.items()):
-            self._by_loop.pop(loop, None)
-            if opened.pid != os.getpid():
-                self._inherited.append(opened)
-            elif opened.closer is None:
-                continue
-            elif loop is here:
-                await opened.closer.aclose()
-            elif loop.is_running():
-                future = asyncio.run_coroutine_threadsafe(_aclose(opened.closer), loop)
-                await asyncio.wait([asyncio.wrap_future(future)])
+        await self._by_loop.close()
 
     async def _retried(self, work: Callable[[Any], Awaitable[T]]) -> T:
         attempt = 0
         while True:
-            client, limit, _, _ = self._current()
+            client, limit = self._by_loop.current()
             try:
                 async with limit, asyncio.timeout(self._timeout):
                     return await work(client)
@@ -156,45 +144,16 @@ class RedisClients:
         """Wait before the next attempt, unless there is none."""
         if attempt >= self._retries or isinstance(error, _PERMANENT):
             raise error
-        await asyncio.sleep(_FIRST_PAUSE * 4**attempt)
-
-    def _current(self) -> _LoopClient:
-        """The client of the running loop."""
-        loop = asyncio.get_running_loop()
-        opened = self._by_loop.get(loop)
-        if opened is not None and opened.pid == os.getpid():
-            return opened
-        if opened is not None:
-            # The sockets are shared with the parent process. Closing them properly would end its connections, too.
-            self._inherited.append(opened)
-        for ended in [other for other in list(self._by_loop) if other.is_closed()]:
-            self._by_loop.pop(ended, None)
-        opened = self._by_loop[loop] = self._open(loop)
-        return opened
-
-    def _open(self, loop: asyncio.AbstractEventLoop) -> _LoopClient:
-        limit = asyncio.Semaphore(self._at_once)
-        if self._shared is not None:
-            return _LoopClient(self._shared, limit, None, os.getpid())
-        client = self._make()
-        closer = self._close_with_loop(loop, client)
-        # Start it, so that the loop knows of it. It reaches its `yield` without waiting for anything.
-        with suppress(StopIteration):
-            closer.__anext__().send(None)
-        return _LoopClient(client, limit, closer, os.getpid())
-
-    async def _close_with_loop(self, loop: asyncio.AbstractEventLoop, client: Any) -> AsyncGenerator[None]:
-        """Waits to be ended: a loop ends its asynchronous generators before it closes."""
-        try:
-            yield
-        finally:
-            self._by_loop.pop(loop, None)
-            with suppress(*DRIVER_ERRORS):
-                await client.aclose()
+        await _BETWEEN_ATTEMPTS.pause(attempt)
 
 
-async def _aclose(closer: AsyncGenerator[None]) -> None:
-    await closer.aclose()
+async def _close(opened: _LoopClient) -> None:
+    with suppress(*DRIVER_ERRORS):
+        await opened.client.aclose()
+
+
+async def _leave_open(_shared: _LoopClient) -> None:
+    """It is the caller's."""
 
 
 async def _pipelined(client: Any, calls: Sequence[Call]) -> list[Any]:

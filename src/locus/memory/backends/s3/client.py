@@ -11,12 +11,10 @@ import asyncio
 import builtins
 import concurrent.futures.thread  # noqa: F401 - asyncio needs it for the first request, when the process may be forking
 import hashlib
-import os
-import random
 import ssl
 from base64 import b64encode
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from io import BytesIO
@@ -29,6 +27,8 @@ from locus.errors import BackendUnavailableError, CheckpointError, Serialization
 from locus.extras import require
 from locus.memory.backends.objects.client import PAGE, Listed, ObjectStore
 from locus.memory.backends.s3.config import S3Config
+from locus.memory.runtime.per_loop import PerLoop
+from locus.memory.runtime.retry import Backoff
 
 
 class S3ObjectStore(ObjectStore):
@@ -116,8 +116,7 @@ def _pages(keys: Iterable[str]) -> Iterator[builtins.list[str]]:
         yield left[start : start + PAGE]
 
 
-_FIRST_PAUSE = 0.05
-_LONGEST_PAUSE = 2.0
+_BETWEEN_TRIES = Backoff(0.075, 3.0, factor=3.0, random_part=2 / 3)
 _LARGE = 2**20
 """Bodies from this size on are sent in pieces, so that the event loop can do other work in between."""
 
@@ -144,7 +143,7 @@ class S3Client:
         self._config = config
         self._counts = counts
         self._credentials: Any = None
-        self._sessions = _Sessions(self._new_session)
+        self._sessions = PerLoop(self._new_session, _close, until_loop_ends=True)
 
     def _new_session(self) -> Any:
         config = self._config
@@ -168,13 +167,13 @@ class S3Client:
         url = f"{self._config.bucket_url}/{quote(key, safe='/-_.~')}"
         if query:
             url += f"?{urlencode(sorted(query.items()), quote_via=quote)}"
-        pause = _FIRST_PAUSE
-        for left in range(self._config.max_retries, -1, -1):
+        for tried in range(self._config.max_retries + 1):
+            is_last = tried == self._config.max_retries
             self._counts[kind] += 1
             try:
                 response = await self._send(method, url, body, dict(headers or {}))
             except (self._aiohttp.ClientError, OSError):
-                if not left:
+                if is_last:
                     raise
             else:
                 if response.status < 300:
@@ -182,16 +181,15 @@ class S3Client:
                 error = error_from(response.status, response.body, f"{method} {key or self._config.bucket}")
                 if accept(error):
                     return response
-                if not left or not error.is_passing:
+                if is_last or not error.is_passing:
                     raise error
-            await asyncio.sleep(pause * (0.5 + random.random()))
-            pause = min(pause * 3, _LONGEST_PAUSE)
+            await _BETWEEN_TRIES.pause(tried)
         raise AssertionError("the last try returns or raises")
 
     async def _send(self, method: str, url: str, body: bytes | None, headers: dict[str, str]) -> Response:
         signed = self._new_request(method=method, url=url, data=body, headers=headers)
         self._sign(await self._current_credentials(), "s3", self._config.region_name).add_auth(signed)
-        session = await self._sessions.here()
+        session = self._sessions.current()
         sent = dict(signed.headers.items())
         data = BytesIO(body) if body is not None and len(body) >= _LARGE else body
         async with session.request(method, self._url(url, encoded=True), headers=sent, data=data) as received:
@@ -210,63 +208,9 @@ class S3Client:
         await self._sessions.close()
 
 
-class _OpenSession(NamedTuple):
-    session: Any
-    keeper: AsyncGenerator[None, None]
-    pid: int
-
-
-_inherited: list[_OpenSession] = []
-"""Sessions of the parent process. Their sockets are the parent's, so they are neither used nor closed here."""
-
-
-class _Sessions:
-    """One HTTP session for each event loop, closed with the handle or with its loop."""
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
-        self._opened: dict[asyncio.AbstractEventLoop, _OpenSession] = {}
-
-    async def here(self) -> Any:
-        loop = asyncio.get_running_loop()
-        opened = self._opened.get(loop)
-        if opened is not None and opened.pid == os.getpid():
-            return opened.session
-        if opened is not None:
-            _inherited.append(opened)
-        for ended in [other for other in list(self._opened) if other.is_closed()]:
-            self._opened.pop(ended, None)
-        session = self._make()
-        keeper = self._close_with(loop, session)
-        self._opened[loop] = _OpenSession(session, keeper, os.getpid())
-        await anext(keeper)
-        return session
-
-    async def _close_with(self, loop: asyncio.AbstractEventLoop, session: Any) -> AsyncGenerator[None, None]:
-        """Closes the session when its loop ends: a loop that ends closes the asynchronous generators waiting in it."""
-        try:
-            yield
-        finally:
-            if self._opened.get(loop, (None,))[0] is session:
-                self._opened.pop(loop)
-            await session.close()
-
-    async def close(self) -> None:
-        here = asyncio.get_running_loop()
-        for loop, opened in list(self._opened.items()):
-            self._opened.pop(loop, None)
-            if opened.pid != os.getpid():
-                _inherited.append(opened)
-            elif loop is here:
-                await _end(opened.keeper)
-            elif loop.is_running():
-                ended = asyncio.run_coroutine_threadsafe(_end(opened.keeper), loop)
-                await asyncio.wait([asyncio.wrap_future(ended)], timeout=5)
-
-
-async def _end(keeper: AsyncGenerator[None, None]) -> None:
+async def _close(session: Any) -> None:
     with suppress(OSError, RuntimeError):
-        await keeper.aclose()
+        await session.close()
 
 
 _ADVICE = {

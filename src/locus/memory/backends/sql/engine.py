@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import random
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import datetime
@@ -31,6 +29,8 @@ from locus.memory.backends.sql.flavour import Flavour, Row, Steps, run_steps_asy
 from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.ids import Pattern
 from locus.memory.model.records import Commit, Entry, Exported, Outcome, Path, Stored, Write
+from locus.memory.runtime.per_loop import PerLoop
+from locus.memory.runtime.retry import Backoff
 
 
 class Connection(ABC):
@@ -75,7 +75,7 @@ T = TypeVar("T")
 Operation = Callable[[], Steps[T]]
 """Makes the steps anew for each attempt."""
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
+BETWEEN_ATTEMPTS = Backoff(0.02, 0.5)
 ROLLED_BACK_ATTEMPTS = 20
 """How often in all to try a transaction that the server rolls back (a deadlock)."""
 
@@ -120,15 +120,16 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
         Work that is not `repeatable` is tried again only if it is certain that it had no effect.
         """
         deadline = time.monotonic() + self._retry_seconds
-        attempt, pause = 0, FIRST_PAUSE
+        attempt = 0
         while True:
-            attempt += 1
             connection: C | None = None
             try:
                 async with self._borrowed() as connection:
                     return await work(connection)
             except self.driver_errors as error:
                 trouble = self.trouble(error)
+                pause = BETWEEN_ATTEMPTS.seconds(attempt)
+                attempt += 1
                 if trouble is Trouble.ROLLED_BACK:
                     hopeless = attempt >= ROLLED_BACK_ATTEMPTS
                 else:
@@ -137,9 +138,7 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
                     hopeless = not again or time.monotonic() + pause > deadline
                 if hopeless:
                     raise
-            # At random, or tasks that disturbed each other would do so again.
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(pause * 2, LONGEST_PAUSE)
+            await asyncio.sleep(pause)
 
     async def _transact(
         self, connection: Connection, operation: Operation[T], *, writing: bool, keep: Callable[[T], bool] | None = None
@@ -354,97 +353,25 @@ class Borrowed(AbstractAsyncContextManager[C]):
         self._pool.give_back(connection, sound=sound)
 
 
-CLOSING_SECONDS = 5.0
-"""How long to wait for another event loop to close its connections."""
-
-Pools = dict[asyncio.AbstractEventLoop, Pool[C]]
-
-_inherited: list[Pools[Any]] = []
-"""The pools that a forked child has from its parent: closing or dropping them would end the parent's connections."""
-
-
-class LoopPools(Generic[C]):
-    """A pool for each event loop that asks. The pools of closed loops are released when the next one is made."""
+class LoopPools(PerLoop[Pool[C]]):
+    """A pool for each event loop that asks."""
 
     def __init__(self, connect: Callable[[], Awaitable[C]], options: PoolOptions) -> None:
         self._connect = connect
-        self._options = options
-        self._begin_anew()
+        owner = weakref.ref(self)
 
-    def _begin_anew(self) -> None:
-        self._pid = os.getpid()
-        # No lock guards it, because one that is held during a fork stays locked in the child; each step is atomic.
-        self._pools: Pools[C] = {}
-        self._finalizer = weakref.finalize(self, _abandon_all, self._pools, self._pid)
+        async def connect_for_owner() -> C:
+            # The pools must not keep their owner alive.
+            found = owner()
+            assert found is not None, "whoever waits for this connection holds the owner"
+            return await found._connect()
+
+        super().__init__(lambda: Pool(connect_for_owner, options), Pool.close, abandon=Pool.abandon)
 
     def current(self) -> Pool[C]:
-        """The pool of the running event loop."""
-        if self._pid != os.getpid():
-            _inherited.append(self._pools)
-            self._finalizer.detach()
-            self._begin_anew()
-        loop = asyncio.get_running_loop()
-        pool = self._pools.get(loop)
-        if pool is None:
-            for other in [other for other in list(self._pools) if other.is_closed()]:
-                self._release(other)
-            pool = self._pools[loop] = Pool(_weakly(self), self._options)
-        return pool
-
-    def _release(self, loop: asyncio.AbstractEventLoop) -> None:
-        pool = self._pools.pop(loop, None)
-        if pool is not None:
-            pool.abandon()
-
-    async def close(self) -> None:
-        """Close all pools, each in its own loop. Later use opens them anew."""
-        if self._pid != os.getpid():
-            return
-        here = asyncio.get_running_loop()
-        for loop in list(self._pools):
-            if loop is here or not loop.is_running():
-                pool = self._pools.pop(loop, None)
-                if pool is not None:
-                    await pool.close() if loop is here else pool.abandon()
-            else:
-                await self._close_elsewhere(loop)
-
-    async def _close_elsewhere(self, loop: asyncio.AbstractEventLoop) -> None:
-        pool = self._pools.pop(loop, None)
-        if pool is None:
-            return
-        closing = pool.close()
-        try:
-            future = asyncio.run_coroutine_threadsafe(closing, loop)
-        except RuntimeError:  # it was closed just now
-            closing.close()
-            pool.abandon()
-            return
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.wrap_future(future), CLOSING_SECONDS)
-
-
-def _weakly(pools: LoopPools[C]) -> Callable[[], Awaitable[C]]:
-    """Opens a connection without keeping the owner alive: the finalizer holds the pools, and they hold this."""
-    owner = weakref.ref(pools)
-
-    async def connect() -> C:
-        found = owner()
-        assert found is not None, "whoever waits for this connection holds the owner"
-        return await found._connect()
-
-    return connect
-
-
-def _abandon_all(pools: Pools[Any], pid: int) -> None:
-    if pid == os.getpid():
-        for pool in _values(pools):
-            pool.abandon()
-
-
-def _values(pools: Pools[C]) -> Iterator[Pool[C]]:
-    while pools:
-        yield pools.popitem()[1]
+        # Every save passes here. The look-up is repeated so that following one does not lead through another module.
+        kept = self._resources.get(asyncio.get_running_loop())
+        return super().current() if kept is None else kept.resource
 
 
 def close_without_loop(transport: Any) -> None:

@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
@@ -15,8 +16,11 @@ from locus.memory.backends.sql.flavour import Steps, run_steps
 from locus.memory.backends.sqlite.config import IN_MEMORY
 from locus.memory.backends.sqlite.schema import migrate
 from locus.memory.model.arguments import possible_path
+from locus.memory.runtime.retry import Backoff
 
 T = TypeVar("T")
+
+_LOCK_PAUSES = Backoff(0.01, 0.01, random_part=0.0)
 
 
 class SQLiteFile:
@@ -60,14 +64,14 @@ class SQLiteFile:
     def _patiently(self, step: Callable[[], object]) -> None:
         """Wait for a lock here: changing the journal mode does not wait for one as other statements do."""
         deadline = time.monotonic() + self._timeout
-        while True:
+        for attempt in count():
             try:
                 step()
                 return
             except sqlite3.OperationalError as error:
                 if "locked" not in str(error) or time.monotonic() > deadline:
                     raise
-                time.sleep(0.01)
+                _LOCK_PAUSES.block(attempt)
 
     def _current_inode(self) -> tuple[int, int] | None:
         if self._path == IN_MEMORY:
