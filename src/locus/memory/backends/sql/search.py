@@ -18,7 +18,8 @@ from itertools import accumulate
 from typing import Any
 
 from locus.memory.backends.sql.flavour import Flavour, Row, Steps
-from locus.memory.backends.sql.read import entry_of, now
+from locus.memory.backends.sql.read import entry_of, now, run_of, stored_of
+from locus.memory.backends.sql.schema import CheckpointRow
 from locus.memory.model.codec import canonical, decode, encode
 from locus.memory.model.ids import digest, words
 from locus.memory.model.manifest import decode_manifest, walk, wanted
@@ -126,33 +127,33 @@ def _candidates(sql: Flavour, leaf: str | None) -> Steps[list[Row]]:
 
 def _in_thread(sql: Flavour, thread: int, path: Path, value: Any) -> Steps[list[tuple[int, Entry]]]:
     rows = yield (
-        f"SELECT branch, number, start, count, {sql.json_column('items')} FROM {sql.runs} WHERE thread = ?",
+        f"SELECT {sql.run} FROM {sql.runs} WHERE thread = ?",
         (thread,),
     )
-    items = RunItems([Run(row[0], row[1], row[2], row[3], sql.read_json(row[4])) for row in rows], value)
+    items = RunItems([run_of(sql, row) for row in rows], value)
     rows = yield (
-        f"SELECT {sql.entry}, {sql.json_column('c.head')}, {sql.json_column('c.manifest')}, c.id"
-        f" FROM {sql.joined} WHERE c.thread = ? ORDER BY c.id DESC",
+        f"SELECT {sql.columns('head', 'manifest', 'key')} FROM {sql.joined} WHERE c.thread = ? ORDER BY c.id DESC",
         (thread,),
     )
     found = []
-    for row in rows:
-        stored = Stored(entry_of(sql, row), sql.read_json(row[8]), sql.read_json(row[9]), items.branches)
+    for row in (CheckpointRow(*row) for row in rows):
+        stored = stored_of(sql, row, items.branches)
         if holds(stored, path, value, items):
-            found.append((row[10], stored.entry))
+            found.append((row.key, stored.entry))
     return found
 
 
 def checkpoint_hit(sql: Flavour, key: int, points: float, terms: Sequence[str]) -> Steps[Hit | None]:
     """The hit for the checkpoint with this row id, unless its thread has expired."""
     rows = yield (
-        f"SELECT {sql.entry}, {sql.json_column('c.head')} FROM {sql.joined} WHERE {sql.alive} AND c.id = ?",
+        f"SELECT {sql.columns('head')} FROM {sql.joined} WHERE {sql.alive} AND c.id = ?",
         (now(sql), key),
     )
     if not rows:
         return None
-    entry = entry_of(sql, rows[0])
-    return Hit(entry, points, snippet(terms, head_text(sql.read_json(rows[0][8]), entry.metadata)))
+    row = CheckpointRow(*rows[0])
+    entry = entry_of(sql, row)
+    return Hit(entry, points, snippet(terms, head_text(sql.read_json(row.head), entry.metadata)))
 
 
 def head_text(head: str, metadata: str) -> str:
@@ -165,29 +166,29 @@ def run_hit(
 ) -> Steps[Hit | None]:
     """The hit for the first checkpoint that shows the words of a run: the one that added it, if it still exists."""
     rows = yield (
-        f"SELECT start, count, seq, {sql.json_column('items')} FROM {sql.runs}"
-        " WHERE thread = ? AND branch = ? AND number = ?",
+        f"SELECT seq, {sql.run} FROM {sql.runs} WHERE thread = ? AND branch = ? AND number = ?",
         (thread, branch, number),
     )
     if not rows:
         return None
-    start, length, seq, items = rows[0]
-    run = Run(branch, number, start, length, sql.read_json(items))
+    seq, *row = rows[0]
+    run = run_of(sql, row)
+    start, length = run.start, run.length
     newer = yield (
         f"SELECT number, start FROM {sql.runs} WHERE thread = ? AND branch = ? AND number > ? ORDER BY number",
         (thread, branch, number),
     )
     # From each newer run on, what is left of this one ends where the newer ones begin.
-    numbers = [row[0] for row in newer]
-    cuts = list(accumulate((row[1] for row in newer), min))
+    numbers = [later for later, _ in newer]
+    cuts = list(accumulate((begin for _, begin in newer), min))
     rows = yield (
-        f"SELECT {sql.entry}, {sql.json_column('c.manifest')} FROM {sql.joined}"
+        f"SELECT {sql.columns('manifest')} FROM {sql.joined}"
         f" WHERE {sql.alive} AND c.thread = ? AND c.seq >= ? ORDER BY c.seq",
         (now(sql), thread, seq),
     )
     found: dict[tuple[int, int], str] = {}
-    for row in rows:
-        for extent in wanted(sql.read_json(row[8])):
+    for checkpoint in (CheckpointRow(*row) for row in rows):
+        for extent in wanted(sql.read_json(checkpoint.manifest)):
             if extent.branch != branch or extent.run < number:
                 continue
             passed = bisect_right(numbers, extent.run)
@@ -198,7 +199,7 @@ def run_hit(
                     text = shown_text(run, *piece)
                     found[piece] = text if score(terms, text) else ""
                 if found[piece]:
-                    return Hit(entry_of(sql, row), points, snippet(terms, found[piece]))
+                    return Hit(entry_of(sql, checkpoint), points, snippet(terms, found[piece]))
     return None
 
 
