@@ -31,7 +31,6 @@ from locus.memory.backends.mysql.commit import MySQLThreads
 from locus.memory.backends.mysql.config import MySQLConfig
 from locus.memory.backends.mysql.schema import NATIVE, MySQLFlavour
 from locus.memory.backends.sql.commit import Chains, can_be_first
-from locus.memory.backends.sql.config import PoolOptions
 from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
 from locus.memory.backends.sql.flavour import run_steps_async
 from locus.memory.backends.sql.schema import check_format, other_tables, script
@@ -53,7 +52,7 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
 
     def __init__(self, config: MySQLConfig) -> None:
         sql = MySQLFlavour(config.table_name)
-        pool = PoolOptions(config.min_pool_size, config.max_pool_size, config.connect_timeout)
+        pool = config.pool_options()
         self._threads = MySQLThreads(sql)
         super().__init__(sql, self._threads, pool, retry_seconds=config.retry_seconds)
         self._config = config

@@ -30,7 +30,6 @@ from locus.memory.backends.oracle.commit import OracleThreads
 from locus.memory.backends.oracle.config import OracleConfig
 from locus.memory.backends.oracle.schema import NATIVE, OracleFlavour
 from locus.memory.backends.sql.commit import Chains, SQLThread, can_be_first
-from locus.memory.backends.sql.config import PoolOptions
 from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
 from locus.memory.backends.sql.schema import check_format
 from locus.memory.model.records import Commit, Entry, Hit, Outcome, Stored, Verdict
@@ -45,7 +44,7 @@ class OracleEngine(SQLServerEngine[OracleConnection]):
 
     def __init__(self, config: OracleConfig) -> None:
         sql = OracleFlavour(config.table_name, config.schema_name)
-        pool = PoolOptions(config.min_pool_size, config.max_pool_size, config.connect_timeout)
+        pool = config.pool_options()
         self._threads = OracleThreads(sql)
         super().__init__(sql, self._threads, pool, retry_seconds=config.retry_seconds)
         self._connector = Connector(config)

@@ -15,9 +15,9 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
-from locus.memory.backends.sql.flavour import Flavour, Row, Steps
+from locus.memory.backends.sql.flavour import Flavour, Row, Steps, marks
 from locus.memory.backends.sql.read import entry_of, now, run_of, stored_of
 from locus.memory.backends.sql.schema import CheckpointRow
 from locus.memory.model.codec import canonical, decode, encode
@@ -201,6 +201,72 @@ def run_hit(
                 if found[piece]:
                     return Hit(entry_of(sql, checkpoint), points, snippet(terms, found[piece]))
     return None
+
+
+def row_hits(sql: Flavour, row: Row, points: float, terms: Sequence[str]) -> Steps[list[Hit]]:
+    """The hits for a row of the full text: thread, seq, branch and number; a checkpoint's own text has no branch."""
+    thread, seq, branch, number = row
+    if branch is not None:
+        hits = [(yield from run_hit(sql, thread, branch, number, points, terms))]
+    else:
+        keys = yield f"SELECT id FROM {sql.checkpoints} WHERE thread = ? AND seq = ?", (thread, seq)
+        hits = []
+        for (key,) in keys:
+            hits.append((yield from checkpoint_hit(sql, key, points, terms)))
+    return [hit for hit in hits if hit is not None]
+
+
+PORTION = 500
+THREADS_AT_ONCE = 100
+
+
+class ThreadToIndex(NamedTuple):
+    """A thread with something to index: what came after one sequence number, up to another."""
+
+    key: int
+    after: int
+    up_to: int
+
+
+class Portion(NamedTuple):
+    """What is to be indexed next, where a thread's row has `indexed_seq`: how far its index has got.
+
+    A row begins with the thread, what tells a checkpoint (None for a run), branch and number (None for a checkpoint).
+    """
+
+    threads: list[ThreadToIndex]
+    rows: list[Row]
+    is_full: bool
+
+
+def portion_of(rows: Sequence[Row]) -> Portion:
+    """The next portion, still without its rows. Given are threads: key, `indexed_seq` and `last_seq`."""
+    threads, left = [], PORTION
+    for key, after, last in rows:
+        if left > 0:
+            threads.append(ThreadToIndex(key, after, min(last, after + left)))
+            left -= last - after
+    return Portion(threads, [], bool(threads) and (left <= 0 or len(rows) == THREADS_AT_ONCE))
+
+
+def ranges(threads: Sequence[ThreadToIndex]) -> tuple[str, list[int]]:
+    """A condition for everything of these threads that is to be indexed, with its values."""
+    condition = " OR ".join(["(thread = ? AND seq > ? AND seq <= ?)"] * len(threads))
+    return condition, [value for thread in threads for value in thread]
+
+
+def still_to_index(sql: Flavour, portion: Portion) -> Steps[list[ThreadToIndex]]:
+    """The threads of a portion that no other process has indexed meanwhile.
+
+    They stay locked, so that nothing is indexed that is being deleted.
+    """
+    keys = [thread.key for thread in portion.threads]
+    locked = yield (
+        f"SELECT id, indexed_seq FROM {sql.threads} WHERE id IN {marks(len(keys))} ORDER BY id FOR UPDATE",
+        keys,
+    )
+    at = dict(locked)
+    return [thread for thread in portion.threads if at.get(thread.key) == thread.after]
 
 
 LONGEST_PLAIN = 38
