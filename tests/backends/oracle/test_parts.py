@@ -151,7 +151,7 @@ def test_rows_that_are_bound_alike_go_together() -> None:
 
 def test_what_is_only_for_us_is_read_as_it_was_written() -> None:
     manifest = '[[["messages"],[["b",0,0,1]]]]'
-    inner = SQL.json_as_text(manifest)
+    inner = SQL.manifest_json(manifest)
     assert prepared(inner) == DriverJSON({"$locus:text": manifest})
     assert SQL.read_json(json.loads(inner)) == manifest
     assert decode(SQL.read_json(json.loads(SQL.json('{"$locus:text":"x"}')))) == {"$locus:text": "x"}

@@ -128,6 +128,11 @@ class Outcome:
     repeated: bool = False
     """This very commit is there already: an answer was lost on the way, and nothing is to be done."""
 
+    @property
+    def is_written(self) -> bool:
+        """Whether a decision leads to a write; a repeated commit does not."""
+        return self.verdict is Verdict.COMMITTED and not self.repeated
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:

@@ -24,7 +24,6 @@ from locus.memory.model.records import (
     Run,
     RunInfo,
     Stored,
-    Verdict,
     Write,
     writes_order,
 )
@@ -84,7 +83,7 @@ class ThreadTable:
     def commit(self, commit: Commit) -> Outcome:
         """Decide on a commit, and carry it out."""
         outcome = decide(commit, self)
-        if outcome.verdict is Verdict.COMMITTED and not outcome.repeated:
+        if outcome.is_written:
             self.add(commit, outcome)
         return outcome
 

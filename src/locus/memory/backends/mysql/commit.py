@@ -24,11 +24,10 @@ from locus.memory.backends.mysql.schema import MySQLFlavour
 from locus.memory.backends.sql.commit import Chain, LoadedView, SQLThread, SQLThreads
 from locus.memory.backends.sql.flavour import Row, Steps, marks, portions
 from locus.memory.backends.sql.read import now
+from locus.memory.backends.sql.schema import KNOWN, of
 from locus.memory.backends.sql.search import metadata_key
 from locus.memory.model.codec import canonical, decode, encode_trusted
 from locus.memory.model.records import Commit, Entry, Known, Outcome, RunInfo, Verdict
-
-_COLUMNS = "thread, namespace, checkpoint_id, parent_id, seq, rev, created_at, metadata, head, manifest, metadata_keys"
 
 
 class MySQLThread(SQLThread):
@@ -37,23 +36,8 @@ class MySQLThread(SQLThread):
     sql: MySQLFlavour
 
     def insert(self, entry: Entry, head: str, manifest: str) -> Steps[None]:
-        sql = self.sql
-        yield (
-            f"INSERT INTO {sql.checkpoints} ({_COLUMNS}) VALUES {marks(11)}",
-            (
-                self.key,
-                entry.namespace,
-                entry.checkpoint_id,
-                entry.parent_id,
-                entry.seq,
-                entry.rev,
-                sql.time(entry.created_at),
-                sql.json(entry.metadata),
-                sql.json(head),
-                sql.json(manifest),
-                metadata_keys(entry.metadata),
-            ),
-        )
+        row = self.sql.new_checkpoint(self.key, entry, head, manifest)
+        yield self.sql.insert_with_keys, (*row, metadata_keys(entry.metadata))
 
     def before_removing(self, entries: Sequence[Entry], runs: Sequence[RunInfo]) -> Steps[None]:
         sql = self.sql
@@ -122,7 +106,7 @@ def in_new_thread(sql: MySQLFlavour, commit: Commit) -> list[Statement]:
     thread = MySQLThread(sql, Expression("LAST_INSERT_ID()"), commit.thread_id, 0)  # type: ignore[arg-type]
     begun = (
         f"INSERT INTO {sql.threads} (thread_id, last_seq, expires_at) VALUES (?, 1, ?)",
-        (commit.thread_id, _expiry(sql, commit)),
+        (commit.thread_id, sql.expiry(commit.expires_at)),
     )
     return [BEGIN, begun, *statements_of(thread.add(commit, Outcome(Verdict.COMMITTED, 1)))[:-1], COMMIT]
 
@@ -135,7 +119,7 @@ def in_chain(sql: MySQLFlavour, commit: Commit, chain: Chain) -> list[Statement]
     moved = (
         f"UPDATE {sql.threads} SET last_seq = ?, expires_at = ?"
         " WHERE id = ? AND last_seq = ? AND removals = ? AND (expires_at IS NULL OR expires_at > ?)",
-        (outcome.seq, _expiry(sql, commit), chain.key, chain.seq, chain.removals, now(sql)),
+        (outcome.seq, sql.expiry(commit.expires_at), chain.key, chain.seq, chain.removals, now(sql)),
     )
     key = Expression(f"IF(ROW_COUNT() = 1, {chain.key}, NULL)")
     return [BEGIN, moved, (statement, (key, *values[1:])), *others, COMMIT]
@@ -158,9 +142,7 @@ def questions(sql: MySQLFlavour, commit: Commit) -> list[Statement]:
     if isinstance(commit.parent_id, str):
         ids.add(commit.parent_id)
     where = (commit.thread_id, commit.namespace)
-    known = (
-        f"SELECT c.checkpoint_id, c.seq, c.rev, c.parent_id FROM {sql.joined} WHERE t.thread_id = ? AND c.namespace = ?"
-    )
+    known = f"SELECT {of('c', KNOWN)} FROM {sql.joined} WHERE t.thread_id = ? AND c.namespace = ?"
     return [
         BEGIN,
         (
@@ -204,7 +186,3 @@ def statements_of(steps: Steps[None]) -> list[Statement]:
             statement = steps.send([])
     except StopIteration:
         return statements
-
-
-def _expiry(sql: MySQLFlavour, commit: Commit) -> str | None:
-    return sql.time(commit.expires_at) if commit.expires_at else None

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 from ssl import SSLContext, create_default_context
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
+from pydantic import ConfigDict, SecretStr
 
 from locus.errors import ConfigurationError
-from locus.memory.backends.sql.config import check_pool_sizes, check_timeouts
+from locus.memory.backends.sql.config import SQLServerConfig
 
 
-class MySQLConfig(BaseModel):
+class MySQLConfig(SQLServerConfig):
     """The options of `MySQLBackend`: where the server is, and how to use it. `repr` hides the password."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    used_by: ClassVar[str] = "MySQLBackend"
 
     host: str = "localhost"
     port: int = 3306
@@ -25,43 +26,11 @@ class MySQLConfig(BaseModel):
     password: SecretStr = SecretStr("")
     unix_socket: str | None = None
     """The path of the server's socket, instead of host and port."""
-    table_name: str = "locus"
-    """The beginning of all table names."""
     ssl: bool | SSLContext = False
     """True: encrypt, and verify the server's certificate. Pass an `SSLContext` to control more."""
     ssl_ca: Path | None = None
     """The certificate authority to trust instead of the system's."""
     ssl_check_hostname: bool = True
-    min_pool_size: int = 1
-    max_pool_size: int = 10
-    connect_timeout: float = 10.0
-    """Seconds to wait for a connection."""
-    command_timeout: float = 60.0
-    """Seconds to wait for the answer to a statement."""
-    retry_seconds: float = 10.0
-    """How long to keep trying to replace a lost connection, where repeating the operation is safe."""
-    ttl_seconds: float | None = None
-    auto_create_table: bool = True
-
-    @classmethod
-    def checked(cls, **options: Any) -> MySQLConfig:
-        """A configuration from a user's options. An error does not show their values, since one is a password."""
-        try:
-            config = cls(**options)
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            name = ".".join(map(str, first["loc"][:1]))
-            known = ", ".join(cls.model_fields)
-            raise ConfigurationError(
-                f"option {name!r} of MySQLBackend: {first['msg']}; the options are {known}"
-            ) from None
-        check_pool_sizes(config.min_pool_size, config.max_pool_size)
-        check_timeouts(
-            connect_timeout=config.connect_timeout,
-            command_timeout=config.command_timeout,
-            retry_seconds=config.retry_seconds,
-        )
-        return config
 
     @property
     def address(self) -> str:

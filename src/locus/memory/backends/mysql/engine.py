@@ -30,8 +30,7 @@ from locus.memory.backends.mysql.client import (
 from locus.memory.backends.mysql.commit import MySQLThreads
 from locus.memory.backends.mysql.config import MySQLConfig
 from locus.memory.backends.mysql.schema import NATIVE, MySQLFlavour
-from locus.memory.backends.sql.commit import Chains, can_be_first, is_written
-from locus.memory.backends.sql.config import PoolOptions
+from locus.memory.backends.sql.commit import Chains, can_be_first
 from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
 from locus.memory.backends.sql.flavour import run_steps_async
 from locus.memory.backends.sql.schema import check_format, other_tables, script
@@ -53,7 +52,7 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
 
     def __init__(self, config: MySQLConfig) -> None:
         sql = MySQLFlavour(config.table_name)
-        pool = PoolOptions(config.min_pool_size, config.max_pool_size, config.connect_timeout)
+        pool = config.pool_options()
         self._threads = MySQLThreads(sql)
         super().__init__(sql, self._threads, pool, retry_seconds=config.retry_seconds)
         self._config = config
@@ -185,7 +184,7 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
         _, found, known, latest, *taken = await connection.send(mysql_commit.questions(self.sql, commit))
         if not found.rows:
             outcome = decide(commit, mysql_commit.looked(0, [], [], []))
-            if is_written(outcome):
+            if outcome.is_written:
                 connection.roll_back_later()
                 return None
             await connection.rollback()
@@ -193,7 +192,7 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
         key, last_seq, removals = found.rows[0]
         looked = mysql_commit.looked(last_seq, known.rows, latest.rows, [result.rows for result in taken])
         outcome = decide(commit, looked)
-        if not is_written(outcome):
+        if not outcome.is_written:
             await connection.rollback()
             return outcome
         steps = self._threads.thread(key, commit.thread_id, last_seq).add(commit, outcome)

@@ -7,13 +7,12 @@ from datetime import datetime
 from locus.memory.backends.mysql.commit import TOO_MANY
 from locus.memory.backends.mysql.schema import MySQLFlavour
 from locus.memory.backends.sql.flavour import Steps
-from locus.memory.backends.sql.read import entry_of, now
+from locus.memory.backends.sql.read import stored_of, which_one, with_metadata
+from locus.memory.backends.sql.schema import CheckpointRow
 from locus.memory.backends.sql.search import metadata_key
 from locus.memory.model.codec import decode, encode_trusted
-from locus.memory.model.matching import has_value
 from locus.memory.model.records import Entry, Run, Stored
 
-PAGE = 200
 _NAME = "varchar(64) CHARACTER SET ascii COLLATE ascii_bin"
 
 
@@ -24,16 +23,12 @@ def read(sql: MySQLFlavour, thread_id: str, namespace: str, checkpoint_id: str |
     it. The driver spends time on every column of every row. So runs and checkpoint share six columns, and the sixth
     holds whatever else a checkpoint has.
     """
-    values = [thread_id, now(sql), namespace]
-    which = "ORDER BY c.seq DESC LIMIT 1"
-    if checkpoint_id is not None:
-        which = "AND c.checkpoint_id = ?"
-        values.append(checkpoint_id)
+    which, values = which_one(sql, thread_id, namespace, checkpoint_id)
     rows = yield (
         f"""WITH found AS (
     SELECT c.checkpoint_id, c.parent_id, c.seq, c.rev, c.created_at,
         c.metadata, c.head, c.manifest, c.thread, {sql.passed} AS passed
-    FROM {sql.joined} WHERE t.thread_id = ? AND {sql.alive} AND c.namespace = ? {which}
+    FROM {sql.joined} WHERE {which}
 ), named AS (
     SELECT DISTINCT f.thread, COALESCE(e.branch, e.large) AS branch,
         COALESCE(e.run, 0) AS run, COALESCE(e.skip, 0) AS skip
@@ -61,10 +56,9 @@ FROM extents e JOIN {sql.runs} r
     for parent_id, seq, passed, _, head, about in rows:
         if about is not None:
             name, rev, created_at, metadata, manifest = decode(about)
-            row = (thread_id, namespace, name, parent_id, seq, rev, _time(created_at), encode_trusted(metadata))
-            ordered = {branch: list(members.values()) for branch, members in runs.items()}
-            stored_manifest = sql.read_json(encode_trusted(manifest))
-            return Stored(entry_of(sql, row), sql.read_json(head), stored_manifest, ordered, bool(passed))
+            texts = (encode_trusted(metadata), head, encode_trusted(manifest))
+            row = CheckpointRow(thread_id, namespace, name, parent_id, seq, rev, _time(created_at), *texts, passed)
+            return stored_of(sql, row, {branch: list(members.values()) for branch, members in runs.items()})
     return None
 
 
@@ -76,17 +70,5 @@ def _time(text: object) -> datetime | None:
 def find(sql: MySQLFlavour, key: str, value: str, limit: int) -> Steps[list[Entry]]:
     """Look up a pair in the index; `value` is canonical JSON. Rows with too many pairs for it are checked here."""
     wanted = encode_trusted([metadata_key(key, value), TOO_MANY])
-    found: list[Entry] = []
-    page, page_values = "", list[int]()
-    while len(found) < limit:
-        rows = yield (
-            f"SELECT {sql.entry}, c.id FROM {sql.joined} WHERE {sql.alive}"
-            f" AND JSON_OVERLAPS(c.metadata_keys, CAST(? AS JSON)){page} ORDER BY c.id DESC LIMIT {PAGE}",
-            (now(sql), wanted, *page_values),
-        )
-        entries = (entry_of(sql, row) for row in rows)
-        found += [entry for entry in entries if has_value(entry.metadata, key, value)]
-        if len(rows) < PAGE:
-            break
-        page, page_values = " AND c.id < ?", [rows[-1][8]]
-    return found[:limit]
+    condition = "JSON_OVERLAPS(c.metadata_keys, CAST(? AS JSON))"
+    return (yield from with_metadata(sql, sql.joined, condition, [wanted], key, value, limit))

@@ -15,7 +15,7 @@ All text that is compared has the collation utf8mb4_0900_bin: case, accents and 
 is that of code points. A key in InnoDB has at most 3,072 bytes, which is less than three ids can need. So the key of
 the pending writes has the digest of a task's id, not the id itself.
 
-The DDL is in `format.sql` and `migration_<format>.sql`. MySQL commits each DDL statement by itself, so a migration
+The DDL is in `migrations/*.sql`. MySQL commits each DDL statement by itself, so a migration
 can be interrupted between any two statements. Every statement can therefore be run again.
 """
 
@@ -23,12 +23,18 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from importlib.resources import files
-from string import Template
 from typing import Any
 
-from locus.errors import ConfigurationError
-from locus.memory.backends.sql.flavour import PackingFlavour
+from locus.memory.backends.sql.flavour import PackingFlavour, marks
+from locus.memory.backends.sql.schema import (
+    CHECKPOINT_COLUMNS,
+    RUN_COLUMNS,
+    THREAD_COLUMNS,
+    WRITE_COLUMNS,
+    checked_name,
+    read_migrations,
+    statements_in,
+)
 from locus.memory.model.codec import Dialect, has_digits
 from locus.memory.model.ids import digest
 
@@ -37,9 +43,6 @@ NATIVE = Dialect(exact=False, integer_bits=64)
 TAG = "$locus:"
 """What the tags begin with that stand for values a JSON column would change."""
 
-LONGEST_NAME = 40
-"""MySQL allows names of 64 characters, and the endings of the tables' names need some of them."""
-_TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SAME_IN_MYSQL = re.compile(r'"[^"\\\x00-\x1f\x7f]*"|-?[0-9]{1,18}|true|false|null')
 """JSON values that MySQL writes exactly as Locus does."""
 
@@ -56,6 +59,8 @@ class MySQLFlavour(PackingFlavour):
         super().__init__(f"{checked_name(table_name, 'table_name')}_")
         self.search = self.table("search")
         self.format = self.table("format")
+        columns = f"{CHECKPOINT_COLUMNS}, metadata_keys"
+        self.insert_with_keys = f"INSERT INTO {self.checkpoints} ({columns}) VALUES {marks(columns.count(',') + 1)}"
 
     def table(self, name: str) -> str:
         return f"`{self.prefix}{name}`"
@@ -74,11 +79,7 @@ class MySQLFlavour(PackingFlavour):
         return f"INSERT INTO {table} ({columns}) {values} ON DUPLICATE KEY UPDATE {column} = {table}.{column}"
 
     def put_write(self) -> str:
-        return (
-            f"REPLACE INTO {self.writes}"
-            " (thread, namespace, checkpoint_id, task_id, idx, task_path, channel, value, packed)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        )
+        return f"REPLACE INTO {self.writes} ({WRITE_COLUMNS}, packed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
     def json(self, text: str) -> str:
         """Most texts need no tags, and this finds that out cheaply."""
@@ -91,18 +92,7 @@ class MySQLFlavour(PackingFlavour):
         return super().read_time(value).replace(tzinfo=UTC)
 
 
-def checked_name(name: object, what: str) -> str:
-    """A name that can be pasted into a statement."""
-    if not isinstance(name, str) or not _TABLE_NAME.fullmatch(name) or len(name) > LONGEST_NAME:
-        raise ConfigurationError(
-            f"{what} must be letters, digits and underscores, {LONGEST_NAME} at most, and no digit first, "
-            f"got {name!r:.80}"
-        )
-    return name
-
-
-MIGRATIONS = ("migration_1.sql", "migration_2.sql")
-"""The files that lead from each format to the next."""
+FORMAT_TABLE, *MIGRATIONS = read_migrations("locus.memory.backends.mysql")
 FORMAT = len(MIGRATIONS)
 
 ALREADY_DONE = {1060, 1061, 1091}
@@ -111,9 +101,10 @@ ALREADY_DONE = {1060, 1061, 1091}
 
 def statements(sql: MySQLFlavour, found: int) -> list[str]:
     """What brings tables of format `found` (0: none) to the newest format. Each statement is committed by itself."""
-    made = _read("format.sql", sql)
-    for number, migration in enumerate(MIGRATIONS[found:], found + 1):
-        made += [*_read(migration, sql), f"REPLACE INTO {sql.format} (id, version) VALUES (1, {number})"]
+    made = [*statements_in(FORMAT_TABLE, prefix=sql.prefix)]
+    for number, script in enumerate(MIGRATIONS[found:], found + 1):
+        made += statements_in(script, prefix=sql.prefix)
+        made.append(f"REPLACE INTO {sql.format} (id, version) VALUES (1, {number})")
     return made
 
 
@@ -122,20 +113,13 @@ def ddl(sql: MySQLFlavour, found: int = 0) -> str:
     return "".join(f"{statement};\n" for statement in statements(sql, found))
 
 
-def _read(file_name: str, sql: MySQLFlavour) -> list[str]:
-    """The statements of a file in this package, with the table names filled in."""
-    lines = files(__package__).joinpath(file_name).read_text(encoding="utf-8").splitlines(keepends=True)
-    text = "".join(line for line in lines if not line.startswith("--"))
-    return [one.strip() for one in Template(text).substitute(prefix=sql.prefix).split(";\n") if one.strip()]
-
-
 def probes(sql: MySQLFlavour) -> list[str]:
     """Queries that fail if a table of that name exists, but was not made by Locus."""
     columns = {
-        sql.threads: "id, thread_id, last_seq, removals, expires_at, indexed_seq, unindexed",
-        sql.checkpoints: "id, thread, namespace, checkpoint_id, parent_id, seq, rev, created_at, metadata_keys",
-        sql.runs: "thread, branch, number, start, count, seq, items",
-        sql.writes: "thread, namespace, checkpoint_id, task_id, idx, task_path, channel, value, packed",
+        sql.threads: f"{THREAD_COLUMNS}, removals, indexed_seq, unindexed",
+        sql.checkpoints: f"id, {CHECKPOINT_COLUMNS}, metadata_keys",
+        sql.runs: RUN_COLUMNS,
+        sql.writes: f"{WRITE_COLUMNS}, packed",
         sql.search: "id, thread, checkpoint, branch, number, words",
     }
     return [f"SELECT {names} FROM {table} LIMIT 0" for table, names in columns.items()]

@@ -12,35 +12,28 @@ spells it, because its own parser skips short words, long words and a list of co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from locus.errors import CapabilityError
 from locus.memory.backends.mysql.schema import MySQLFlavour
 from locus.memory.backends.sql.flavour import Row, Steps, marks, portions
-from locus.memory.backends.sql.search import LONGEST_PLAIN, checkpoint_hit, indexed, run_hit, spelt
+from locus.memory.backends.sql.search import (
+    LONGEST_PLAIN,
+    THREADS_AT_ONCE,
+    Portion,
+    checkpoint_hit,
+    indexed,
+    portion_of,
+    ranges,
+    run_hit,
+    spelt,
+    still_to_index,
+)
 from locus.memory.model.matching import best_hits
 from locus.memory.model.records import Hit
 
-PORTION = 500
-THREADS_AT_ONCE = 100
 AT_ONCE_BYTES = 4_000_000
 """About how much text goes into one INSERT; a single row may have more."""
-
-
-class ThreadToIndex(NamedTuple):
-    """A thread with something to index: what came after one sequence number, up to another."""
-
-    key: int
-    after: int
-    up_to: int
-
-
-class Portion(NamedTuple):
-    """What is to be indexed next. A row: thread, checkpoint, branch, number, JSON text."""
-
-    threads: list[ThreadToIndex]
-    rows: list[Row]
-    is_full: bool
 
 
 def check_parser(sql: MySQLFlavour) -> Steps[None]:
@@ -54,45 +47,30 @@ def check_parser(sql: MySQLFlavour) -> Steps[None]:
 
 
 def next_portion(sql: MySQLFlavour) -> Steps[Portion]:
+    """What to index next. A row: thread, checkpoint, branch, number, JSON text."""
     rows = yield (
         f"SELECT id, indexed_seq, last_seq FROM {sql.threads} WHERE unindexed = 1 ORDER BY id LIMIT {THREADS_AT_ONCE}",
         (),
     )
-    threads, left = [], PORTION
-    for key, after, last in rows:
-        if left > 0:
-            threads.append(ThreadToIndex(key, after, min(last, after + left)))
-            left -= last - after
-    if not threads:
-        return Portion([], [], False)
-    ranges = " OR ".join(["(thread = ? AND seq > ? AND seq <= ?)"] * len(threads))
-    places = [value for thread in threads for value in thread]
-    found = yield f"SELECT thread, NULL, branch, number, items FROM {sql.runs} WHERE {ranges}", places
-    found = list(found)
-    found += yield (
-        f"SELECT thread, id, NULL, NULL, JSON_ARRAY(head, metadata) FROM {sql.checkpoints} WHERE {ranges}",
-        places,
-    )
-    return Portion(threads, found, left <= 0 or len(rows) == THREADS_AT_ONCE)
+    portion = portion_of(rows)
+    if portion.threads:
+        where, places = ranges(portion.threads)
+        portion.rows.extend((yield f"SELECT thread, NULL, branch, number, items FROM {sql.runs} WHERE {where}", places))
+        texts = "JSON_ARRAY(head, metadata)"
+        portion.rows.extend(
+            (yield f"SELECT thread, id, NULL, NULL, {texts} FROM {sql.checkpoints} WHERE {where}", places)
+        )
+    return portion
 
 
 def texts_of(sql: MySQLFlavour, portion: Portion) -> list[str]:
     """The text to index of each row."""
-    return [indexed(sql.read_json(row[4])) for row in portion.rows]
+    return [indexed(sql.read_json(text)) for *_, text in portion.rows]
 
 
 def index_portion(sql: MySQLFlavour, portion: Portion, texts: Sequence[str]) -> Steps[None]:
-    """Write a portion, except for threads that another process has indexed meanwhile.
-
-    The threads stay locked, so that nothing is indexed that is being deleted.
-    """
-    keys = [thread.key for thread in portion.threads]
-    locked = yield (
-        f"SELECT id, indexed_seq FROM {sql.threads} WHERE id IN {marks(len(keys))} ORDER BY id FOR UPDATE",
-        keys,
-    )
-    at = dict(locked)
-    ours = [thread for thread in portion.threads if at.get(thread.key) == thread.after]
+    """Write a portion, except for threads that another process has indexed meanwhile."""
+    ours = yield from still_to_index(sql, portion)
     if not ours:
         return
     chosen = {thread.key for thread in ours}

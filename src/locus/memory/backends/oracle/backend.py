@@ -10,8 +10,10 @@ in thin mode, so no Oracle client has to be installed.
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
 
 from pydantic import PrivateAttr, SecretStr
 
@@ -35,6 +37,49 @@ __all__ = [
     "OracleSyncCheckpointSaver",
     "from_location",
 ]
+
+
+S = TypeVar("S")
+P = ParamSpec("P")
+Options = dict[str, Any]
+Constructor = Callable[Concatenate[S, P], None]
+
+
+def options(
+    dsn: str | None = None,
+    user: str = "admin",
+    password: str | SecretStr = "",
+    wallet_location: str | None = None,
+    wallet_password: str | SecretStr | None = None,
+    host: str | None = None,
+    port: int = 1521,
+    service_name: str | None = None,
+    table_name: str = "locus",
+    schema_name: str | None = None,
+    min_pool_size: int = 1,
+    max_pool_size: int = 5,
+    auto_create_table: bool = True,
+    **kwargs: Any,
+) -> Options:
+    """The parameters of all four classes, and what they were given. `OracleConfig` describes them, and `kwargs`."""
+    given = locals()
+    del given["kwargs"]
+    return given | kwargs
+
+
+def taking(parameters: Callable[P, Options]) -> Callable[[Callable[[S, Options], None]], Constructor[S, P]]:
+    """Gives a constructor these parameters, for type checkers and for `help` alike; it gets what they return."""
+
+    def decorate(init: Callable[[S, Options], None]) -> Constructor[S, P]:
+        def __init__(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
+            init(self, parameters(*args, **kwargs))
+
+        own = inspect.signature(init)
+        named = [next(iter(own.parameters.values())), *inspect.signature(parameters).parameters.values()]
+        __init__.__signature__ = own.replace(parameters=named)  # type: ignore[attr-defined]
+        return __init__
+
+    return decorate
 
 
 class OracleHandle(OracleConfig):
@@ -67,29 +112,9 @@ class OracleBackend(OracleHandle, SQLBackend):  # type: ignore[override]  # nobo
     options. Each event loop gets its own pool of connections.
     """
 
-    def __init__(
-        self,
-        dsn: str | None = None,
-        user: str = "admin",
-        password: str | SecretStr = "",
-        wallet_location: str | None = None,
-        wallet_password: str | SecretStr | None = None,
-        host: str | None = None,
-        port: int = 1521,
-        service_name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            dsn=dsn,
-            user=user,
-            password=password,
-            wallet_location=wallet_location,
-            wallet_password=wallet_password,
-            host=host,
-            port=port,
-            service_name=service_name,
-            **kwargs,
-        )
+    @taking(options)
+    def __init__(self, given: Options) -> None:
+        super().__init__(**given)
 
     @overload
     async def save(
@@ -117,14 +142,28 @@ class OracleBackend(OracleHandle, SQLBackend):  # type: ignore[override]  # nobo
         if_latest: str | None | Unset = ANY,
     ) -> str: ...
 
-    async def save(self, *args: Any, **kwargs: Any) -> str:
+    async def save(  # type: ignore[misc]  # mypy wants the names of both at the same positions
+        self,
+        state: AgentState | str | None = None,
+        thread_id: str | dict[str, Any] | None = None,
+        checkpoint_id: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        *,
+        data: dict[str, Any] | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+        parent: str | None | Unset = ANY,
+        if_latest: str | None | Unset = ANY,
+    ) -> str:
         """Save a state, `save(state, thread_id)`, or a dict, `save(thread_id, data)`, and return the checkpoint's id.
 
         The type of the state decides which of the two is meant. See `BaseCheckpointer.save` for the laws.
         """
-        if "state" in kwargs or (args and isinstance(args[0], AgentState)):
-            return await Checkpointer(self.store).save(*args, **kwargs)
-        return await super().save(*args, **kwargs)
+        more: Any = {"namespace": namespace, "parent": parent, "if_latest": if_latest}
+        if isinstance(state, AgentState):
+            return await Checkpointer(self.store).save(state, cast(str, thread_id), checkpoint_id, metadata, **more)
+        if state is not None:  # by position: `save(thread_id, data)`
+            thread_id, data = state, cast(dict[str, Any], thread_id) if data is None else data
+        return await super().save(cast(str, thread_id), cast(dict[str, Any], data), checkpoint_id, metadata, **more)
 
     @cached_property
     def sync(self) -> SyncOracleBackend:
@@ -147,39 +186,9 @@ class OracleCheckpointSaver(OracleHandle, CheckpointSaver):  # type: ignore[over
     It takes the options of `OracleBackend`, and uses the same tables.
     """
 
-    def __init__(
-        self,
-        dsn: str | None = None,
-        user: str = "admin",
-        password: str | SecretStr = "",
-        wallet_location: str | None = None,
-        wallet_password: str | SecretStr | None = None,
-        host: str | None = None,
-        port: int = 1521,
-        service_name: str | None = None,
-        table_name: str = "locus",
-        schema_name: str | None = None,
-        min_pool_size: int = 1,
-        max_pool_size: int = 5,
-        auto_create_table: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            dsn=dsn,
-            user=user,
-            password=password,
-            wallet_location=wallet_location,
-            wallet_password=wallet_password,
-            host=host,
-            port=port,
-            service_name=service_name,
-            table_name=table_name,
-            schema_name=schema_name,
-            min_pool_size=min_pool_size,
-            max_pool_size=max_pool_size,
-            auto_create_table=auto_create_table,
-            **kwargs,
-        )
+    @taking(options)
+    def __init__(self, given: Options) -> None:
+        super().__init__(**given)
 
 
 class SyncOracleBackend(SyncSQLBackend):
@@ -189,29 +198,29 @@ class SyncOracleBackend(SyncSQLBackend):
         super().__init__(backend)
         self._oracle = backend
 
-    def save(self, *args: Any, **kwargs: Any) -> str:
+    def save(  # type: ignore[override]  # a state comes before its thread, a dict after
+        self,
+        state: AgentState | str | None = None,
+        thread_id: str | dict[str, Any] | None = None,
+        checkpoint_id: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        *,
+        data: dict[str, Any] | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+        parent: str | None | Unset = ANY,
+        if_latest: str | None | Unset = ANY,
+    ) -> str:
         """Save a state, `save(state, thread_id)`, or a dict, `save(thread_id, data)`."""
-        return PORTAL.run(self._oracle.save(*args, **kwargs))
+        more: Any = {"data": data, "namespace": namespace, "parent": parent, "if_latest": if_latest}
+        return PORTAL.run(self._oracle.save(cast(Any, state), cast(Any, thread_id), checkpoint_id, metadata, **more))
 
 
 class OracleSyncBackend(SyncOracleBackend):
     """An `OracleBackend` whose methods block."""
 
-    def __init__(
-        self,
-        dsn: str | None = None,
-        user: str = "admin",
-        password: str | SecretStr = "",
-        wallet_location: str | None = None,
-        wallet_password: str | SecretStr | None = None,
-        host: str | None = None,
-        port: int = 1521,
-        service_name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            OracleBackend(dsn, user, password, wallet_location, wallet_password, host, port, service_name, **kwargs)
-        )
+    @taking(options)
+    def __init__(self, given: Options) -> None:
+        super().__init__(OracleBackend(**given))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._oracle.store.engine.identity!r})"
@@ -220,45 +229,13 @@ class OracleSyncBackend(SyncOracleBackend):
 class OracleSyncCheckpointSaver(SyncCheckpointSaver):
     """An `OracleCheckpointSaver` whose methods block."""
 
-    def __init__(
-        self,
-        dsn: str | None = None,
-        user: str = "admin",
-        password: str | SecretStr = "",
-        wallet_location: str | None = None,
-        wallet_password: str | SecretStr | None = None,
-        host: str | None = None,
-        port: int = 1521,
-        service_name: str | None = None,
-        table_name: str = "locus",
-        schema_name: str | None = None,
-        min_pool_size: int = 1,
-        max_pool_size: int = 5,
-        auto_create_table: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            OracleCheckpointSaver(
-                dsn,
-                user,
-                password,
-                wallet_location,
-                wallet_password,
-                host,
-                port,
-                service_name,
-                table_name,
-                schema_name,
-                min_pool_size,
-                max_pool_size,
-                auto_create_table,
-                **kwargs,
-            )
-        )
+    @taking(options)
+    def __init__(self, given: Options) -> None:
+        super().__init__(OracleCheckpointSaver(**given))
 
 
-def from_location(location: str = "", **options: Any) -> Checkpointer:
+def from_location(location: str = "", **given: Any) -> Checkpointer:
     """`"oracle://user:password@host:1521/service_name?table_name=agents"`."""
     from locus.memory.backends.adapters import oracle_checkpointer
 
-    return oracle_checkpointer(**(options_of(f"oracle:{location}") | options if location else options))
+    return oracle_checkpointer(**(options_of(f"oracle:{location}") | given if location else given))

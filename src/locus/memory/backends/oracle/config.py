@@ -6,20 +6,18 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, field_validator
+from pydantic import SecretStr, ValidationError, field_validator
 
 from locus.errors import ConfigurationError
-from locus.memory.backends.sql.config import check_pool_sizes, check_timeouts
+from locus.memory.backends.sql.config import SQLServerConfig
 from locus.memory.model.ids import digest
 
 _TLS_PORTS = (1522, 2484)
 _CLOUD = ".oraclecloud.com"
 
 
-class OracleConfig(BaseModel):
+class OracleConfig(SQLServerConfig):
     """Where the database is, and how to use it. `repr` hides both passwords."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     dsn: str | None = None
     """A TNS alias, `host:port/service_name`, or a whole connect descriptor."""
@@ -36,20 +34,10 @@ class OracleConfig(BaseModel):
     """tcps is TLS. It is the default with a wallet, for ports 1522 and 2484, and in Oracle's cloud."""
     config_dir: Path | None = None
     """The folder with tnsnames.ora, if it is not the wallet's."""
-    table_name: str = "locus"
-    """The beginning of all table names."""
     schema_name: str | None = None
     """The schema of the tables; the default is the user's own."""
-    min_pool_size: int = 1
     max_pool_size: int = 5
     connect_timeout: float = 20.0
-    """Seconds to wait for a connection."""
-    command_timeout: float = 60.0
-    """Seconds to wait for the answer to a statement."""
-    retry_seconds: float = 10.0
-    """How long to keep trying to replace a lost connection, where repeating the operation is safe."""
-    ttl_seconds: float | None = None
-    auto_create_table: bool = True
     statement_cache_size: int = 50
     keepalive_minutes: int = 2
     """How often an idle connection sends a sign of life, so that firewalls keep it open; 0: never."""
@@ -66,18 +54,8 @@ class OracleConfig(BaseModel):
         try:
             super().__init__(**options)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            name = ".".join(map(str, first["loc"][:1]))
-            known = ", ".join(type(self).model_fields)
-            raise ConfigurationError(
-                f"option {name!r} of {type(self).__name__}: {first['msg']}; the options are {known}"
-            ) from None
-        check_pool_sizes(self.min_pool_size, self.max_pool_size)
-        check_timeouts(
-            connect_timeout=self.connect_timeout,
-            command_timeout=self.command_timeout,
-            retry_seconds=self.retry_seconds,
-        )
+            raise self._refusal(error, type(self).__name__) from None
+        self.check_numbers()
         if (self.dsn is None) == (self.host is None):
             raise ConfigurationError("say where the database is: either with a dsn, or with host and service_name")
         if self.host is not None and not self.service_name:

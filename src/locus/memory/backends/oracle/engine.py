@@ -26,11 +26,10 @@ from locus.memory.backends.oracle.client import (
     translated,
     trouble_of,
 )
-from locus.memory.backends.oracle.commit import OracleThread, OracleThreads
+from locus.memory.backends.oracle.commit import OracleThreads
 from locus.memory.backends.oracle.config import OracleConfig
 from locus.memory.backends.oracle.schema import NATIVE, OracleFlavour
-from locus.memory.backends.sql.commit import Chains, can_be_first, is_written
-from locus.memory.backends.sql.config import PoolOptions
+from locus.memory.backends.sql.commit import Chains, SQLThread, can_be_first
 from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
 from locus.memory.backends.sql.schema import check_format
 from locus.memory.model.records import Commit, Entry, Hit, Outcome, Stored, Verdict
@@ -45,7 +44,7 @@ class OracleEngine(SQLServerEngine[OracleConnection]):
 
     def __init__(self, config: OracleConfig) -> None:
         sql = OracleFlavour(config.table_name, config.schema_name)
-        pool = PoolOptions(config.min_pool_size, config.max_pool_size, config.connect_timeout)
+        pool = config.pool_options()
         self._threads = OracleThreads(sql)
         super().__init__(sql, self._threads, pool, retry_seconds=config.retry_seconds)
         self._connector = Connector(config)
@@ -86,13 +85,11 @@ class OracleEngine(SQLServerEngine[OracleConnection]):
             if key is not None:
                 self._chains.note(commit, key, 1, 0)
                 return Outcome(Verdict.COMMITTED, 1)
-        used: list[OracleThread] = []
-        outcome = await self._transact(
-            connection, lambda: self._threads.commit_in(commit, used), writing=True, keep=is_written
-        )
-        for thread in used:
-            self._chains.note(commit, thread.key, outcome.seq, thread.removals)
-        return outcome
+        changed: list[SQLThread] = []
+        decided = await self._commit_in_steps(connection, commit, changed)
+        for thread in changed:
+            self._chains.note(commit, thread.key, decided.seq, thread.removals)
+        return decided
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
         return await self._read(lambda: oracle_read.read(self.sql, thread_id, namespace, checkpoint_id))

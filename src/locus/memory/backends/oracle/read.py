@@ -7,14 +7,13 @@ from typing import Any
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.oracle.schema import OracleFlavour
-from locus.memory.backends.sql.flavour import Row, Steps, marks, portions
-from locus.memory.backends.sql.read import entry_of, now, one
+from locus.memory.backends.sql.flavour import Steps, marks, portions
+from locus.memory.backends.sql.read import one, run_of, stored_of, with_metadata
+from locus.memory.backends.sql.schema import RUN_INFO, CheckpointRow, of
 from locus.memory.backends.sql.search import metadata_key
 from locus.memory.model.manifest import visible, wanted
-from locus.memory.model.matching import has_value
 from locus.memory.model.records import Entry, Extent, Run, Stored
 
-PAGE = 200
 AT_ONCE = 50
 """How many extents one statement reads; a checkpoint of many small lists may have more."""
 
@@ -25,9 +24,8 @@ def read(sql: OracleFlavour, thread_id: str, namespace: str, checkpoint_id: str 
     Runs never change, and their names are never used again. So the second statement finds what the first would have
     found, unless the checkpoint was deleted in between and some runs are missing. Then both are repeated.
     """
-    columns = f"{sql.entry}, c.head, c.manifest, c.thread, {sql.truth(sql.passed)}"
     while True:
-        row = yield from one(sql, columns, thread_id, namespace, checkpoint_id)
+        row = yield from one(sql, sql.stored, thread_id, namespace, checkpoint_id)
         if row is None:
             return None
         stored = yield from _with_runs(sql, row)
@@ -35,17 +33,16 @@ def read(sql: OracleFlavour, thread_id: str, namespace: str, checkpoint_id: str 
             return stored
 
 
-def _with_runs(sql: OracleFlavour, row: Row) -> Steps[Stored]:
-    head, manifest = sql.read_json(row[8]), sql.read_json(row[9])
-    runs: dict[str, dict[int, Run]] = {}
-    for found in (yield from _runs(sql, row[10], wanted(manifest))):
-        branch, number, start, length, items = found
-        runs.setdefault(branch, {})[number] = Run(branch, number, start, length, sql.read_json(items))
-    named = {branch: list(members.values()) for branch, members in runs.items()}
-    return Stored(entry_of(sql, row), head, manifest, named, bool(row[11]))
+def _with_runs(sql: OracleFlavour, row: CheckpointRow) -> Steps[Stored]:
+    runs: dict[str, list[Run]] = {}
+    stored = stored_of(sql, row, runs)
+    found = {(run.branch, run.number): run for run in (yield from _runs(sql, row.thread, wanted(stored.manifest)))}
+    for run in found.values():
+        runs.setdefault(run.branch, []).append(run)
+    return stored
 
 
-def _runs(sql: OracleFlavour, thread: int, extents: Sequence[Extent]) -> Steps[list[Row]]:
+def _runs(sql: OracleFlavour, thread: int, extents: Sequence[Extent]) -> Steps[list[Run]]:
     """The runs that extents need: the newest that begins at or before an extent's start, and those after it."""
     if not all(isinstance(number, int) for extent in extents for number in extent[1:]):
         raise CorruptCheckpointError("stored manifest cannot be read: it has no numbers where they should be")
@@ -65,13 +62,14 @@ def _runs(sql: OracleFlavour, thread: int, extents: Sequence[Extent]) -> Steps[l
                     (*newest, thread, *newest, extent.skip),
                 )
             )
-    found: list[Row] = []
+    found: list[Run] = []
     for together in portions(conditions, AT_ONCE):
-        found += yield (
-            f"SELECT r.branch, r.number, r.start, r.count, r.items FROM {sql.runs} r WHERE r.thread = ?"
+        rows = yield (
+            f"SELECT {of('r', RUN_INFO)}, r.items FROM {sql.runs} r WHERE r.thread = ?"
             f" AND ({' OR '.join(f'({condition})' for condition, _ in together)})",
             [thread, *(value for _, values in together for value in values)],
         )
+        found += [run_of(sql, row) for row in rows]
     return found
 
 
@@ -84,30 +82,20 @@ def _is_whole(stored: Stored) -> bool:
     return True
 
 
-def _is_there(sql: OracleFlavour, row: Row) -> Steps[bool]:
+def _is_there(sql: OracleFlavour, row: CheckpointRow) -> Steps[bool]:
     """Whether the checkpoint is unchanged. Then missing runs mean that it is damaged."""
     rows = yield (
         f"SELECT rev FROM {sql.checkpoints} WHERE thread = ? AND namespace = ? AND seq = ?",
-        (row[10], row[1], row[4]),
+        (row.thread, row.namespace, row.seq),
     )
-    return any(rev == row[5] for (rev,) in rows)
+    return any(rev == row.rev for (rev,) in rows)
 
 
 def find(sql: OracleFlavour, key: str, value: str, limit: int) -> Steps[list[Entry]]:
     """Look up a pair by its digest; `value` is canonical JSON."""
-    found: list[Entry] = []
-    page, page_values = "", list[int]()
-    while len(found) < limit:
-        rows = yield (
-            f"SELECT {sql.entry}, c.id FROM {sql.metadata_pairs} p"
-            f" JOIN {sql.checkpoints} c ON c.thread = p.thread AND c.namespace = p.namespace AND c.seq = p.seq"
-            f" JOIN {sql.threads} t ON t.id = c.thread"
-            f" WHERE p.pair = ? AND {sql.alive}{page} ORDER BY c.id DESC LIMIT {PAGE}",
-            (metadata_key(key, value), now(sql), *page_values),
-        )
-        entries = (entry_of(sql, row) for row in rows)
-        found += [entry for entry in entries if has_value(entry.metadata, key, value)]
-        if len(rows) < PAGE:
-            break
-        page, page_values = " AND c.id < ?", [rows[-1][8]]
-    return found[:limit]
+    tables = (
+        f"{sql.metadata_pairs} p"
+        f" JOIN {sql.checkpoints} c ON c.thread = p.thread AND c.namespace = p.namespace AND c.seq = p.seq"
+        f" JOIN {sql.threads} t ON t.id = c.thread"
+    )
+    return (yield from with_metadata(sql, tables, "p.pair = ?", [metadata_key(key, value)], key, value, limit))

@@ -16,7 +16,7 @@ everything else of the thread. Times are microseconds since 1970. Ids have up to
 A sequence numbers the checkpoints, and keeps its order on a cluster, too. So the newest checkpoints of all threads
 are those with the highest numbers.
 
-The DDL is in `format.sql` and `migration_<format>.sql`. Oracle commits each DDL statement by itself, so a migration
+The DDL is in `migrations/*.sql`. Oracle commits each DDL statement by itself, so a migration
 can be interrupted between any two statements. Every statement can therefore be run again.
 """
 
@@ -27,14 +27,23 @@ import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
-from importlib.resources import files
 from itertools import count
-from string import Template
 from typing import Any
 
-from locus.errors import ConfigurationError, CorruptCheckpointError
+from locus.errors import CorruptCheckpointError
+from locus.memory.backends.sql import schema as sql_schema
 from locus.memory.backends.sql.flavour import Flavour
+from locus.memory.backends.sql.schema import (
+    CHECKPOINT_COLUMNS,
+    RUN_COLUMNS,
+    THREAD_COLUMNS,
+    WRITE_COLUMNS,
+    read_migrations,
+    statements_in,
+)
 from locus.memory.model.codec import Dialect, encode_trusted, from_native, to_native
+
+PAIR_COLUMNS = "thread, namespace, seq, pair"
 
 NATIVE = Dialect(exact=False, nul=False, negative_zero=False, fractions_only=True, integer_digits=38, longest_key=255)
 """Numbers in Oracle's JSON have 38 digits, and 1 and 1.0 are the same. Before 23ai keys have at most 255 bytes."""
@@ -113,8 +122,8 @@ class OracleFlavour(Flavour):
         native = to_native(text, self.dialect)
         return JSONText(native if native.startswith(("{", "[")) else f'{{"{SCALAR}":{native}}}')
 
-    def json_as_text(self, text: str) -> JSONText:
-        """JSON that only Locus reads."""
+    def manifest_json(self, text: str) -> JSONText:
+        """As text, because only Locus reads it."""
         return JSONText(encode_trusted({TEXT: text}))
 
     def read_json(self, text: Any) -> str:
@@ -143,17 +152,11 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_n
 
 LONGEST_NAME = 90
 """Oracle allows names of 128 bytes, and the endings of the tables' and indexes' names need some of them."""
-_TABLE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 def checked_name(name: object, what: str) -> str:
     """A name that can be pasted into a statement without quotes. Oracle reads it in upper case."""
-    if not isinstance(name, str) or not _TABLE_NAME.fullmatch(name) or len(name) > LONGEST_NAME:
-        raise ConfigurationError(
-            f"{what} must be letters, digits and underscores, {LONGEST_NAME} at most, and begin with a letter, "
-            f"got {name!r:.80}"
-        )
-    return name
+    return sql_schema.checked_name(name, what, LONGEST_NAME, letter_first=True)
 
 
 _TO_TRANSLATE = re.compile(r"'[^']*'|\?|\bLIMIT (\?|[0-9]+)|\bnumber\b|\bstart\b")
@@ -184,8 +187,7 @@ def unindexed(alias: str = "t.") -> str:
     return f"CASE WHEN {alias}last_seq > {alias}indexed_seq THEN {alias}id END"
 
 
-MIGRATIONS = ("migration_1.sql",)
-"""The files that lead from each format to the next."""
+FORMAT_TABLE, *MIGRATIONS = read_migrations("locus.memory.backends.oracle")
 FORMAT = len(MIGRATIONS)
 
 ALREADY_DONE = ("ORA-00955", "ORA-01408", "ORA-01430", "ORA-02260", "ORA-02261", "ORA-02264", "ORA-02275", "ORA-29879")
@@ -194,12 +196,12 @@ ALREADY_DONE = ("ORA-00955", "ORA-01408", "ORA-01430", "ORA-02260", "ORA-02261",
 
 def format_statements(sql: OracleFlavour) -> list[str]:
     """What comes before any migration: two statements, for the table of the version and for its one row."""
-    return _read("format.sql", sql)
+    return _statements(FORMAT_TABLE, sql)
 
 
 def statements(sql: OracleFlavour, found: int) -> list[str]:
     """What brings tables of format `found` (0: none) to the newest format, except for the version."""
-    return [statement for migration in MIGRATIONS[found:] for statement in _read(migration, sql)]
+    return [statement for script in MIGRATIONS[found:] for statement in _statements(script, sql)]
 
 
 def set_version(sql: OracleFlavour, version: int) -> str:
@@ -218,22 +220,18 @@ def ddl(sql: OracleFlavour, grantee: str | None = None) -> str:
     return "".join(f"{statement};\n" for statement in script)
 
 
-def _read(file_name: str, sql: OracleFlavour) -> list[str]:
-    """The statements of a file in this package, with the table names filled in."""
-    lines = files(__package__).joinpath(file_name).read_text(encoding="utf-8").splitlines(keepends=True)
-    text = "".join(line for line in lines if not line.startswith("--"))
-    filled = Template(text).substitute(schema=f"{sql.schema}." if sql.schema else "", prefix=sql.prefix)
-    return [one.strip() for one in filled.split(";\n") if one.strip()]
+def _statements(script: str, sql: OracleFlavour) -> list[str]:
+    return [*statements_in(script, schema=f"{sql.schema}." if sql.schema else "", prefix=sql.prefix)]
 
 
 def probes(sql: OracleFlavour) -> list[str]:
     """Queries that fail if a table of that name exists, but was not made by Locus."""
     columns = {
-        sql.threads: "id, thread_id, last_seq, removals, expires_at, indexed_seq",
-        sql.checkpoints: "id, thread, namespace, checkpoint_id, parent_id, seq, rev, created_at, manifest",
-        sql.runs: "thread, branch, num, begins, count, seq, items",
-        sql.writes: "thread, namespace, checkpoint_id, task_id, idx, task_path, channel, value",
-        sql.metadata_pairs: "thread, namespace, seq, pair",
+        sql.threads: f"{THREAD_COLUMNS}, removals, indexed_seq",
+        sql.checkpoints: f"id, {CHECKPOINT_COLUMNS}",
+        sql.runs: RUN_COLUMNS,
+        sql.writes: WRITE_COLUMNS,
+        sql.metadata_pairs: PAIR_COLUMNS,
         sql.search: "id, thread, seq, branch, num, words",
     }
     return [f"SELECT {names} FROM {table} WHERE 1 = 0" for table, names in columns.items()]

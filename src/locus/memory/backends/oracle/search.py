@@ -14,18 +14,26 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from locus.memory.backends.oracle.client import BindRows
 from locus.memory.backends.oracle.schema import OracleFlavour, unindexed
 from locus.memory.backends.sql.flavour import Row, Steps, marks, portions
-from locus.memory.backends.sql.search import checkpoint_hit, indexed, run_hit, spelt
+from locus.memory.backends.sql.search import (
+    THREADS_AT_ONCE,
+    Portion,
+    ThreadToIndex,
+    indexed,
+    portion_of,
+    ranges,
+    row_hits,
+    spelt,
+    still_to_index,
+)
 from locus.memory.model.codec import encode_trusted
 from locus.memory.model.matching import best_hits
 from locus.memory.model.records import Hit
 
-PORTION = 500
-THREADS_AT_ONCE = 100
 MOST_TERMS = 32
 """A query of more words is looked up by its longest ones. What it finds is checked for all of them."""
 MOST_ROWS = 2_000
@@ -34,60 +42,31 @@ PAGE = 200
 _SAFE = re.compile(r"x[xu][0-9a-z]+")
 
 
-class ThreadToIndex(NamedTuple):
-    """A thread with something to index: what came after one sequence number, up to another."""
-
-    key: int
-    after: int
-    up_to: int
-
-
-class Portion(NamedTuple):
-    """What is to be indexed next. A row: thread, seq (of a checkpoint), branch, number (of a run), JSON values."""
-
-    threads: list[ThreadToIndex]
-    rows: list[Row]
-    is_full: bool
-
-
 def next_portion(sql: OracleFlavour) -> Steps[Portion]:
+    """What to index next. A row: thread, seq (of a checkpoint), branch, number (of a run), JSON values."""
     rows = yield (
         f"SELECT t.id, t.indexed_seq, t.last_seq FROM {sql.threads} t WHERE {unindexed()} > 0"
         f" ORDER BY {unindexed()} LIMIT {THREADS_AT_ONCE}",
         (),
     )
-    threads, left = [], PORTION
-    for key, after, last in rows:
-        if left > 0:
-            threads.append(ThreadToIndex(key, after, min(last, after + left)))
-            left -= last - after
-    if not threads:
-        return Portion([], [], False)
-    ranges, places = _ranges(threads)
-    runs = yield f"SELECT thread, branch, number, items FROM {sql.runs} WHERE {ranges}", places
-    found: list[Row] = [(thread, None, branch, number, (items,)) for thread, branch, number, items in runs]
-    heads = yield f"SELECT thread, seq, head, metadata FROM {sql.checkpoints} WHERE {ranges}", places
-    found += [(thread, seq, None, None, (head, metadata)) for thread, seq, head, metadata in heads]
-    return Portion(threads, found, left <= 0 or len(rows) == THREADS_AT_ONCE)
+    portion = portion_of(rows)
+    if portion.threads:
+        where, places = ranges(portion.threads)
+        runs = yield f"SELECT thread, branch, number, items FROM {sql.runs} WHERE {where}", places
+        portion.rows.extend((thread, None, branch, number, (items,)) for thread, branch, number, items in runs)
+        heads = yield f"SELECT thread, seq, head, metadata FROM {sql.checkpoints} WHERE {where}", places
+        portion.rows.extend((thread, seq, None, None, (head, metadata)) for thread, seq, head, metadata in heads)
+    return portion
 
 
 def texts_of(sql: OracleFlavour, portion: Portion) -> list[str]:
     """The text to index of each row."""
-    return [indexed(f"[{','.join(map(sql.read_json, row[4]))}]") for row in portion.rows]
+    return [indexed(f"[{','.join(map(sql.read_json, values))}]") for *_, values in portion.rows]
 
 
 def index_portion(sql: OracleFlavour, portion: Portion, texts: Sequence[str]) -> Steps[None]:
-    """Write a portion, except for threads that another process has indexed meanwhile.
-
-    The threads stay locked, so that nothing is indexed that is being deleted.
-    """
-    keys = [thread.key for thread in portion.threads]
-    locked = yield (
-        f"SELECT id, indexed_seq FROM {sql.threads} WHERE id IN {marks(len(keys))} ORDER BY id FOR UPDATE",
-        keys,
-    )
-    at = dict(locked)
-    ours = [thread for thread in portion.threads if at.get(thread.key) == thread.after]
+    """Write a portion, except for threads that another process has indexed meanwhile."""
+    ours = yield from still_to_index(sql, portion)
     if not ours:
         return
     there = yield from _still_there(sql, ours)
@@ -106,38 +85,32 @@ def index_portion(sql: OracleFlavour, portion: Portion, texts: Sequence[str]) ->
 
 def _still_there(sql: OracleFlavour, threads: Sequence[ThreadToIndex]) -> Steps[set[tuple[Any, ...]]]:
     """The rows that have not been deleted meanwhile."""
-    ranges, places = _ranges(threads)
-    runs = yield f"SELECT thread, branch, number FROM {sql.runs} WHERE {ranges}", places
+    where, places = ranges(threads)
+    runs = yield f"SELECT thread, branch, number FROM {sql.runs} WHERE {where}", places
     found: set[tuple[Any, ...]] = {(thread, None, branch, number) for thread, branch, number in runs}
-    heads = yield f"SELECT thread, seq FROM {sql.checkpoints} WHERE {ranges}", places
+    heads = yield f"SELECT thread, seq FROM {sql.checkpoints} WHERE {where}", places
     return found | {(thread, seq, None, None) for thread, seq in heads}
-
-
-def _ranges(threads: Sequence[ThreadToIndex]) -> tuple[str, list[int]]:
-    """A condition for everything of these threads that is to be indexed, with its values."""
-    condition = " OR ".join(["(thread = ? AND seq > ? AND seq <= ?)"] * len(threads))
-    return condition, [value for thread in threads for value in thread]
 
 
 def search(sql: OracleFlavour, terms: Sequence[str], limit: int) -> Steps[list[Hit]]:
     """Checkpoints with a row that contains all terms, best first."""
     wanted = [spelt(term) for term in dict.fromkeys(terms)]
     ranked: list[tuple[float, Row]] = []
-    page, page_values = "", list[int]()
+    page, after = "", list[int]()
     while len(ranked) < MOST_ROWS:
         rows = yield (
             f"SELECT s.id, s.thread, s.seq, s.branch, s.number, s.words FROM {sql.search} s"
             f" WHERE JSON_TEXTCONTAINS(s.words, '$.words', '{query(wanted)}'){page} ORDER BY s.id DESC LIMIT {PAGE}",
-            page_values,
+            after,
         )
-        ranked += [(points, row) for row in rows if (points := _points(row[5], wanted))]
+        ranked += [(points, row) for _, *row, found in rows if (points := _points(found, wanted))]
         if len(rows) < PAGE:
             break
-        page, page_values = " AND s.id < ?", [rows[-1][0]]
+        page, after = " AND s.id < ?", [rows[-1][0]]
     ranked.sort(key=lambda found: found[0], reverse=True)
     hits: list[Hit] = []
     for points, row in ranked:
-        hits += yield from _hit(sql, row, points, terms)
+        hits += yield from row_hits(sql, row, points, terms)
         # Several rows may belong to one checkpoint.
         if len(best_hits(hits, limit)) >= limit:
             break
@@ -159,16 +132,3 @@ def _points(stored: Any, wanted: Sequence[str]) -> float:
     if any(word not in counts for word in wanted):
         return 0.0
     return sum(counts[word] for word in wanted) / (len(found) + 10)
-
-
-def _hit(sql: OracleFlavour, row: Row, points: float, terms: Sequence[str]) -> Steps[list[Hit]]:
-    _, thread, seq, branch, number, _ = row
-    if branch is not None:
-        hit = yield from run_hit(sql, thread, branch, number, points, terms)
-        return [hit] if hit is not None else []
-    keys = yield f"SELECT id FROM {sql.checkpoints} WHERE thread = ? AND seq = ?", (thread, seq)
-    hits = []
-    for (key,) in keys:
-        hit = yield from checkpoint_hit(sql, key, points, terms)
-        hits += [hit] if hit is not None else []
-    return hits

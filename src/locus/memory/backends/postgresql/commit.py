@@ -19,11 +19,9 @@ from typing import Any, NamedTuple
 from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
 from locus.memory.backends.sql.commit import SQLThread, SQLThreads, can_be_first
 from locus.memory.backends.sql.flavour import Steps, portions
+from locus.memory.backends.sql.schema import CHECKPOINT_COLUMNS, RUN_COLUMNS, RUN_INFO, NewCheckpoint, of
 from locus.memory.model.codec import to_native
 from locus.memory.model.records import ANY, Base, Commit, Entry, Run, RunInfo, Unset
-
-_RUN = "thread, branch, number, start, count, seq, items"
-_CHECKPOINT = "thread, namespace, checkpoint_id, parent_id, seq, rev, created_at, metadata, head, manifest"
 
 Get = Callable[[Commit], Any]
 """Takes a value out of a commit."""
@@ -178,8 +176,8 @@ class _Builder:
         return "NULL::text" if self._shape.parent is None else self._id(lambda commit: str(commit.parent_id))
 
     def _expiry(self) -> str:
-        time = self._sql.time
-        return self._value(lambda commit: commit.expires_at and time(commit.expires_at), "timestamptz")
+        expiry = self._sql.expiry
+        return self._value(lambda commit: expiry(commit.expires_at), "timestamptz")
 
     def _statement(self, parts: list[str], parent: str) -> Statement:
         sql, shape = self._sql, self._shape
@@ -187,20 +185,20 @@ class _Builder:
             parts.append(f"runs AS ({self._insert(_runs, len(shape.continues))}{self._unless_there()})")
         if shape.values:
             parts.append(f"large AS ({self._insert(_large, shape.values)} ON CONFLICT DO NOTHING)")
-        columns = (
-            "m.id",
-            self._namespace,
-            self._id(lambda commit: commit.checkpoint_id),
-            parent,
-            "m.last_seq",
-            self._value(lambda commit: commit.rev),
-            self._value(lambda commit: sql.time(commit.created_at), "timestamptz"),
-            self._json(lambda commit: commit.metadata),
-            self._json(lambda commit: commit.head, "json"),
-            self._json(lambda commit: commit.manifest, "json"),
+        columns = NewCheckpoint(
+            thread="m.id",
+            namespace=self._namespace,
+            checkpoint_id=self._id(lambda commit: commit.checkpoint_id),
+            parent_id=parent,
+            seq="m.last_seq",
+            rev=self._value(lambda commit: commit.rev),
+            created_at=self._value(lambda commit: sql.time(commit.created_at), "timestamptz"),
+            metadata=self._json(lambda commit: commit.metadata),
+            head=self._json(lambda commit: commit.head, "json"),
+            manifest=self._json(lambda commit: commit.manifest, "json"),
         )
         text = (
-            f"WITH {', '.join(parts)} INSERT INTO {sql.checkpoints} ({_CHECKPOINT})"
+            f"WITH {', '.join(parts)} INSERT INTO {sql.checkpoints} ({CHECKPOINT_COLUMNS})"
             f" SELECT {', '.join(columns)} FROM moved m RETURNING seq, parent_id"
         )
         return Statement(text, tuple(self._getters))
@@ -212,9 +210,8 @@ class _Builder:
     def _insert(self, runs: Callable[[Commit], tuple[Run, ...]], count: int) -> str:
         rows = ", ".join(self._row(partial(_nth, runs, at)) for at in range(count))
         return (
-            f"INSERT INTO {self._sql.runs} ({_RUN})"
-            " SELECT m.id, r.branch, r.number, r.start, r.count, m.last_seq, r.items"
-            f" FROM moved m, (VALUES {rows}) AS r (branch, number, start, count, items)"
+            f"INSERT INTO {self._sql.runs} ({RUN_COLUMNS}) SELECT m.id, {of('r', RUN_INFO)}, m.last_seq, r.items"
+            f" FROM moved m, (VALUES {rows}) AS r ({RUN_INFO}, items)"
         )
 
     def _row(self, run: Callable[[Commit], Run]) -> str:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
+from pydantic import SecretStr
 
 from locus.errors import ConfigurationError
-from locus.memory.backends.sql.config import check_pool_sizes, check_timeouts
+from locus.memory.backends.sql.config import SQLServerConfig
 
 _LIBPQ = {"host", "port", "user", "password", "dsn", "connect_timeout"}
 """Options that libpq reads from a URL by itself."""
 
 
-class PostgreSQLConfig(BaseModel):
+class PostgreSQLConfig(SQLServerConfig):
     """Where the server is, and how to use it: the options of `PostgreSQLBackend`. Its text hides the secrets."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    used_by: ClassVar[str] = "PostgreSQLBackend"
 
     host: str = "localhost"
     port: int = 5432
@@ -26,44 +26,10 @@ class PostgreSQLConfig(BaseModel):
     password: SecretStr = SecretStr("")
     dsn: SecretStr | None = None
     """A connection string as libpq takes it. It replaces host, port, database, user and password."""
-    table_name: str = "locus"
-    """What the names of all tables begin with."""
     schema_name: str | None = None
     """The schema that the tables are in. The default is the first one in the user's search path."""
-    min_pool_size: int = 1
-    max_pool_size: int = 10
-    connect_timeout: float = 10.0
-    """Seconds to wait for a connection."""
-    command_timeout: float = 60.0
-    """Seconds to wait for the answer to one statement."""
-    retry_seconds: float = 10.0
-    """How long to try to replace a lost connection, where repeating can do no harm."""
-    ttl_seconds: float | None = None
-    auto_create_table: bool = True
     prepared_statements: bool = True
     """Turn this off for a PgBouncer in transaction mode that does not support them (before 1.21)."""
-
-    @classmethod
-    def checked(cls, **options: Any) -> Self:
-        """From options that a user gave. An error does not show their values: one of them is a password."""
-        try:
-            return cls(**options)
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            name = ".".join(map(str, first["loc"]))
-            known = ", ".join(cls.model_fields)
-            raise ConfigurationError(
-                f"option {name!r} of PostgreSQLBackend: {first['msg']}; the options are {known}"
-            ) from None
-
-    def check_numbers(self) -> None:
-        """Refuse pool sizes and times that cannot work."""
-        check_pool_sizes(self.min_pool_size, self.max_pool_size)
-        check_timeouts(
-            connect_timeout=self.connect_timeout,
-            command_timeout=self.command_timeout,
-            retry_seconds=self.retry_seconds,
-        )
 
 
 def dsn_and_options(url: str) -> tuple[str, dict[str, Any]]:

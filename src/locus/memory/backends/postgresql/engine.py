@@ -27,7 +27,6 @@ from locus.memory.backends.postgresql.commit import PostgreSQLThreads
 from locus.memory.backends.postgresql.config import PostgreSQLConfig
 from locus.memory.backends.postgresql.schema import JSONB, PostgreSQLFlavour, lock_number, statements
 from locus.memory.backends.sql import read as sql_read
-from locus.memory.backends.sql.config import PoolOptions
 from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
 from locus.memory.backends.sql.flavour import Steps, run_steps_async
 from locus.memory.backends.sql.schema import check_format, other_tables, script
@@ -43,7 +42,7 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
 
     def __init__(self, config: PostgreSQLConfig, sql: PostgreSQLFlavour, given_pool: Any = None) -> None:
         """`given_pool` is a psycopg_pool.AsyncConnectionPool of the user's."""
-        pool = PoolOptions(config.min_pool_size, config.max_pool_size, config.connect_timeout)
+        pool = config.pool_options()
         super().__init__(sql, PostgreSQLThreads(sql), pool, retry_seconds=config.retry_seconds)
         self._connector = Connector.from_config(config)
         self._identity = f"postgresql:{self._connector}/{sql.threads}"

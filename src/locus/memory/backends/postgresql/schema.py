@@ -23,31 +23,15 @@ import json
 import re
 from datetime import UTC, datetime
 from itertools import count
-from string import Template
 from typing import Any, ClassVar
 
-from locus.errors import ConfigurationError
 from locus.memory.backends.sql.flavour import PackingFlavour
-from locus.memory.backends.sql.schema import read_migrations, statements_in
+from locus.memory.backends.sql.schema import WRITE_COLUMNS, checked_name, read_migrations, statements_in
 from locus.memory.model.codec import Dialect
 
 JSONB = Dialect(exact=False, nul=False, negative_zero=False, float_exponents=False)
 MIGRATIONS = read_migrations("locus.memory.backends.postgresql")
 FORMAT = len(MIGRATIONS)
-
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-LONGEST_NAME = 40
-"""PostgreSQL silently cuts names after 63 characters, and the endings of tables and indexes need some of them."""
-
-
-def checked_name(name: object, what: str) -> str:
-    """A name that can be pasted into a statement, in quotes."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > LONGEST_NAME:
-        raise ConfigurationError(
-            f"{what} must be letters, digits and underscores, {LONGEST_NAME} at most, and no digit first, "
-            f"got {name!r:.80}"
-        )
-    return name
 
 
 def numbered(statement: str) -> str:
@@ -93,7 +77,7 @@ class PostgreSQLFlavour(PackingFlavour):
     def migration(self, script: str) -> tuple[str, ...]:
         """The statements of a migration, with the names of these tables."""
         schema = "" if self.schema is None else f"{self.schema}."
-        return statements_in(Template(script).substitute(schema=schema, prefix=self.prefix))
+        return statements_in(script, schema=schema, prefix=self.prefix)
 
     @property
     def of_thread(self) -> str:
@@ -124,10 +108,9 @@ class PostgreSQLFlavour(PackingFlavour):
 
     def put_write(self) -> str:
         """The thread is locked, so nobody can interfere; a unique index would be too wide for long ids."""
-        columns = "thread, namespace, checkpoint_id, task_id, idx"
         return (
             f"WITH gone AS (DELETE FROM {self.writes} WHERE thread = $1 AND namespace = $2 AND checkpoint_id = $3"
-            f" AND task_id = $4 AND idx = $5) INSERT INTO {self.writes} ({columns}, task_path, channel, value, packed)"
+            f" AND task_id = $4 AND idx = $5) INSERT INTO {self.writes} ({WRITE_COLUMNS}, packed)"
             " VALUES ($1, $2, $3, $4, $5, $6, $7, $8::jsonb, $9::bytea)"
         )
 

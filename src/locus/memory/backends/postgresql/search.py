@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
 from locus.memory.backends.sql.flavour import Row, Steps
-from locus.memory.backends.sql.search import checkpoint_hit, run_hit
+from locus.memory.backends.sql.search import row_hits
 from locus.memory.model.ids import digest, words
 from locus.memory.model.matching import best_hits, score, searchable
 from locus.memory.model.records import Hit
@@ -117,7 +117,7 @@ def add(sql: PostgreSQLFlavour, portion: Portion, vectors: Sequence[str | None])
 
 
 def vectors_of(sql: PostgreSQLFlavour, portion: Portion) -> list[str | None]:
-    return [vector(sql.read_json(row[3])) for row in portion.rows]
+    return [vector(sql.read_json(text)) for *_, text in portion.rows]
 
 
 def search(sql: PostgreSQLFlavour, terms: Sequence[str], limit: int) -> Steps[list[Hit]]:
@@ -133,8 +133,8 @@ def search(sql: PostgreSQLFlavour, terms: Sequence[str], limit: int) -> Steps[li
             " WHERE s.words @@ q.query ORDER BY points DESC, s.thread, s.seq, s.branch LIMIT ? OFFSET ?",
             (query, size, skip),
         )
-        for row in rows:
-            hits += yield from _hit(sql, row, float(row[4]), terms)
+        for *row, points in rows:
+            hits += yield from row_hits(sql, row, float(points), terms)
         # Several rows may belong to one checkpoint, so a full page may not be enough.
         found = best_hits(hits, limit)
         if len(found) >= limit or len(rows) < size:
@@ -150,12 +150,12 @@ def _large_hits(sql: PostgreSQLFlavour, terms: Sequence[str]) -> Steps[list[Hit]
         text = yield from _text(sql, row)
         points = score(terms, searchable(text)) if text is not None else 0.0
         if points:
-            hits += yield from _hit(sql, row, points, terms)
+            hits += yield from row_hits(sql, row, points, terms)
     return hits
 
 
 def _text(sql: PostgreSQLFlavour, row: Row) -> Steps[str | None]:
-    thread, seq, branch, number = row[:4]
+    thread, seq, branch, number = row
     if branch is None:
         statement = (
             f"SELECT '[' || head::text || ',' || metadata::text || ']' FROM {sql.checkpoints}"
@@ -167,16 +167,3 @@ def _text(sql: PostgreSQLFlavour, row: Row) -> Steps[str | None]:
         values = (thread, branch, number)
     rows = yield statement, values
     return sql.read_json(rows[0][0]) if rows else None
-
-
-def _hit(sql: PostgreSQLFlavour, row: Row, points: float, terms: Sequence[str]) -> Steps[list[Hit]]:
-    thread, seq, branch, number = row[:4]
-    if branch is not None:
-        hit = yield from run_hit(sql, thread, branch, number, points, terms)
-        return [hit] if hit is not None else []
-    keys = yield f"SELECT id FROM {sql.checkpoints} WHERE thread = ? AND seq = ?", (thread, seq)
-    hits = []
-    for (key,) in keys:
-        hit = yield from checkpoint_hit(sql, key, points, terms)
-        hits += [hit] if hit is not None else []
-    return hits

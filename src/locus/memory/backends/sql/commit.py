@@ -13,16 +13,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
-from locus.memory.backends.sql.flavour import Flavour, Steps, marks, portions
-from locus.memory.backends.sql.read import entry_of, now
+from locus.memory.backends.sql.flavour import Flavour, Row, Steps, marks, portions
+from locus.memory.backends.sql.read import entry_of, now, write_list
+from locus.memory.backends.sql.schema import KNOWN, RUN_COLUMNS, RUN_INFO, CheckpointRow, of, without_thread
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.manifest import wanted
-from locus.memory.model.records import ANY, Base, Commit, Entry, Extent, Known, Outcome, Run, RunInfo, Verdict, Write
+from locus.memory.model.records import ANY, Base, Commit, Entry, Known, Outcome, Run, RunInfo, Write
 from locus.memory.model.retention import plan_removal, unneeded_runs
 
-_INSERT_CHECKPOINT = "thread, namespace, checkpoint_id, parent_id, seq, rev, created_at, metadata, head, manifest"
-_INSERT_RUN = "thread, branch, number, start, count, seq, items"
+OF_TASK = "thread = ? AND namespace = ? AND checkpoint_id = ? AND task_id = ?"
 
 
 @dataclass
@@ -47,6 +48,9 @@ class LoadedView:
 class SQLThread:
     """A thread whose row this transaction has locked."""
 
+    removals = 0
+    """How often something was deleted from it, where a save has to know that (see `Chain`)."""
+
     def __init__(self, sql: Flavour, key: int, thread_id: str, last_seq: int) -> None:
         self.sql = sql
         self.key = key
@@ -60,7 +64,7 @@ class SQLThread:
         if isinstance(commit.parent_id, str):
             ids.add(commit.parent_id)
         place = (self.key, sql.text(commit.namespace))
-        select = f"SELECT checkpoint_id, seq, rev, parent_id FROM {sql.checkpoints} WHERE thread = ?"
+        select = f"SELECT {KNOWN} FROM {sql.checkpoints} WHERE thread = ?"
         rows = yield f"{select} AND namespace = ? AND checkpoint_id IN {marks(len(ids))}", (*place, *map(sql.text, ids))
         view.by_id = {known.checkpoint_id: known for known in map(self._known, rows)}
         if commit.if_latest is not ANY or (commit.parent_id is not None and commit.parent_id not in view.by_id):
@@ -87,68 +91,43 @@ class SQLThread:
         """Write a commit that `decide` has accepted."""
         sql = self.sql
         for run in commit.runs:
-            insert = f"INSERT INTO {sql.runs} ({_INSERT_RUN}) {self._run_marks}"
+            insert = sql.insert_run
             if may_be_there(commit, run):
-                insert = sql.insert_unless_there(sql.runs, _INSERT_RUN, self._run_marks)
+                insert = sql.insert_unless_there(sql.runs, RUN_COLUMNS, sql.run_marks)
             yield insert, self._run_values(run, outcome.seq)
         for run in commit.values:
-            yield sql.insert_unless_there(sql.runs, _INSERT_RUN, self._run_marks), self._run_values(run, outcome.seq)
+            yield sql.insert_unless_there(sql.runs, RUN_COLUMNS, sql.run_marks), self._run_values(run, outcome.seq)
         if outcome.replaced is not None:
             yield from self.remove({outcome.replaced.seq}, spare=commit.manifest)
-        added = Entry(
-            commit.thread_id,
-            commit.namespace,
-            commit.checkpoint_id,
-            outcome.parent_id,
-            outcome.seq,
-            commit.rev,
-            commit.created_at,
-            commit.metadata,
-        )
-        yield from self.insert(added, commit.head, commit.manifest)
-        yield (
-            f"UPDATE {sql.threads} SET last_seq = ?, expires_at = ? WHERE id = ?",
-            (outcome.seq, sql.time(commit.expires_at) if commit.expires_at else None, self.key),
-        )
+        yield from self.insert(added_entry(commit, outcome), commit.head, commit.manifest)
+        yield self.moved(commit, outcome)
 
-    @property
-    def _run_marks(self) -> str:
-        return f"VALUES (?, ?, ?, ?, ?, ?, {self.sql.json_mark})"
+    def moved(self, commit: Commit, outcome: Outcome) -> tuple[str, Sequence[Any]]:
+        """The statement that raises the thread's counter."""
+        return (
+            f"UPDATE {self.sql.threads} SET last_seq = ?, expires_at = ? WHERE id = ?",
+            (outcome.seq, self.sql.expiry(commit.expires_at), self.key),
+        )
 
     def _run_values(self, run: Run, seq: int) -> tuple[object, ...]:
         return (self.key, *run[:4], seq, self.sql.json(run.items))
 
     def insert(self, entry: Entry, head: str, manifest: str) -> Steps[None]:
         """Write the row of a checkpoint."""
-        sql = self.sql
-        yield (
-            f"INSERT INTO {sql.checkpoints} ({_INSERT_CHECKPOINT})"
-            f" VALUES (?, ?, ?, ?, ?, ?, ?, {sql.json_mark}, {sql.json_mark}, {sql.json_mark})",
-            (
-                self.key,
-                sql.text(entry.namespace),
-                sql.text(entry.checkpoint_id),
-                None if entry.parent_id is None else sql.text(entry.parent_id),
-                entry.seq,
-                entry.rev,
-                sql.time(entry.created_at),
-                sql.json(entry.metadata),
-                sql.json(head),
-                sql.json(manifest),
-            ),
-        )
+        yield self.sql.insert_checkpoint, self.sql.new_checkpoint(self.key, entry, head, manifest)
 
     def entries(self) -> Steps[dict[int, tuple[Entry, str]]]:
         """Every checkpoint of the thread by sequence number: its entry and manifest."""
         sql = self.sql
         rows = yield (
-            f"SELECT {sql.entry}, {sql.json_column('c.manifest')} FROM {sql.joined} WHERE c.thread = ? ORDER BY c.seq",
+            f"SELECT {sql.columns('manifest')} FROM {sql.joined} WHERE c.thread = ? ORDER BY c.seq",
             (self.key,),
         )
-        return {row[4]: (entry_of(sql, row), sql.read_json(row[8])) for row in rows}
+        found = [CheckpointRow(*row) for row in rows]
+        return {row.seq: (entry_of(sql, row), sql.read_json(row.manifest)) for row in found}
 
     def runs(self) -> Steps[list[RunInfo]]:
-        rows = yield f"SELECT branch, number, start, count FROM {self.sql.runs} WHERE thread = ?", (self.key,)
+        rows = yield f"SELECT {RUN_INFO} FROM {self.sql.runs} WHERE thread = ?", (self.key,)
         return [RunInfo(*row) for row in rows]
 
     def before_removing(self, entries: Sequence[Entry], runs: Sequence[RunInfo]) -> Steps[None]:
@@ -206,8 +185,27 @@ class SQLThread:
 
     def copy_to(self, dest: SQLThread, chosen: Sequence[tuple[Entry, str]]) -> Steps[None]:
         """Copy checkpoints, and the runs and pending writes that they need, with their numbers."""
+        yield from self.copy_checkpoints(dest, chosen)
+        extents = [extent for _, manifest in chosen for extent in wanted(manifest)]
+        runs = yield from self.runs()
+        for some in portions(sorted(set(runs) - set(unneeded_runs(extents, runs)))):
+            names = [value for run in some for value in (run.branch, run.number)]
+            condition = f"(o.branch, o.number) IN {self.sql.pairs(len(some))}"
+            yield self.copied(self.sql.runs, RUN_COLUMNS, condition, dest, names)
+
+    def copied(
+        self, table: str, columns: str, condition: str, dest: SQLThread, values: Sequence[Any]
+    ) -> tuple[str, Sequence[Any]]:
+        """The statement that copies the rows `o` of this thread that meet a condition. `thread` comes first."""
+        return (
+            f"INSERT INTO {table} ({columns}) SELECT d.id, {of('o', without_thread(columns))}"
+            f" FROM {table} o, {self.sql.threads} d WHERE d.id = ? AND o.thread = ? AND {condition}",
+            (dest.key, self.key, *values),
+        )
+
+    def copy_checkpoints(self, dest: SQLThread, chosen: Sequence[tuple[Entry, str]]) -> Steps[None]:
+        """Copy these checkpoints, given with their manifests, and their pending writes."""
         sql = self.sql
-        extents: list[Extent] = []
         for entry, manifest in chosen:
             ((head,),) = yield (
                 f"SELECT {sql.json_column('head')} FROM {sql.checkpoints} WHERE thread = ? AND seq = ?",
@@ -216,27 +214,18 @@ class SQLThread:
             yield from dest.insert(entry, sql.read_json(head), manifest)
             place = (sql.text(entry.namespace), sql.text(entry.checkpoint_id))
             rows = yield (
-                f"SELECT task_id, idx, task_path, channel, {sql.write_columns()} FROM {sql.writes}"
-                " WHERE thread = ? AND namespace = ? AND checkpoint_id = ?",
+                f"SELECT {write_list(sql)} FROM {sql.writes} WHERE thread = ? AND namespace = ? AND checkpoint_id = ?",
                 (self.key, *place),
             )
             for row in rows:
                 yield sql.put_write(), (dest.key, *place, *row)
-            extents += wanted(manifest)
-        runs = yield from self.runs()
-        for some in portions(sorted(set(runs) - set(unneeded_runs(extents, runs)))):
-            names = [value for run in some for value in (run.branch, run.number)]
-            yield (
-                f"INSERT INTO {sql.runs} ({_INSERT_RUN})"
-                " SELECT d.id, r.branch, r.number, r.start, r.count, r.seq, r.items"
-                f" FROM {sql.runs} r, {sql.threads} d WHERE d.id = ? AND r.thread = ?"
-                f" AND (r.branch, r.number) IN {sql.pairs(len(some))}",
-                (dest.key, self.key, *names),
-            )
 
 
 class SQLThreads:
     """The operations that change threads; each is one transaction."""
+
+    opening = "t.id, t.last_seq"
+    """What `open` asks about a thread."""
 
     def __init__(self, sql: Flavour) -> None:
         self.sql = sql
@@ -244,17 +233,22 @@ class SQLThreads:
     def thread(self, key: int, thread_id: str, last_seq: int) -> SQLThread:
         return SQLThread(self.sql, key, thread_id, last_seq)
 
+    def opened(self, thread_id: str, row: Row) -> SQLThread:
+        """The thread whose row was just locked, from the columns `opening`."""
+        key, last_seq = row
+        return self.thread(key, thread_id, last_seq)
+
     def open(self, thread_id: str) -> Steps[SQLThread | None]:
         """The thread, locked, or None if it does not exist or has expired; then it is removed."""
         sql = self.sql
         rows = yield (
-            f"SELECT t.id, t.last_seq, {sql.truth(sql.alive)} FROM {sql.threads} t WHERE t.thread_id = ?{sql.lock}",
+            f"SELECT {self.opening}, {sql.truth(sql.alive)} FROM {sql.threads} t WHERE t.thread_id = ?{sql.lock}",
             (now(sql), sql.text(thread_id)),
         )
         if not rows:
             return None
-        key, last_seq, alive = rows[0]
-        thread = self.thread(key, thread_id, last_seq)
+        *row, alive = rows[0]
+        thread = self.opened(thread_id, row)
         if not alive:
             yield from thread.drop()
             return None
@@ -272,16 +266,21 @@ class SQLThreads:
                 (sql.text(thread_id),),
             )
 
-    def commit(self, commit: Commit) -> Steps[Outcome]:
-        """Decide on a commit and write it. If it is not written, the transaction has to be rolled back."""
+    def commit(self, commit: Commit, changed: list[SQLThread] | None = None) -> Steps[Outcome]:
+        """Decide on a commit and write it. If it is not written, the transaction has to be rolled back.
+
+        The thread that was written is added to `changed`.
+        """
         # A commit with a base needs a thread that exists, so none is created for it.
         opening = self.open if commit.base is not None else self.open_or_create
         thread = yield from opening(commit.thread_id)
         if thread is None:
             return decide(commit, LoadedView(0))
         outcome = decide(commit, (yield from thread.look(commit)))
-        if is_written(outcome):
+        if outcome.is_written:
             yield from thread.add(commit, outcome)
+            if changed is not None:
+                changed.append(thread)
         return outcome
 
     def delete(self, thread_id: str, namespace: str | None, seqs: Mapping[int, str] | None) -> Steps[int]:
@@ -349,18 +348,29 @@ class SQLThreads:
         place = (thread.key, sql.text(namespace), sql.text(checkpoint_id), sql.text(task_id))
         if not keep_numbered:
             yield (
-                f"DELETE FROM {sql.writes} WHERE thread = ? AND namespace = ? AND checkpoint_id = ? AND task_id = ?"
-                " AND idx >= 0",
+                f"DELETE FROM {sql.writes} WHERE {OF_TASK} AND idx >= 0",
                 place,
             )
+        yield from self.put(place, writes, keep_numbered)
+
+    def put(self, place: Sequence[Any], writes: Sequence[Write], keep_numbered: bool) -> Steps[None]:
+        """Write what a task wrote; without `keep_numbered` its numbered writes are gone already."""
         for write in writes:
-            names = (write.idx, sql.text(write.task_path), sql.text(write.channel))
-            yield sql.put_write(), (*place, *names, *sql.write_values(write.value))
+            yield self.sql.put_write(), (*place, *self.sql.new_write(write))
 
 
-def is_written(outcome: Outcome) -> bool:
-    """Whether a decision leads to a write; a repeated commit does not."""
-    return outcome.verdict is Verdict.COMMITTED and not outcome.repeated
+def added_entry(commit: Commit, outcome: Outcome) -> Entry:
+    """The entry of a checkpoint that a commit adds."""
+    return Entry(
+        commit.thread_id,
+        commit.namespace,
+        commit.checkpoint_id,
+        outcome.parent_id,
+        outcome.seq,
+        commit.rev,
+        commit.created_at,
+        commit.metadata,
+    )
 
 
 def may_be_there(commit: Commit, run: Run) -> bool:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from locus.errors import ConfigurationError
 from locus.memory.model.arguments import checked_seconds
@@ -17,6 +20,58 @@ class PoolOptions:
     wait_seconds: float = 10.0
     """How long to wait for a connection while all are in use."""
     idle_seconds: float = 300.0
+
+
+class SQLServerConfig(BaseModel):
+    """How to use a server. A subclass adds where it is. `repr` hides secrets."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    used_by: ClassVar[str]
+    """The class whose options these are, for errors."""
+
+    table_name: str = "locus"
+    """What the names of all tables begin with."""
+    min_pool_size: int = 1
+    max_pool_size: int = 10
+    connect_timeout: float = 10.0
+    """Seconds to wait for a connection."""
+    command_timeout: float = 60.0
+    """Seconds to wait for the answer to a statement."""
+    retry_seconds: float = 10.0
+    """How long to keep trying to replace a lost connection, where repeating the operation is safe."""
+    ttl_seconds: float | None = None
+    auto_create_table: bool = True
+
+    @classmethod
+    def checked(cls, **options: Any) -> Self:
+        """From a user's options."""
+        try:
+            config = cls(**options)
+        except ValidationError as error:
+            raise cls._refusal(error, cls.used_by) from None
+        config.check_numbers()
+        return config
+
+    @classmethod
+    def _refusal(cls, error: ValidationError, backend: str) -> ConfigurationError:
+        """The error for options that are no good. It does not show their values, since one is a password."""
+        first = error.errors(include_url=False, include_input=False)[0]
+        name = ".".join(map(str, first["loc"][:1]))
+        known = ", ".join(cls.model_fields)
+        return ConfigurationError(f"option {name!r} of {backend}: {first['msg']}; the options are {known}")
+
+    def check_numbers(self) -> None:
+        """Refuse pool sizes and times that cannot work."""
+        check_pool_sizes(self.min_pool_size, self.max_pool_size)
+        check_timeouts(
+            connect_timeout=self.connect_timeout,
+            command_timeout=self.command_timeout,
+            retry_seconds=self.retry_seconds,
+        )
+
+    def pool_options(self) -> PoolOptions:
+        return PoolOptions(self.min_pool_size, self.max_pool_size, self.connect_timeout)
 
 
 def check_pool_sizes(least: int, most: int) -> None:

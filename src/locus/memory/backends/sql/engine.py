@@ -19,11 +19,13 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import datetime
 from enum import Enum, auto
+from functools import partial
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from locus.memory.backends.sql import read as sql_read
 from locus.memory.backends.sql import search as sql_search
-from locus.memory.backends.sql.commit import SQLThreads, is_written
+from locus.memory.backends.sql.commit import SQLThread, SQLThreads
 from locus.memory.backends.sql.config import PoolOptions
 from locus.memory.backends.sql.flavour import Flavour, Row, Steps, run_steps_async
 from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
@@ -180,7 +182,12 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
         return await self._insist(work, repeatable=True)
 
     async def _commit(self, connection: C, commit: Commit) -> Outcome:
-        return await self._transact(connection, lambda: self._changes.commit(commit), writing=True, keep=is_written)
+        return await self._commit_in_steps(connection, commit)
+
+    async def _commit_in_steps(self, connection: C, commit: Commit, changed: list[SQLThread] | None = None) -> Outcome:
+        """Lock the thread, ask, decide and write. The thread that was written is added to `changed`."""
+        operation = partial(self._changes.commit, commit, changed)
+        return await self._transact(connection, operation, writing=True, keep=attrgetter("is_written"))
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
         return await self._read(lambda: sql_read.read(self.sql, thread_id, namespace, checkpoint_id), at_once=True)

@@ -18,12 +18,25 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from locus.errors import CorruptCheckpointError
+from locus.memory.backends.sql.schema import (
+    CHECKPOINT_COLUMNS,
+    RUN_COLUMNS,
+    RUN_INFO,
+    WRITE_COLUMNS,
+    WRITE_KEY,
+    CheckpointRow,
+    NewCheckpoint,
+)
 from locus.memory.model.codec import EXACT, Dialect, from_native, to_native
+from locus.memory.model.records import Entry, Write
 
 T = TypeVar("T")
 Row = Sequence[Any]
 Steps = Generator[tuple[str, Sequence[Any]], list[Any], T]
 """Yields statements with their values, and is sent their rows (an empty list for a statement that returns none)."""
+
+ENTRY_COLUMNS = len(CheckpointRow._fields) - len(CheckpointRow._field_defaults)
+"""How many columns of a `CheckpointRow` every statement selects."""
 
 PORTION = 500
 """How many values one statement names; every database takes that many."""
@@ -87,9 +100,6 @@ class Flavour:
         self.checkpoints = self.table("checkpoints")
         self.runs = self.table("runs")
         self.writes = self.table("writes")
-        entry = "t.thread_id, c.namespace, c.checkpoint_id, c.parent_id, c.seq, c.rev, c.created_at"
-        self.entry = f"{entry}, {self.json_column('c.metadata')}"
-        """The columns of an entry, which `entry_of` reads."""
         self.joined = f"{self.checkpoints} c JOIN {self.threads} t ON t.id = c.thread"
         self.alive = "(t.expires_at IS NULL OR t.expires_at > ?)"
         self.passed = (
@@ -97,6 +107,45 @@ class Flavour:
             f" WHERE n.thread = c.thread AND {self.in_order('n.namespace')} = {self.in_order('c.namespace')}"
             " AND n.seq > c.seq)"
         )
+        texts = {name: self.json_column(f"c.{name}") for name in ("metadata", "head", "manifest")}
+        others = {"thread_id": "t.thread_id", "passed": self.truth(self.passed), "key": "c.id"}
+        self._columns = {name: f"c.{name}" for name in CheckpointRow._fields} | texts | others
+        self.entry = self.columns()
+        """The columns of an entry."""
+        self.stored = self.columns("head", "manifest", "passed", "thread")
+        """The columns of a checkpoint for a load."""
+        self.run = f"{RUN_INFO}, {self.json_column('items')}"
+        """The columns of a run, in the order of `Run`."""
+        json_columns = ("metadata", "head", "manifest")
+        values = [self.json_mark if name in json_columns else "?" for name in NewCheckpoint._fields]
+        self.insert_checkpoint = f"INSERT INTO {self.checkpoints} ({CHECKPOINT_COLUMNS}) VALUES ({', '.join(values)})"
+        self.run_marks = f"VALUES (?, ?, ?, ?, ?, ?, {self.json_mark})"
+        self.insert_run = f"INSERT INTO {self.runs} ({RUN_COLUMNS}) {self.run_marks}"
+
+    def columns(self, *more: str) -> str:
+        """What to select for a `CheckpointRow`: the columns of an entry, and `more` of its fields."""
+        last = max((CheckpointRow._fields.index(name) + 1 for name in more), default=ENTRY_COLUMNS)
+        names = enumerate(CheckpointRow._fields[:last])
+        return ", ".join(self._columns[name] if at < ENTRY_COLUMNS or name in more else "NULL" for at, name in names)
+
+    def new_checkpoint(self, thread: int, entry: Entry, head: str, manifest: str) -> NewCheckpoint:
+        """The row of a checkpoint, for an INSERT."""
+        return NewCheckpoint(
+            thread,
+            self.text(entry.namespace),
+            self.text(entry.checkpoint_id),
+            None if entry.parent_id is None else self.text(entry.parent_id),
+            entry.seq,
+            entry.rev,
+            self.time(entry.created_at),
+            self.json(entry.metadata),
+            self.json(head),
+            self.manifest_json(manifest),
+        )
+
+    def new_write(self, write: Write) -> tuple[Any, ...]:
+        """A pending write for an INSERT: what follows the ids in its row."""
+        return (write.idx, self.text(write.task_path), self.text(write.channel), *self.write_values(write.value))
 
     def table(self, name: str) -> str:
         return f"{self.prefix}{name}"
@@ -139,10 +188,9 @@ class Flavour:
 
     def put_write(self) -> str:
         """An INSERT of a pending write that replaces an existing one."""
-        key = "thread, namespace, checkpoint_id, task_id, idx"
         return (
-            f"INSERT INTO {self.writes} ({key}, task_path, channel, value)"
-            f" VALUES (?, ?, ?, ?, ?, ?, ?, {self.json_mark}) ON CONFLICT ({key}) DO UPDATE"
+            f"INSERT INTO {self.writes} ({WRITE_COLUMNS})"
+            f" VALUES (?, ?, ?, ?, ?, ?, ?, {self.json_mark}) ON CONFLICT ({WRITE_KEY}) DO UPDATE"
             " SET task_path = excluded.task_path, channel = excluded.channel, value = excluded.value"
         )
 
@@ -162,6 +210,10 @@ class Flavour:
         """A time as the driver takes it."""
         return at
 
+    def expiry(self, at: datetime | None) -> Any:
+        """The time at which a thread expires, or NULL if it does not."""
+        return None if at is None else self.time(at)
+
     def read_time(self, value: Any) -> datetime:
         """A time as the driver gave it; raises TypeError or ValueError if it is none."""
         if not isinstance(value, datetime):
@@ -178,6 +230,10 @@ class Flavour:
     def json(self, text: str) -> str:
         """JSON as a JSON column can hold it without changing it."""
         return to_native(text, self.dialect)
+
+    def manifest_json(self, text: str) -> str:
+        """The same for a manifest, which only Locus reads."""
+        return self.json(text)
 
     def read_json(self, text: Any) -> str:
         if not isinstance(text, str):

@@ -9,10 +9,13 @@ from typing import Any
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.sql.flavour import Flavour, Row, Steps, marks, portions
+from locus.memory.backends.sql.schema import CheckpointRow
 from locus.memory.model.ids import Pattern
 from locus.memory.model.manifest import newest_runs, wanted
+from locus.memory.model.matching import has_value
 from locus.memory.model.records import Entry, Exported, Extent, Run, Stored, Write, writes_order
 
+PAGE = 200
 AT_ONCE = 20
 """How many extents are read by one statement; a checkpoint of many small lists has more."""
 
@@ -22,37 +25,63 @@ def now(sql: Flavour) -> Any:
     return sql.time(datetime.now(UTC))
 
 
-def entry_of(sql: Flavour, row: Row) -> Entry:
-    """An entry from a row that begins with the columns of `Flavour.entry`."""
-    thread_id, namespace, checkpoint_id, parent_id, seq, rev, created_at, metadata = row[:8]
+def entry_of(sql: Flavour, row: CheckpointRow) -> Entry:
     try:
-        created = sql.read_time(created_at)
+        created = sql.read_time(row.created_at)
     except (TypeError, ValueError) as error:
-        raise CorruptCheckpointError(f"checkpoint {checkpoint_id!r} has no time that can be read") from error
+        raise CorruptCheckpointError(f"checkpoint {row.checkpoint_id!r} has no time that can be read") from error
     return Entry(
-        sql.read_text(thread_id),
-        sql.read_text(namespace),
-        sql.read_text(checkpoint_id),
-        None if parent_id is None else sql.read_text(parent_id),
-        seq,
-        rev,
+        sql.read_text(row.thread_id),
+        sql.read_text(row.namespace),
+        sql.read_text(row.checkpoint_id),
+        None if row.parent_id is None else sql.read_text(row.parent_id),
+        row.seq,
+        row.rev,
         created,
-        sql.read_json(metadata),
+        sql.read_json(row.metadata),
     )
 
 
-def one(sql: Flavour, columns: str, thread_id: str, namespace: str, checkpoint_id: str | None) -> Steps[Row | None]:
-    """These columns of one checkpoint, the latest if no id is given."""
+def stored_of(sql: Flavour, row: CheckpointRow, runs: Mapping[str, list[Run]] | None = None) -> Stored:
+    head, manifest = sql.read_json(row.head), sql.read_json(row.manifest)
+    return Stored(entry_of(sql, row), head, manifest, {} if runs is None else runs, bool(row.passed))
+
+
+def run_of(sql: Flavour, row: Row) -> Run:
+    """A run from the columns of `Flavour.run`."""
+    branch, number, start, length, items = row
+    return Run(branch, number, start, length, sql.read_json(items))
+
+
+def write_of(sql: Flavour, row: Row) -> Write:
+    """A pending write from the columns of `write_list`."""
+    task_id, idx, task_path, channel, *value = row
+    return Write(sql.read_text(task_id), sql.read_text(task_path), idx, sql.read_text(channel), sql.read_write(value))
+
+
+def write_list(sql: Flavour, alias: str = "") -> str:
+    """The columns of a pending write, in the order of the table."""
+    dot = f"{alias}." if alias else ""
+    return f"{dot}task_id, {dot}idx, {dot}task_path, {dot}channel, {sql.write_columns(dot)}"
+
+
+def which_one(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None) -> tuple[str, Sequence[Any]]:
+    """What follows WHERE, and its values, for one checkpoint `c`: the latest if no id is given."""
     values = [sql.text(thread_id), now(sql), sql.text(namespace)]
     condition = f"{sql.in_order('c.namespace')} = ? ORDER BY c.seq DESC LIMIT 1"
     if checkpoint_id is not None:
         condition = "c.namespace = ? AND c.checkpoint_id = ?"
         values.append(sql.text(checkpoint_id))
-    rows = yield (
-        f"SELECT {columns} FROM {sql.joined} WHERE {sql.of_thread} AND {sql.alive} AND {condition}",
-        values,
-    )
-    return rows[0] if rows else None
+    return f"{sql.of_thread} AND {sql.alive} AND {condition}", values
+
+
+def one(
+    sql: Flavour, columns: str, thread_id: str, namespace: str, checkpoint_id: str | None
+) -> Steps[CheckpointRow | None]:
+    """These columns of one checkpoint, the latest if no id is given."""
+    which, values = which_one(sql, thread_id, namespace, checkpoint_id)
+    rows = yield f"SELECT {columns} FROM {sql.joined} WHERE {which}", values
+    return CheckpointRow(*rows[0]) if rows else None
 
 
 def entry(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None) -> Steps[Entry | None]:
@@ -62,23 +91,21 @@ def entry(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | Non
 
 def read(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None) -> Steps[Stored | None]:
     """A checkpoint with its runs, in two statements."""
-    head, manifest = sql.json_column("c.head"), sql.json_column("c.manifest")
-    columns = f"{sql.entry}, {head}, {manifest}, c.thread, {sql.truth(sql.passed)}"
-    row = yield from one(sql, columns, thread_id, namespace, checkpoint_id)
+    row = yield from one(sql, sql.stored, thread_id, namespace, checkpoint_id)
     if row is None:
         return None
-    texts = sql.read_json(row[8]), sql.read_json(row[9])
     runs: dict[str, list[Run]] = {}
-    for run in (yield from runs_of(sql, row[10], wanted(texts[1]))):
+    stored = stored_of(sql, row, runs)
+    for run in (yield from runs_of(sql, row.thread, wanted(stored.manifest))):
         runs.setdefault(run.branch, []).append(run)
-    return Stored(entry_of(sql, row), *texts, runs, bool(row[11]))
+    return stored
 
 
 def runs_of(sql: Flavour, thread: int, extents: Sequence[Extent]) -> Steps[list[Run]]:
     """The runs that extents show: for each, the newest run that begins at or before its start, and all later ones."""
     if not all(isinstance(number, int) for extent in extents for number in extent[1:]):
         raise CorruptCheckpointError("stored manifest cannot be read: it has no numbers where they should be")
-    select = f"SELECT branch, number, start, count, {sql.json_column('items')} FROM {sql.runs} WHERE thread = ?"
+    select = f"SELECT {sql.run} FROM {sql.runs} WHERE thread = ?"
     parts: list[tuple[str, Sequence[Any]]] = []
     for branches in portions([extent.branch for extent in extents if extent.run == 0]):
         parts.append((f"{select} AND number = 0 AND branch IN {marks(len(branches))}", (thread, *branches)))
@@ -95,12 +122,8 @@ def runs_of(sql: Flavour, thread: int, extents: Sequence[Extent]) -> Steps[list[
     for together in portions(parts, AT_ONCE):
         statement = " UNION ALL ".join(text for text, _ in together)
         rows = yield statement, [value for _, values in together for value in values]
-        found |= {(row[0], row[1]): _run(sql, row) for row in rows}
+        found |= {(run.branch, run.number): run for run in (run_of(sql, row) for row in rows)}
     return list(found.values())
-
-
-def _run(sql: Flavour, row: Row) -> Run:
-    return Run(row[0], row[1], row[2], row[3], sql.read_json(row[4]))
 
 
 def entries(sql: Flavour, condition: str, values: Sequence[Any], limit: int | None) -> Steps[list[Entry]]:
@@ -110,7 +133,31 @@ def entries(sql: Flavour, condition: str, values: Sequence[Any], limit: int | No
         f"SELECT {sql.entry} FROM {sql.joined} WHERE {sql.alive} AND {condition}{ending}",
         (now(sql), *values, *bound),
     )
-    return [entry_of(sql, row) for row in rows]
+    return [entry_of(sql, CheckpointRow(*row)) for row in rows]
+
+
+def with_metadata(
+    sql: Flavour, tables: str, condition: str, values: Sequence[Any], key: str, value: str, limit: int
+) -> Steps[list[Entry]]:
+    """Entries whose metadata has this value (canonical JSON) under this key, newest first.
+
+    The condition finds candidates by an index of `tables`, which may take others for it, too. So each is checked.
+    """
+    found: list[Entry] = []
+    page, after = "", list[int]()
+    while len(found) < limit:
+        rows = yield (
+            f"SELECT {sql.columns('key')} FROM {tables} WHERE {sql.alive} AND {condition}{page}"
+            f" ORDER BY c.id DESC LIMIT {PAGE}",
+            (now(sql), *values, *after),
+        )
+        candidates = [CheckpointRow(*row) for row in rows]
+        entries = (entry_of(sql, row) for row in candidates)
+        found += [entry for entry in entries if has_value(entry.metadata, key, value)]
+        if len(rows) < PAGE:
+            break
+        page, after = " AND c.id < ?", [candidates[-1].key]
+    return found[:limit]
 
 
 def history(
@@ -169,35 +216,32 @@ def get_writes(
 ) -> Steps[list[Write]]:
     condition, values = ("", []) if task_id is None else (" AND w.task_id = ?", [sql.text(task_id)])
     rows = yield (
-        f"SELECT w.task_id, w.task_path, w.idx, w.channel, {sql.write_columns('w.')} FROM {sql.writes} w"
+        f"SELECT {write_list(sql, 'w')} FROM {sql.writes} w"
         f" JOIN {sql.threads} t ON t.id = w.thread WHERE t.thread_id = ? AND {sql.alive} AND w.namespace = ?"
         f" AND w.checkpoint_id = ?{condition} ORDER BY w.task_path, w.task_id, w.idx",
         (sql.text(thread_id), now(sql), sql.text(namespace), sql.text(checkpoint_id), *values),
     )
-    return [
-        Write(sql.read_text(row[0]), sql.read_text(row[1]), row[2], sql.read_text(row[3]), sql.read_write(row[4:]))
-        for row in rows
-    ]
+    return [write_of(sql, row) for row in rows]
 
 
 def export(sql: Flavour, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Steps[Exported]:
     """A page of checkpoints, with the runs and the pending writes that belong to it."""
     rows = yield (
-        f"SELECT {sql.entry}, {sql.json_column('c.head')}, {sql.json_column('c.manifest')}, c.thread FROM {sql.joined}"
+        f"SELECT {sql.columns('head', 'manifest', 'thread')} FROM {sql.joined}"
         f" WHERE {sql.of_thread} AND {sql.alive} AND c.seq > ? ORDER BY c.seq LIMIT ?",
         (sql.text(thread_id), now(sql), after_seq, limit),
     )
     if not rows:
         return Exported([], [])
-    checkpoints = [Stored(entry_of(sql, row), sql.read_json(row[8]), sql.read_json(row[9])) for row in rows]
-    thread = rows[0][10]
+    found = [CheckpointRow(*row) for row in rows]
+    checkpoints, thread = [stored_of(sql, row) for row in found], found[0].thread
     runs = yield from _runs(sql, thread, newest_runs(stored.manifest for stored in checkpoints), known)
     writes = yield from _writes(sql, thread, checkpoints)
     return Exported(checkpoints, runs, writes)
 
 
 def _runs(sql: Flavour, thread: int, newest: Mapping[str, int], known: Mapping[str, int]) -> Steps[list[Run]]:
-    select = f"SELECT branch, number, start, count, {sql.json_column('items')} FROM {sql.runs} WHERE thread = ?"
+    select = f"SELECT {sql.run} FROM {sql.runs} WHERE thread = ?"
     parts: list[tuple[str, Sequence[Any]]] = []
     single = [branch for branch, number in newest.items() if number == 0 and branch not in known]
     for branches in portions(single):
@@ -211,7 +255,7 @@ def _runs(sql: Flavour, thread: int, newest: Mapping[str, int], known: Mapping[s
     for together in portions(parts, AT_ONCE):
         statement = " UNION ALL ".join(text for text, _ in together)
         rows = yield statement, [value for _, values in together for value in values]
-        found += [Run(row[0], row[1], row[2], row[3], sql.read_json(row[4])) for row in rows]
+        found += [run_of(sql, row) for row in rows]
     return found
 
 
@@ -221,12 +265,10 @@ def _writes(sql: Flavour, thread: int, checkpoints: Sequence[Stored]) -> Steps[d
     for some in portions(checkpoints if any_writes else []):
         names = [sql.text(name) for row in some for name in (row.entry.namespace, row.entry.checkpoint_id)]
         rows = yield (
-            f"SELECT namespace, checkpoint_id, task_id, task_path, idx, channel, {sql.write_columns()}"
+            f"SELECT namespace, checkpoint_id, {write_list(sql)}"
             f" FROM {sql.writes} WHERE thread = ? AND (namespace, checkpoint_id) IN {sql.pairs(len(some))}",
             (thread, *names),
         )
-        for row in rows:
-            namespace, checkpoint_id, task_id, task_path = map(sql.read_text, row[:4])
-            write = Write(task_id, task_path, row[4], sql.read_text(row[5]), sql.read_write(row[6:]))
-            found[namespace, checkpoint_id].append(write)
+        for namespace, checkpoint_id, *row in rows:
+            found[sql.read_text(namespace), sql.read_text(checkpoint_id)].append(write_of(sql, row))
     return {place: sorted(writes, key=writes_order) for place, writes in found.items()}

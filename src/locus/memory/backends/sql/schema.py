@@ -1,21 +1,81 @@
-"""The tables that every SQL backend has, and the migrations that make them.
+"""The tables that every SQL backend has: their columns, and the migrations that make them.
 
-The columns below are the same everywhere. Each backend's own columns and indexes are in its migrations:
-
-    threads      id, thread_id, last_seq, expires_at
-    checkpoints  id, thread, namespace, checkpoint_id, parent_id, seq, rev, created_at, metadata, head, manifest
-    runs         thread, branch, number, start, count, seq, items
-    writes       thread, namespace, checkpoint_id, task_id, idx, task_path, channel, value
+The columns are the same everywhere, and every statement gets them from here. `NewCheckpoint` is a checkpoint as an
+INSERT writes it, and `CheckpointRow` one as a SELECT returns it. Each backend's own columns and indexes are in its
+migrations.
 
 A migration is a file in the package of a backend: `migrations/0001.sql` makes the tables of format 1, and
-`migrations/0002.sql` turns those into the tables of format 2. A released migration never changes.
+`migrations/0002.sql` turns those into the tables of format 2. Where the table of the format itself takes statements of
+its own, they are in `migrations/0000.sql`. A released migration never changes.
 """
 
 from __future__ import annotations
 
+import re
 from importlib.resources import files
+from string import Template
+from typing import Any, NamedTuple
 
 from locus.errors import ConfigurationError, UnsupportedFormatError
+
+
+class NewCheckpoint(NamedTuple):
+    """A row of `checkpoints` as an INSERT writes it: the values as the driver takes them, or SQL for them."""
+
+    thread: Any
+    namespace: Any
+    checkpoint_id: Any
+    parent_id: Any
+    seq: Any
+    rev: Any
+    created_at: Any
+    metadata: Any
+    head: Any
+    manifest: Any
+
+
+class CheckpointRow(NamedTuple):
+    """A checkpoint as a SELECT of `Flavour.columns` returns it: an entry, and what else the statement asks for.
+
+    The values are as the driver gave them.
+    """
+
+    thread_id: str
+    namespace: str
+    checkpoint_id: str
+    parent_id: str | None
+    seq: int
+    rev: str
+    created_at: Any
+    metadata: Any
+    head: Any = None
+    manifest: Any = None
+    passed: Any = None
+    """Whether its namespace has newer checkpoints."""
+    thread: int = 0
+    """The key of its thread."""
+    key: int = 0
+    """The number of the row itself."""
+
+
+THREAD_COLUMNS = "id, thread_id, last_seq, expires_at"
+CHECKPOINT_COLUMNS = ", ".join(NewCheckpoint._fields)
+RUN_COLUMNS = "thread, branch, number, start, count, seq, items"
+WRITE_KEY = "thread, namespace, checkpoint_id, task_id, idx"
+WRITE_COLUMNS = f"{WRITE_KEY}, task_path, channel, value"
+RUN_INFO = "branch, number, start, count"
+"""What a `RunInfo` has, in its order."""
+KNOWN = "checkpoint_id, seq, rev, parent_id"
+"""What a `Known` has, in its order."""
+
+
+def without_thread(columns: str) -> str:
+    return columns.removeprefix("thread, ")
+
+
+def of(alias: str, columns: str) -> str:
+    """The columns of a table that has an alias: `of("c", "seq, rev")` is `c.seq, c.rev`."""
+    return ", ".join(f"{alias}.{column}" for column in columns.split(", "))
 
 
 def read_migrations(package: str) -> tuple[str, ...]:
@@ -24,10 +84,34 @@ def read_migrations(package: str) -> tuple[str, ...]:
     return tuple(file.read_text(encoding="utf-8") for file in sorted(found, key=lambda file: file.name))
 
 
-def statements_in(script: str) -> tuple[str, ...]:
-    """The statements of a script. Each ends with a semicolon at the end of a line; `--` at its start is a comment."""
+def statements_in(script: str, **names: str) -> tuple[str, ...]:
+    """The statements of a script, with the names of tables in the place of `${prefix}` and the like.
+
+    Each ends with a semicolon at the end of a line; `--` at its start is a comment.
+    """
     text = "".join(line for line in script.splitlines(keepends=True) if not line.startswith("--"))
+    text = Template(text).substitute(names) if names else text
     return tuple(statement.strip() for statement in text.split(";\n") if statement.strip())
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+LONGEST_NAME = 40
+"""Most databases allow some 60 characters, and the endings of the names of tables and indexes need some of them."""
+
+
+def checked_name(name: object, what: str, longest: int = LONGEST_NAME, *, letter_first: bool = False) -> str:
+    """A name that can be pasted into a statement."""
+    if (
+        not isinstance(name, str)
+        or not _NAME.fullmatch(name)
+        or len(name) > longest
+        or (letter_first and name.startswith("_"))
+    ):
+        raise ConfigurationError(
+            f"{what} must be letters, digits and underscores, {longest} at most, and "
+            f"{'begin with a letter' if letter_first else 'no digit first'}, got {name!r:.80}"
+        )
+    return name
 
 
 def check_format(found: int, known: int, where: str) -> None:

@@ -15,10 +15,11 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
-from locus.memory.backends.sql.flavour import Flavour, Row, Steps
-from locus.memory.backends.sql.read import entry_of, now
+from locus.memory.backends.sql.flavour import Flavour, Row, Steps, marks
+from locus.memory.backends.sql.read import entry_of, now, run_of, stored_of
+from locus.memory.backends.sql.schema import CheckpointRow
 from locus.memory.model.codec import canonical, decode, encode
 from locus.memory.model.ids import digest, words
 from locus.memory.model.manifest import decode_manifest, walk, wanted
@@ -126,33 +127,33 @@ def _candidates(sql: Flavour, leaf: str | None) -> Steps[list[Row]]:
 
 def _in_thread(sql: Flavour, thread: int, path: Path, value: Any) -> Steps[list[tuple[int, Entry]]]:
     rows = yield (
-        f"SELECT branch, number, start, count, {sql.json_column('items')} FROM {sql.runs} WHERE thread = ?",
+        f"SELECT {sql.run} FROM {sql.runs} WHERE thread = ?",
         (thread,),
     )
-    items = RunItems([Run(row[0], row[1], row[2], row[3], sql.read_json(row[4])) for row in rows], value)
+    items = RunItems([run_of(sql, row) for row in rows], value)
     rows = yield (
-        f"SELECT {sql.entry}, {sql.json_column('c.head')}, {sql.json_column('c.manifest')}, c.id"
-        f" FROM {sql.joined} WHERE c.thread = ? ORDER BY c.id DESC",
+        f"SELECT {sql.columns('head', 'manifest', 'key')} FROM {sql.joined} WHERE c.thread = ? ORDER BY c.id DESC",
         (thread,),
     )
     found = []
-    for row in rows:
-        stored = Stored(entry_of(sql, row), sql.read_json(row[8]), sql.read_json(row[9]), items.branches)
+    for row in (CheckpointRow(*row) for row in rows):
+        stored = stored_of(sql, row, items.branches)
         if holds(stored, path, value, items):
-            found.append((row[10], stored.entry))
+            found.append((row.key, stored.entry))
     return found
 
 
 def checkpoint_hit(sql: Flavour, key: int, points: float, terms: Sequence[str]) -> Steps[Hit | None]:
     """The hit for the checkpoint with this row id, unless its thread has expired."""
     rows = yield (
-        f"SELECT {sql.entry}, {sql.json_column('c.head')} FROM {sql.joined} WHERE {sql.alive} AND c.id = ?",
+        f"SELECT {sql.columns('head')} FROM {sql.joined} WHERE {sql.alive} AND c.id = ?",
         (now(sql), key),
     )
     if not rows:
         return None
-    entry = entry_of(sql, rows[0])
-    return Hit(entry, points, snippet(terms, head_text(sql.read_json(rows[0][8]), entry.metadata)))
+    row = CheckpointRow(*rows[0])
+    entry = entry_of(sql, row)
+    return Hit(entry, points, snippet(terms, head_text(sql.read_json(row.head), entry.metadata)))
 
 
 def head_text(head: str, metadata: str) -> str:
@@ -165,29 +166,29 @@ def run_hit(
 ) -> Steps[Hit | None]:
     """The hit for the first checkpoint that shows the words of a run: the one that added it, if it still exists."""
     rows = yield (
-        f"SELECT start, count, seq, {sql.json_column('items')} FROM {sql.runs}"
-        " WHERE thread = ? AND branch = ? AND number = ?",
+        f"SELECT seq, {sql.run} FROM {sql.runs} WHERE thread = ? AND branch = ? AND number = ?",
         (thread, branch, number),
     )
     if not rows:
         return None
-    start, length, seq, items = rows[0]
-    run = Run(branch, number, start, length, sql.read_json(items))
+    seq, *row = rows[0]
+    run = run_of(sql, row)
+    start, length = run.start, run.length
     newer = yield (
         f"SELECT number, start FROM {sql.runs} WHERE thread = ? AND branch = ? AND number > ? ORDER BY number",
         (thread, branch, number),
     )
     # From each newer run on, what is left of this one ends where the newer ones begin.
-    numbers = [row[0] for row in newer]
-    cuts = list(accumulate((row[1] for row in newer), min))
+    numbers = [later for later, _ in newer]
+    cuts = list(accumulate((begin for _, begin in newer), min))
     rows = yield (
-        f"SELECT {sql.entry}, {sql.json_column('c.manifest')} FROM {sql.joined}"
+        f"SELECT {sql.columns('manifest')} FROM {sql.joined}"
         f" WHERE {sql.alive} AND c.thread = ? AND c.seq >= ? ORDER BY c.seq",
         (now(sql), thread, seq),
     )
     found: dict[tuple[int, int], str] = {}
-    for row in rows:
-        for extent in wanted(sql.read_json(row[8])):
+    for checkpoint in (CheckpointRow(*row) for row in rows):
+        for extent in wanted(sql.read_json(checkpoint.manifest)):
             if extent.branch != branch or extent.run < number:
                 continue
             passed = bisect_right(numbers, extent.run)
@@ -198,8 +199,74 @@ def run_hit(
                     text = shown_text(run, *piece)
                     found[piece] = text if score(terms, text) else ""
                 if found[piece]:
-                    return Hit(entry_of(sql, row), points, snippet(terms, found[piece]))
+                    return Hit(entry_of(sql, checkpoint), points, snippet(terms, found[piece]))
     return None
+
+
+def row_hits(sql: Flavour, row: Row, points: float, terms: Sequence[str]) -> Steps[list[Hit]]:
+    """The hits for a row of the full text: thread, seq, branch and number; a checkpoint's own text has no branch."""
+    thread, seq, branch, number = row
+    if branch is not None:
+        hits = [(yield from run_hit(sql, thread, branch, number, points, terms))]
+    else:
+        keys = yield f"SELECT id FROM {sql.checkpoints} WHERE thread = ? AND seq = ?", (thread, seq)
+        hits = []
+        for (key,) in keys:
+            hits.append((yield from checkpoint_hit(sql, key, points, terms)))
+    return [hit for hit in hits if hit is not None]
+
+
+PORTION = 500
+THREADS_AT_ONCE = 100
+
+
+class ThreadToIndex(NamedTuple):
+    """A thread with something to index: what came after one sequence number, up to another."""
+
+    key: int
+    after: int
+    up_to: int
+
+
+class Portion(NamedTuple):
+    """What is to be indexed next, where a thread's row has `indexed_seq`: how far its index has got.
+
+    A row begins with the thread, what tells a checkpoint (None for a run), branch and number (None for a checkpoint).
+    """
+
+    threads: list[ThreadToIndex]
+    rows: list[Row]
+    is_full: bool
+
+
+def portion_of(rows: Sequence[Row]) -> Portion:
+    """The next portion, still without its rows. Given are threads: key, `indexed_seq` and `last_seq`."""
+    threads, left = [], PORTION
+    for key, after, last in rows:
+        if left > 0:
+            threads.append(ThreadToIndex(key, after, min(last, after + left)))
+            left -= last - after
+    return Portion(threads, [], bool(threads) and (left <= 0 or len(rows) == THREADS_AT_ONCE))
+
+
+def ranges(threads: Sequence[ThreadToIndex]) -> tuple[str, list[int]]:
+    """A condition for everything of these threads that is to be indexed, with its values."""
+    condition = " OR ".join(["(thread = ? AND seq > ? AND seq <= ?)"] * len(threads))
+    return condition, [value for thread in threads for value in thread]
+
+
+def still_to_index(sql: Flavour, portion: Portion) -> Steps[list[ThreadToIndex]]:
+    """The threads of a portion that no other process has indexed meanwhile.
+
+    They stay locked, so that nothing is indexed that is being deleted.
+    """
+    keys = [thread.key for thread in portion.threads]
+    locked = yield (
+        f"SELECT id, indexed_seq FROM {sql.threads} WHERE id IN {marks(len(keys))} ORDER BY id FOR UPDATE",
+        keys,
+    )
+    at = dict(locked)
+    return [thread for thread in portion.threads if at.get(thread.key) == thread.after]
 
 
 LONGEST_PLAIN = 38

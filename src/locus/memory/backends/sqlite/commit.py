@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 
 from locus.memory.backends.sql.commit import SQLThread, SQLThreads
 from locus.memory.backends.sql.flavour import Steps
+from locus.memory.backends.sql.schema import RUN_COLUMNS, NewCheckpoint
 from locus.memory.backends.sqlite import search as sqlite_search
 from locus.memory.backends.sqlite.schema import SQL
 from locus.memory.model.codec import canonical, decode
@@ -26,12 +27,8 @@ _LOOK = (
     " ON c.thread = t.id AND c.namespace = ? AND c.checkpoint_id = ?"
     " WHERE t.thread_id = ? AND t.expires_at IS NULL"
 )
-_INSERT_RUN = "INSERT INTO locus_runs (thread, branch, number, start, count, seq, items) VALUES (?, ?, ?, ?, ?, ?, ?)"
-_INSERT_CHECKPOINT = (
-    "INSERT INTO locus_checkpoints"
-    " (thread, namespace, checkpoint_id, parent_id, seq, rev, created_at, metadata, head, manifest)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
+_INSERT_RUN, _INSERT_CHECKPOINT = SQL.insert_run, SQL.insert_checkpoint
+_INSERT_VALUE = SQL.insert_unless_there(SQL.runs, RUN_COLUMNS, SQL.run_marks)
 _INSERT_METADATA = "INSERT INTO locus_metadata VALUES (?, ?, last_insert_rowid())"
 
 
@@ -76,12 +73,23 @@ def _write(connection: sqlite3.Connection, commit: Commit, key: int, seq: int, p
     for branch, number, start, length, items in commit.runs:
         execute(_INSERT_RUN, (key, branch, number, start, length, seq, items))
     for branch, number, start, length, items in commit.values:
-        execute(f"{_INSERT_RUN} ON CONFLICT DO NOTHING", (key, branch, number, start, length, seq, items))
-    names = (key, commit.namespace, commit.checkpoint_id, parent_id, seq, commit.rev, SQL.time(commit.created_at))
-    execute(_INSERT_CHECKPOINT, (*names, commit.metadata, commit.head, commit.manifest))
+        execute(_INSERT_VALUE, (key, branch, number, start, length, seq, items))
+    row = NewCheckpoint(
+        key,
+        commit.namespace,
+        commit.checkpoint_id,
+        parent_id,
+        seq,
+        commit.rev,
+        SQL.time(commit.created_at),
+        commit.metadata,
+        commit.head,
+        commit.manifest,
+    )
+    execute(_INSERT_CHECKPOINT, row)
     if commit.metadata != "{}":
         connection.executemany(_INSERT_METADATA, metadata_pairs(commit.metadata))
-    expires_at = SQL.time(commit.expires_at) if commit.expires_at else None
+    expires_at = SQL.expiry(commit.expires_at)
     execute("UPDATE locus_threads SET last_seq = ?, expires_at = ? WHERE id = ?", (seq, expires_at, key))
 
 
