@@ -99,10 +99,10 @@ def check_python(call: Call) -> None:
     match call.words[1:]:
         case ["-m", "pip", *arguments]:
             check_pip(Call(["pip", *arguments], call.variables, call.previous))
-        case ["-m", module, *_] if module.split(".")[0] in ("benchmarks", "examples", "scripts"):
+        case ["-m", module, *_] if module.split(".")[0] in ("benchmarks", "examples", "scripts", "tests"):
             path = ROOT / module.replace(".", "/")
             demand(path.is_dir() or path.with_suffix(".py").is_file(), f"`{call}`: no such module")
-        case [script, *_] if script.startswith(("benchmarks/", "examples/", "scripts/")):
+        case [script, *_] if script.startswith(("benchmarks/", "examples/", "scripts/", "tests/")):
             demand((ROOT / script).is_file(), f"`{call}`: no such file")
         case _:
             run_for_real(call)
