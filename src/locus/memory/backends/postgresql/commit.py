@@ -176,8 +176,8 @@ class _Builder:
         return "NULL::text" if self._shape.parent is None else self._id(lambda commit: str(commit.parent_id))
 
     def _expiry(self) -> str:
-        expiry = self._sql.expiry
-        return self._value(lambda commit: expiry(commit.expires_at), "timestamptz")
+        time = self._sql.time
+        return self._value(lambda commit: time(commit.expires_at) if commit.expires_at else None, "timestamptz")
 
     def _statement(self, parts: list[str], parent: str) -> Statement:
         sql, shape = self._sql, self._shape

@@ -27,7 +27,7 @@ from locus.memory.backends.sqlite.config import IN_MEMORY
 from locus.memory.backends.sqlite.schema import SQL, checked_version
 from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.ids import Pattern
-from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Write
+from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Verdict, Write
 from locus.memory.runtime.worker import Worker
 
 T = TypeVar("T")
@@ -97,7 +97,8 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             connection.execute("BEGIN IMMEDIATE")
             try:
                 outcome = append(connection, commit) or execute(connection, SQLiteThreads(connection).commit(commit))
-                connection.execute("COMMIT" if outcome.is_written else "ROLLBACK")
+                written = outcome.verdict is Verdict.COMMITTED and not outcome.repeated
+                connection.execute("COMMIT" if written else "ROLLBACK")
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
