@@ -1,4 +1,4 @@
-"""Objects that survive a fork: one set of hooks for all of them."""
+"""Objects with a lock that survive a fork: one set of hooks for all of them."""
 
 from __future__ import annotations
 
@@ -7,25 +7,15 @@ import threading
 import weakref
 
 
-class ForkAware:
-    """Hears of forks. Subclasses extend the hooks, and call `__init__` last: from then on a fork may come any time."""
+class ForkGuard:
+    """Holds its lock during a fork, so that the child does not inherit it in the hands of a thread it does not have.
 
-    def __init__(self) -> None:
-        _aware.add(self)
-
-    def before_fork(self) -> None:
-        """Called in the process that is about to fork."""
-
-    def after_fork(self, *, in_child: bool) -> None:
-        """Called in both processes."""
-
-
-class ForkGuard(ForkAware):
-    """Holds its lock during a fork, so that the child does not inherit it in the hands of a thread it does not have."""
+    Subclasses extend the two hooks, and call `__init__` last: from then on a fork may come at any time.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        super().__init__()
+        _guards[id(self)] = self
 
     def before_fork(self) -> None:
         self._lock.acquire()
@@ -34,14 +24,17 @@ class ForkGuard(ForkAware):
         self._lock.release()
 
 
-_aware: weakref.WeakSet[ForkAware] = weakref.WeakSet()
-_held: list[ForkAware] = []
+_guards: weakref.WeakValueDictionary[int, ForkGuard] = weakref.WeakValueDictionary()
+_held: list[ForkGuard] = []
 
 
 def _before_fork() -> None:
-    for each in list(_aware):
-        each.before_fork()
-        _held.append(each)
+    # A list of references is made in one step; over a set, another thread that adds to it would break the iteration.
+    for reference in _guards.valuerefs():
+        guard = reference()
+        if guard is not None:
+            guard.before_fork()
+            _held.append(guard)
 
 
 def _after_fork_in_parent() -> None:

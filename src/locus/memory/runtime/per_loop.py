@@ -22,8 +22,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from contextlib import suppress
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from locus.memory.runtime.forks import ForkAware
-
 R = TypeVar("R")
 
 CLOSING_SECONDS = 5.0
@@ -45,7 +43,7 @@ def _nothing(_resource: Any) -> None:
     """For resources that need no more than to be dropped."""
 
 
-class PerLoop(ForkAware, Generic[R]):
+class PerLoop(Generic[R]):
     """`make` opens the resource of a loop, `close` ends it there, `abandon` lets it go where its loop is no more.
 
     With `until_loop_ends` a loop that ends before the handle closes its own: `asyncio.run` waits for that.
@@ -67,12 +65,7 @@ class PerLoop(ForkAware, Generic[R]):
         self._resources: _Resources[R] = {}
         finalizer = weakref.finalize(self, _let_all_go, self._resources, abandon)
         finalizer.atexit = not until_loop_ends  # by then most loops have ended
-        super().__init__()
-
-    def after_fork(self, *, in_child: bool) -> None:
-        if in_child and self._resources:
-            _inherited.append(self._resources.copy())
-            self._resources.clear()
+        _owners.add(self)
 
     def current(self) -> R:
         """The resource of the running loop."""
@@ -120,6 +113,19 @@ class PerLoop(ForkAware, Generic[R]):
             self._drop(loop)
             return
         await asyncio.wait([asyncio.wrap_future(future)], timeout=CLOSING_SECONDS)
+
+
+_owners: weakref.WeakSet[PerLoop[Any]] = weakref.WeakSet()
+
+
+def _begin_in_child() -> None:
+    for owner in list(_owners):
+        _inherited.append(owner._resources.copy())
+        owner._resources.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_in_child)
 
 
 # These do not know the owner: what a finalizer or a loop holds on to must not keep the owner alive.
