@@ -52,7 +52,9 @@ class Statement(NamedTuple):
 
 def in_new_thread(sql: PostgreSQLFlavour, commit: Commit) -> Statement | None:
     """For a thread that is not there yet; None if this commit cannot be the first."""
-    return _for_new_thread(sql, _shape(commit)) if can_be_first(commit) else None
+    if commit.base is not None or not can_be_first(commit):
+        return None
+    return _for_new_thread(sql, _shape(commit))
 
 
 def in_thread(sql: PostgreSQLFlavour, commit: Commit) -> Statement:
@@ -174,8 +176,8 @@ class _Builder:
         return "NULL::text" if self._shape.parent is None else self._id(lambda commit: str(commit.parent_id))
 
     def _expiry(self) -> str:
-        expiry = self._sql.expiry
-        return self._value(lambda commit: expiry(commit.expires_at), "timestamptz")
+        time = self._sql.time
+        return self._value(lambda commit: commit.expires_at and time(commit.expires_at), "timestamptz")
 
     def _statement(self, parts: list[str], parent: str) -> Statement:
         sql, shape = self._sql, self._shape

@@ -89,7 +89,7 @@ def _write(connection: sqlite3.Connection, commit: Commit, key: int, seq: int, p
     execute(_INSERT_CHECKPOINT, row)
     if commit.metadata != "{}":
         connection.executemany(_INSERT_METADATA, metadata_pairs(commit.metadata))
-    expires_at = SQL.expiry(commit.expires_at)
+    expires_at = SQL.time(commit.expires_at) if commit.expires_at else None
     execute("UPDATE locus_threads SET last_seq = ?, expires_at = ? WHERE id = ?", (seq, expires_at, key))
 
 

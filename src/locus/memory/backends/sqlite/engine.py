@@ -96,8 +96,11 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             connection = file.current()
             connection.execute("BEGIN IMMEDIATE")
             try:
-                outcome = append(connection, commit) or execute(connection, SQLiteThreads(connection).commit(commit))
-                connection.execute("COMMIT" if outcome.is_written else "ROLLBACK")
+                outcome, keep = append(connection, commit), True  # it writes a whole checkpoint, or nothing
+                if outcome is None:
+                    outcome = execute(connection, SQLiteThreads(connection).commit(commit))
+                    keep = outcome.is_written
+                connection.execute("COMMIT" if keep else "ROLLBACK")
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
