@@ -16,7 +16,7 @@ from locus.errors import CorruptCheckpointError
 from locus.memory.model.codec import decode, encode, encode_trusted
 from locus.memory.model.ids import digest
 from locus.memory.model.records import ANY, Base, Commit, Run, Unset
-from locus.server.requests import ID_ERROR, ROW, Body, Id, Moment, Number, invalid
+from locus.server.requests import ID_ERROR, ROW, Body, Id, Many, Moment, Number, invalid
 
 MOST_CUTS = 100_000
 MOST_EXTENTS = 64
@@ -25,11 +25,10 @@ MOST_EXTENTS = 64
 Rev = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
 Branch = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,80}$")]
 ValueName = Annotated[str, Field(pattern=r"^#[0-9a-f]{32}$")]
-Path = Annotated[list[str], Field(min_length=1)]
+Path = Annotated[Many[str], Field(min_length=1)]
 Extent = Annotated[tuple[Branch, Number, Number, Number], ROW]
-Cut = ValueName | Annotated[list[Extent], Field(min_length=1, max_length=MOST_EXTENTS)]
+Cut = ValueName | Annotated[Many[Extent], Field(min_length=1, max_length=MOST_EXTENTS)]
 Items = Annotated[list[Any], Field(min_length=1)]
-AnyId = Annotated[Id, ID_ERROR]
 
 
 class CommitBody(Body):
@@ -40,11 +39,11 @@ class CommitBody(Body):
     created_at: Moment
     metadata: dict[Any, Any]
     head: dict[Any, Any]
-    manifest: Annotated[list[Annotated[tuple[Path, Cut], ROW]], Field(max_length=MOST_CUTS)]
-    runs: list[Annotated[tuple[Branch, Number, Number, Items], ROW]] = Field(default_factory=list)
-    values: list[Annotated[tuple[ValueName, str], ROW]] = Field(default_factory=list)
-    base: Annotated[tuple[AnyId, Id], ROW] | None = None
-    parent_id: AnyId | None = None
+    manifest: Annotated[Many[Annotated[tuple[Path, Cut], ROW]], Field(max_length=MOST_CUTS)]
+    runs: Many[Annotated[tuple[Branch, Number, Number, Items], ROW]] = Field(default_factory=list)
+    values: Many[Annotated[tuple[ValueName, str], ROW]] = Field(default_factory=list)
+    base: Annotated[tuple[Id, Id], ROW] | None = None
+    parent_id: Annotated[Id, ID_ERROR] | None = None
     parent_required: bool = False
     parent_as_named: bool = False
     replaces: str | None = None

@@ -17,7 +17,7 @@ from locus.server.answers import Answer, Count, Entry, Exported, Outcome, Stored
 from locus.server.bodies import json_response, read_json, text_response
 from locus.server.commits import CommitBody, commit_from
 from locus.server.openapi import THREAD, Routes, answer, operation
-from locus.server.requests import ID_ERROR, MOST, ROW, Body, Id, Name, Namespaced, Number, if_latest
+from locus.server.requests import AT_ONCE, ID_ERROR, MOST, ROW, Body, Id, Many, Name, Namespaced, Number, if_latest
 from locus.wire.format import entry_data, exported_text, outcome_data, stored_text
 from locus.wire.problems import NOT_FOUND, Problem
 
@@ -33,19 +33,19 @@ class One(Namespaced):
 class Records(Body):
     after_seq: Number = 0
     limit: Annotated[int, Field(ge=1, le=MOST)] = LARGEST_EXPORT
-    known: dict[str, Number]
+    known: dict[str, Annotated[Number, AT_ONCE]]
 
 
 class Deletions(Body):
     namespace: Name | None = None
-    seqs: list[Annotated[tuple[Number, str], ROW]] | None = None
+    seqs: Many[Annotated[tuple[Number, str], ROW]] | None = None
 
 
 class Copy(Body):
     dest_thread_id: Id
     namespace: Name | None = None
     checkpoint_id: Id | None = None
-    checkpoint_ids: list[Annotated[Id, ID_ERROR]] | None = None
+    checkpoint_ids: Many[Annotated[Id, ID_ERROR]] | None = None
 
 
 class Deleted(Answer):

@@ -21,7 +21,7 @@ from locus.server import answers
 from locus.server.answers import Answer, Count, Entries
 from locus.server.bodies import json_response
 from locus.server.openapi import Routes, answer, operation
-from locus.server.requests import IN_QUERY, MOST, Body, Moment, Query, invalid
+from locus.server.requests import IN_QUERY, MOST, Body, Many, Moment, Query, invalid
 from locus.wire.format import entry_data, hit_data
 
 PORTION_SECONDS = 5.0
@@ -44,7 +44,7 @@ class Search(Body):
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["query"]}, {"required": ["terms"]}]})
 
     query: str = ""
-    terms: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
+    terms: Many[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
     limit: Limit = 10
 
     def words(self) -> list[str]:

@@ -24,6 +24,7 @@ from locus.server.requests import (
     ROW,
     Body,
     Id,
+    Many,
     Name,
     Namespaced,
     Number,
@@ -71,7 +72,7 @@ class Save(Body):
 class PutWrites(Body):
     task_id: Id
     task_path: Name | None = None
-    writes: list[Annotated[tuple[Annotated[Name, ID_ERROR], Any], ROW]]
+    writes: Many[Annotated[tuple[Annotated[Name, ID_ERROR], Any], ROW]]
     keep_numbered: bool = False
 
 
