@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -155,6 +156,50 @@ async def test_other_methods_are_refused(client: httpx.AsyncClient) -> None:
 async def test_a_body_that_is_no_save_is_refused(client: httpx.AsyncClient, body: Any) -> None:
     _is_problem(await client.post("/threads/t/checkpoints", json=body), 422, "invalid_request")
     assert (await client.get("/threads")).json() == {"threads": []}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "said"),
+    [
+        ("POST", "/threads/t/checkpoints", {}, "state must be given"),
+        ("POST", "/threads/t/checkpoints", {"state": {}, "parent_id": 7}, "parent_id must be text"),
+        ("POST", "/threads/t/checkpoints", {"state": {}, "meta": {}}, "there is no field 'meta'"),
+        (
+            "PUT",
+            "/threads/t/checkpoints/c/writes",
+            {"task_id": "x", "writes": [["a", 1], 7]},
+            "writes.1 must be a list",
+        ),
+        ("POST", "/find", {"key": "k", "value": 1, "limit": True}, "limit must be a whole number"),
+        ("POST", "/threads/t/records", {"known": {"b": -1}}, "known must be greater than or equal to 0"),
+        ("GET", "/threads?limit=x", None, "limit must be a whole number"),
+        ("GET", "/threads/t/checkpoints?every_namespace=1", None, "every_namespace must be true or false"),
+    ],
+)
+async def test_a_wrong_field_is_named(client: httpx.AsyncClient, method: str, path: str, body: Any, said: str) -> None:
+    found = _is_problem(await client.request(method, path, json=body), 422, "invalid_request")
+    assert found["detail"] == said
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/threads/t/deletions", {"seqs": [7] * 200_000}),
+        ("/threads/t/records", {"known": {str(number): "" for number in range(200_000)}}),
+        ("/threads/t/commits", {str(number): "" for number in range(200_000)}),
+    ],
+)
+async def test_the_first_error_in_a_body_ends_the_check(client: httpx.AsyncClient, path: str, body: Any) -> None:
+    """An error for each wrong item would need many times the memory of the body."""
+    text = json.dumps(body)
+    tracemalloc.start()
+    try:
+        _is_problem(
+            await client.post(path, content=text, headers={"Content-Type": "application/json"}), 422, "invalid_request"
+        )
+        assert tracemalloc.get_traced_memory()[1] < 60_000_000
+    finally:
+        tracemalloc.stop()
 
 
 async def test_a_thread_id_in_the_body_must_be_that_of_the_path(client: httpx.AsyncClient) -> None:

@@ -15,30 +15,13 @@ The source is only read. Threads that are already at the destination are verifie
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    command = commands.add_parser(
-        "copy",
-        help="copy threads from one store to another",
-        description=_DESCRIPTION,
-        epilog=transfer.EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    command = transfer.add_command(commands, "copy", "copy threads from one store to another", _DESCRIPTION, run)
     command.add_argument("source", metavar="SRC", help="the store to copy from: sqlite:///agents.db, redis://…")
     command.add_argument("destination", metavar="DST", help="the store to copy to: postgresql://…, file:./threads")
     transfer.add_options(command)
-    command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     from locus.transfer.copies import copy_store
 
-    return transfer.run(
-        options,
-        lambda progress: copy_store(
-            options.source,
-            options.destination,
-            pattern=options.threads,
-            dry_run=options.dry_run,
-            jobs=options.jobs,
-            progress=progress,
-        ),
-    )
+    return transfer.run(options, copy_store)

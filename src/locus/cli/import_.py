@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 from locus.cli import transfer
 
@@ -22,13 +23,8 @@ locus-sdk      version 3: FileCheckpointer, and its stores in Redis, S3 and OCI 
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    command = commands.add_parser(
-        "import",
-        help="import threads of other libraries into a store",
-        description=_DESCRIPTION,
-        epilog=transfer.EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    about = "import threads of other libraries into a store"
+    command = transfer.add_command(commands, "import", about, _DESCRIPTION, run)
     add = command.add_argument
     add(
         "kind",
@@ -49,25 +45,17 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     add("--tenant", default="default", help="locus-sdk: the tenant of PgCheckpointer (default)")
     add("--sessions-table", default="agent_sessions", metavar="NAME", help="openai-agents: (agent_sessions)")
     add("--messages-table", default="agent_messages", metavar="NAME", help="openai-agents: (agent_messages)")
-    command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     from locus.transfer.imports import import_store
 
-    return transfer.run(
-        options,
-        lambda progress: import_store(
-            options.kind,
-            options.source,
-            options.destination,
-            pattern=options.threads,
-            dry_run=options.dry_run,
-            jobs=options.jobs,
-            progress=progress,
-            allowed_types=options.allow,
-            tenant=options.tenant,
-            sessions_table=options.sessions_table,
-            messages_table=options.messages_table,
-        ),
+    work = partial(
+        import_store,
+        options.kind,
+        allowed_types=options.allow,
+        tenant=options.tenant,
+        sessions_table=options.sessions_table,
+        messages_table=options.messages_table,
     )
+    return transfer.run(options, work)

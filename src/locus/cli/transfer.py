@@ -13,12 +13,30 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from locus.transfer.report import Report
 
-EPILOG = """\
+_EPILOG = """\
 Keep a URL that contains a password in an environment variable: env:NAME stands for the value of the variable NAME.
 
 You can stop the command at any moment and run it again; it continues where it was. At the end it reads every checkpoint
 back from the destination and compares it with the source. The exit code is 0 if all threads are there and equal, 1 if
 some are not (they are listed), 2 if nothing could be done, and 130 if it was interrupted."""
+
+
+def add_command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    about: str,
+    description: str,
+    run: Callable[[argparse.Namespace], int],
+) -> argparse.ArgumentParser:
+    command = commands.add_parser(
+        name,
+        help=about,
+        description=description,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.set_defaults(run=run)
+    return command
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -37,11 +55,18 @@ def _jobs(text: str) -> int:
     return int(text)
 
 
-def run(options: argparse.Namespace, work: Callable[[Callable[[Report], None]], Awaitable[Report]]) -> int:
-    """Run a copy or an import, print the result, and return the exit code."""
+def run(options: argparse.Namespace, work: Callable[..., Awaitable[Report]]) -> int:
+    """Run `work`, a copy or an import, with the options that both have; print the result, and return the exit code."""
 
     async def main() -> Report:
-        return await work(bar.show)
+        return await work(
+            options.source,
+            options.destination,
+            pattern=options.threads,
+            dry_run=options.dry_run,
+            jobs=options.jobs,
+            progress=bar.show,
+        )
 
     with ProgressBar(sys.stderr) as bar:
         report = asyncio.run(main())

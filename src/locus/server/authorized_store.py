@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from starlette.requests import Request
 
@@ -12,9 +12,11 @@ from locus.memory.model.ids import Pattern, check_id
 from locus.memory.store import CheckpointStore
 from locus.server.auth import GRANT_KEY, Grant
 from locus.server.bodies import Limits, read_json
+from locus.server.requests import Body
 from locus.wire.format import from_segment
 
 T = TypeVar("T")
+B = TypeVar("B", bound=Body)
 
 
 class AuthorizedStore:
@@ -38,8 +40,9 @@ class AuthorizedStore:
     def checkpoint(request: Request) -> str:
         return check_id(from_segment(request.path_params["checkpoint_id"]), "checkpoint_id")
 
-    async def body(self, request: Request) -> dict[str, Any]:
-        return await read_json(request, self.limits)
+    async def body(self, request: Request, model: type[B]) -> B:
+        """The body of a request, checked by its model."""
+        return model.check(await read_json(request, self.limits))
 
     async def visible(
         self, request: Request, limit: int, fetch: Callable[[int], Awaitable[list[T]]], thread_of: Callable[[T], str]

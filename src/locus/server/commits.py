@@ -7,76 +7,73 @@ or describe a state that grows when it is read.
 
 from __future__ import annotations
 
-import re
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.model.codec import decode, encode, encode_trusted
-from locus.memory.model.ids import check_id, digest
+from locus.memory.model.ids import digest
 from locus.memory.model.records import ANY, Base, Commit, Run, Unset
-from locus.server import fields
-from locus.wire.problems import Problem
+from locus.server.requests import ID_ERROR, ROW, Body, Id, Many, Moment, Number, invalid
 
 MOST_CUTS = 100_000
 MOST_EXTENTS = 64
 """Of one list. `HTTPCheckpointer` writes eight at most."""
 
-_FIELDS = frozenset(
-    [
-        "checkpoint_id",
-        "rev",
-        "created_at",
-        "metadata",
-        "head",
-        "manifest",
-        "runs",
-        "values",
-        "base",
-        "parent_id",
-        "parent_required",
-        "parent_as_named",
-        "replaces",
-        "expires_at",
-    ]
-)
-_REV = re.compile(r"[A-Za-z0-9_-]{8,64}")
-_BRANCH = re.compile(r"[A-Za-z0-9_-]{8,80}")
-_VALUE = re.compile(r"#[0-9a-f]{32}")
+Rev = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
+Branch = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,80}$")]
+ValueName = Annotated[str, Field(pattern=r"^#[0-9a-f]{32}$")]
+Path = Annotated[Many[str], Field(min_length=1)]
+Extent = Annotated[tuple[Branch, Number, Number, Number], ROW]
+Cut = ValueName | Annotated[Many[Extent], Field(min_length=1, max_length=MOST_EXTENTS)]
+Items = Annotated[list[Any], Field(min_length=1)]
+
+
+class CommitBody(Body):
+    """A save that the client has planned."""
+
+    checkpoint_id: Id
+    rev: Rev
+    created_at: Moment
+    metadata: dict[Any, Any]
+    head: dict[Any, Any]
+    manifest: Annotated[Many[Annotated[tuple[Path, Cut], ROW]], Field(max_length=MOST_CUTS)]
+    runs: Many[Annotated[tuple[Branch, Number, Number, Items], ROW]] = Field(default_factory=list)
+    values: Many[Annotated[tuple[ValueName, str], ROW]] = Field(default_factory=list)
+    base: Annotated[tuple[Id, Id], ROW] | None = None
+    parent_id: Annotated[Id, ID_ERROR] | None = None
+    parent_required: bool = False
+    parent_as_named: bool = False
+    replaces: str | None = None
+    expires_at: Moment | None = None
 
 
 def commit_from(thread_id: str, namespace: str, data: dict[str, Any], if_latest: str | None | Unset) -> Commit:
     """The commit in a request body, with every part checked."""
-    fields.only(data, _FIELDS)
-    rev = _matching(fields.text(data, "rev"), _REV, "rev")
-    head = fields.mapping(data, "head")
-    manifest = _manifest(fields.sequence(data, "manifest"), head)
+    body = CommitBody.check(data)
     return Commit(
         thread_id=thread_id,
         namespace=namespace,
-        checkpoint_id=check_id(fields.text(data, "checkpoint_id"), "checkpoint_id"),
-        rev=rev,
-        created_at=fields.moment(data, "created_at"),
-        metadata=encode(fields.mapping(data, "metadata"), ("metadata",)),
-        head=_head_text(head),
-        manifest=manifest,
-        runs=tuple(_run(row, rev) for row in fields.sequence(data, "runs")) if "runs" in data else (),
-        values=tuple(_value(row) for row in fields.sequence(data, "values")) if "values" in data else (),
-        base=_base(data.get("base")),
-        parent_id=_parent(data),
-        parent_required=fields.flag(data, "parent_required"),
-        parent_as_named=fields.flag(data, "parent_as_named"),
+        checkpoint_id=body.checkpoint_id,
+        rev=body.rev,
+        created_at=body.created_at,
+        metadata=encode(body.metadata, ("metadata",)),
+        head=_head_text(body.head),
+        manifest=_manifest(body),
+        runs=tuple(_run(body.rev, *row) for row in body.runs),
+        values=tuple(_value(*row) for row in body.values),
+        base=None if body.base is None else Base(*body.base),
+        parent_id=body.parent_id if "parent_id" in data else ANY,
+        parent_required=body.parent_required,
+        parent_as_named=body.parent_as_named,
         if_latest=if_latest,
-        replaces=fields.optional_text(data, "replaces"),
+        replaces=body.replaces,
         # The store itself checks whether the id is new.
         fresh_id=False,
-        expires_at=fields.moment(data, "expires_at") if data.get("expires_at") is not None else None,
+        expires_at=body.expires_at,
     )
-
-
-def _matching(value: Any, pattern: re.Pattern[str], what: str) -> str:
-    if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise fields.invalid(what, "a name as HTTPCheckpointer makes it")
-    return value
 
 
 def _head_text(head: dict[str, Any]) -> str:
@@ -84,90 +81,43 @@ def _head_text(head: dict[str, Any]) -> str:
     return "{" + ",".join(f"{encode(name)}:{encode(value, (name,))}" for name, value in head.items()) + "}"
 
 
-def _row(row: Any, length: int, what: str) -> list[Any]:
-    if not isinstance(row, list) or len(row) != length:
-        raise fields.invalid(what, f"lists of {length}")
-    return row
-
-
-def _run(row: Any, rev: str) -> Run:
-    branch, number, start, items = _row(row, 4, "runs")
-    _matching(branch, _BRANCH, "the branch of a run")
-    number, start = fields.number(number, "the number of a run"), fields.number(start, "the start of a run")
-    if not isinstance(items, list) or not items:
-        raise fields.invalid("the items of a run", "a list with something in it")
+def _run(rev: str, branch: str, number: int, start: int, items: list[Any]) -> Run:
     if number == 0 and not (branch.startswith(rev) and start == 0):
-        raise fields.invalid("a run that opens a branch", "named after the rev of its checkpoint, and start at 0")
+        raise invalid("a run that opens a branch", "named after the rev of its checkpoint, and start at 0")
     texts = (encode(item, ("runs", branch, index)) for index, item in enumerate(items))
     return Run(branch, number, start, len(items), "[" + "\n,".join(texts) + "]")
 
 
-def _value(row: Any) -> Run:
-    branch, text = _row(row, 2, "values")
-    _matching(branch, _VALUE, "the name of a value")
-    if not isinstance(text, str):
-        raise fields.invalid("a value", "JSON as text")
+def _value(branch: str, text: str) -> Run:
     encode(text)  # refuses lone surrogates
     if branch != f"#{digest(text)}":
-        raise fields.invalid("the name of a value", "the digest of its text")
+        raise invalid("the name of a value", "the digest of its text")
     try:
         value = decode(text)
     except CorruptCheckpointError as error:
-        raise fields.invalid("a value", "JSON as text") from error
+        raise invalid("a value", "JSON as text") from error
     encode(value, ("values",))
     return Run(branch, 0, 0, 1, f"[{text}]")
 
 
-def _base(value: Any) -> Base | None:
-    if value is None:
-        return None
-    checkpoint_id, rev = _row(value, 2, "base")
-    if not isinstance(rev, str):
-        raise fields.invalid("base", "an id and a rev")
-    return Base(check_id(checkpoint_id, "base"), check_id(rev, "base"))
-
-
-def _parent(data: dict[str, Any]) -> str | None | Unset:
-    if "parent_id" not in data:
-        return ANY
-    return None if data["parent_id"] is None else check_id(data["parent_id"], "parent_id")
-
-
-def _manifest(lines: list[Any], head: dict[str, Any]) -> str:
+def _manifest(body: CommitBody) -> str:
     """The manifest, checked: it fits the head, and no branch is part of two lists."""
-    if len(lines) > MOST_CUTS:
-        raise Problem(422, "invalid_request", f"a manifest has at most {MOST_CUTS} lines")
-    cuts: dict[tuple[str, ...], Any] = {}
+    cuts: dict[tuple[str, ...], str | list[tuple[str, int, int, int]]] = {}
     homes: dict[str, tuple[str, ...]] = {}
-    for line in lines:
-        path, cut = _row(line, 2, "manifest")
-        if not isinstance(path, list) or not path or not all(isinstance(step, str) for step in path):
-            raise fields.invalid("a path in the manifest", "a list of keys")
+    for path, cut in body.manifest:
         key = tuple(path)
         if key in cuts:
-            raise fields.invalid("a path in the manifest", "there once")
-        cuts[key] = _cut(cut, key, homes)
+            raise invalid("a path in the manifest", "there once")
+        cuts[key] = cut
+        for branch, *_ in () if isinstance(cut, str) else cut:
+            if homes.setdefault(branch, key) != key:
+                raise invalid("a branch", "part of one list only")
     for key in cuts:
-        _check_path(key, head, cuts)
-    return encode_trusted([[path, cut] for path, cut in cuts.items()])
+        _check_path(key, body.head, cuts)
+    return encode_trusted(body.manifest)
 
 
-def _cut(cut: Any, path: tuple[str, ...], homes: dict[str, tuple[str, ...]]) -> Any:
-    if isinstance(cut, str):
-        return _matching(cut, _VALUE, "the name of a value")
-    if not isinstance(cut, list) or not 1 <= len(cut) <= MOST_EXTENTS:
-        raise fields.invalid("the extents of a list", f"a list of 1 to {MOST_EXTENTS}")
-    extents = []
-    for extent in cut:
-        branch, *numbers = _row(extent, 4, "extents")
-        _matching(branch, _BRANCH, "the branch of an extent")
-        if homes.setdefault(branch, path) != path:
-            raise fields.invalid("a branch", "part of one list only")
-        extents.append([branch, *(fields.number(value, "an extent") for value in numbers)])
-    return extents
-
-
-def _check_path(path: tuple[str, ...], head: dict[str, Any], cuts: dict[tuple[str, ...], Any]) -> None:
+def _check_path(path: tuple[str, ...], head: dict[str, Any], cuts: Mapping[tuple[str, ...], object]) -> None:
     """Check that a path leads to an empty place in the head, or into a large value."""
     node: Any = head
     for depth, step in enumerate(path):
@@ -176,6 +126,6 @@ def _check_path(path: tuple[str, ...], head: dict[str, Any], cuts: dict[tuple[st
         elif isinstance(cuts.get(path[:depth]), str):
             return
         else:
-            raise fields.invalid("a path in the manifest", "a place in the head")
+            raise invalid("a path in the manifest", "a place in the head")
     if node not in ([], None):
-        raise fields.invalid("what stands in the head for something cut out", "[] or null")
+        raise invalid("what stands in the head for something cut out", "[] or null")

@@ -1,22 +1,34 @@
-"""Builds the OpenAPI document of the server.
+"""The operations of the server, and the OpenAPI document that describes them.
 
-Every module in `routes` describes its own paths with the functions below. The schemas of what several paths send or
-return are here, in `SCHEMAS`. A test compares the document with the routes that the server has.
+`operation` describes the method that handles a route; path, query, body and answer are said there, once. `Routes` makes
+the routes of it, and `document` the OpenAPI document, with a schema for each model.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
+from pydantic_core import core_schema
+from starlette.routing import Route
 
 from locus.memory.model.ids import MAX_ID_LENGTH
+from locus.server.answers import Problem
+from locus.server.authorized_store import AuthorizedStore
 from locus.server.bodies import Limits
-from locus.server.fields import MOST
+from locus.server.requests import CONDITIONS, Body, Query
 from locus.wire.problems import MEDIA_TYPE
 
 Schema = dict[str, Any]
+Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 THREAD = "/threads/{thread_id}"
 CHECKPOINT = f"{THREAD}/checkpoints/{{checkpoint_id}}"
+_DESCRIBED = "locus_operation"
 
 DESCRIPTION = """\
 Threads of checkpoints over HTTP. An id in a path is percent-encoded; one that begins with `~`, or that a proxy \
@@ -26,53 +38,37 @@ says which. Ids of checkpoints are entity tags: `If-Match: "c7"` saves only if `
 so it can be repeated."""
 
 
-def document(version: str, limits: Limits, paths: dict[str, Schema]) -> Schema:
-    """The whole document. `paths` are those of all route modules."""
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "Locus", "version": version, "description": DESCRIPTION, "license": {"name": "MIT"}},
-        "paths": paths,
-        "components": {
-            "schemas": SCHEMAS,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-            "responses": {
-                "Problem": {
-                    "description": f"A problem. A body is at most {limits.body_bytes} bytes.",
-                    "content": {MEDIA_TYPE: {"schema": ref("Problem")}},
-                }
-            },
-        },
-        "security": [{"token": []}, {}],
-    }
+@dataclass(frozen=True)
+class Operation:
+    """A route and its description. `public` needs no token; `conditional` reads `If-Match` and `If-None-Match`."""
+
+    method: str
+    path: str
+    summary: str
+    answers: dict[str, Schema]
+    query: type[Query] | None = None
+    body: type[Body] | None = None
+    conditional: bool = False
+    public: bool = False
+    name: str = ""
 
 
 def operation(
-    name: str,
-    summary: str,
-    responses: dict[str, Schema],
-    *,
-    parameters: list[Schema] | None = None,
-    body: Schema | None = None,
-    public: bool = False,
-) -> Schema:
-    """One operation. `name` is the name of the method that handles the route; `public` needs no token."""
-    described: Schema = {
-        "operationId": name,
-        "summary": summary,
-        "responses": {**responses, "default": {"$ref": "#/components/responses/Problem"}},
-    }
-    if parameters:
-        described["parameters"] = parameters
-    if body is not None:
-        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
-    if public:
-        described["security"] = []
-    return described
+    method: str, path: str, summary: str, answers: dict[str, Schema], **more: Any
+) -> Callable[[Handler], Handler]:
+    """Make a route of a method. What `more` may be is said in `Operation`."""
+
+    def describe(handler: Handler) -> Handler:
+        described = Operation(method, path, summary, answers, **more)
+        setattr(handler, _DESCRIBED, replace(described, name=handler.__name__))
+        return handler
+
+    return describe
 
 
-def response(schema: Schema, text: str, status: str = "200", **headers: str) -> dict[str, Schema]:
-    """A JSON response. `headers` maps names to descriptions."""
-    described: Schema = {"description": text, "content": {"application/json": {"schema": schema}}}
+def answer(model: type[BaseModel] | Schema, text: str, status: str = "200", **headers: str) -> dict[str, Schema]:
+    """A JSON answer. `headers` maps names to descriptions."""
+    described: Schema = {"description": text, "content": {"application/json": {"schema": model}}}
     if headers:
         described["headers"] = {
             name: {"description": about, "schema": {"type": "string"}} for name, about in headers.items()
@@ -80,160 +76,113 @@ def response(schema: Schema, text: str, status: str = "200", **headers: str) -> 
     return {status: described}
 
 
+def text_answer(media_type: str, text: str) -> dict[str, Schema]:
+    return {"200": {"description": text, "content": {media_type: {"schema": {"type": "string"}}}}}
+
+
 NO_CONTENT: dict[str, Schema] = {"204": {"description": "Done"}}
 
-TEXT: Schema = {"type": "string"}
-ID: Schema = {"type": "string", "minLength": 1, "maxLength": MAX_ID_LENGTH}
-NAME: Schema = {"type": "string", "maxLength": MAX_ID_LENGTH}
-FLAG: Schema = {"type": "boolean"}
-NUMBER: Schema = {"type": "integer", "minimum": 0, "maximum": MOST}
-COUNT: Schema = {"type": "integer", "minimum": 0}
-OBJECT: Schema = {"type": "object"}
-ANYTHING: Schema = {}
+
+class Routes:
+    """Routes that share a store: one for each method that `operation` describes."""
+
+    def __init__(self, authorized: AuthorizedStore) -> None:
+        self._authorized = authorized
+        self._store = authorized.store
+
+    @classmethod
+    def operations(cls) -> list[Operation]:
+        return [getattr(method, _DESCRIBED) for method in vars(cls).values() if hasattr(method, _DESCRIBED)]
+
+    def routes(self) -> list[Route]:
+        return [Route(one.path, getattr(self, one.name), methods=[one.method]) for one in self.operations()]
 
 
-def ref(name: str) -> Schema:
-    return {"$ref": f"#/components/schemas/{name}"}
+def document(version: str, limits: Limits, operations: Iterable[Operation]) -> Schema:
+    """The whole document."""
+    paths: dict[str, Schema] = {}
+    for one in operations:
+        paths.setdefault(one.path, {})[one.method.lower()] = _described(one)
+    problem = {
+        "description": f"A problem. A body is at most {limits.body_bytes} bytes.",
+        "content": {MEDIA_TYPE: {"schema": Problem}},
+    }
+    described = {
+        "openapi": "3.1.0",
+        "info": {"title": "Locus", "version": version, "description": DESCRIPTION, "license": {"name": "MIT"}},
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "responses": {"Problem": problem},
+        },
+        "security": [{"token": []}, {}],
+    }
+    refs, schemas = models_json_schema(
+        [(model, "validation") for model in dict.fromkeys(_models(described))],
+        schema_generator=_SchemaGenerator,
+        ref_template="#/components/schemas/{model}",
+    )
+    whole: Schema = _with_schemas(described, {model: schema for (model, _), schema in refs.items()})
+    whole["components"]["schemas"] = schemas["$defs"]
+    return whole
 
 
-def array(items: Schema) -> Schema:
-    return {"type": "array", "items": items}
+def _described(one: Operation) -> Schema:
+    described: Schema = {
+        "operationId": one.name,
+        "summary": one.summary,
+        "responses": {**one.answers, "default": {"$ref": "#/components/responses/Problem"}},
+    }
+    parameters = [_path_parameter(name) for name in re.findall(r"{(\w+)}", one.path)]
+    if one.query is not None:
+        parameters += _query_parameters(one.query)
+    if one.conditional:
+        parameters += CONDITIONS
+    if parameters:
+        described["parameters"] = parameters
+    if one.body is not None:
+        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": one.body}}}
+    if one.public:
+        described["security"] = []
+    return described
 
 
-def nullable(schema: Schema) -> Schema:
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-def obj(properties: dict[str, Schema], *required: str, closed: bool = False) -> Schema:
-    """An object: `closed` as a request, with the `required` properties; otherwise a response, which has all of them."""
-    schema: Schema = {"type": "object", "properties": properties}
-    if required or not closed:
-        schema["required"] = [*(required or properties)]
-    if closed:
-        schema["additionalProperties"] = False
-    return schema
-
-
-def row(*items: Schema) -> Schema:
-    """A list with exactly one item per schema, in this order."""
-    return {"type": "array", "prefixItems": [*items], "items": False, "minItems": len(items)}
-
-
-def several(count: int) -> Schema:
-    """A list of `count` items of mixed types."""
-    return {"type": "array", "minItems": count, "maxItems": count}
-
-
-def query_parameter(name: str, schema: Schema, text: str = "") -> Schema:
-    return {"name": name, "in": "query", "schema": schema, **({"description": text} if text else {})}
-
-
-def path_parameter(name: str) -> Schema:
+def _path_parameter(name: str) -> Schema:
     """An id in a path. The `~` form of an id is left out: only clients whose ids need it have to know it."""
-    schema = {**ID, "pattern": "^[^~]"}
+    schema = {"type": "string", "minLength": 1, "maxLength": MAX_ID_LENGTH, "pattern": "^[^~]"}
     return {"name": name, "in": "path", "required": True, "schema": schema}
 
 
-NAMESPACE = query_parameter("namespace", {**NAME, "default": "default"})
-CONDITIONS = [
-    {"name": "If-Match", "in": "header", "schema": {"type": "string", "pattern": '^"[A-Za-z0-9_-]+"$'}},
-    {"name": "If-None-Match", "in": "header", "schema": {"type": "string", "const": "*"}},
-]
+def _query_parameters(query: type[Query]) -> Iterator[Schema]:
+    for name, schema in query.model_json_schema(schema_generator=_SchemaGenerator)["properties"].items():
+        about = {"description": schema.pop("description")} if "description" in schema else {}
+        if {"type": "null"} in schema.get("anyOf", ()):  # left out: a query has no other null
+            schema = schema["anyOf"][0]
+        yield {"name": name, "in": "query", "schema": schema, **about}
 
 
-def limit_parameter(otherwise: int, most: int) -> Schema:
-    return query_parameter("limit", {"type": "integer", "minimum": 0, "maximum": most, "default": otherwise})
+def _models(node: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(node, type):
+        yield node
+    for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from _models(child)
 
 
-_ENTRY: dict[str, Schema] = {
-    "thread_id": TEXT,
-    "namespace": TEXT,
-    "checkpoint_id": TEXT,
-    "parent_id": nullable(TEXT),
-    "seq": NUMBER,
-    "rev": TEXT,
-    "created_at": {"type": "string", "format": "date-time"},
-    "metadata": OBJECT,
-}
-_REV: Schema = {"type": "string", "pattern": "^[A-Za-z0-9_-]{8,64}$"}
-_BRANCH: Schema = {"type": "string", "pattern": "^[A-Za-z0-9_-]{8,80}$"}
-_VALUE: Schema = {"type": "string", "pattern": "^#[0-9a-f]{32}$"}
-_BOUNDED_ID: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
-_EXTENTS: Schema = {**array(row(_BRANCH, NUMBER, NUMBER, NUMBER)), "minItems": 1, "maxItems": 64}
-_PATH: Schema = {**array(TEXT), "minItems": 1}
-_TIME: Schema = {"type": "string", "format": "date-time"}
+def _with_schemas(node: Any, schemas: dict[Any, JsonSchemaValue]) -> Any:
+    if isinstance(node, dict):
+        return {name: _with_schemas(child, schemas) for name, child in node.items()}
+    if isinstance(node, list):
+        return [_with_schemas(child, schemas) for child in node]
+    return schemas[node] if isinstance(node, type) else node
 
-SCHEMAS: dict[str, Schema] = {
-    "Problem": obj(
-        {
-            "type": TEXT,
-            "title": TEXT,
-            "status": {"type": "integer"},
-            "detail": TEXT,
-            "code": TEXT,
-            "request_id": TEXT,
-        }
-    ),
-    "About": obj(
-        {
-            "service": {"const": "locus"},
-            "protocol": {"type": "integer"},
-            "version": TEXT,
-            "capabilities": {"type": "object", "additionalProperties": FLAG},
-            "pending_writes": FLAG,
-            "deltas": FLAG,
-            "exports": FLAG,
-            "keeps_key_order": FLAG,
-            "limits": obj({"body_bytes": NUMBER}),
-            "encodings": array(TEXT),
-        }
-    ),
-    "Entry": obj(_ENTRY),
-    "Checkpoint": obj({**_ENTRY, "state": OBJECT}),
-    "Hit": obj({**_ENTRY, "score": {"type": "number"}, "snippet": TEXT}),
-    "Pair": row({"type": "string", "maxLength": 255}, ANYTHING),
-    "NumberAndRev": row(NUMBER, TEXT),
-    "Write": obj({"task_id": TEXT, "task_path": TEXT, "idx": {"type": "integer"}, "channel": TEXT, "value": ANYTHING}),
-    "Stored": obj(
-        {
-            "entry": ref("Entry"),
-            "head": {"type": "string", "contentMediaType": "application/json"},
-            "manifest": {"type": "string", "contentMediaType": "application/json"},
-            "runs": array(several(5)),
-            "passed": FLAG,
-        }
-    ),
-    "Exported": obj(
-        {"checkpoints": array(row(TEXT, TEXT, ref("Entry"))), "runs": array(several(5)), "writes": array(several(3))}
-    ),
-    "Outcome": obj(
-        {
-            "verdict": {"enum": ["committed", "exists", "stale_base", "branch_taken"]},
-            "seq": NUMBER,
-            "parent_id": nullable(TEXT),
-            "repeated": FLAG,
-            "replaced": several(4),
-        },
-        "verdict",
-    ),
-    "Commit": obj(
-        {
-            "checkpoint_id": _BOUNDED_ID,
-            "rev": _REV,
-            "created_at": _TIME,
-            "metadata": OBJECT,
-            "head": OBJECT,
-            "manifest": array(row(_PATH, {"anyOf": [_VALUE, _EXTENTS]})),
-            "runs": array(row(_BRANCH, NUMBER, NUMBER, {"type": "array", "minItems": 1})),
-            "values": array(row(_VALUE, TEXT)),
-            "base": nullable(row(_BOUNDED_ID, _BOUNDED_ID)),
-            "parent_id": nullable(_BOUNDED_ID),
-            "parent_required": FLAG,
-            "parent_as_named": FLAG,
-            "replaces": nullable(TEXT),
-            "expires_at": nullable(_TIME),
-        },
-        *("checkpoint_id", "rev", "created_at", "metadata", "head", "manifest"),
-        closed=True,
-    ),
-}
+
+class _SchemaGenerator(GenerateJsonSchema):
+    """Without titles, which repeat the names, and without defaults that stand for "not given"."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        if schema.get("default") in (None, "", []):
+            return self.generate_inner(schema["schema"])
+        return super().default_schema(schema)

@@ -5,7 +5,7 @@
     queries     search, metadata queries and vacuum over the whole store
     operations  discovery, health, metrics and the OpenAPI document
 
-To add a route, add a method to the class of its module, list it in `routes`, and describe it in `openapi_paths`.
+To add a route, add a method to the class of its module, and describe it with `operation`.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from starlette.routing import Route
 from locus.server.authorized_store import AuthorizedStore
 from locus.server.metrics import Metrics
 from locus.server.openapi import document
-from locus.server.routes import engine, operations, queries, threads
+from locus.server.routes.engine import EngineRoutes
+from locus.server.routes.operations import OperationsRoutes
+from locus.server.routes.queries import QueryRoutes
+from locus.server.routes.threads import ThreadRoutes
 
 
 def all_routes(authorized: AuthorizedStore, metrics: Metrics) -> list[Route]:
-    modules = (operations, threads, engine, queries)
-    paths = {path: item for module in modules for path, item in module.openapi_paths().items()}
+    classes = (OperationsRoutes, ThreadRoutes, EngineRoutes, QueryRoutes)
     software = _version()
-    openapi = document(software, authorized.limits, paths)
+    openapi = document(software, authorized.limits, (one for routes in classes for one in routes.operations()))
     return [
-        *engine.EngineRoutes(authorized).routes(),
-        *threads.ThreadRoutes(authorized).routes(),
-        *queries.QueryRoutes(authorized).routes(),
-        *operations.OperationsRoutes(authorized, metrics, software, openapi).routes(),
+        *EngineRoutes(authorized).routes(),
+        *ThreadRoutes(authorized).routes(),
+        *QueryRoutes(authorized).routes(),
+        *OperationsRoutes(authorized, metrics, software, openapi).routes(),
     ]
 
 

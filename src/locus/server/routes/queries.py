@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from locus.errors import CapabilityError
 from locus.memory.engine import Expires, Searches
@@ -17,58 +17,90 @@ from locus.memory.model.codec import encode
 from locus.memory.model.ids import Pattern, words
 from locus.memory.model.records import Entry, Hit
 from locus.memory.model.retention import outlived
-from locus.server import fields
-from locus.server.authorized_store import AuthorizedStore
+from locus.server import answers
+from locus.server.answers import Answer, Count, Entries
 from locus.server.bodies import json_response
-from locus.server.openapi import COUNT, TEXT, Schema, array, limit_parameter, nullable, obj, operation, ref, response
+from locus.server.openapi import Routes, answer, operation
+from locus.server.requests import IN_QUERY, MOST, Body, Many, Moment, Query, invalid
 from locus.wire.format import entry_data, hit_data
 
 PORTION_SECONDS = 5.0
 """How long one vacuum request works before it returns where to continue."""
 
-_VACUUM = frozenset({"older_than_days", "before", "keep_last", "dry_run", "after", "only_expired"})
+Limit = Annotated[int, Field(ge=0, le=UNLIMITED)]
 
 
-class QueryRoutes:
+class Recent(Query):
+    limit: Annotated[Limit, IN_QUERY] = 100
+
+
+class Find(Body):
+    key: str
+    value: Any
+    limit: Limit = 100
+
+
+class Search(Body):
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["query"]}, {"required": ["terms"]}]})
+
+    query: str = ""
+    terms: Many[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
+    limit: Limit = 10
+
+    def words(self) -> list[str]:
+        if ("terms" in self.model_fields_set) == ("query" in self.model_fields_set):
+            raise invalid("query", "given, or terms, and not both")
+        encode(self.query)  # refuses lone surrogates
+        return self.terms or words(self.query)
+
+
+class Vacuum(Body):
+    older_than_days: Annotated[float, Field(ge=0)] | None = None
+    before: Moment | None = None
+    keep_last: Annotated[int, Field(ge=1, le=MOST)] | None = None
+    dry_run: bool = False
+    after: str | None = None
+    only_expired: bool = False
+
+    def cutoff(self) -> datetime | None:
+        if self.before is not None and self.older_than_days is not None:
+            raise invalid("before", "given, or older_than_days, and not both")
+        return self.before if self.older_than_days is None else days_before(datetime.now(UTC), self.older_than_days)
+
+
+class Hits(Answer):
+    hits: list[answers.Hit]
+
+
+class Removed(Answer):
+    removed: Count
+    next: str | None
+
+
+class QueryRoutes(Routes):
     """Requests about the whole store."""
 
-    def __init__(self, authorized: AuthorizedStore) -> None:
-        self._authorized = authorized
-        self._store = authorized.store
-
-    def routes(self) -> list[Route]:
-        return [
-            Route("/recent", self.recent, methods=["GET"]),
-            Route("/find", self.find, methods=["POST"]),
-            Route("/search", self.search, methods=["POST"]),
-            Route("/vacuum", self.vacuum, methods=["POST"]),
-        ]
-
+    @operation("GET", "/recent", "The newest checkpoints of all threads", answer(Entries, "Entries"), query=Recent)
     async def recent(self, request: Request) -> Response:
-        limit = fields.query_number(request, "limit", 100, UNLIMITED)
-        assert limit is not None
-        found = await self._authorized.visible(request, limit, self._store.recent, _thread)
+        found = await self._authorized.visible(request, Recent.of(request).limit, self._store.recent, _thread)
         return await json_response(request, {"checkpoints": [entry_data(entry) for entry in found]})
 
+    @operation("POST", "/find", "Checkpoints by metadata, newest first", answer(Entries, "Entries"), body=Find)
     async def find(self, request: Request) -> Response:
         """Find checkpoints by metadata."""
-        body = await self._authorized.body(request)
-        fields.only(body, frozenset({"key", "value", "limit"}))
-        key, limit = fields.text(body, "key"), fields.limit(body, 100)
-        if "value" not in body:
-            raise fields.invalid("value", "given")
+        body = await self._authorized.body(request, Find)
 
         async def fetch(most: int) -> list[Entry]:
-            return await self._store.find(key, body["value"], most)
+            return await self._store.find(body.key, body.value, most)
 
-        found = await self._authorized.visible(request, limit, fetch, _thread)
+        found = await self._authorized.visible(request, body.limit, fetch, _thread)
         return await json_response(request, {"checkpoints": [entry_data(entry) for entry in found]})
 
+    @operation("POST", "/search", "Checkpoints that contain all words, best first", answer(Hits, "Hits"), body=Search)
     async def search(self, request: Request) -> Response:
         """Find checkpoints by the words of `query`, or by `terms`, which are words already."""
-        body = await self._authorized.body(request)
-        fields.only(body, frozenset({"query", "terms", "limit"}))
-        terms, limit = _terms(body), fields.limit(body, 10)
+        body = await self._authorized.body(request, Search)
+        terms = body.words()
         if not isinstance(self._store.engine, Searches):
             raise CapabilityError("the store of this server does not support search")
 
@@ -77,27 +109,32 @@ class QueryRoutes:
                 assert isinstance(engine, Searches)
                 return await engine.search(terms, most) if terms else []
 
-        found = await self._authorized.visible(request, limit, fetch, lambda hit: hit.entry.thread_id)
+        found = await self._authorized.visible(request, body.limit, fetch, lambda hit: hit.entry.thread_id)
         return await json_response(request, {"hits": [hit_data(hit) for hit in found]})
 
+    @operation(
+        "POST",
+        "/vacuum",
+        "Delete what is old, some seconds long; send `next` as `after` to go on",
+        answer(Removed, "How many"),
+        body=Vacuum,
+    )
     async def vacuum(self, request: Request) -> Response:
         """Delete old checkpoints for some seconds. `next` is the thread to continue after."""
         self._authorized.grant(request).check_writing()
-        body = await self._authorized.body(request)
-        fields.only(body, _VACUUM)
-        dry_run, after = fields.flag(body, "dry_run"), fields.optional_text(body, "after")
-        cutoff, keep_last = _cutoff(body), fields.optional_number(body, "keep_last", 1)
-        if fields.flag(body, "only_expired"):
+        body = await self._authorized.body(request, Vacuum)
+        cutoff, after = body.cutoff(), body.after
+        if body.only_expired:
             return await json_response(request, {"removed": await self._expire(request), "next": None})
-        check_vacuum(None if cutoff is None else 0, keep_last)
-        removed = 0 if dry_run or after is not None else await self._expire(request)
+        check_vacuum(None if cutoff is None else 0, body.keep_last)
+        removed = 0 if body.dry_run or after is not None else await self._expire(request)
         until = time.monotonic() + PORTION_SECONDS
         for thread_id in await self._authorized.thread_ids(request, Pattern(), None):
             if after is not None and thread_id <= after:
                 continue
             if time.monotonic() > until and after is not None:
                 return await json_response(request, {"removed": removed, "next": after})
-            removed += await self._vacuum_one(thread_id, cutoff, keep_last, dry_run)
+            removed += await self._vacuum_one(thread_id, cutoff, body.keep_last, body.dry_run)
             after = thread_id
         return await json_response(request, {"removed": removed, "next": None})
 
@@ -120,73 +157,3 @@ class QueryRoutes:
 
 def _thread(entry: Entry) -> str:
     return entry.thread_id
-
-
-def _terms(body: dict[str, Any]) -> list[str]:
-    if ("terms" in body) == ("query" in body):
-        raise fields.invalid("query", "given, or terms, and not both")
-    if "query" in body:
-        encode(fields.text(body, "query"))
-        return words(body["query"])
-    terms = fields.sequence(body, "terms")
-    if not all(isinstance(term, str) and term for term in terms):
-        raise fields.invalid("terms", "words")
-    encode(terms)
-    return terms
-
-
-def _cutoff(body: dict[str, Any]) -> datetime | None:
-    if body.get("before") is not None and body.get("older_than_days") is not None:
-        raise fields.invalid("before", "given, or older_than_days, and not both")
-    if body.get("before") is not None:
-        return fields.moment(body, "before")
-    days = body.get("older_than_days")
-    if days is None:
-        return None
-    if not isinstance(days, int | float) or isinstance(days, bool) or not days >= 0:
-        raise fields.invalid("older_than_days", "a number from 0 on")
-    return days_before(datetime.now(UTC), days)
-
-
-def openapi_paths() -> dict[str, Schema]:
-    entries = response(obj({"checkpoints": array(ref("Entry"))}), "Entries")
-    number = {"type": "integer", "minimum": 0, "maximum": UNLIMITED}
-    finding = obj({"key": TEXT, "value": {}, "limit": number}, "key", "value", closed=True)
-    searching = obj({"query": TEXT, "terms": array({"type": "string", "minLength": 1}), "limit": number}, closed=True)
-    searching["oneOf"] = [{"required": ["query"]}, {"required": ["terms"]}]
-    vacuum = obj(
-        {
-            "older_than_days": nullable({"type": "number", "minimum": 0}),
-            "before": nullable({"type": "string", "format": "date-time"}),
-            "keep_last": nullable({"type": "integer", "minimum": 1, "maximum": fields.MOST}),
-            "dry_run": {"type": "boolean"},
-            "after": nullable(TEXT),
-            "only_expired": {"type": "boolean"},
-        },
-        closed=True,
-    )
-    removed = obj({"removed": COUNT, "next": nullable(TEXT)})
-    return {
-        "/recent": {
-            "get": operation(
-                "recent", "The newest checkpoints of all threads", entries, parameters=[limit_parameter(100, UNLIMITED)]
-            )
-        },
-        "/find": {"post": operation("find", "Checkpoints by metadata, newest first", entries, body=finding)},
-        "/search": {
-            "post": operation(
-                "search",
-                "Checkpoints that contain all words, best first",
-                response(obj({"hits": array(ref("Hit"))}), "Hits"),
-                body=searching,
-            )
-        },
-        "/vacuum": {
-            "post": operation(
-                "vacuum",
-                "Delete what is old, some seconds long; send `next` as `after` to go on",
-                response(removed, "How many"),
-                body=vacuum,
-            )
-        },
-    }

@@ -1,0 +1,88 @@
+"""What several routes answer, as models. An answer of one route only is declared beside it.
+
+The models describe: answers are written as text by `locus.wire.format`, and tests hold them against the document.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, Field
+
+from locus.server.requests import Number
+from locus.wire import problems
+
+T = TypeVar("T")
+
+Count = Annotated[int, Field(ge=0)]
+Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+JSONText = Annotated[str, Field(json_schema_extra={"contentMediaType": "application/json"})]
+Several3 = Annotated[list[Any], Field(min_length=3, max_length=3)]
+Several4 = Annotated[list[Any], Field(min_length=4, max_length=4)]
+Several5 = Annotated[list[Any], Field(min_length=5, max_length=5)]
+
+
+class Answer(BaseModel):
+    """A JSON object. It has all fields that have no default."""
+
+
+class Problem(Answer):
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    request_id: str
+
+
+class Entry(Answer):
+    thread_id: str
+    namespace: str
+    checkpoint_id: str
+    parent_id: str | None
+    seq: Number
+    rev: str
+    created_at: Time
+    metadata: dict[str, Any]
+
+
+class Entries(Answer):
+    checkpoints: list[Entry]
+
+
+class Checkpoint(Entry):
+    state: dict[str, Any]
+
+
+class Hit(Entry):
+    score: float
+    snippet: str
+
+
+class Stored(Answer):
+    entry: Entry
+    head: JSONText
+    manifest: JSONText
+    runs: list[Several5]
+    passed: bool
+
+
+class Exported(Answer):
+    checkpoints: list[tuple[str, str, Entry]]
+    runs: list[Several5]
+    writes: list[Several3]
+
+
+class Outcome(Answer):
+    verdict: Literal["committed", "exists", "stale_base", "branch_taken"]
+    seq: Number = 0
+    parent_id: str | None = None
+    repeated: bool = False
+    replaced: Several4 = []
+
+
+def existing(found: T | None) -> T:
+    """What was asked for, or the answer that it does not exist."""
+    if not found:
+        raise problems.Problem(404, problems.NOT_FOUND, "this checkpoint does not exist")
+    return found

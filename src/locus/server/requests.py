@@ -1,0 +1,191 @@
+"""What a request may say: the types of its fields, and the models that are made of them.
+
+Every route declares its query and its body as a model. The model checks a request before the route sees it, and the
+OpenAPI document is made from the same model. A field that is wrong is reported by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Self, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+from starlette.requests import Request
+
+from locus.errors import LocusError
+from locus.memory.model.ids import MAX_ID_LENGTH, check_id
+from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Unset
+from locus.wire.format import from_etag
+from locus.wire.problems import Problem
+
+T = TypeVar("T")
+
+MOST = 2**53 - 1
+"""The largest integer that every JSON parser reads exactly."""
+
+
+def invalid(what: str | None, wanted: str) -> Problem:
+    return Problem(422, "invalid_request", f"{what} must be {wanted}")
+
+
+def _id(value: Any, info: ValidationInfo) -> Any:
+    return check_id(value, info.field_name or "id") if isinstance(value, str) else value
+
+
+def _name(value: Any, info: ValidationInfo) -> Any:
+    return check_id(value, info.field_name or "name", empty=True) if isinstance(value, str) else value
+
+
+def _no_text_is_no_id(value: Any, info: ValidationInfo) -> str:
+    return check_id(value, info.field_name or "id", empty=True)
+
+
+def _moment(value: Any, info: ValidationInfo) -> datetime:
+    try:
+        found = datetime.fromisoformat(value)
+        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise invalid(info.field_name, "a time such as 2026-01-31T12:00:00+00:00") from error
+
+
+def _digits(value: Any) -> Any:
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 16 else value
+
+
+def _at_once(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+    try:
+        return handler(value)
+    except ValidationError as error:
+        raise _problem(error, value, info.field_name) from None
+
+
+def _word(value: Any) -> Any:
+    return {"true": True, "false": False}.get(value, value)
+
+
+Id = Annotated[str, Field(min_length=1, max_length=MAX_ID_LENGTH), BeforeValidator(_id)]
+Name = Annotated[str, Field(max_length=MAX_ID_LENGTH), BeforeValidator(_name)]
+"""An id that may be empty."""
+ID_ERROR = BeforeValidator(_no_text_is_no_id)
+"""Added to an id: what is no text at all is an invalid id, too, and not just an invalid request."""
+Number = Annotated[int, Field(ge=0, le=MOST)]
+Moment = Annotated[datetime, BeforeValidator(_moment)]
+ROW = Strict(False)
+"""Added to a tuple: JSON has lists only."""
+Many = Annotated[list[T], Field(fail_fast=True)]
+"""A list of any length. The first wrong item ends the check: a large body could hold millions."""
+AT_ONCE = WrapValidator(_at_once)
+"""Added to the values of an object, for the same reason."""
+IN_QUERY = BeforeValidator(_digits)
+"""Added to a number in a query, where everything is text."""
+QueryFlag = Annotated[bool, BeforeValidator(_word)]
+
+
+class _Checked(BaseModel):
+    @classmethod
+    def check(cls, data: dict[str, Any]) -> Self:
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise _problem(error, data) from None
+
+
+class Body(_Checked):
+    """A JSON object. Unknown fields are refused: a misspelt one would otherwise be ignored."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    @classmethod
+    def check(cls, data: dict[str, Any]) -> Self:
+        known = cls.model_fields
+        for name in data:  # not left to pydantic, which would make an error for each
+            if name not in known:
+                raise Problem(422, "invalid_request", f"there is no field {name!r:.60}")
+        return super().check(data)
+
+
+class Query(_Checked):
+    """The query of a URL. Unknown parameters are ignored."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    @classmethod
+    def of(cls, request: Request) -> Self:
+        return cls.check(dict(request.query_params))
+
+
+class Namespaced(Query):
+    namespace: Name = DEFAULT_NAMESPACE
+
+
+_WANTED = {
+    "missing": "be given",
+    "string_type": "be text",
+    "bool_type": "be true or false",
+    "int_type": "be a whole number",
+    "float_type": "be a number",
+    "dict_type": "be an object",
+    "list_type": "be a list",
+    "tuple_type": "be a list",
+}
+"""What pydantic says in words of Python, in words of JSON."""
+
+
+def _problem(error: ValidationError, data: Any, field: str | None = None) -> Exception:
+    first = error.errors(include_url=False, include_input=False)[0]
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, LocusError):
+        return cause
+    wanted = _WANTED.get(first["type"]) or re.sub(r"^\w+ should | after validation", "", first["msg"])
+    return Problem(422, "invalid_request", f"{field or _place(first['loc'], data)} must {wanted}")
+
+
+def _place(steps: Sequence[int | str], data: Any) -> str:
+    """Where a value is. Where there are alternatives, pydantic adds names of types, which are left out."""
+    names = []
+    for step in steps:
+        inside = isinstance(data, dict) if isinstance(step, str) else isinstance(data, list)
+        if not inside:
+            break
+        names.append(f"{step:.60}" if isinstance(step, str) else str(step))
+        try:
+            data = data[step]
+        except LookupError:
+            break
+    return ".".join(names)
+
+
+CONDITIONS = [
+    {"name": "If-Match", "in": "header", "schema": {"type": "string", "pattern": '^"[A-Za-z0-9_-]+"$'}},
+    {"name": "If-None-Match", "in": "header", "schema": {"type": "string", "const": "*"}},
+]
+"""The headers that `if_latest` reads, as OpenAPI describes them."""
+
+
+def if_latest(request: Request) -> str | None | Unset:
+    """The checkpoint that must be the latest: `If-Match` names it; with `If-None-Match: *` there must be none."""
+    match, none_match = request.headers.get("if-match"), request.headers.get("if-none-match")
+    if match is None and none_match is None:
+        return ANY
+    if match is not None and none_match is not None:
+        raise Problem(400, "malformed", "send If-Match or If-None-Match, not both")
+    if match is None:
+        if none_match != "*":
+            raise Problem(400, "malformed", "the only If-None-Match is *: there must be no checkpoint yet")
+        return None
+    expected = from_etag(match)
+    if not expected:
+        raise Problem(400, "malformed", 'If-Match is one checkpoint id in quotes, percent-encoded: "c7"')
+    return check_id(expected, "If-Match")
