@@ -18,7 +18,9 @@ LEAST, ROUNDING = 0.9, 1
 """How much of the number in the baseline has to be there: threads race, and a save may come to need fewer lines. Where
 only every hundredth line is meant, one kill more or less is chance."""
 
-ENGINES = tuple(str(Path(locus.__file__).parent / folder) + os.sep for folder in ("memory/backends", "wire"))
+ENGINES = tuple(
+    str(Path(locus.__file__).parent / folder) + os.sep for folder in ("memory/backends", "memory/runtime", "wire")
+)
 
 
 def counted(positions: Sequence[Position]) -> dict[str, int]:

@@ -179,6 +179,6 @@ class _Connection:
 
 def _reset(writer: asyncio.StreamWriter) -> None:
     channel = writer.get_extra_info("socket")
-    if channel.fileno() != -1:
+    if channel is not None and channel.fileno() != -1:  # TLS forgets its socket when it has ended
         channel.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
     writer.transport.abort()

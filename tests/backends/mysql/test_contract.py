@@ -32,7 +32,7 @@ def used_tables(mysql_server: MySQLServer) -> Iterator[str]:
 class TestMySQL(DurableContract):
     required = REQUIRED["mysql"]
     line_samples = 8
-    line_step = 8
+    line_step = 6
 
     @pytest.fixture
     def store(

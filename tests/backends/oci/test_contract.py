@@ -70,7 +70,7 @@ class OCIStore(DurableTestStore):
 class TestOCI(FewerRepetitions, CoreContract, MetadataLaws, CopyLaws, OutageLaws, DurableLaws):
     required = REQUIRED["oci"]
     # A request takes Oracle's SDK some milliseconds of the processor, and the engine is tried on S3, too.
-    line_step = 25
+    line_step = 20
     line_samples = 5
     saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 15, "vacuum": 15, "thread": 40}
 

@@ -87,9 +87,9 @@ class Awaited:
         self._blocking = blocking
 
     @property
-    def threads(self) -> CheckpointStore:
-        threads: CheckpointStore = self._blocking._saver.store
-        return threads
+    def store(self) -> CheckpointStore:
+        store: CheckpointStore = self._blocking._saver.store
+        return store
 
     @property
     def sync(self) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 import locus.memory
 import locus.memory.backends
+import locus.memory.runtime
 import locus.wire
 from locus.memory.engine import Engine
 
@@ -60,13 +61,13 @@ class LineTrace:
 
 
 def engine_folders(engine: type) -> list[str]:
-    """Where an engine is written, and what it may be built on: all backends, the wire, a stranger's own folder.
+    """Where an engine is written, and what it may be built on: all backends, the runtime, the wire, a stranger's folder.
 
     The model is not meant: all engines share it.
     """
     files = {sys.modules[kind.__module__].__file__ or "" for kind in engine.__mro__ if issubclass(kind, Engine)}
     folders = {str(Path(file).parent) for file in files} - set(locus.memory.__path__)
-    return sorted({*folders, *locus.memory.backends.__path__, *locus.wire.__path__})
+    return sorted({*folders, *locus.memory.backends.__path__, *locus.memory.runtime.__path__, *locus.wire.__path__})
 
 
 def chosen(positions: list[Position], engine_folders: list[str], evenly: int | None, every: int = 1) -> list[Position]:

@@ -70,12 +70,17 @@ def options(
 def taking(parameters: Callable[P, Options]) -> Callable[[Callable[[S, Options], None]], Constructor[S, P]]:
     """Gives a constructor these parameters, for type checkers and for `help` alike; it gets what they return."""
 
+    signature = inspect.signature(parameters)
+
     def decorate(init: Callable[[S, Options], None]) -> Constructor[S, P]:
         def __init__(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
-            init(self, parameters(*args, **kwargs))
+            # Only what was given: a config knows which of its fields were set.
+            given = {*signature.bind(*args, **kwargs).arguments, *kwargs}
+            options = parameters(*args, **kwargs)
+            init(self, {name: value for name, value in options.items() if name in given})
 
         own = inspect.signature(init)
-        named = [next(iter(own.parameters.values())), *inspect.signature(parameters).parameters.values()]
+        named = [next(iter(own.parameters.values())), *signature.parameters.values()]
         __init__.__signature__ = own.replace(parameters=named)  # type: ignore[attr-defined]
         return __init__
 
