@@ -61,7 +61,7 @@ class LineTrace:
 
 
 def engine_folders(engine: type) -> list[str]:
-    """Where an engine is written, and what it may be built on: all backends, the runtime, the wire, a stranger's folder.
+    """Where an engine is written, and what it may be built on: backends, the runtime, the wire, a stranger's folder.
 
     The model is not meant: all engines share it.
     """
