@@ -13,8 +13,8 @@ import pytest
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.memory.backends.opensearch import client as opensearch_client
 from locus.memory.checkpointer import Checkpointer
+from locus.memory.runtime import retry
 from tests.backends.opensearch.model import Died, ModelIndex, open_model
 
 THREAD = "t"
@@ -22,7 +22,7 @@ THREAD = "t"
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opensearch_client, "time", SimpleNamespace(sleep=lambda _seconds: None))
+    monkeypatch.setattr(retry, "time", SimpleNamespace(sleep=lambda _seconds: None))
 
 
 class Turns:
