@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import builtins
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
@@ -114,6 +115,7 @@ class Connector:
         self._bucket = (config.namespace, config.bucket_name)
         self._retry_strategy = default_retries() if config.retry_strategy is None else config.retry_strategy
         self._signed: tuple[Signer, dict[str, Any]] | None = None
+        self._signed_in = os.getpid()
         if config.auth_type in ("api_key", "security_token"):
             self._signed = self._sign()
             if not (config.service_endpoint or self.region):
@@ -125,9 +127,14 @@ class Connector:
         return self._config.region or (self._signed[1].get("region") if self._signed else None)
 
     def __call__(self) -> Connection:
-        if self._signed is None:
+        # A key that another thread was signing with during a fork is of no use to the child: OpenSSL keeps the
+        # numbers that blind it, and a lock, inside the key. The child reads it anew.
+        if self._signed is None or self._signed_in != os.getpid():
             try:
                 self._signed = self._sign()
+                self._signed_in = os.getpid()
+            except ConfigurationError:
+                raise
             except Exception as error:  # the SDK raises whatever its many ways to a token raise
                 kind = self._config.auth_type.replace("_", " ")
                 raise BackendUnavailableError(
