@@ -4,6 +4,10 @@
 .PHONY: help demo test lint format bench soak clean dev-env demo-env
 
 PY := .venv/bin/python
+# Hundreds of Pythons are started by the tests. Where this is set, each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+# mypy 2 may use several processes; older ones don't know the variable.
+export MYPY_NUM_WORKERS ?= 2
 BOOTSTRAP := $(or $(PYTHON),python3) scripts/bootstrap.py
 
 help: ## show this list
@@ -14,7 +18,7 @@ demo: demo-env ## an agent's state saved, killed, picked up, forked and measured
 
 test: lint ## lint, types and every test but the long campaigns
 	@echo "» tests"
-	@$(PY) -m pytest -n 2 --dist loadgroup $(ARGS)
+	@$(PY) -m pytest -n 2 --dist loadgroup --durations 20 $(ARGS)
 
 lint: dev-env ## ruff (rules and format), the layers and mypy
 	@echo "» ruff check"

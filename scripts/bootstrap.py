@@ -46,8 +46,7 @@ def main(level: str) -> None:
     # Marked as unfinished, so that an interrupted installation is taken up again and never believed.
     write_stamp(level, "", version)
     say(f"installing what `{level}` needs (a minute or so, once)")
-    # A module is compiled when it is first imported, and most of what the clouds' packages bring never is.
-    run([str(VENV_PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--no-compile", *LEVELS[level]])
+    install(LEVELS[level], quickly=level == "dev")
     write_stamp(level, fingerprint(), version)
     say(f".venv is ready after {time.monotonic() - started:.0f} s")
 
@@ -101,6 +100,26 @@ def create_venv(python: str) -> None:
         run([python, "-m", "virtualenv", str(VENV)], PYTHONPATH=folder)
 
 
+def install(what: list[str], *, quickly: bool) -> None:
+    """With pip, or with uv where that works: it installs the 200 packages of `dev` in a fifth of the time."""
+    # A module is compiled when it is first imported, and most of what the clouds' packages bring never is.
+    pip = [str(VENV_PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--no-compile"]
+    if quickly and uses_the_usual_index():
+        try:
+            run([*pip, "uv"])
+            run([str(VENV_PYTHON), "-m", "uv", "pip", "install", "--python", str(VENV_PYTHON), *what])
+            return
+        except SystemExit:
+            say("uv could not install it; now with pip")
+    run([*pip, *what])
+
+
+def uses_the_usual_index() -> bool:
+    """Whether pip's settings name no index of their own: uv does not read them."""
+    settings = subprocess.run([str(VENV_PYTHON), "-m", "pip", "config", "list"], capture_output=True, text=True)
+    return not any(line.split("=")[0].endswith(".index-url") for line in settings.stdout.splitlines())
+
+
 def run(command: list[str], **variables: str) -> None:
     """Runs a command, showing a short sign of life for each line it prints; all of them if it fails."""
     lines = []
@@ -128,7 +147,7 @@ def show_progress(line: str) -> None:
     if sys.stdout.isatty():
         width = shutil.get_terminal_size().columns - 4
         print(f"\r\033[K  {line[:width]}", end="", flush=True)
-    elif line.startswith(("Collecting", "Installing")):
+    elif line.startswith(("Collecting", "Installing", "Resolved", "Installed")):
         print(f"  {line[:100]}", flush=True)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from locus.testing.processes.lines import Position
 from tests.baseline import kills
-from tests.baseline.collected import collected
+from tests.baseline.collected import all_tests
 from tests.baseline.recorded import TESTS, Tests, read_imports, read_kills, read_tests
 
 SERVERLESS = {"file", "sqlite", "memory", "none"}
@@ -30,8 +30,9 @@ RELATIVES = {
 """Classes that keep only the laws that can differ there; each says which, and why, where it is defined."""
 
 
-def test_no_test_is_lost() -> None:
-    before, now = by_server(read_tests(TESTS.read_text(encoding="utf-8"))), by_server(collected())
+def test_no_test_is_lost(request: pytest.FixtureRequest) -> None:
+    before = by_server(read_tests(TESTS.read_text(encoding="utf-8")))
+    now = by_server(all_tests(request.session))
     lost = {
         f"{server}: {name}": f"{count} before, {now[server][name]} now"
         for server, tests in before.items()

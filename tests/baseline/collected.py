@@ -24,13 +24,19 @@ class Collector:
         self.tests: Tests = {}
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        for item in session.items:
-            self.tests.setdefault(_backend(item), Counter())[_name(item)] += 1
+        self.tests = tests_of(session)
+
+
+def tests_of(session: pytest.Session) -> Tests:
+    tests: Tests = {}
+    for item in session.items:
+        tests.setdefault(_backend(item), Counter())[_name(item)] += 1
+    return tests
 
 
 def _name(item: pytest.Item) -> str:
-    """Without its file, which may be moved, and without its parameters, which are counted."""
-    return item.nodeid.partition("::")[2].partition("[")[0]
+    """Without its file, which may be moved, its parameters, which are counted, and the group it is run in."""
+    return re.split(r"[\[@]", item.nodeid.partition("::")[2])[0]
 
 
 def _backend(item: pytest.Item) -> str:
@@ -41,6 +47,13 @@ def _backend(item: pytest.Item) -> str:
     if isinstance(item, pytest.Function) and item.cls is not None:
         words |= {item.cls.__name__.lower().removeprefix("test")}
     return next((name for name in BACKENDS if name in words), "none")
+
+
+def all_tests(session: pytest.Session) -> Tests:
+    """Those of this session, unless it was asked for only some of them."""
+    asked = session.config.option
+    whole = {Path(argument).resolve() for argument in session.config.args} == {ROOT / "tests"}
+    return tests_of(session) if whole and asked.markexpr == "not soak" and not asked.keyword else collected()
 
 
 def collected() -> Tests:
