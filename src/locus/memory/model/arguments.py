@@ -46,6 +46,11 @@ def checked_seconds(value: float | None, what: str, *, least: float = 0.0) -> No
         )
 
 
+def constructor_options(arguments: Mapping[str, Any], *others: str) -> dict[str, Any]:
+    """What a constructor was given: its `locals()`, but for `self` and for arguments that are no options."""
+    return {name: value for name, value in arguments.items() if name not in ("self", "__class__", *others)}
+
+
 @contextmanager
 def possible_path(path: object) -> Iterator[None]:
     """A path that the system refuses to look at is a setting that cannot work."""

@@ -94,7 +94,7 @@ class HTTPCheckpointer(Checkpointer):
         from locus.memory.backends.http.client import HTTPClient
         from locus.memory.backends.http.config import HTTPConfig
 
-        self._client = HTTPClient(HTTPConfig.from_options(base_url, headers, auth, token, timeout))
+        self._client = HTTPClient(HTTPConfig.from_url(base_url, headers, auth, token, timeout))
         super().__init__(HTTPStore(HTTPEngine(self._client), ttl_seconds=ttl_seconds))
 
     async def health_check(self) -> bool:

@@ -20,7 +20,7 @@ from pydantic import PrivateAttr, SecretStr
 from locus.core.state import AgentState
 from locus.extras import require
 from locus.memory.backends.oracle import schema as oracle_schema
-from locus.memory.backends.oracle.config import OracleConfig, options_of
+from locus.memory.backends.oracle.config import OracleConfig
 from locus.memory.backends.oracle.schema import OracleFlavour, checked_name
 from locus.memory.backends.sql.backend import SQLBackend, SyncSQLBackend
 from locus.memory.checkpointer import Checkpointer
@@ -241,6 +241,7 @@ class OracleSyncCheckpointSaver(SyncCheckpointSaver):
 
 def from_location(location: str = "", **given: Any) -> Checkpointer:
     """`"oracle://user:password@host:1521/service_name?table_name=agents"`."""
-    from locus.memory.backends.adapters import oracle_checkpointer
+    from locus.memory.backends.adapters import StorageBackendAdapter
 
-    return oracle_checkpointer(**(options_of(f"oracle:{location}") | given if location else given))
+    backend = OracleBackend.from_url(f"oracle:{location}", **given) if location else OracleBackend(**given)
+    return StorageBackendAdapter(backend)

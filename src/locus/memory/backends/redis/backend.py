@@ -14,6 +14,7 @@ from locus.errors import ConfigurationError
 from locus.extras import require
 from locus.memory.backends.redis.config import RedisConfig
 from locus.memory.checkpointer import Checkpointer
+from locus.memory.model.arguments import constructor_options
 from locus.memory.storage import StorageBackend
 from locus.memory.store import CheckpointStore
 
@@ -51,7 +52,7 @@ class RedisBackend(StorageBackend):
         buckets: int | None = None,
         client: Any = None,
     ) -> None:
-        options = {name: value for name, value in locals().items() if name not in ("self", "client", "__class__")}
+        options = constructor_options(locals(), "client")
         require("redis.asyncio", "redis")
         from locus.memory.backends.redis.engine import open_engine
 
