@@ -5,15 +5,14 @@ The objects, their names and how a save becomes one of them are the same for eve
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Self
 
 from locus.memory.backends.objects.backend import ObjectCheckpointStore, ObjectVerbs
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.oci_bucket.client import OCIObjectStore
-from locus.memory.backends.oci_bucket.config import DEFAULT_PREFIX, OCIConfig
+from locus.memory.backends.oci_bucket.config import OCIConfig
 from locus.memory.checkpointer import Checkpointer
-from locus.memory.model.arguments import constructor_options
+from locus.memory.model.arguments import taking
 
 
 class OCIBucketBackend(ObjectVerbs, Checkpointer):
@@ -25,40 +24,25 @@ class OCIBucketBackend(ObjectVerbs, Checkpointer):
     expire here, so `ttl_seconds` is refused: use `vacuum`.
     """
 
-    def __init__(
-        self,
-        bucket_name: str,
-        namespace: str,
-        prefix: str = DEFAULT_PREFIX,
-        profile_name: str = "DEFAULT",
-        auth_type: str = "api_key",
-        region: str | None = None,
-        retry_strategy: Any = None,
-        *,
-        config_file: str | Path | None = None,
-        service_endpoint: str | None = None,
-        timeout: float | tuple[float, float] = (10.0, 60.0),
-        max_connections: int = 16,
-        ttl_seconds: float | None = None,
-    ) -> None:
-        options = constructor_options(locals(), "ttl_seconds")
-        self._open(OCIConfig.from_options(**options), ttl_seconds)
+    @taking(OCIConfig.from_options)
+    def __init__(self, config: OCIConfig) -> None:
+        self._open(config)
 
     @classmethod
-    def from_config(cls, config: OCIConfig, *, ttl_seconds: float | None = None) -> Self:
+    def from_config(cls, config: OCIConfig) -> Self:
         """A backend with these options."""
         backend = cls.__new__(cls)
-        backend._open(config, ttl_seconds)
+        backend._open(config)
         return backend
 
-    def _open(self, config: OCIConfig, ttl_seconds: float | None) -> None:
+    def _open(self, config: OCIConfig) -> None:
         self.bucket_name, self.namespace, self.prefix = config.bucket_name, config.namespace, config.prefix
-        super().__init__(ObjectCheckpointStore(ObjectEngine(OCIObjectStore(config)), ttl_seconds=ttl_seconds))
+        super().__init__(ObjectCheckpointStore(ObjectEngine(OCIObjectStore(config)), ttl_seconds=config.ttl_seconds))
 
     def __repr__(self) -> str:
         return f"OCIBucketBackend({self.bucket_name!r}, {self.namespace!r}, {self.prefix!r})"
 
 
-def from_location(location: str = "", *, ttl_seconds: float | None = None, **options: Any) -> OCIBucketBackend:
+def from_location(location: str = "", **options: Any) -> OCIBucketBackend:
     """`oci://namespace/bucket/prefix`, with options by keyword, or `?region=…&profile_name=…` in the URL."""
-    return OCIBucketBackend.from_config(OCIConfig.from_url(f"oci:{location}", **options), ttl_seconds=ttl_seconds)
+    return OCIBucketBackend.from_config(OCIConfig.from_url(f"oci:{location}", **options))

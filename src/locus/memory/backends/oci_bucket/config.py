@@ -35,6 +35,7 @@ class OCIConfig:
     timeout: tuple[float, float] = (10.0, 60.0)
     """Seconds to connect, and seconds between two bytes."""
     max_connections: int = 16
+    ttl_seconds: float | None = None
 
     @classmethod
     def from_options(
@@ -51,6 +52,7 @@ class OCIConfig:
         service_endpoint: str | None = None,
         timeout: float | tuple[float, float] = (10.0, 60.0),
         max_connections: int = 16,
+        ttl_seconds: float | None = None,
     ) -> OCIConfig:
         """Check the options of `OCIBucketBackend`."""
         for name, value in (("bucket_name", bucket_name), ("namespace", namespace), ("profile_name", profile_name)):
@@ -73,6 +75,7 @@ class OCIConfig:
             checked_endpoint(service_endpoint),
             checked_timeout(timeout),
             max_connections,
+            ttl_seconds,
         )
 
     @classmethod

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Self
 
-from pydantic import SecretStr
-
 from locus.memory.backends.opensearch.client import Client
-from locus.memory.backends.opensearch.config import OpenSearchConfig, checked_client
+from locus.memory.backends.opensearch.config import OpenSearchConfig
 from locus.memory.backends.opensearch.engine import OpenSearchEngine
 from locus.memory.checkpointer import Checkpointer
-from locus.memory.model.arguments import constructor_options
+from locus.memory.model.arguments import taking
 from locus.memory.storage import StorageBackend
 from locus.memory.store import CheckpointStore
 
@@ -24,42 +21,23 @@ class OpenSearchBackend(StorageBackend):
     `connections` requests run at once. A `client` (an `opensearchpy.OpenSearch`) is used as it is, and not closed.
     """
 
-    def __init__(
-        self,
-        hosts: Sequence[str] | None = None,
-        index_name: str = "locus-checkpoints",
-        username: str | None = None,
-        password: str | SecretStr | None = None,
-        *,
-        use_ssl: bool | None = None,
-        verify_certs: bool = True,
-        ca_certs: str | None = None,
-        client_cert: str | None = None,
-        client_key: str | None = None,
-        ttl_seconds: float | None = None,
-        timeout: float = 30.0,
-        connections: int = 8,
-        shards: int = 1,
-        replicas: int | None = None,
-        client: Any = None,
-    ) -> None:
-        options = constructor_options(locals(), "client")
-        self._open(OpenSearchConfig.from_options(**options), client)
+    @taking(OpenSearchConfig.from_options)
+    def __init__(self, config: OpenSearchConfig) -> None:
+        self._open(config)
 
     @classmethod
-    def from_config(cls, config: OpenSearchConfig, *, client: Any = None) -> Self:
+    def from_config(cls, config: OpenSearchConfig) -> Self:
         """A backend with these options."""
         backend = cls.__new__(cls)
-        backend._open(config, client)
+        backend._open(config)
         return backend
 
-    def _open(self, config: OpenSearchConfig, client: Any) -> None:
+    def _open(self, config: OpenSearchConfig) -> None:
         self.index_name = config.index
         self._shown_hosts = config.shown_hosts
-        given = checked_client(client)
         engine = OpenSearchEngine(
             config,
-            lambda: Client(config, given),
+            lambda: Client(config, config.client),
             connections=config.connections,
             shards=config.shards,
             replicas=config.replicas,
@@ -84,9 +62,7 @@ def from_secure_location(location: str = "", **options: Any) -> Checkpointer:
     return _from_url(f"opensearchs:{location}", **options)
 
 
-def _from_url(url: str, *, client: Any = None, **options: Any) -> Checkpointer:
+def _from_url(url: str, **options: Any) -> Checkpointer:
     from locus.memory.backends.adapters import StorageBackendAdapter
 
-    return StorageBackendAdapter(
-        OpenSearchBackend.from_config(OpenSearchConfig.from_url(url, **options), client=client)
-    )
+    return StorageBackendAdapter(OpenSearchBackend.from_config(OpenSearchConfig.from_url(url, **options)))

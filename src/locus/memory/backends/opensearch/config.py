@@ -33,6 +33,8 @@ class OpenSearchConfig:
     """How many requests run at once."""
     shards: int = 1
     replicas: int | None = None
+    client: Any = field(default=None, repr=False)
+    """A client of the driver's that the user gave."""
 
     @classmethod
     def from_options(
@@ -52,6 +54,7 @@ class OpenSearchConfig:
         connections: int = 8,
         shards: int = 1,
         replicas: int | None = None,
+        client: Any = None,
     ) -> OpenSearchConfig:
         """Check the options of `OpenSearchBackend`."""
         checked_seconds(timeout, "timeout")
@@ -69,7 +72,8 @@ class OpenSearchConfig:
             client_cert=client_cert,
             client_key=client_key,
         )
-        return cls(driver_hosts, index, timeout, options, ttl_seconds, connections, shards, replicas)
+        given = checked_client(client)
+        return cls(driver_hosts, index, timeout, options, ttl_seconds, connections, shards, replicas, given)
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> OpenSearchConfig:

@@ -14,7 +14,6 @@ from locus.errors import ConfigurationError
 from locus.extras import require
 from locus.memory.backends.redis.config import RedisConfig
 from locus.memory.checkpointer import Checkpointer
-from locus.memory.model.arguments import constructor_options
 from locus.memory.storage import StorageBackend
 from locus.memory.store import CheckpointStore
 
@@ -52,7 +51,7 @@ class RedisBackend(StorageBackend):
         buckets: int | None = None,
         client: Any = None,
     ) -> None:
-        options = constructor_options(locals(), "client")
+        options = {name: value for name, value in locals().items() if name not in ("self", "client", "__class__")}
         require("redis.asyncio", "redis")
         from locus.memory.backends.redis.engine import open_engine
 

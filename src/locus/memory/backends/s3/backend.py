@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from pydantic import SecretStr
-
 from locus.memory.backends.objects.backend import ObjectCheckpointStore, ObjectVerbs
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.s3.client import S3ObjectStore
-from locus.memory.backends.s3.config import PREFIX, AddressingStyle, S3Config
+from locus.memory.backends.s3.config import S3Config
 from locus.memory.checkpointer import Checkpointer
-from locus.memory.model.arguments import constructor_options
+from locus.memory.model.arguments import taking
 from locus.memory.storage import StorageBackend
 
 
@@ -28,44 +26,27 @@ class S3Backend(ObjectVerbs, StorageBackend):
     is sent again up to `max_retries` times. Threads cannot expire here, so `ttl_seconds` is refused: use `vacuum`.
     """
 
-    def __init__(
-        self,
-        bucket: str,
-        prefix: str = PREFIX,
-        *,
-        endpoint_url: str | None = None,
-        region_name: str | None = None,
-        aws_access_key_id: str | None = None,
-        aws_secret_access_key: str | SecretStr | None = None,
-        aws_session_token: str | SecretStr | None = None,
-        profile_name: str | None = None,
-        addressing_style: AddressingStyle = "auto",
-        timeout: float = 30.0,
-        max_retries: int = 4,
-        max_connections: int = 64,
-        ttl_seconds: float | None = None,
-    ) -> None:
-        options = constructor_options(locals(), "ttl_seconds")
-        self._open(S3Config.from_options(**options), ttl_seconds)
+    @taking(S3Config.from_options)
+    def __init__(self, config: S3Config) -> None:
+        self._open(config)
 
     @classmethod
-    def from_config(cls, config: S3Config, *, ttl_seconds: float | None = None) -> Self:
+    def from_config(cls, config: S3Config) -> Self:
         """A backend with these options."""
         backend = cls.__new__(cls)
-        backend._open(config, ttl_seconds)
+        backend._open(config)
         return backend
 
-    def _open(self, config: S3Config, ttl_seconds: float | None) -> None:
+    def _open(self, config: S3Config) -> None:
         self.bucket, self.prefix = config.bucket, config.prefix
-        super().__init__(ObjectCheckpointStore(ObjectEngine(S3ObjectStore(config)), ttl_seconds=ttl_seconds))
+        super().__init__(ObjectCheckpointStore(ObjectEngine(S3ObjectStore(config)), ttl_seconds=config.ttl_seconds))
 
     def __repr__(self) -> str:
         return f"S3Backend({self.bucket!r}, {self.prefix!r})"
 
 
-def from_location(location: str = "", *, ttl_seconds: float | None = None, **options: Any) -> Checkpointer:
+def from_location(location: str = "", **options: Any) -> Checkpointer:
     """`"s3://bucket/prefix"`, with options by keyword, or `?endpoint_url=…&region_name=…` in the URL."""
     from locus.memory.backends.adapters import StorageBackendAdapter
 
-    config = S3Config.from_url(f"s3:{location}", **options)
-    return StorageBackendAdapter(S3Backend.from_config(config, ttl_seconds=ttl_seconds))
+    return StorageBackendAdapter(S3Backend.from_config(S3Config.from_url(f"s3:{location}", **options)))

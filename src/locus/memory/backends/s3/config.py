@@ -41,6 +41,7 @@ class S3Config:
     max_connections: int
     ca_bundle: str | None = None
     """The file of the authorities to trust. Without it, those that the system trusts."""
+    ttl_seconds: float | None = None
 
     @property
     def bucket_url(self) -> str:
@@ -65,6 +66,7 @@ class S3Config:
         timeout: float = 30.0,
         max_retries: int = 4,
         max_connections: int = 64,
+        ttl_seconds: float | None = None,
     ) -> S3Config:
         """Check the options of `S3Backend`, and find what they leave out where AWS's own tools find it."""
         if not isinstance(bucket, str) or not bucket or "/" in bucket:
@@ -93,6 +95,7 @@ class S3Config:
             max_retries=max_retries,
             max_connections=max_connections,
             ca_bundle=_ca_bundle(session),
+            ttl_seconds=ttl_seconds,
         )
 
     @classmethod
