@@ -63,6 +63,7 @@ class MySQLBackend(SQLBackend):
         config.check_numbers()
         self.config = config
         engine = MySQLEngine(config) if pool is None else GivenPoolEngine(config, pool)
+        engine.backend_name = type(self).__name__
         super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds))
 
     @staticmethod

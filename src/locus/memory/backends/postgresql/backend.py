@@ -76,6 +76,7 @@ class PostgreSQLBackend(SQLBackend):
             raise ConfigurationError(f"pool must be a psycopg_pool.AsyncConnectionPool, got {type(pool).__name__}")
         self.config = config
         engine = PostgreSQLEngine(config, self.flavour(config.table_name, config.schema_name), pool)
+        engine.backend_name = type(self).__name__
         super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds))
 
     @classmethod
