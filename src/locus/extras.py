@@ -1,10 +1,12 @@
-"""Optional dependencies: imported where they are used, and missed with a line that says what to install."""
+"""What is imported late: optional dependencies, and names of packages that would bring too much along."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
+from typing import Any
 
 from locus.errors import MissingDependencyError
 
@@ -18,3 +20,15 @@ def require(module: str, extra: str) -> ModuleType:
         if find_spec(module.partition(".")[0]) is not None:
             raise
         raise MissingDependencyError(f'{module} is not installed: pip install "locus-sdk[{extra}]"') from error
+
+
+def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """The `__getattr__` of a package whose names are imported from their modules when they are first used."""
+
+    def __getattr__(name: str) -> Any:
+        home = homes.get(name)
+        if home is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(f"{package}.{home}"), name)
+
+    return __getattr__

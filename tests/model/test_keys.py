@@ -90,3 +90,22 @@ def test_the_words_of_a_text() -> None:
     assert words("Hello, wörld_2! — it's") == ["hello", "wörld", "2", "it", "s"]
     assert words("jose\u0301") == words("JOSÉ") == ["josé"]
     assert words("\0 *!") == []
+
+
+@pytest.mark.parametrize("pattern", ["*a" * 100 + "b", "a*" * 200 + "?b", "*" * 1_024, "?*" * 500, "[" * 500 + "*"])
+def test_no_pattern_takes_long(pattern: str) -> None:
+    """A star that goes back over what the others have taken would need centuries for the first of these."""
+    found = check_pattern(pattern)
+    assert found.matches("a" * 255) == (pattern == "*" * 1_024)
+
+
+def test_a_pattern_has_an_end() -> None:
+    with pytest.raises(InvalidIdError, match="may have 1024"):
+        check_pattern("a" * 1_025)
+
+
+def test_brackets_are_no_syntax() -> None:
+    for text in ("[ab]", "[!a]", "[", "]", "[]", "[[]", "a[b*", "\\*", "[a-z]?"):
+        assert Pattern(text.replace("*", "?")).matches(text.replace("*", "x").replace("?", "y"))
+    assert not Pattern("[ab]").matches("a")
+    assert not Pattern("[[]").matches("[")

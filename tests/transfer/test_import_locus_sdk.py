@@ -17,8 +17,9 @@ import pytest
 from psycopg.types.json import Jsonb
 from redis import Redis
 
-from locus.errors import ConfigurationError
+from locus.errors import BackendUnavailableError, ConfigurationError
 from locus.testing.laws.base import dicts
+from locus.transfer.sources.locus_sdk import sql
 from tests.backends.mysql.stores import run_sql
 from tests.servers.mysql import MySQLServer
 from tests.servers.postgresql import PostgreSQLServer
@@ -221,3 +222,24 @@ async def test_mysql(old_tables: str, tmp_path: Path) -> None:
     await check(url, by_key())
     async with opened(url) as handle:
         assert await dicts(handle).load("bare", "import") == {"plain": [1, 2]}
+
+
+class Failing:
+    """As much of an engine as is asked before a table is found."""
+
+    identity = "postgresql:host/app/locus"
+    closed = False
+
+    async def ask(self, *_statements: object) -> None:
+        raise BackendUnavailableError("the server has gone away")
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+async def test_an_engine_that_fails_while_tables_are_looked_for_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Failing()
+    monkeypatch.setattr(sql, "sql_engine", lambda url: (engine, None, None))
+    with pytest.raises(BackendUnavailableError):
+        await sql.open_tables("postgresql://host/app", "tenant")
+    assert engine.closed

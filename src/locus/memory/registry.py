@@ -1,7 +1,7 @@
 """Checkpointers by name: `"memory"`, `"file:./dir"`, `"sqlite:agents.db"`, `"sqlite:///agents.db"`.
 
-A built-in backend is one line in `_BUILT_IN`. Others are added with `register_checkpointer`, or by a package
-that declares an entry point in the group `locus.checkpointers`: its name is the backend's, its object a
+A built-in backend is one line in `_BUILT_IN` for each of its schemes. Others are added with `register_checkpointer`,
+or by a package that declares an entry point in the group `locus.checkpointers`: its name is the backend's, its object a
 function `factory(location, **options)`, where `location` is what follows the colon ("" if nothing does).
 
 `as_checkpointer` makes a checkpointer of whatever a user gives: one already, a storage backend, a name or a URL.

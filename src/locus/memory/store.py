@@ -27,6 +27,7 @@ from locus.memory.model.payloads import dict_from, stored_trace
 from locus.memory.model.plan import Payload, Plan, Planner, Trace, TraceCache
 from locus.memory.model.records import ANY, Base, Commit, Entry, Hit, Outcome, Stored, Unset, Verdict, Write
 from locus.memory.model.retention import ancestors, outlived
+from locus.memory.runtime.forks import fork_safe_lock
 
 _ATTEMPTS = 8
 
@@ -87,7 +88,7 @@ class CheckpointStore:
         self.engine = engine
         self.ttl_seconds = ttl_seconds
         self.ready = False
-        self._traces = TraceCache()
+        self._traces = TraceCache(fork_safe_lock())
 
     @property
     def capabilities(self) -> CheckpointerCapabilities:

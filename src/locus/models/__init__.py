@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from locus.extras import lazy_names
 from locus.models.base import Model, ModelChunk, ModelResponse, StreamingModel, ToolSpec
 from locus.models.errors import ModelAuthenticationError, ModelError, ModelRequestError, ModelUnavailableError
 from locus.models.registry import choose_model, get_model, list_models, register_model
@@ -46,11 +46,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{home}"), name)
+__getattr__ = lazy_names(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

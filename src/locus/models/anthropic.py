@@ -5,25 +5,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
 from locus.core.messages import Message
-from locus.extras import require
-from locus.memory.runtime.per_loop import PerLoop
 from locus.models import anthropic_wire as wire
-from locus.models.base import ModelChunk, ModelResponse, ToolSpec
-from locus.models.errors import ModelError, ModelUnavailableError, translated
-from locus.models.provider import Provider, required_secret, with_retries
-from locus.models.stainless import retry_delay, translation
+from locus.models.base import ModelResponse, ToolSpec
+from locus.models.provider import required_secret
+from locus.models.stainless import StainlessModel
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
 
-class AnthropicModel(Provider):
+class AnthropicModel(StainlessModel):
     """A model of Anthropic's.
 
     Options that are not named here (`temperature`, `thinking`, …) go into every request. The key is that of
@@ -43,15 +40,12 @@ class AnthropicModel(Provider):
         timeout: float = 600.0,
         **parameters: Any,
     ) -> None:
-        super().__init__(model)
-        self._library = require("anthropic", "anthropic")
-        self._api_key = required_secret(api_key, "ANTHROPIC_API_KEY")
+        super().__init__(model, "anthropic", "anthropic", api_key, max_retries)
         self._connection: dict[str, Any] = {"base_url": base_url, "max_retries": 0, "timeout": timeout}
         self._parameters = {"max_tokens": max_tokens, **parameters}
-        self._clients: PerLoop[AsyncAnthropic] = PerLoop(self._client, lambda client: client.close())
-        self._errors = translation(self._library, self.provider)
-        self._retry_delay = retry_delay(self._library)
-        self._max_retries = max_retries
+
+    def _key(self, given: str | SecretStr | None) -> SecretStr:
+        return required_secret(given, "ANTHROPIC_API_KEY")
 
     def _client(self) -> AsyncAnthropic:
         client: AsyncAnthropic = self._library.AsyncAnthropic(
@@ -59,39 +53,19 @@ class AnthropicModel(Provider):
         )
         return client
 
-    def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec] | None, options: Any) -> dict[str, Any]:
-        request = {"model": self.model, "messages": wire.to_messages(messages), **self._parameters, **options}
+    def _request(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec] | None, given: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        request = {"model": self.model, "messages": wire.to_messages(messages), **self._parameters, **given}
         if system := wire.to_system(messages):
             request.setdefault("system", system)
         return {**request, "tools": wire.to_tools(tools)} if tools else request
 
-    async def complete(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec] | None = None, **kwargs: Any
-    ) -> ModelResponse:
-        with translated(self._errors, self._api_key):
-            message = await self._sent(self._request(messages, tools, kwargs))
-            if not isinstance(message, self._library.BaseModel):
-                raise ModelError(f"{self.provider} answered with something that is no JSON: {message!r:.80}")
-            return wire.from_message(message.model_dump(warnings=False))
+    async def _create(self, client: AsyncAnthropic, request: dict[str, Any]) -> Any:
+        return await client.messages.create(**request)
 
-    async def stream(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec] | None = None, **kwargs: Any
-    ) -> AsyncIterator[ModelChunk]:
-        answer = wire.StreamedMessage()
-        with translated(self._errors, self._api_key):
-            events = await self._sent(self._request(messages, tools, {**kwargs, "stream": True}))
-            async with events:
-                async for event in events:
-                    if text := answer.add(event.model_dump(warnings=False)):
-                        yield ModelChunk(text=text)
-            response = answer.finished()
-        if response is None:
-            raise ModelUnavailableError(f"{self.provider}: the stream ended before the answer was complete")
-        yield ModelChunk(response=response)
+    def _response(self, answer: dict[str, Any]) -> ModelResponse:
+        return wire.from_message(answer)
 
-    async def _sent(self, request: dict[str, Any]) -> Any:
-        create: Any = self._clients.current().messages.create
-        return await with_retries(lambda: create(**request), self._retry_delay, self._max_retries)
-
-    async def close(self) -> None:
-        await self._clients.close_here()
+    def _streamed(self) -> wire.StreamedMessage:
+        return wire.StreamedMessage()

@@ -20,8 +20,9 @@ tried with the same few examples on every run; `LOCUS_SOAK=1` tries many more, a
 from __future__ import annotations
 
 import sys
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from locus.extras import lazy_names
 
 if TYPE_CHECKING:
     from locus.testing.contract import REQUIRED, CheckpointerContract, CoreContract, DurableContract, DurableLaws
@@ -71,8 +72,4 @@ if "pytest" in sys.modules:
     )
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{home}"), name)
+__getattr__ = lazy_names(__name__, _HOMES)

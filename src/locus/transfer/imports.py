@@ -151,9 +151,6 @@ def _refuse_others(url: str, *schemes: str) -> None:
 
 
 def _folder(url: str) -> str:
-    from locus.memory.runtime.url import path_of
+    from locus.memory.runtime.url import folder_of
 
-    rest = url.removeprefix("file:")
-    if rest == url:
-        return url
-    return f"/{path_of(rest)}" if rest.startswith("///") else path_of(rest)
+    return folder_of(url.removeprefix("file:")) if url.startswith("file:") else url

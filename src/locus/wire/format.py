@@ -24,11 +24,11 @@ from __future__ import annotations
 import re
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
 from locus.errors import InvalidIdError
+from locus.memory.model import table
 from locus.memory.model.codec import decode, encode, encode_trusted
 from locus.memory.model.records import (
     ANY,
@@ -165,16 +165,7 @@ def entry_data(entry: Entry) -> dict[str, Any]:
 
 
 def entry_from(data: Any) -> Entry:
-    return Entry(
-        data["thread_id"],
-        data["namespace"],
-        data["checkpoint_id"],
-        data["parent_id"],
-        data["seq"],
-        data["rev"],
-        datetime.fromisoformat(data["created_at"]),
-        encode(data["metadata"]),
-    )
+    return table.entry_from(data["thread_id"], data)
 
 
 def hit_data(hit: Hit) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from locus.errors import ConfigurationError, InvalidIdError
 from locus.memory.backends import FileCheckpointer
 from locus.memory.backends.file.client import LOCKS, locked
 from locus.memory.backends.file.schema import file_name
+from locus.memory.engine import Expires
 from locus.testing.data import HOSTILE_IDS, budget, conversation
 
 
@@ -191,3 +193,14 @@ def test_locks_are_few_and_stay(tmp_path: Path) -> None:
     with locked(tmp_path, "0"):
         pass
     assert {path.name for path in tmp_path.iterdir()} == names
+
+
+async def test_threads_are_removed_whose_time_has_come_by_the_time_that_is_given(tmp_path: Path) -> None:
+    async with FileCheckpointer(tmp_path, ttl_seconds=3_600) as cp:
+        await cp.save(AgentState(), "t")
+        engine = cp.store.engine
+        assert isinstance(engine, Expires)
+        now = datetime.now(UTC)
+        assert await engine.expire(now) == 0
+        assert await engine.expire(now + timedelta(hours=2)) == 1
+        assert await cp.load("t") is None

@@ -19,7 +19,6 @@ from locus.errors import (
 from locus.memory import get_checkpointer
 from locus.memory.backends import MySQLBackend, MySQLConfig, StorageBackendAdapter, mysql_checkpointer
 from locus.memory.backends.mysql.client import MySQLError, check_server, check_version, translated, trouble_of
-from locus.memory.backends.mysql.config import options_of
 from locus.memory.backends.sql.engine import Trouble
 
 SECRET = "s3cr%t/p@ss:word?"
@@ -48,8 +47,8 @@ def test_a_url_says_everything_and_its_parts_are_decoded() -> None:
 
 
 def test_a_url_may_leave_everything_out() -> None:
-    assert options_of("mysql://") == {}
-    assert options_of("mysql://[::1]/threads") == {"host": "::1", "database": "threads"}
+    assert MySQLConfig.options_in("mysql://") == {}
+    assert MySQLConfig.options_in("mysql://[::1]/threads") == {"host": "::1", "database": "threads"}
 
 
 def test_a_dsn_goes_before_the_parts_and_options_before_the_dsn() -> None:

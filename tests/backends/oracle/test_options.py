@@ -35,7 +35,7 @@ from locus.memory.backends.oracle.client import (
     translated,
     trouble_of,
 )
-from locus.memory.backends.oracle.config import options_of
+from locus.memory.backends.oracle.config import OracleConfig
 from locus.memory.backends.sql.engine import Trouble
 
 SECRET = "s3cr%t/p@ss:word?"
@@ -164,7 +164,7 @@ def test_a_url_without_a_service_names_an_alias() -> None:
     backend = backend_of(get_checkpointer("oracle://app:pw@mydb_high?wallet_location=/w&wallet_password="))
     assert (backend.dsn, backend.host, str(backend.wallet_location)) == ("mydb_high", None, "/w")
     assert backend.wallet_password is None
-    assert options_of("oracle://h/s") == {"host": "h", "service_name": "s"}
+    assert OracleConfig.options_in("oracle://h/s") == {"host": "h", "service_name": "s"}
 
 
 @pytest.mark.parametrize(
@@ -232,6 +232,29 @@ def test_no_secret_is_in_any_text() -> None:
     assert SECRET not in f"{saver!r} {saver}"
     assert SECRET not in repr(OracleSyncBackend("alias", password=SECRET))
     assert SECRET not in repr(OracleSyncCheckpointSaver("alias", password=SECRET))
+
+
+SECRET_DSNS = [
+    f"app/{SECRET}@nosuch",
+    f"app/{SECRET}@127.0.0.1:1/s?wallet_password={SECRET}",
+    f"(DESCRIPTION=(ADDRESS=(PROTOCOL=tcps)(HOST=127.0.0.1)(PORT=1))(SECURITY=(WALLET_PASSWORD={SECRET})))",
+    f"(DESCRIPTION=(ADDRESS={SECRET}",
+]
+
+
+@pytest.mark.parametrize("dsn", SECRET_DSNS)
+async def test_a_password_in_a_dsn_is_in_no_text(dsn: str) -> None:
+    config = OracleConfig(dsn=dsn)
+    assert config.dsn == dsn
+    assert SECRET not in f"{config!r} {config}"
+    assert f"dsn='{config.address}'" in repr(config)
+    async with OracleBackend(dsn, retry_seconds=0) as backend:
+        with pytest.raises((ConfigurationError, BackendUnavailableError)) as caught:
+            await backend.load("thread")
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert SECRET not in f"{error} {error!r}"
+        error = error.__cause__ or error.__context__
 
 
 def test_two_databases_are_told_apart_by_their_addresses() -> None:

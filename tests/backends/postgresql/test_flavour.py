@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from locus.errors import ConfigurationError
 from locus.memory.backends import PostgreSQLBackend, StorageBackendAdapter
 from locus.memory.backends.postgresql.backend import open_location
 from locus.memory.backends.postgresql.schema import MIGRATIONS, PostgreSQLFlavour
@@ -59,3 +60,12 @@ async def test_a_flavour_keeps_its_threads_in_tables_of_its_own_layout(store: Po
     assert whole is not None
     assert sum(counts) == whole[0]
     assert all(counts)
+
+
+@pytest.mark.postgresql
+async def test_errors_name_the_class_whose_script_makes_its_tables(store: PostgreSQLStore) -> None:
+    async with from_partitioned(store.url.removeprefix("postgresql:"), auto_create_table=False) as checkpointer:
+        with pytest.raises(ConfigurationError, match=r"PartitionedBackend\.ddl\("):
+            await checkpointer.load("t")
+    with pytest.raises(ConfigurationError, match="option 'colour' of PostgreSQLConfig"):
+        PartitionedBackend(colour="blue")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import threading
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -11,6 +10,7 @@ from typing import Any, Protocol
 
 from locus.errors import ConfigurationError
 from locus.memory.model.arguments import checked_limit, checked_seconds
+from locus.memory.runtime.forks import fork_safe_lock
 
 __all__ = ["Checkpoint", "CheckpointMetadata", "InMemoryCheckpointer"]
 
@@ -84,7 +84,7 @@ class InMemoryCheckpointer:
             checked_seconds(ttl_seconds, "ttl_seconds")
         self.max_checkpoints_per_session = max_checkpoints_per_session
         self.ttl_seconds = ttl_seconds
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
         self._sessions: dict[str, dict[str, Any]] = {}
         """By session, then by checkpoint id, oldest first."""
 

@@ -5,7 +5,6 @@ Dicts hold the same encoded records as every other backend, so nothing that a ca
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -18,6 +17,7 @@ from locus.memory.model.ids import Pattern
 from locus.memory.model.matching import best_hits, has_value, newest, table_hits
 from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Verdict, Write
 from locus.memory.model.table import ThreadTable
+from locus.memory.runtime.forks import fork_safe_lock
 from locus.memory.store import CheckpointStore
 
 
@@ -26,7 +26,7 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
 
     def __init__(self) -> None:
         self._identity = f"memory:{uuid4().hex}"
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
         self._tables: dict[str, ThreadTable] = {}
 
     @property

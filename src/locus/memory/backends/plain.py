@@ -18,7 +18,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -38,7 +37,7 @@ from locus.memory.model.matching import has_value, newest
 from locus.memory.model.payloads import payload_text
 from locus.memory.model.records import DEFAULT_NAMESPACE, Commit, Entry, Known, Outcome, Stored, Verdict
 from locus.memory.model.retention import new_parents
-from locus.memory.model.table import entry_of
+from locus.memory.model.table import entry_from, entry_of
 from locus.memory.runtime.per_loop import LoopLocks
 
 NEEDED = ("save", "load", "delete", "exists")
@@ -57,7 +56,7 @@ class CheckpointList:
             return
         try:
             self.last_seq = int(data["last_seq"])
-            self.entries = [_entry(thread_id, item) for item in data["checkpoints"]]
+            self.entries = [entry_from(thread_id, item) for item in data["checkpoints"]]
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptCheckpointError(f"the list of checkpoints of {thread_id!r} cannot be read") from error
 
@@ -87,19 +86,6 @@ def _item(entry: Entry) -> dict[str, Any]:
         "created_at": entry.created_at.isoformat(),
         "metadata": decode(entry.metadata),
     }
-
-
-def _entry(thread_id: str, item: dict[str, Any]) -> Entry:
-    return Entry(
-        thread_id,
-        item["namespace"],
-        item["checkpoint_id"],
-        item["parent_id"],
-        item["seq"],
-        item["rev"],
-        datetime.fromisoformat(item["created_at"]),
-        encode(item["metadata"]),
-    )
 
 
 _locks_by_store: WeakKeyDictionary[Any, LoopLocks] = WeakKeyDictionary()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from locus.errors import ConfigurationError
 
@@ -13,6 +14,9 @@ UNLIMITED = 1_000_000_000
 A_CENTURY = 100 * 366 * 24 * 3600
 
 L = TypeVar("L", int, None)
+S = TypeVar("S")
+C = TypeVar("C")
+P = ParamSpec("P")
 
 
 def days_before(now: datetime, days: float) -> datetime:
@@ -44,6 +48,21 @@ def checked_seconds(value: float | None, what: str, *, least: float = 0.0) -> No
         raise ConfigurationError(
             f"{what} must be a number of seconds above {least:g}, and no more than a century, got {value!r:.40}"
         )
+
+
+def taking(parameters: Callable[P, C]) -> Callable[[Callable[[S, C], None]], Callable[Concatenate[S, P], None]]:
+    """Gives a constructor these parameters, for type checkers and for `help` alike; it gets what they return."""
+
+    def decorate(init: Callable[[S, C], None]) -> Callable[Concatenate[S, P], None]:
+        def __init__(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
+            init(self, parameters(*args, **kwargs))
+
+        own = inspect.signature(init)
+        named = [next(iter(own.parameters.values())), *inspect.signature(parameters).parameters.values()]
+        __init__.__signature__ = own.replace(parameters=named)  # type: ignore[attr-defined]
+        return __init__
+
+    return decorate
 
 
 @contextmanager

@@ -142,10 +142,10 @@ class TraceCache:
     MAX_TRACES = 1_024
     MAX_DIGESTS = 200_000
 
-    def __init__(self) -> None:
+    def __init__(self, lock: threading.Lock) -> None:
         self._traces: OrderedDict[tuple[str, str], Trace] = OrderedDict()
         self._weight = 0
-        self._lock = threading.Lock()  # handles serve several event loops at once
+        self._lock = lock  # handles serve several event loops at once
 
     def get(self, key: tuple[str, str]) -> Trace | None:
         return self._traces.get(key)

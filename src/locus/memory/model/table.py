@@ -11,7 +11,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 from operator import attrgetter
+from typing import Any
 
+from locus.memory.model.codec import encode
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.manifest import newest_runs, wanted
 from locus.memory.model.records import (
@@ -222,6 +224,20 @@ def entry_of(commit: Commit, outcome: Outcome) -> Entry:
         rev=commit.rev,
         created_at=commit.created_at,
         metadata=commit.metadata,
+    )
+
+
+def entry_from(thread_id: str, facts: Mapping[str, Any]) -> Entry:
+    """The entry that was written as JSON: in files, over HTTP, and in stores that only keep dicts."""
+    return Entry(
+        thread_id,
+        facts["namespace"],
+        facts["checkpoint_id"],
+        facts["parent_id"],
+        facts["seq"],
+        facts["rev"],
+        datetime.fromisoformat(facts["created_at"]),
+        encode(facts["metadata"]),
     )
 
 

@@ -1,4 +1,4 @@
-"""Objects with a lock that survive a fork: one set of hooks for all of them."""
+"""Locks, and objects with one, that survive a fork: one set of hooks for all of them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,20 @@ class ForkGuard:
         self._lock.release()
 
 
+def fork_safe_lock() -> threading.Lock:
+    """A lock that a fork waits for: the child inherits it free, and what it protects whole.
+
+    Whoever holds it must not wait for another lock, nor for a `ForkGuard`.
+    """
+    lock = threading.Lock()
+    _locks[id(lock)] = lock
+    return lock
+
+
 _guards: weakref.WeakValueDictionary[int, ForkGuard] = weakref.WeakValueDictionary()
+_locks: weakref.WeakValueDictionary[int, threading.Lock] = weakref.WeakValueDictionary()
 _held: list[ForkGuard] = []
+_held_locks: list[threading.Lock] = []
 
 
 def _before_fork() -> None:
@@ -35,16 +47,27 @@ def _before_fork() -> None:
         if guard is not None:
             guard.before_fork()
             _held.append(guard)
+    # After the guards: what a worker finishes before the fork may need a lock.
+    for lock_reference in _locks.valuerefs():
+        lock = lock_reference()
+        if lock is not None:
+            lock.acquire()
+            _held_locks.append(lock)
 
 
 def _after_fork_in_parent() -> None:
-    while _held:
-        _held.pop().after_fork(in_child=False)
+    _after_fork(in_child=False)
 
 
 def _after_fork_in_child() -> None:
+    _after_fork(in_child=True)
+
+
+def _after_fork(*, in_child: bool) -> None:
+    while _held_locks:
+        _held_locks.pop().release()
     while _held:
-        _held.pop().after_fork(in_child=True)
+        _held.pop().after_fork(in_child=in_child)
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,10 +1,87 @@
-"""What the URLs of stores have in common."""
+"""URLs of stores, taken apart in one place. No error shows a URL, not even as its cause: it may hold a password."""
 
 from __future__ import annotations
 
-from urllib.parse import unquote
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from locus.errors import ConfigurationError
+
+
+class StoreURL:
+    """The parts of a URL. `refusal` is the error for text that is none."""
+
+    def __init__(self, url: object, refusal: str) -> None:
+        parts: SplitResult | None = None
+        # The error of `urlsplit` may quote the password, so it is gone before another one is raised.
+        with suppress(ValueError):
+            parts = urlsplit(url) if isinstance(url, str) else None
+        if parts is None:
+            raise ConfigurationError(refusal)
+        self._parts = parts
+        self._refusal = refusal
+        self.scheme = parts.scheme
+        self.user = None if parts.username is None else unquote(parts.username)
+        self.password = None if parts.password is None else unquote(parts.password)
+        self.hosts = parts.netloc.rpartition("@")[2]
+        """All that stands for a host, as it is written: `one:9200,two:9200`."""
+        self.host = parts.hostname
+        """A single host, in lower case."""
+        self.path = parts.path
+        """As it is written, with its first slash."""
+        self.query = parts.query
+        self.fragment = parts.fragment
+
+    @property
+    def port(self) -> int | None:
+        """The port of a single host."""
+        with suppress(ValueError):
+            return self._parts.port
+        raise ConfigurationError(self._refusal)
+
+    def check_password(self) -> None:
+        """Refuse what looks like a password with a slash in it: the host would be the user, and the rest be shown."""
+        if self.user is None and "@" in self.path:
+            raise ConfigurationError(f"{self._refusal}, with everything special percent-encoded")
+
+    def changed(self, *, query: str, path: str | None = None) -> str:
+        """The URL with another query or path. (`urlunsplit` forgets the slashes before a host that is left out.)"""
+        query, fragment = query and f"?{query}", self.fragment and f"#{self.fragment}"
+        return f"{self.scheme}://{self._parts.netloc}{self.path if path is None else path}{query}{fragment}"
+
+    def options(
+        self,
+        readers: Mapping[str, Callable[[str], Any]],
+        unknown: str = "the URL has no option '{name}'; there are: {known}",
+    ) -> dict[str, Any]:
+        """The options after the question mark, each as its reader makes it. `unknown` is the error for others."""
+        texts = dict(parse_qsl(self.query, keep_blank_values=True))
+        if others := sorted(texts.keys() - readers.keys()):
+            # After a question mark in a password, the rest of the password looks like an option.
+            shown = [name if name.isidentifier() and "@" not in self.query else "…" for name in others]
+            raise ConfigurationError(unknown.format(name=", ".join(shown)[:80], known=", ".join(readers)))
+        found: dict[str, Any] = {}
+        for name, text in texts.items():
+            with suppress(ValueError):
+                found[name] = readers[name](text)
+            if name not in found:
+                raise ConfigurationError(f"{name} in the URL is {_KINDS.get(readers[name], 'something else')}")
+        return found
+
+    def __repr__(self) -> str:
+        return f"StoreURL({self.scheme!r})"
+
+
+def flag(text: str) -> bool:
+    """A yes or no in a URL."""
+    if text.lower() not in ("true", "1", "yes", "false", "0", "no"):
+        raise ValueError
+    return text.lower() in ("true", "1", "yes")
+
+
+_KINDS: dict[Callable[[str], Any], str] = {flag: "true or false", int: "a whole number", float: "a number"}
 
 
 def path_of(location: str) -> str:
@@ -18,3 +95,8 @@ def path_of(location: str) -> str:
             "and four before an absolute one"
         )
     return unquote(path)
+
+
+def folder_of(location: str) -> str:
+    """The path in a location after `file:`. Unlike in those of databases, it is absolute after three slashes."""
+    return f"/{path_of(location)}" if location.startswith("///") else path_of(location)

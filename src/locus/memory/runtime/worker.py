@@ -1,7 +1,7 @@
 """Threads that own blocking resources, and do what event loops ask of them.
 
-A `Worker` is one thread with one resource, and does one job after another. A `WorkerPool` has several threads, each
-with a resource of its own, and does several jobs at once. Both may be used from any number of event loops, and survive
+A `WorkerPool` has several threads, each with a resource of its own, and does several jobs at once. A `Worker` is one
+thread with one resource, and does one job after another. Both may be used from any number of event loops, and survive
 a fork.
 """
 
@@ -28,109 +28,18 @@ T = TypeVar("T")
 Job = tuple[Callable[[Any], Any] | None, Callable[[Any, BaseException | None], None]]
 
 
-class Worker(ForkGuard, Generic[R]):
-    """Opens a resource on a thread of its own when it is first needed, and again after `close` or a fork.
-
-    Any number of event loops may use it. When the worker is garbage, its thread closes the resource and ends.
-    Before a fork, too, the resource is closed: an SQLite connection that is open in two processes loses data.
-    """
-
-    def __init__(self, name: str, open_resource: Callable[[], R]) -> None:
-        self._name = name
-        self._open = open_resource
-        self._jobs: SimpleQueue[Job] | None = None
-        self._thread: threading.Thread | None = None
-        self._finalizer: weakref.finalize[..., Any] | None = None
-        super().__init__()
-
-    async def run(self, work: Callable[[R], T]) -> T:
-        """Do some work with the resource; raises what the work, or opening the resource, raised."""
-        return await _run_on_thread(work, self._submit)
-
-    async def close(self) -> None:
-        """Close the resource, and wait until it is closed."""
-        with self._lock:
-            jobs = self._detached()
-        if jobs is None:
-            return
-        loop = asyncio.get_running_loop()
-        closed = asyncio.Event()
-        jobs.put((None, lambda _result, _error: _call_on_loop(loop, closed.set)))
-        await closed.wait()
-
-    def _submit(self, job: Job) -> None:
-        # Under the lock, so that no job can land behind the one that ends the thread.
-        with self._lock:
-            if self._jobs is None:
-                self._jobs = SimpleQueue()
-                # The thread must not keep the worker alive, so it gets only what it needs.
-                arguments = (self._jobs, self._open, self._thread)
-                self._thread = threading.Thread(target=_serve, args=arguments, name=self._name, daemon=True)
-                self._thread.start()
-                self._finalizer = weakref.finalize(self, self._jobs.put, (None, _ignore))
-                # At exit somebody may still want to save, and the thread must be there for that.
-                self._finalizer.atexit = False
-            self._jobs.put(job)
-
-    def before_fork(self) -> None:
-        """Finish what is under way, close the resource, and begin nothing new until `after_fork`."""
-        super().before_fork()
-        jobs = self._detached()
-        if jobs is not None:
-            closed = threading.Event()
-            jobs.put((None, lambda _result, _error: closed.set()))
-            closed.wait()
-
-    def after_fork(self, *, in_child: bool) -> None:
-        # In the parent the thread has ended; in a child process it never was.
-        self._thread = None
-        super().after_fork(in_child=in_child)
-
-    def _detached(self) -> SimpleQueue[Job] | None:
-        """The queue of the running thread, which gets no new jobs from now on."""
-        jobs, self._jobs = self._jobs, None
-        if self._finalizer is not None:
-            self._finalizer.detach()
-            self._finalizer = None
-        return jobs
-
-
-def _serve(jobs: SimpleQueue[Job], open_resource: Callable[[], R], before: threading.Thread | None) -> None:
-    if before is not None:
-        before.join()  # it may still be at work, on the same resource
-        before = None
-    resource: R | None = None
-    while True:
-        work, deliver = jobs.get()
-        if work is None:
-            try:
-                if resource is not None:
-                    resource.close()
-            finally:
-                deliver(None, None)
-            return
-        try:
-            if resource is None:
-                resource = open_resource()
-            result = work(resource)
-        except BaseException as error:  # noqa: BLE001 - handed to the caller, whatever it is
-            deliver(None, error)
-        else:
-            deliver(result, None)
-        # Neither the work nor its result may live on until the next job comes.
-        work = deliver = result = None  # type: ignore[assignment]
-
-
 class WorkerPool(ForkGuard, Generic[R]):
     """Up to `size` threads, started as they are needed, and again after `close` or a fork.
 
-    Any number of event loops may use it; whichever thread is free first takes the next job. A `Worker` closes
-    its resource before a fork, and waits for that. These do not, because a request may take long: the parent
-    goes on undisturbed, and the child, which has none of the threads, opens resources of its own. So it is for
-    resources that two processes may have open, as connections are that only one of them uses.
+    Any number of event loops may use it; whichever thread is free first takes the next job. When the pool is garbage,
+    its threads close what they have open, and end.
 
     What a thread was importing when its process forked can never be imported in the child. So whoever makes a pool
     imports what its work will need; what the first connection of every driver needs is imported here.
+
+    A fork leaves the threads of a pool alone, because a request may take long: the parent goes on undisturbed, and the
+    child, which has none of the threads, opens resources of its own. So it is for resources that two processes may
+    have open, as connections are that only one of them uses.
     """
 
     def __init__(self, name: str, open_resource: Callable[[], R], size: int) -> None:
@@ -161,11 +70,14 @@ class WorkerPool(ForkGuard, Generic[R]):
         with self._lock:
             if self._threads is None:
                 # The threads must not keep the pool alive, so they get only what they need.
-                self._threads = _Threads(self._name, self._open, self._size)
+                self._threads = self._new_threads()
                 self._finalizer = weakref.finalize(self, self._threads.dismiss, _nothing)
                 # At exit somebody may still want to save, and the threads must be there for that.
                 self._finalizer.atexit = False
             self._threads.take(job)
+
+    def _new_threads(self) -> _Threads[R]:
+        return _Threads(self._name, self._open, self._size)
 
     def after_fork(self, *, in_child: bool) -> None:
         if in_child:
@@ -174,6 +86,7 @@ class WorkerPool(ForkGuard, Generic[R]):
         super().after_fork(in_child=in_child)
 
     def _detached(self) -> _Threads[R] | None:
+        """The running threads, which get no new jobs from now on."""
         threads, self._threads = self._threads, None
         if self._finalizer is not None:
             self._finalizer.detach()
@@ -181,29 +94,65 @@ class WorkerPool(ForkGuard, Generic[R]):
         return threads
 
 
-class _Threads(Generic[R]):
-    """The threads of a pool, from its first use to its closing."""
+class Worker(WorkerPool[R]):
+    """A pool of one thread, whose resource no two threads and no two processes ever have open.
 
-    def __init__(self, name: str, open_resource: Callable[[], R], size: int) -> None:
+    Before a fork the resource is closed: an SQLite connection that is open in two processes loses data.
+    """
+
+    def __init__(self, name: str, open_resource: Callable[[], R]) -> None:
+        self._before: _Threads[R] | None = None
+        super().__init__(name, open_resource, size=1)
+
+    def _new_threads(self) -> _Threads[R]:
+        return _Threads(self._name, self._open, self._size, self._before)
+
+    def _detached(self) -> _Threads[R] | None:
+        threads = super()._detached()
+        self._before = threads or self._before
+        return threads
+
+    def before_fork(self) -> None:
+        """Finish what is under way, close the resource, and begin nothing new until `after_fork`."""
+        super().before_fork()
+        threads = self._detached()
+        if threads is not None:
+            closed = threading.Event()
+            threads.dismiss(closed.set)
+            closed.wait()
+
+    def after_fork(self, *, in_child: bool) -> None:
+        # In the parent the thread has ended; in a child process it never was.
+        self._before = None
+        super().after_fork(in_child=in_child)
+
+
+class _Threads(Generic[R]):
+    """The threads of a pool, from its first use to its closing. They begin when those `before` them have ended."""
+
+    def __init__(self, name: str, open_resource: Callable[[], R], size: int, before: _Threads[R] | None = None) -> None:
         self._name = name
         self._open = open_resource
         self._size = size
         self._jobs: SimpleQueue[Job] = SimpleQueue()
         self._idle = threading.Semaphore(0)
-        self._count = 0
+        self._started: list[threading.Thread] = []
+        self._before = before
         self._lock = threading.Lock()
 
     def take(self, job: Job) -> None:
         """One call at a time, and none after `dismiss`."""
+        count = len(self._started)
+        if count < self._size and not self._idle.acquire(blocking=False):
+            thread = threading.Thread(target=self._serve, name=f"{self._name}-{count + 1}", daemon=True)
+            thread.start()
+            self._started.append(thread)
+        # Last, because a job whose caller was told that no thread can be started must not be done later.
         self._jobs.put(job)
-        if not self._idle.acquire(blocking=False) and self._count < self._size:
-            self._count += 1
-            name = f"{self._name}-{self._count}"
-            threading.Thread(target=self._serve, name=name, daemon=True).start()
 
     def dismiss(self, done: Callable[[], None]) -> None:
         """Let every thread end when the jobs before this are done; the last one says so."""
-        left = self._count
+        left = len(self._started)
         if not left:
             done()
 
@@ -219,6 +168,10 @@ class _Threads(Generic[R]):
             self._jobs.put((None, ended))
 
     def _serve(self) -> None:
+        if self._before is not None:
+            for thread in self._before._started:
+                thread.join()  # it may still be at work, on the same resource
+            self._before = None
         resource: R | None = None
         while True:
             work, deliver = self._jobs.get()
@@ -239,7 +192,8 @@ class _Threads(Generic[R]):
             else:
                 failure = None
             # Idle before the answer is out: whoever gets it may have the next job for this very thread.
-            self._idle.release()
+            if len(self._started) < self._size:
+                self._idle.release()
             deliver(result, failure)
             # Neither the work nor its result may live on until the next job comes.
             work = deliver = result = failure = None  # type: ignore[assignment]
@@ -273,7 +227,3 @@ def _call_on_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., None]
     except RuntimeError:
         if not loop.is_closed():
             raise
-
-
-def _ignore(_result: Any, _error: BaseException | None) -> None:
-    """Nobody waits for this answer."""

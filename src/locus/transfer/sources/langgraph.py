@@ -14,7 +14,7 @@ The tables of the savers:
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -30,6 +30,7 @@ from locus.memory.model.codec import decode
 from locus.memory.model.ids import Pattern
 from locus.transfer.content import Checkpoint, StoredContent
 from locus.transfer.items import ThreadItems
+from locus.transfer.sources import ForeignStore
 from locus.transfer.sources.langgraph_values import EMPTY, ValueReader
 from locus.transfer.sources.sql import SQLiteReader, column_names, server_name, sqlite_path
 from locus.transfer.write import in_positions
@@ -162,17 +163,8 @@ class CheckpointRow(NamedTuple):
     metadata: dict[str, Any]
 
 
-class SaverTables(ABC):
+class SaverTables(ForeignStore):
     """The tables of one of LangGraph's savers. Checkpoints are large, so they are read one by one."""
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """A name to show to people, without secrets."""
-
-    @abstractmethod
-    async def threads(self, pattern: Pattern) -> list[str]:
-        """The ids of the threads that match, sorted."""
 
     @abstractmethod
     async def keys(self, thread_id: str) -> list[CheckpointKey]:
@@ -185,10 +177,6 @@ class SaverTables(ABC):
     @abstractmethod
     async def writes(self, key: CheckpointKey) -> list[GraphWrite]:
         """The pending writes of a checkpoint, in their order."""
-
-    @abstractmethod
-    async def close(self) -> None:
-        """Release what was opened."""
 
     async def checkpoints(self, thread_id: str) -> AsyncGenerator[GraphCheckpoint, None]:
         """The checkpoints of a thread, in order."""

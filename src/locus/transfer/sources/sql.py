@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -30,6 +30,16 @@ def sql_engine(url: str) -> tuple[SQLServerEngine[Any], str | None, str | None]:
     config: Any = getattr(backend, "config", backend)  # the Oracle backend is its own config
     table = config.table_name if "table_name" in config.model_fields_set else None
     return cast(SQLServerEngine[Any], backend.store.engine), table, getattr(config, "schema_name", None)
+
+
+@asynccontextmanager
+async def closed_on_failure(engine: SQLServerEngine[Any]) -> AsyncIterator[None]:
+    """Whoever fails to open a source has nothing to close afterwards, so its engine is closed here."""
+    try:
+        yield
+    except BaseException:
+        await engine.close()
+        raise
 
 
 async def column_names(engine: SQLServerEngine[Any], table: str, schema: str | None) -> set[str]:

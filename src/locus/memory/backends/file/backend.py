@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from locus.errors import ConfigurationError
+from locus.memory.backends.file.config import DEFAULT_FOLDER, FileConfig
 from locus.memory.backends.file.engine import FileEngine
 from locus.memory.backends.file.schema import SUFFIX, file_name
 from locus.memory.checkpointer import Checkpointer
-from locus.memory.model.arguments import possible_path
 from locus.memory.model.ids import check_id
-from locus.memory.runtime.url import path_of
 from locus.memory.store import CheckpointStore
 
 
@@ -23,19 +21,14 @@ class FileCheckpointer(Checkpointer):
 
     def __init__(
         self,
-        base_dir: str | Path = ".locus_checkpoints",
+        base_dir: str | Path = DEFAULT_FOLDER,
         pretty: bool = True,
         *,
         ttl_seconds: float | None = None,
     ) -> None:
-        if not isinstance(base_dir, str | Path) or not str(base_dir) or "\0" in str(base_dir):
-            raise ConfigurationError(f"base_dir must be the path of a folder, got {base_dir!r:.80}")
-        with possible_path(base_dir):
-            self._base = Path(base_dir).expanduser().absolute()
-            is_file = self._base.exists() and not self._base.is_dir()
-        if is_file:
-            raise ConfigurationError(f"{str(base_dir)!r} is a file; name a folder")
-        super().__init__(CheckpointStore(FileEngine(self._base, pretty), ttl_seconds=ttl_seconds))
+        config = FileConfig.checked(base_dir, pretty)
+        self._base = config.base_dir
+        super().__init__(CheckpointStore(FileEngine(config.base_dir, config.pretty), ttl_seconds=ttl_seconds))
 
     def get_storage_path(self) -> Path:
         """The folder that holds everything."""
@@ -52,7 +45,7 @@ class FileCheckpointer(Checkpointer):
         return f"FileCheckpointer({str(self._base)!r})"
 
 
-def from_location(location: str = "", **options: Any) -> FileCheckpointer:
+def from_location(location: str = "", *, ttl_seconds: float | None = None, **options: Any) -> FileCheckpointer:
     """`"file:./dir"`, `"file:///srv/dir"`: unlike those of databases, the path in a file URL is absolute."""
-    path = f"/{path_of(location)}" if location.startswith("///") else path_of(location)
-    return FileCheckpointer(path, **options) if path else FileCheckpointer(**options)
+    config = FileConfig.from_url(f"file:{location}", **options)
+    return FileCheckpointer(config.base_dir, config.pretty, ttl_seconds=ttl_seconds)

@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from zlib import crc32
@@ -59,7 +60,7 @@ class LogFolder:
             there = log.refresh()
             if not there and not self._locks.is_dir():
                 raise FileNotFoundError(f"the folder {str(self._base)!r} is gone")
-            yield log if there and not log.expired else None
+            yield log if there and not log.expired(datetime.now(UTC)) else None
         finally:
             log.release()
 

@@ -202,7 +202,7 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
             with folder.exclusive(thread_id):
                 log = LogFile(folder.path(thread_id), thread_id)
                 try:
-                    if not log.refresh() or not log.expired:
+                    if not log.refresh() or not log.expired(now):
                         return 0
                     folder.remove(thread_id)
                     return sum(1 for _ in log.checkpoints())

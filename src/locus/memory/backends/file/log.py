@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -180,10 +180,9 @@ class LogFile:
         found = self.newest.facts["expires_at"] if self.newest else None
         return None if found is None else datetime.fromisoformat(found)
 
-    @property
-    def expired(self) -> bool:
+    def expired(self, now: datetime) -> bool:
         at = self.expires_at
-        return at is not None and at <= datetime.now(UTC)
+        return at is not None and at <= now
 
     def newest_first(self) -> Iterator[Seal]:
         """All seals but the first line's, from the end, reading on only as far as asked."""

@@ -36,7 +36,7 @@ from locus.memory.model.codec import decode, encode
 from locus.memory.model.ids import digest
 from locus.memory.model.manifest import wanted
 from locus.memory.model.records import Entry, Run, Write
-from locus.memory.model.table import Row, ThreadTable
+from locus.memory.model.table import Row, ThreadTable, entry_from
 
 FORMAT = 1
 SEAL_START = b'{"seal":'
@@ -81,17 +81,7 @@ class Seal:
         return self.facts["namespace"], self.facts["checkpoint_id"], self.facts["task_id"]
 
     def entry(self, thread_id: str) -> Entry:
-        facts = self.facts
-        return Entry(
-            thread_id,
-            facts["namespace"],
-            facts["checkpoint_id"],
-            facts["parent_id"],
-            facts["seq"],
-            facts["rev"],
-            datetime.fromisoformat(facts["created_at"]),
-            encode(facts["metadata"]),
-        )
+        return entry_from(thread_id, self.facts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,8 +12,7 @@ from locus.memory.backends.http.engine import HTTPEngine
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.arguments import check_vacuum, days_before
-from locus.memory.model.plan import Payload, Trace
-from locus.memory.model.records import ANY, Unset
+from locus.memory.model.plan import Payload
 from locus.memory.store import CheckpointStore, Saved
 
 
@@ -33,33 +31,11 @@ class HTTPStore(CheckpointStore):
         server = self.engine.server
         return server is None or server.keeps_writes
 
-    async def save(
-        self,
-        thread_id: str,
-        payload: Payload,
-        *,
-        namespace: str,
-        checkpoint_id: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        parent: str | None | Unset = ANY,
-        parent_as_named: bool = False,
-        if_latest: str | None | Unset = ANY,
-        known: Trace | None = None,
-    ) -> Saved:
+    async def save(self, thread_id: str, payload: Payload, **options: Any) -> Saved:
         if self.engine.server is None:
             async with self.using():
                 pass  # asks the server what it can do, on which the plan of a save depends
-        return await super().save(
-            thread_id,
-            payload,
-            namespace=namespace,
-            checkpoint_id=checkpoint_id,
-            metadata=metadata,
-            parent=parent,
-            parent_as_named=parent_as_named,
-            if_latest=if_latest,
-            known=known,
-        )
+        return await super().save(thread_id, payload, **options)
 
     async def vacuum(self, older_than_days: float | None, keep_last: int | None, dry_run: bool) -> int:
         """Let the server do it: from here, every thread would take a request or two."""
@@ -94,7 +70,7 @@ class HTTPCheckpointer(Checkpointer):
         from locus.memory.backends.http.client import HTTPClient
         from locus.memory.backends.http.config import HTTPConfig
 
-        self._client = HTTPClient(HTTPConfig.from_options(base_url, headers, auth, token, timeout))
+        self._client = HTTPClient(HTTPConfig.from_url(base_url, headers, auth, token, timeout))
         super().__init__(HTTPStore(HTTPEngine(self._client), ttl_seconds=ttl_seconds))
 
     async def health_check(self) -> bool:

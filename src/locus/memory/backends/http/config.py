@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
@@ -27,7 +28,7 @@ class HTTPConfig:
     timeout: float
 
     @classmethod
-    def from_options(
+    def from_url(
         cls,
         base_url: str,
         headers: Mapping[str, str] | None,
@@ -35,7 +36,7 @@ class HTTPConfig:
         token: str | None,
         timeout: float,
     ) -> HTTPConfig:
-        """Check the options of `HTTPCheckpointer`."""
+        """From the URL and the options of `HTTPCheckpointer`."""
         checked_seconds(timeout, "timeout")
         url = _checked_url(base_url)
         if auth is None and url.username:
@@ -55,10 +56,12 @@ class HTTPConfig:
 def _checked_url(base_url: str) -> httpx.URL:
     if not isinstance(base_url, str):
         raise ConfigurationError(f"base_url is text, got {type(base_url).__name__}")
-    try:
+    url = None
+    # Read by the library that will call it. Its error may quote a part of the password, and is gone before ours.
+    with suppress(httpx.InvalidURL):
         url = httpx.URL(base_url)
-    except httpx.InvalidURL as error:
-        raise ConfigurationError("base_url is no URL: write http://host:port or https://host") from error
+    if url is None:
+        raise ConfigurationError("base_url is no URL: write http://host:port or https://host")
     if url.scheme not in ("http", "https") or not url.host:
         raise ConfigurationError("base_url must begin with http:// or https://, and name a host")
     if url.query or url.fragment:

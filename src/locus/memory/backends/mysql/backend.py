@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from locus.errors import ConfigurationError
 from locus.extras import require
 from locus.memory.backends.mysql import schema as mysql_schema
-from locus.memory.backends.mysql.config import MySQLConfig, options_of
+from locus.memory.backends.mysql.config import MySQLConfig
 from locus.memory.backends.mysql.schema import MySQLFlavour
 from locus.memory.backends.sql.backend import SQLBackend
 from locus.memory.backends.sql.schema import checked_format
@@ -44,14 +44,14 @@ class MySQLBackend(SQLBackend):
     ) -> None:
         given: dict[str, Any] = {"host": host, "port": port, "database": database, "user": user, "password": password}
         if dsn is not None:
-            given |= options_of(dsn.get_secret_value() if isinstance(dsn, SecretStr) else dsn)
+            given |= MySQLConfig.options_in(dsn.get_secret_value() if isinstance(dsn, SecretStr) else dsn)
         self._open(MySQLConfig.checked(**(given | options)), pool)
 
     @classmethod
     def from_config(cls, config: MySQLConfig, *, pool: Any = None) -> Self:
         """A backend with these options."""
         backend = cls.__new__(cls)
-        backend._open(MySQLConfig.checked(**dict(config)), pool)
+        backend._open(config, pool)
         return backend
 
     def _open(self, config: MySQLConfig, pool: Any) -> None:
@@ -60,8 +60,10 @@ class MySQLBackend(SQLBackend):
 
         if pool is not None and not isinstance(pool, driver.Pool):
             raise ConfigurationError(f"pool must be an aiomysql.Pool, got {type(pool).__name__}")
+        config.check_numbers()
         self.config = config
         engine = MySQLEngine(config) if pool is None else GivenPoolEngine(config, pool)
+        engine.backend_name = type(self).__name__
         super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds))
 
     @staticmethod
@@ -73,11 +75,15 @@ class MySQLBackend(SQLBackend):
         return mysql_schema.ddl(MySQLFlavour(table_name), checked_format(from_format, mysql_schema.FORMAT))
 
     def __repr__(self) -> str:
-        return f"MySQLBackend({self.store.engine.identity!r})"
+        return f"{type(self).__name__}({self.store.engine.identity!r})"
 
 
 def from_location(location: str = "", **options: Any) -> Checkpointer:
     """`"mysql://user:password@host:3306/database?ssl=true&table_name=agents"`."""
-    from locus.memory.backends.adapters import mysql_checkpointer
+    from locus.memory.backends.adapters import StorageBackendAdapter, mysql_checkpointer
 
-    return mysql_checkpointer(**(options_of(f"mysql:{location}") | options if location else options))
+    if not location:
+        return mysql_checkpointer(**options)
+    pool = options.pop("pool", None)
+    config = MySQLConfig.from_url(f"mysql:{location}", **options)
+    return StorageBackendAdapter(MySQLBackend.from_config(config, pool=pool))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from ssl import SSLContext, create_default_context
 from typing import Any, ClassVar
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote
 
 from pydantic import ConfigDict, SecretStr
 
@@ -17,7 +17,9 @@ class MySQLConfig(SQLServerConfig):
     """The options of `MySQLBackend`: where the server is, and how to use it. `repr` hides the password."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
-    used_by: ClassVar[str] = "MySQLBackend"
+    server: ClassVar[str] = "a MySQL server"
+    example: ClassVar[str] = "mysql://user:password@host:3306/database"
+    url_parts: ClassVar[frozenset[str]] = frozenset({"host", "port", "database", "user", "password"})
 
     host: str = "localhost"
     port: int = 3306
@@ -50,35 +52,15 @@ class MySQLConfig(SQLServerConfig):
         context.check_hostname = self.ssl_check_hostname
         return context
 
-
-_EXAMPLE = "mysql://user:password@host:3306/database"
-_URL_PARTS = ("host", "port", "database", "user", "password")
-"""Options that are parts of the URL itself, and cannot follow its question mark."""
-
-
-def options_of(url: str) -> dict[str, Any]:
-    """The options in `mysql://user:password@host:3306/database?ssl=true`. An error does not show the URL."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise ConfigurationError(f"this is no URL of a MySQL server; one looks like {_EXAMPLE}") from None
-    if parts.scheme != "mysql" or not url.startswith("mysql://") or parts.fragment or "/" in parts.path[1:]:
-        raise ConfigurationError(
-            f"a MySQL server is named by a URL like {_EXAMPLE}, with everything special percent-encoded"
-        )
-    found: dict[str, Any] = {
-        "host": parts.hostname,
-        "port": port,
-        "database": unquote(parts.path[1:]),
-        "user": unquote(parts.username or ""),
-        "password": unquote(parts.password or ""),
-    }
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    for name in options:
-        if name not in MySQLConfig.model_fields or name in _URL_PARTS:
-            raise ConfigurationError(
-                f"the URL of a MySQL server has no option {name!r:.40}; there are: "
-                f"{', '.join(field for field in MySQLConfig.model_fields if field not in _URL_PARTS)}"
-            )
-    return {name: value for name, value in found.items() if value} | options
+    @classmethod
+    def options_in(cls, url: str) -> dict[str, Any]:
+        """The options in `mysql://user:password@host:3306/database?ssl=true`."""
+        parts, options = cls._read_url(url)
+        found: dict[str, Any] = {
+            "host": parts.host,
+            "port": parts.port,
+            "database": unquote(parts.path[1:]),
+            "user": parts.user,
+            "password": parts.password,
+        }
+        return {name: value for name, value in found.items() if value} | options

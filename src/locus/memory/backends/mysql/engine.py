@@ -49,6 +49,8 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
     dialect = NATIVE
     driver_errors = DRIVER_ERRORS
     sql: MySQLFlavour
+    backend_name = "MySQLBackend"
+    """The public class, whose `ddl` errors name; a subclass has another."""
 
     def __init__(self, config: MySQLConfig) -> None:
         sql = MySQLFlavour(config.table_name)
@@ -85,7 +87,7 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
             raise self.nothing_there()
         if not self._config.auto_create_table or self.reading_only:
             what = f"the tables {self.sql.prefix}* at {self._address}"
-            raise other_tables(what, found, mysql_schema.FORMAT, "MySQLBackend", reading=self.reading_only)
+            raise other_tables(what, found, mysql_schema.FORMAT, self.backend_name, reading=self.reading_only)
         try:
             await self._migrate(connection)
         except MySQLError as error:
@@ -93,7 +95,7 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
                 raise
             raise ConfigurationError(
                 f"this user may not create the tables at {self._address} ({error}): let it, or have somebody run "
-                f"what {script('MySQLBackend', found)} returns, and set auto_create_table=False"
+                f"what {script(self.backend_name, found)} returns, and set auto_create_table=False"
             ) from error
 
     async def _format(self, connection: MySQLConnection) -> int:

@@ -1,11 +1,13 @@
-"""The store of checkpoints that the backends on object stores share."""
+"""What the public classes on object stores share."""
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import cast
 
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.objects.remove import GRACE
+from locus.memory.checkpointer import StoreVerbs
 from locus.memory.store import CheckpointStore
 
 
@@ -26,3 +28,15 @@ class ObjectCheckpointStore(CheckpointStore):
         """See `ObjectEngine.sweep`."""
         async with self.using():
             return await self._engine.sweep(grace)
+
+
+class ObjectVerbs(StoreVerbs):
+    """What a backend on an object store offers beyond the common verbs."""
+
+    async def sweep(self, grace: timedelta = GRACE) -> int:
+        """Remove what deletions, merges and crashes have left; return how many objects were removed.
+
+        `vacuum` does it, too. Objects younger than `grace` that a running program may rely on stay until a later
+        sweep. Interrupting it does no harm, and neither do two of them at once.
+        """
+        return await cast(ObjectCheckpointStore, self.store).sweep(grace)

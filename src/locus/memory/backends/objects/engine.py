@@ -21,7 +21,6 @@ What operations cost::
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -53,6 +52,7 @@ from locus.memory.model.records import (
     Write,
     writes_order,
 )
+from locus.memory.runtime.forks import fork_safe_lock
 from locus.memory.runtime.retry import Backoff
 
 _BETWEEN_SWEEPS = Backoff(0.02, 0.15, random_part=0.0)
@@ -68,7 +68,7 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
         self.store = store
         self.driver_errors = store.driver_errors  # type: ignore[misc]  # known when the store is
         self._markers = ThreadMarkers(store)
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()  # for the logs, too: what it protects only computes
         self._logs: OrderedDict[str, ThreadLog] = OrderedDict()
 
     @property
@@ -79,7 +79,7 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
         with self._lock:
             log = self._logs.get(thread_id)
             if log is None:
-                log = self._logs[thread_id] = ThreadLog(self.store, self._markers, thread_id)
+                log = self._logs[thread_id] = ThreadLog(self.store, self._markers, thread_id, self._lock)
                 self._forget_some()
             self._logs.move_to_end(thread_id)
             return log

@@ -77,13 +77,13 @@ class Proposal(Generic[T]):
 class ThreadLog:
     """A thread as one handle sees it. What it knows is remembered, and need not be read again."""
 
-    def __init__(self, store: ObjectStore, markers: ThreadMarkers, thread_id: str) -> None:
+    def __init__(self, store: ObjectStore, markers: ThreadMarkers, thread_id: str, lock: threading.Lock) -> None:
         self.thread_id = thread_id
         self.thread = thread_name(thread_id)
         self._store = store
         self._markers = markers
         self._known: CachedThread | None = None
-        self._lock = threading.Lock()
+        self._lock = lock
         self._saving = LoopLocks()
 
     @property

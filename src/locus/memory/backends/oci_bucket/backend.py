@@ -5,19 +5,17 @@ The objects, their names and how a save becomes one of them are the same for eve
 
 from __future__ import annotations
 
-from datetime import timedelta
-from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from locus.memory.backends.objects.backend import ObjectCheckpointStore
+from locus.memory.backends.objects.backend import ObjectCheckpointStore, ObjectVerbs
 from locus.memory.backends.objects.engine import ObjectEngine
-from locus.memory.backends.objects.remove import GRACE
 from locus.memory.backends.oci_bucket.client import OCIObjectStore
-from locus.memory.backends.oci_bucket.config import DEFAULT_PREFIX, OCIConfig, options_from_url
+from locus.memory.backends.oci_bucket.config import OCIConfig
 from locus.memory.checkpointer import Checkpointer
+from locus.memory.model.arguments import taking
 
 
-class OCIBucketBackend(Checkpointer):
+class OCIBucketBackend(ObjectVerbs, Checkpointer):
     """Keeps `AgentState` in an existing bucket. You can give it to an `Agent` as it is.
 
     Requests are signed with a profile of the configuration file (`auth_type` "api_key" or "security_token"), or
@@ -26,46 +24,20 @@ class OCIBucketBackend(Checkpointer):
     expire here, so `ttl_seconds` is refused: use `vacuum`.
     """
 
-    def __init__(
-        self,
-        bucket_name: str,
-        namespace: str,
-        prefix: str = DEFAULT_PREFIX,
-        profile_name: str = "DEFAULT",
-        auth_type: str = "api_key",
-        region: str | None = None,
-        retry_strategy: Any = None,
-        *,
-        config_file: str | Path | None = None,
-        service_endpoint: str | None = None,
-        timeout: float | tuple[float, float] = (10.0, 60.0),
-        max_connections: int = 16,
-        ttl_seconds: float | None = None,
-    ) -> None:
-        config = OCIConfig.from_options(
-            bucket_name,
-            namespace,
-            prefix,
-            profile_name=profile_name,
-            auth_type=auth_type,
-            region=region,
-            retry_strategy=retry_strategy,
-            config_file=config_file,
-            service_endpoint=service_endpoint,
-            timeout=timeout,
-            max_connections=max_connections,
-        )
+    @taking(OCIConfig.from_options)
+    def __init__(self, config: OCIConfig) -> None:
+        self._open(config)
+
+    @classmethod
+    def from_config(cls, config: OCIConfig) -> Self:
+        """A backend with these options."""
+        backend = cls.__new__(cls)
+        backend._open(config)
+        return backend
+
+    def _open(self, config: OCIConfig) -> None:
         self.bucket_name, self.namespace, self.prefix = config.bucket_name, config.namespace, config.prefix
-        self._store = ObjectCheckpointStore(ObjectEngine(OCIObjectStore(config)), ttl_seconds=ttl_seconds)
-        super().__init__(self._store)
-
-    async def sweep(self, grace: timedelta = GRACE) -> int:
-        """Remove what deletions, merges and crashes have left; return how many objects were removed.
-
-        `vacuum` does it, too. Objects younger than `grace` that a running program may rely on stay until a later
-        sweep. Interrupting it does no harm, and neither do two of them at once.
-        """
-        return await self._store.sweep(grace)
+        super().__init__(ObjectCheckpointStore(ObjectEngine(OCIObjectStore(config)), ttl_seconds=config.ttl_seconds))
 
     def __repr__(self) -> str:
         return f"OCIBucketBackend({self.bucket_name!r}, {self.namespace!r}, {self.prefix!r})"
@@ -73,5 +45,4 @@ class OCIBucketBackend(Checkpointer):
 
 def from_location(location: str = "", **options: Any) -> OCIBucketBackend:
     """`oci://namespace/bucket/prefix`, with options by keyword, or `?region=…&profile_name=…` in the URL."""
-    bucket, namespace, in_url = options_from_url(location)
-    return OCIBucketBackend(bucket, namespace, **{**in_url, **options})
+    return OCIBucketBackend.from_config(OCIConfig.from_url(f"oci:{location}", **options))

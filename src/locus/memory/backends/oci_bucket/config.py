@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote
 
 from locus.errors import ConfigurationError
 from locus.memory.backends.objects.client import checked_prefix
+from locus.memory.runtime.url import StoreURL
 from locus.oci_auth import check_auth_type
 
 DEFAULT_PREFIX = "locus/checkpoints/"
 
-_URL_OPTIONS = {"profile_name", "auth_type", "region", "config_file", "service_endpoint"}
+_URL_OPTIONS = dict.fromkeys(("auth_type", "config_file", "profile_name", "region", "service_endpoint"), str)
+_UNKNOWN = "this URL may say {known}, but not {name}"
+_SYNTAX = "write oci://namespace/bucket, or oci://namespace/bucket/prefix"
 
 
 @dataclass(frozen=True)
@@ -32,22 +35,24 @@ class OCIConfig:
     timeout: tuple[float, float] = (10.0, 60.0)
     """Seconds to connect, and seconds between two bytes."""
     max_connections: int = 16
+    ttl_seconds: float | None = None
 
     @classmethod
     def from_options(
         cls,
         bucket_name: str,
         namespace: str,
-        prefix: str,
+        prefix: str = DEFAULT_PREFIX,
+        profile_name: str = "DEFAULT",
+        auth_type: str = "api_key",
+        region: str | None = None,
+        retry_strategy: Any = None,
         *,
-        profile_name: str,
-        auth_type: str,
-        region: str | None,
-        retry_strategy: Any,
-        config_file: str | Path | None,
-        service_endpoint: str | None,
-        timeout: float | tuple[float, float],
-        max_connections: int,
+        config_file: str | Path | None = None,
+        service_endpoint: str | None = None,
+        timeout: float | tuple[float, float] = (10.0, 60.0),
+        max_connections: int = 16,
+        ttl_seconds: float | None = None,
     ) -> OCIConfig:
         """Check the options of `OCIBucketBackend`."""
         for name, value in (("bucket_name", bucket_name), ("namespace", namespace), ("profile_name", profile_name)):
@@ -70,31 +75,31 @@ class OCIConfig:
             checked_endpoint(service_endpoint),
             checked_timeout(timeout),
             max_connections,
+            ttl_seconds,
         )
 
-
-def options_from_url(location: str) -> tuple[str, str, dict[str, Any]]:
-    """The bucket, the namespace and the options in `//namespace/bucket/prefix?region=…&profile_name=…`."""
-    parts = urlsplit(f"oci:{location}")
-    bucket, _, prefix = parts.path.removeprefix("/").partition("/")
-    if not parts.netloc or not bucket or parts.fragment:
-        raise ConfigurationError("write oci://namespace/bucket, or oci://namespace/bucket/prefix")
-    options: dict[str, Any] = dict(parse_qsl(parts.query, keep_blank_values=True))
-    if unknown := sorted({*options} - _URL_OPTIONS):
-        raise ConfigurationError(f"this URL may say {', '.join(sorted(_URL_OPTIONS))}, but not {', '.join(unknown)}")
-    if prefix:
-        options["prefix"] = unquote(prefix)
-    return unquote(bucket), unquote(parts.netloc), options
+    @classmethod
+    def from_url(cls, url: str, **options: Any) -> OCIConfig:
+        """From `oci://namespace/bucket/prefix?region=…` and options, which go before those in the URL."""
+        parts = StoreURL(url, _SYNTAX)
+        bucket, _, prefix = parts.path.removeprefix("/").partition("/")
+        if not parts.hosts or parts.user is not None or not bucket or parts.fragment:
+            raise ConfigurationError(_SYNTAX)
+        found = parts.options(_URL_OPTIONS, _UNKNOWN)
+        if prefix:
+            found["prefix"] = unquote(prefix)
+        return cls.from_options(unquote(bucket), unquote(parts.hosts), **(found | options))
 
 
 def checked_endpoint(endpoint: str | None) -> str | None:
     """The endpoint without a path, because the SDK adds its own."""
     if endpoint is None:
         return None
-    parts = urlsplit(endpoint) if isinstance(endpoint, str) else urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.path.strip("/"):
-        raise ConfigurationError("service_endpoint is a URL with a host and no path, such as https://host.example")
-    return f"{parts.scheme}://{parts.netloc}"
+    refusal = "service_endpoint is a URL with a host and no path, such as https://host.example"
+    parts = StoreURL(endpoint, refusal)
+    if parts.scheme not in ("http", "https") or not parts.host or parts.user is not None or parts.path.strip("/"):
+        raise ConfigurationError(refusal)
+    return f"{parts.scheme}://{parts.hosts}"
 
 
 def checked_timeout(timeout: float | tuple[float, float]) -> tuple[float, float]:

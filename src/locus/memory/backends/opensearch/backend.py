@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-from pydantic import SecretStr
+from typing import Any, Self
 
 from locus.memory.backends.opensearch.client import Client
-from locus.memory.backends.opensearch.config import (
-    OpenSearchConfig,
-    checked_client,
-    checked_count,
-    checked_index,
-    connection_options,
-    parse_hosts,
-    url_options,
-)
+from locus.memory.backends.opensearch.config import OpenSearchConfig
 from locus.memory.backends.opensearch.engine import OpenSearchEngine
 from locus.memory.checkpointer import Checkpointer
-from locus.memory.model.arguments import checked_seconds
+from locus.memory.model.arguments import taking
 from locus.memory.storage import StorageBackend
 from locus.memory.store import CheckpointStore
 
@@ -32,47 +21,28 @@ class OpenSearchBackend(StorageBackend):
     `connections` requests run at once. A `client` (an `opensearchpy.OpenSearch`) is used as it is, and not closed.
     """
 
-    def __init__(
-        self,
-        hosts: Sequence[str] | None = None,
-        index_name: str = "locus-checkpoints",
-        username: str | None = None,
-        password: str | SecretStr | None = None,
-        *,
-        use_ssl: bool | None = None,
-        verify_certs: bool = True,
-        ca_certs: str | None = None,
-        client_cert: str | None = None,
-        client_key: str | None = None,
-        ttl_seconds: float | None = None,
-        timeout: float = 30.0,
-        connections: int = 8,
-        shards: int = 1,
-        replicas: int | None = None,
-        client: Any = None,
-    ) -> None:
-        checked_seconds(timeout, "timeout")
-        checked_count(connections, "connections", least=1)
-        checked_count(shards, "shards", least=1)
-        if replicas is not None:
-            checked_count(replicas, "replicas", least=0)
-        self.index_name = checked_index(index_name)
-        driver_hosts, user, secret = parse_hosts(hosts, use_ssl)
-        options = connection_options(
-            username if username is not None else user,
-            password if password is not None else secret,
-            verify_certs=verify_certs,
-            ca_certs=ca_certs,
-            client_cert=client_cert,
-            client_key=client_key,
-        )
-        config = OpenSearchConfig(driver_hosts, self.index_name, timeout, options)
+    @taking(OpenSearchConfig.from_options)
+    def __init__(self, config: OpenSearchConfig) -> None:
+        self._open(config)
+
+    @classmethod
+    def from_config(cls, config: OpenSearchConfig) -> Self:
+        """A backend with these options."""
+        backend = cls.__new__(cls)
+        backend._open(config)
+        return backend
+
+    def _open(self, config: OpenSearchConfig) -> None:
+        self.index_name = config.index
         self._shown_hosts = config.shown_hosts
-        given = checked_client(client)
         engine = OpenSearchEngine(
-            config, lambda: Client(config, given), connections=connections, shards=shards, replicas=replicas
+            config,
+            lambda: Client(config, config.client),
+            connections=config.connections,
+            shards=config.shards,
+            replicas=config.replicas,
         )
-        super().__init__(CheckpointStore(engine, ttl_seconds=ttl_seconds))
+        super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds))
 
     async def get_by_metadata(self, key: str, value: Any, limit: int = 100) -> list[dict[str, Any]]:
         """The same as `query_by_metadata`."""
@@ -84,11 +54,15 @@ class OpenSearchBackend(StorageBackend):
 
 def from_location(location: str = "", **options: Any) -> Checkpointer:
     """Open `"opensearch://user:password@host:9200/index-name?ssl=true"`; `location` is what follows the scheme."""
-    from locus.memory.backends.adapters import opensearch_checkpointer
-
-    return opensearch_checkpointer(**{**url_options(location), **options})
+    return _from_url(f"opensearch:{location}", **options)
 
 
 def from_secure_location(location: str = "", **options: Any) -> Checkpointer:
     """Open `"opensearchs://…"`: the same, over TLS."""
-    return from_location(location, **{"use_ssl": True, **options})
+    return _from_url(f"opensearchs:{location}", **options)
+
+
+def _from_url(url: str, **options: Any) -> Checkpointer:
+    from locus.memory.backends.adapters import StorageBackendAdapter
+
+    return StorageBackendAdapter(OpenSearchBackend.from_config(OpenSearchConfig.from_url(url, **options)))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import unquote
 
 from pydantic import SecretStr
 
 from locus.errors import ConfigurationError
+from locus.memory.model.arguments import checked_seconds
+from locus.memory.runtime.url import StoreURL, flag
 
 DEFAULT_PORT = 9200
 
@@ -26,6 +28,59 @@ class OpenSearchConfig:
     """Seconds for each request."""
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """As `connection_options` returns them."""
+    ttl_seconds: float | None = None
+    connections: int = 8
+    """How many requests run at once."""
+    shards: int = 1
+    replicas: int | None = None
+    client: Any = field(default=None, repr=False)
+    """A client of the driver's that the user gave."""
+
+    @classmethod
+    def from_options(
+        cls,
+        hosts: Sequence[str] | None = None,
+        index_name: str = "locus-checkpoints",
+        username: str | None = None,
+        password: str | SecretStr | None = None,
+        *,
+        use_ssl: bool | None = None,
+        verify_certs: bool = True,
+        ca_certs: str | None = None,
+        client_cert: str | None = None,
+        client_key: str | None = None,
+        ttl_seconds: float | None = None,
+        timeout: float = 30.0,
+        connections: int = 8,
+        shards: int = 1,
+        replicas: int | None = None,
+        client: Any = None,
+    ) -> OpenSearchConfig:
+        """Check the options of `OpenSearchBackend`."""
+        checked_seconds(timeout, "timeout")
+        checked_count(connections, "connections", least=1)
+        checked_count(shards, "shards", least=1)
+        if replicas is not None:
+            checked_count(replicas, "replicas", least=0)
+        index = checked_index(index_name)
+        driver_hosts, user, secret = parse_hosts(hosts, use_ssl)
+        options = connection_options(
+            username if username is not None else user,
+            password if password is not None else secret,
+            verify_certs=verify_certs,
+            ca_certs=ca_certs,
+            client_cert=client_cert,
+            client_key=client_key,
+        )
+        given = checked_client(client)
+        return cls(driver_hosts, index, timeout, options, ttl_seconds, connections, shards, replicas, given)
+
+    @classmethod
+    def from_url(cls, url: str, **options: Any) -> OpenSearchConfig:
+        """From `opensearch://host:9200/index?ssl=true` and options, which go before those in the URL."""
+        scheme, _, location = url.partition(":")
+        secure = {"use_ssl": True} if scheme == "opensearchs" else {}
+        return cls.from_options(**(url_options(location) | secure | options))
 
     @property
     def shown_hosts(self) -> str:
@@ -58,6 +113,7 @@ def checked_client(client: Any) -> Any:
     return client
 
 
+_URL_SYNTAX = 'write "opensearch://host:9200/index-name"'
 _HOST_SYNTAX = 'a host is "name:port" or a URL that begins with http:// or https://'
 
 
@@ -72,8 +128,8 @@ def parse_hosts(
     parsed: list[dict[str, Any]] = []
     user = password = None
     for host in hosts:
-        parts = urlsplit(host if "://" in host else f"//{host}")
-        name, port = parts.hostname, _port(parts)
+        parts = StoreURL(host if "://" in host else f"//{host}", _HOST_SYNTAX)
+        name, port = parts.host, parts.port
         if not name or parts.scheme not in ("", "http", "https"):
             raise ConfigurationError(_HOST_SYNTAX)
         secure = parts.scheme == "https" if use_ssl is None else use_ssl
@@ -82,16 +138,9 @@ def parse_hosts(
         if parts.path.strip("/"):
             driver_host["url_prefix"] = parts.path.strip("/")
         parsed.append(driver_host)
-        if parts.username is not None:
-            user, password = unquote(parts.username), unquote(parts.password or "")
+        if parts.user is not None:
+            user, password = parts.user, parts.password or ""
     return parsed, user, password
-
-
-def _port(parts: SplitResult) -> int | None:
-    try:
-        return parts.port
-    except ValueError as error:
-        raise ConfigurationError(_HOST_SYNTAX) from error
 
 
 def connection_options(
@@ -116,44 +165,32 @@ def connection_options(
     return options
 
 
+_URL_OPTIONS: dict[str, Callable[[str], Any]] = {
+    "ssl": flag,
+    "use_ssl": flag,
+    "verify_certs": flag,
+    "timeout": float,
+    "ttl_seconds": float,
+    "connections": int,
+    "shards": int,
+    "replicas": int,
+    "ca_certs": str,
+}
+_UNKNOWN = "the URL has a setting that OpenSearch does not have here: '{name}'; there are: {known}"
+
+
 def url_options(location: str) -> dict[str, Any]:
     """The options in a URL without its scheme: `//user:password@host:9200,other:9200/index?ssl=true`."""
     if not location.strip("/"):
         return {}
-    if not location.startswith("//"):
-        raise ConfigurationError('write "opensearch://host:9200/index-name"')
-    address, _, query = location[2:].partition("?")
-    network, _, path = address.partition("/")
-    credentials, _, names = network.rpartition("@")
-    options: dict[str, Any] = {"hosts": names.split(",")} if names else {}
-    if credentials:
-        user, _, password = credentials.partition(":")
-        options |= {"username": unquote(user), "password": unquote(password)}
-    if path.strip("/"):
-        options["index_name"] = unquote(path.strip("/"))
-    return options | _query_options(query)
-
-
-_FLAGS = ("use_ssl", "verify_certs")
-_NUMBERS = ("timeout", "ttl_seconds")
-_COUNTS = ("connections", "shards", "replicas")
-
-
-def _query_options(query: str) -> dict[str, Any]:
-    options: dict[str, Any] = {}
-    for key, value in parse_qsl(query, keep_blank_values=True):
-        name = "use_ssl" if key == "ssl" else key
-        if name in _FLAGS:
-            if value not in ("true", "false"):
-                raise ConfigurationError(f"{key} in the URL is true or false")
-            options[name] = value == "true"
-        elif name in (*_NUMBERS, *_COUNTS):
-            try:
-                options[name] = float(value) if name in _NUMBERS else int(value)
-            except ValueError as error:
-                raise ConfigurationError(f"{key} in the URL is a number") from error
-        elif name == "ca_certs":
-            options[name] = value
-        else:
-            raise ConfigurationError(f"the URL has a setting that OpenSearch does not have here: {key!r:.40}")
-    return options
+    parts = StoreURL(f"opensearch:{location}", _URL_SYNTAX)
+    if not location.startswith("//") or parts.fragment:
+        raise ConfigurationError(_URL_SYNTAX)
+    parts.check_password()
+    options: dict[str, Any] = {"hosts": parts.hosts.split(",")} if parts.hosts else {}
+    if parts.user is not None:
+        options |= {"username": parts.user, "password": parts.password or ""}
+    if index := parts.path.strip("/"):
+        options["index_name"] = unquote(index)
+    named = parts.options(_URL_OPTIONS, _UNKNOWN)
+    return options | {"use_ssl" if name == "ssl" else name: value for name, value in named.items()}

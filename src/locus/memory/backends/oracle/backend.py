@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import cached_property
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
+from functools import cached_property, wraps
+from typing import Any, ParamSpec, cast, overload
 
 from pydantic import PrivateAttr, SecretStr
 
 from locus.core.state import AgentState
 from locus.extras import require
 from locus.memory.backends.oracle import schema as oracle_schema
-from locus.memory.backends.oracle.config import OracleConfig, options_of
+from locus.memory.backends.oracle.config import OracleConfig
 from locus.memory.backends.oracle.schema import OracleFlavour, checked_name
 from locus.memory.backends.sql.backend import SQLBackend, SyncSQLBackend
 from locus.memory.checkpointer import Checkpointer
+from locus.memory.model.arguments import taking
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Unset
 from locus.memory.runtime.portal import PORTAL
 from locus.memory.saver import CheckpointSaver
@@ -39,12 +40,23 @@ __all__ = [
 ]
 
 
-S = TypeVar("S")
 P = ParamSpec("P")
 Options = dict[str, Any]
-Constructor = Callable[Concatenate[S, P], None]
 
 
+def only_given(parameters: Callable[P, Options]) -> Callable[P, Options]:
+    """Without what was left out: a config knows which of its fields were set."""
+    signature = inspect.signature(parameters)
+
+    @wraps(parameters)
+    def filtered(*args: P.args, **kwargs: P.kwargs) -> Options:
+        given = {*signature.bind(*args, **kwargs).arguments, *kwargs}
+        return {name: value for name, value in parameters(*args, **kwargs).items() if name in given}
+
+    return filtered
+
+
+@only_given
 def options(
     dsn: str | None = None,
     user: str = "admin",
@@ -65,26 +77,6 @@ def options(
     given = locals()
     del given["kwargs"]
     return given | kwargs
-
-
-def taking(parameters: Callable[P, Options]) -> Callable[[Callable[[S, Options], None]], Constructor[S, P]]:
-    """Gives a constructor these parameters, for type checkers and for `help` alike; it gets what they return."""
-
-    signature = inspect.signature(parameters)
-
-    def decorate(init: Callable[[S, Options], None]) -> Constructor[S, P]:
-        def __init__(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
-            # Only what was given: a config knows which of its fields were set.
-            given = {*signature.bind(*args, **kwargs).arguments, *kwargs}
-            options = parameters(*args, **kwargs)
-            init(self, {name: value for name, value in options.items() if name in given})
-
-        own = inspect.signature(init)
-        named = [next(iter(own.parameters.values())), *signature.parameters.values()]
-        __init__.__signature__ = own.replace(parameters=named)  # type: ignore[attr-defined]
-        return __init__
-
-    return decorate
 
 
 class OracleHandle(OracleConfig):
@@ -241,6 +233,7 @@ class OracleSyncCheckpointSaver(SyncCheckpointSaver):
 
 def from_location(location: str = "", **given: Any) -> Checkpointer:
     """`"oracle://user:password@host:1521/service_name?table_name=agents"`."""
-    from locus.memory.backends.adapters import oracle_checkpointer
+    from locus.memory.backends.adapters import StorageBackendAdapter
 
-    return oracle_checkpointer(**(options_of(f"oracle:{location}") | given if location else given))
+    backend = OracleBackend.from_url(f"oracle:{location}", **given) if location else OracleBackend(**given)
+    return StorageBackendAdapter(backend)

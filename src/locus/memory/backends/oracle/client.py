@@ -43,15 +43,11 @@ class Connector:
     def __init__(self, config: OracleConfig) -> None:
         # The configuration itself is not kept: it may be the backend that owns this connector.
         self.address = config.address
+        self.secrets = config.secrets
+        """What no error may show."""
         self._parameters = config.driver_parameters()
         self._connect_timeout = config.connect_timeout
         self._command_timeout = config.command_timeout
-
-    @property
-    def secrets(self) -> list[str]:
-        """What no error may show."""
-        found = (self._parameters.get(name) for name in ("password", "wallet_password"))
-        return [secret for secret in found if secret]
 
     async def connect(self) -> OracleConnection:
         raw = await self._open()
@@ -70,10 +66,10 @@ class Connector:
         except TimeoutError as error:
             raise ConnectionError(f"no connection within connect_timeout, {self._connect_timeout:g} s") from error
         except oracledb.Error as error:
-            wrong = misconfigured(error, self.address)
+            wrong = misconfigured(error, self.address, self.secrets)
             if wrong is None:
                 raise
-            raise wrong from error
+        raise wrong  # without the driver's error behind it, which quotes the dsn
 
 
 READ_ONLY = "SET TRANSACTION READ ONLY"
@@ -438,19 +434,25 @@ def _hint(table: dict[str, str], codes: list[str]) -> str:
     return next((table[code] for code in reversed(codes) if code in table), "")
 
 
-def misconfigured(error: BaseException, where: str) -> ConfigurationError | None:
+def _masked(error: BaseException, secrets: Sequence[str]) -> str:
+    """An error's text without anything secret."""
+    text = message_of(error)
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return text
+
+
+def misconfigured(error: BaseException, where: str, secrets: Sequence[str] = ()) -> ConfigurationError | None:
     """The error for options that cannot work, whatever the server does; None if it is something else."""
     hint = _hint(_MISCONFIGURED, codes_of(error))
     if not hint:
         return None
-    return ConfigurationError(f"Oracle Database at {where} cannot be used: {hint} ({message_of(error)})")
+    return ConfigurationError(f"Oracle Database at {where} cannot be used: {hint} ({_masked(error, secrets)})")
 
 
-def translated(error: BaseException, where: str, secrets: list[str]) -> CheckpointError:
+def translated(error: BaseException, where: str, secrets: Sequence[str]) -> CheckpointError:
     """The error of Locus for an error of the driver. It shows the server's text, but never a password."""
-    text = message_of(error)
-    for secret in secrets:
-        text = text.replace(secret, "***")
+    text = _masked(error, secrets)
     codes = codes_of(error)
     too_much, hint = _hint(_TOO_MUCH, codes), _hint(_HINTS, codes)
     if too_much:

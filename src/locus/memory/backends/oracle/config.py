@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
-from urllib.parse import parse_qsl, unquote, urlsplit
+from typing import Any, ClassVar, Literal
+from urllib.parse import unquote
 
 from pydantic import SecretStr, ValidationError, field_validator
 
@@ -17,7 +18,11 @@ _CLOUD = ".oraclecloud.com"
 
 
 class OracleConfig(SQLServerConfig):
-    """Where the database is, and how to use it. `repr` hides both passwords."""
+    """Where the database is, and how to use it. `repr` hides all passwords."""
+
+    server: ClassVar[str] = "an Oracle Database"
+    example: ClassVar[str] = "oracle://user:password@host:1521/service_name"
+    url_parts: ClassVar[frozenset[str]] = frozenset({"dsn", "user", "password", "host", "port", "service_name"})
 
     dsn: str | None = None
     """A TNS alias, `host:port/service_name`, or a whole connect descriptor."""
@@ -54,7 +59,7 @@ class OracleConfig(SQLServerConfig):
         try:
             super().__init__(**options)
         except ValidationError as error:
-            raise self._refusal(error, type(self).__name__) from None
+            raise self._refusal(error) from None
         self.check_numbers()
         if (self.dsn is None) == (self.host is None):
             raise ConfigurationError("say where the database is: either with a dsn, or with host and service_name")
@@ -69,6 +74,20 @@ class OracleConfig(SQLServerConfig):
         # A dsn may begin with a user name and a password.
         address = self.dsn.rpartition("@")[2].partition("?")[0].strip()
         return f"connect descriptor {digest(address)[:8]}" if address.startswith("(") else address
+
+    @property
+    def secrets(self) -> list[str]:
+        """What no text may show, the longest first: a dsn counts where it says more than the address."""
+        dsn = self.dsn or ""
+        in_dsn = dsn.rpartition("@")[0].partition("/")[2]
+        given = (self.password, self.wallet_password)
+        found = [secret.get_secret_value() for secret in given if secret is not None]
+        hidden = [dsn, in_dsn] if dsn.strip() != self.address else []
+        return sorted(filter(None, [*found, *hidden]), key=len, reverse=True)
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, self.address if name == "dsn" and value is not None else value
 
     def driver_parameters(self) -> dict[str, Any]:
         """The arguments of `oracledb.connect_async`."""
@@ -96,42 +115,22 @@ class OracleConfig(SQLServerConfig):
     def _needs_tls(self, host: str) -> bool:
         return self.wallet_location is not None or self.port in _TLS_PORTS or host.lower().endswith(_CLOUD)
 
+    @classmethod
+    def options_in(cls, url: str) -> dict[str, Any]:
+        """The options in `oracle://user:password@host:1521/service?table_name=agents`.
 
-_EXAMPLE = "oracle://user:password@host:1521/service_name"
-_URL_PARTS = ("dsn", "user", "password", "host", "port", "service_name")
-"""Options that are parts of the URL itself, and cannot follow its question mark."""
-
-
-def options_of(url: str) -> dict[str, Any]:
-    """The options in `oracle://user:password@host:1521/service?table_name=agents`. An error does not show the URL.
-
-    In a URL without a path the host is a TNS alias: `oracle://user:password@mydb_high?wallet_location=/wallet`.
-    """
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise ConfigurationError(f"this is no URL of an Oracle Database; one looks like {_EXAMPLE}") from None
-    if not url.startswith("oracle://") or parts.fragment or "/" in parts.path[1:]:
-        raise ConfigurationError(
-            f"an Oracle Database is named by a URL like {_EXAMPLE}, with everything special percent-encoded"
-        )
-    service = unquote(parts.path[1:])
-    found: dict[str, Any] = {
-        "user": unquote(parts.username or ""),
-        "password": unquote(parts.password or ""),
-        "dsn": None if service else parts.hostname,
-        "host": parts.hostname if service else None,
-        "port": port,
-        "service_name": service,
-    }
-    if port is not None and not service:
-        raise ConfigurationError(f"this URL names a port, and no service; one looks like {_EXAMPLE}")
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    for name in options:
-        if name not in OracleConfig.model_fields or name in _URL_PARTS:
-            raise ConfigurationError(
-                f"the URL of an Oracle Database has no option {name!r:.40}; there are: "
-                f"{', '.join(field for field in OracleConfig.model_fields if field not in _URL_PARTS)}"
-            )
-    return {name: value for name, value in found.items() if value} | options
+        In a URL without a path the host is a TNS alias: `oracle://user:password@mydb_high?wallet_location=/wallet`.
+        """
+        parts, options = cls._read_url(url)
+        service = unquote(parts.path[1:])
+        if parts.port is not None and not service:
+            raise ConfigurationError(f"this URL names a port, and no service; one looks like {cls.example}")
+        found: dict[str, Any] = {
+            "user": parts.user,
+            "password": parts.password,
+            "dsn": None if service else parts.host,
+            "host": parts.host if service else None,
+            "port": parts.port,
+            "service_name": service,
+        }
+        return {name: value for name, value in found.items() if value} | options

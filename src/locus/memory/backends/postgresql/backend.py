@@ -17,7 +17,7 @@ from pydantic import SecretStr
 
 from locus.errors import ConfigurationError
 from locus.extras import require
-from locus.memory.backends.postgresql.config import PostgreSQLConfig, dsn_and_options
+from locus.memory.backends.postgresql.config import PostgreSQLConfig
 from locus.memory.backends.postgresql.schema import PostgreSQLFlavour, ddl
 from locus.memory.backends.sql.backend import SQLBackend
 from locus.memory.backends.sql.schema import checked_format
@@ -76,6 +76,7 @@ class PostgreSQLBackend(SQLBackend):
             raise ConfigurationError(f"pool must be a psycopg_pool.AsyncConnectionPool, got {type(pool).__name__}")
         self.config = config
         engine = PostgreSQLEngine(config, self.flavour(config.table_name, config.schema_name), pool)
+        engine.backend_name = type(self).__name__
         super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds))
 
     @classmethod
@@ -105,5 +106,6 @@ def open_location(backend: type[PostgreSQLBackend], location: str = "", /, **opt
 
     if not location:
         return StorageBackendAdapter(backend(**options))
-    dsn, named = dsn_and_options(f"postgresql:{location}")
-    return StorageBackendAdapter(backend(dsn=dsn, **(named | options)))
+    pool = options.pop("pool", None)
+    config = PostgreSQLConfig.from_url(f"postgresql:{location}", **options)
+    return StorageBackendAdapter(backend.from_config(config, pool=pool))

@@ -39,6 +39,8 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
     dialect = JSONB
     driver_errors = DRIVER_ERRORS
     sql: PostgreSQLFlavour
+    backend_name = "PostgreSQLBackend"
+    """The public class, whose `ddl` errors name; a subclass has another."""
 
     def __init__(self, config: PostgreSQLConfig, sql: PostgreSQLFlavour, given_pool: Any = None) -> None:
         """`given_pool` is a psycopg_pool.AsyncConnectionPool of the user's."""
@@ -96,7 +98,7 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
             raise self.nothing_there()
         if not self.creates_tables or self.reading_only:
             what = f"the tables {self.sql.prefix}* at {self._connector}"
-            raise other_tables(what, found, self.sql.newest_format, "PostgreSQLBackend", reading=self.reading_only)
+            raise other_tables(what, found, self.sql.newest_format, self.backend_name, reading=self.reading_only)
         try:
             await self._transact(connection, self._migrate, writing=True)
         except psycopg.errors.DuplicateTable as error:
@@ -107,7 +109,7 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
         except psycopg.errors.InsufficientPrivilege as error:
             raise ConfigurationError(
                 f"this user may not create the tables at {self._connector} ({first_line(error)}): let it, or have "
-                f"somebody run what {script('PostgreSQLBackend', found)} returns, and set auto_create_table=False"
+                f"somebody run what {script(self.backend_name, found)} returns, and set auto_create_table=False"
             ) from error
 
     def _format(self) -> Steps[int]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import unquote
 
 from pydantic import SecretStr
 
 from locus.errors import ConfigurationError
 from locus.memory.model.arguments import checked_seconds
+from locus.memory.runtime.url import StoreURL, flag
 
 _PORT = 6379
 _TLS_OF_SCHEME = {"redis": False, "valkey": False, "rediss": True, "valkeys": True, "unix": False}
@@ -60,8 +61,9 @@ class RedisConfig:
         **options: Any,
     ) -> RedisConfig:
         """The config for a URL and options. An option in the URL takes precedence."""
-        parts = _split(url)
-        given = {"prefix": prefix, "ttl_seconds": ttl_seconds, "buckets": buckets, **options, **_url_options(parts)}
+        parts = _parts(url)
+        given = {"prefix": prefix, "ttl_seconds": ttl_seconds, "buckets": buckets, **options}
+        given |= parts.options(_URL_OPTIONS, _UNKNOWN)
         number = given.pop("db", None)
         if number is None:
             number = _database(parts) if db is None else db
@@ -69,13 +71,13 @@ class RedisConfig:
         if given["buckets"] is None:
             given["buckets"] = _CLUSTER_BUCKETS if given["cluster"] else _BUCKETS
         config = cls(
-            host=parts.hostname or "localhost",
-            port=_port(parts),
+            host=parts.host or "localhost",
+            port=parts.port or _PORT,
             path=unquote(parts.path) if parts.scheme == "unix" else "",
             tls=_TLS_OF_SCHEME[parts.scheme],
             db=number,
-            username=username or unquote(parts.username or "") or None,
-            password=secret or unquote(parts.password or "") or None,
+            username=username or parts.user or None,
+            password=secret or parts.password or None,
             **given,
         )
         return _checked(config)
@@ -89,46 +91,30 @@ class RedisConfig:
         return f"{'rediss' if self.tls else 'redis'}://{host}:{self.port}/{self.db}"
 
 
-def _split(url: object) -> SplitResult:
-    """The parts of a URL. Its errors never show the URL, which may hold a password."""
+def _parts(url: object) -> StoreURL:
     known = ", ".join(f"{scheme}://" for scheme in _TLS_OF_SCHEME)
     if not isinstance(url, str):
         raise ConfigurationError(f"url must be text that starts with one of {known}, got {type(url).__name__}")
-    try:
-        parts = urlsplit(url)
-    except ValueError as error:
-        raise ConfigurationError("the URL of Redis cannot be read: is its host or port misspelt?") from error
+    parts = StoreURL(url, "the URL of Redis cannot be read: is its host or port misspelt?")
     if parts.scheme not in _TLS_OF_SCHEME:
         raise ConfigurationError(f"a URL of Redis starts with one of {known}, got {parts.scheme!r:.20}")
     return parts
 
 
-def _port(parts: SplitResult) -> int:
-    try:
-        return parts.port or _PORT
-    except ValueError as error:
-        raise ConfigurationError("the port in the URL of Redis is no number up to 65535") from error
-
-
-def _database(parts: SplitResult) -> int:
+def _database(parts: StoreURL) -> int:
     text = "" if parts.scheme == "unix" else parts.path.strip("/")
-    if not text:
-        return 0
-    if not text.isdecimal():
-        raise ConfigurationError(f"after the port, the URL of Redis has the number of a database, got {text!r:.40}")
-    return int(text)
-
-
-def _flag(text: str) -> bool:
-    return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[text.lower()]
+    if text and not text.isdecimal():
+        # Not shown: after a slash in a password, the path begins with the rest of the password.
+        raise ConfigurationError("after the port, the URL of Redis has the number of a database, and no other path")
+    return int(text or 0)
 
 
 _URL_OPTIONS: dict[str, Callable[[str], Any]] = {
     "prefix": str,
     "ttl_seconds": float,
     "db": int,
-    "cluster": _flag,
-    "search": _flag,
+    "cluster": flag,
+    "search": flag,
     "timeout": float,
     "connect_timeout": float,
     "max_connections": int,
@@ -136,22 +122,10 @@ _URL_OPTIONS: dict[str, Callable[[str], Any]] = {
     "ssl_ca_certs": str,
     "ssl_certfile": str,
     "ssl_keyfile": str,
-    "ssl_check_hostname": _flag,
+    "ssl_check_hostname": flag,
     "buckets": int,
 }
-
-
-def _url_options(parts: SplitResult) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, text in parse_qsl(parts.query, keep_blank_values=True):
-        if name not in _URL_OPTIONS:
-            known = ", ".join(_URL_OPTIONS)
-            raise ConfigurationError(f"unknown option {name!r:.40} in the URL of Redis; known: {known}")
-        try:
-            found[name] = _URL_OPTIONS[name](text)
-        except (KeyError, ValueError) as error:
-            raise ConfigurationError(f"the option {name} in the URL of Redis cannot be {text!r:.40}") from error
-    return found
+_UNKNOWN = "unknown option '{name}' in the URL of Redis; known: {known}"
 
 
 def _checked(config: RedisConfig) -> RedisConfig:

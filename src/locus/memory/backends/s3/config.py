@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import SecretStr
 
@@ -15,12 +15,14 @@ from locus.errors import ConfigurationError
 from locus.extras import require
 from locus.memory.backends.objects.client import checked_prefix
 from locus.memory.model.arguments import checked_seconds
+from locus.memory.runtime.url import StoreURL
 
 PREFIX = "locus/checkpoints/"
 AddressingStyle = Literal["auto", "path", "virtual"]
 
 _DEFAULT_REGION = "us-east-1"
-_URL_OPTIONS = frozenset({"endpoint_url", "region_name", "profile_name", "addressing_style"})
+_URL_OPTIONS = dict.fromkeys(("addressing_style", "endpoint_url", "profile_name", "region_name"), str)
+_UNKNOWN = "an s3:// URL knows {known}, not {name}"
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class S3Config:
     max_connections: int
     ca_bundle: str | None = None
     """The file of the authorities to trust. Without it, those that the system trusts."""
+    ttl_seconds: float | None = None
 
     @property
     def bucket_url(self) -> str:
@@ -51,18 +54,19 @@ class S3Config:
     def from_options(
         cls,
         bucket: str,
-        prefix: str,
+        prefix: str = PREFIX,
         *,
-        endpoint_url: str | None,
-        region_name: str | None,
-        aws_access_key_id: str | None,
-        aws_secret_access_key: str | SecretStr | None,
-        aws_session_token: str | SecretStr | None,
-        profile_name: str | None,
-        addressing_style: AddressingStyle,
-        timeout: float,
-        max_retries: int,
-        max_connections: int,
+        endpoint_url: str | None = None,
+        region_name: str | None = None,
+        aws_access_key_id: str | None = None,
+        aws_secret_access_key: str | SecretStr | None = None,
+        aws_session_token: str | SecretStr | None = None,
+        profile_name: str | None = None,
+        addressing_style: AddressingStyle = "auto",
+        timeout: float = 30.0,
+        max_retries: int = 4,
+        max_connections: int = 64,
+        ttl_seconds: float | None = None,
     ) -> S3Config:
         """Check the options of `S3Backend`, and find what they leave out where AWS's own tools find it."""
         if not isinstance(bucket, str) or not bucket or "/" in bucket:
@@ -91,26 +95,23 @@ class S3Config:
             max_retries=max_retries,
             max_connections=max_connections,
             ca_bundle=_ca_bundle(session),
+            ttl_seconds=ttl_seconds,
         )
 
-
-def options_from_url(location: str) -> tuple[str, dict[str, Any]]:
-    """The bucket and the options in `//bucket/prefix?endpoint_url=…&region_name=…`."""
-    parts = urlsplit(location)
-    if parts.username or parts.password or "@" in parts.netloc:
-        raise ConfigurationError(
-            "credentials do not belong into a URL: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give options"
-        )
-    if parts.scheme or not parts.netloc:
-        raise ConfigurationError("write s3://bucket/prefix")
-    options: dict[str, Any] = dict(parse_qsl(parts.query, keep_blank_values=True))
-    unknown = sorted(options.keys() - _URL_OPTIONS)
-    if unknown:
-        raise ConfigurationError(f"an s3:// URL knows {', '.join(sorted(_URL_OPTIONS))}, not {', '.join(unknown)}")
-    prefix = unquote(parts.path).strip("/")
-    if prefix:
-        options["prefix"] = prefix
-    return unquote(parts.netloc), options
+    @classmethod
+    def from_url(cls, url: str, **options: Any) -> S3Config:
+        """From `s3://bucket/prefix?endpoint_url=…&region_name=…` and options, which go before those in the URL."""
+        parts = StoreURL(url, "write s3://bucket/prefix")
+        if parts.user is not None:
+            raise ConfigurationError(
+                "credentials do not belong into a URL: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give options"
+            )
+        if not parts.hosts:
+            raise ConfigurationError("write s3://bucket/prefix")
+        found = parts.options(_URL_OPTIONS, _UNKNOWN)
+        if prefix := unquote(parts.path).strip("/"):
+            found["prefix"] = prefix
+        return cls.from_options(unquote(parts.hosts), **(found | options))
 
 
 def _botocore_session(profile_name: str | None) -> Any:
@@ -135,10 +136,11 @@ def _from_environment(*names: str) -> str | None:
 def _checked_endpoint(url: str | None) -> str | None:
     if url is None:
         return None
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise ConfigurationError("endpoint_url must begin with http:// or https://, and name a host")
-    if parts.username or parts.password:
+    refusal = "endpoint_url must begin with http:// or https://, and name a host"
+    parts = StoreURL(url, refusal)
+    if parts.scheme not in ("http", "https") or not parts.host or parts.query or parts.fragment:
+        raise ConfigurationError(refusal)
+    if parts.user is not None:
         raise ConfigurationError("endpoint_url holds credentials: give aws_access_key_id and aws_secret_access_key")
     return url.rstrip("/")
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from locus.errors import ConfigurationError
 from locus.memory.model.arguments import checked_seconds
+from locus.memory.runtime.url import StoreURL
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,11 @@ class SQLServerConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    used_by: ClassVar[str]
-    """The class whose options these are, for errors."""
+    server: ClassVar[str] = "an SQL server"
+    """What a URL names, for errors."""
+    example: ClassVar[str] = "sql://user:password@host/database"
+    url_parts: ClassVar[frozenset[str]] = frozenset()
+    """Options that are parts of the URL itself, and cannot follow its question mark."""
 
     table_name: str = "locus"
     """What the names of all tables begin with."""
@@ -49,17 +53,40 @@ class SQLServerConfig(BaseModel):
         try:
             config = cls(**options)
         except ValidationError as error:
-            raise cls._refusal(error, cls.used_by) from None
+            raise cls._refusal(error) from None
         config.check_numbers()
         return config
 
     @classmethod
-    def _refusal(cls, error: ValidationError, backend: str) -> ConfigurationError:
+    def from_url(cls, url: str, **options: Any) -> Self:
+        """From a URL and options, which go before those in the URL."""
+        return cls.checked(**(cls.options_in(url) | options))
+
+    @classmethod
+    def options_in(cls, url: str) -> dict[str, Any]:
+        """What a URL says, and nothing that it leaves out. An error does not show the URL."""
+        raise NotImplementedError
+
+    @classmethod
+    def _read_url(cls, url: str) -> tuple[StoreURL, dict[str, Any]]:
+        """A URL with one host and a name after it, in parts; and the options after its question mark."""
+        parts = StoreURL(url, f"this is no URL of {cls.server}; one looks like {cls.example}")
+        scheme = cls.example.partition("//")[0]
+        if not url.startswith(f"{scheme}//") or parts.fragment or "/" in parts.path[1:]:
+            raise ConfigurationError(
+                f"{cls.server} is named by a URL like {cls.example}, with everything special percent-encoded"
+            )
+        names = [name for name in cls.model_fields if name not in cls.url_parts]
+        unknown = f"the URL of {cls.server} has no option '{{name}}'; there are: {{known}}"
+        return parts, parts.options(dict.fromkeys(names, str), unknown)
+
+    @classmethod
+    def _refusal(cls, error: ValidationError) -> ConfigurationError:
         """The error for options that are no good. It does not show their values, since one is a password."""
         first = error.errors(include_url=False, include_input=False)[0]
         name = ".".join(map(str, first["loc"][:1]))
         known = ", ".join(cls.model_fields)
-        return ConfigurationError(f"option {name!r} of {backend}: {first['msg']}; the options are {known}")
+        return ConfigurationError(f"option {name!r} of {cls.__name__}: {first['msg']}; the options are {known}")
 
     def check_numbers(self) -> None:
         """Refuse pool sizes and times that cannot work."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from locus.memory.backends.sqlite.config import Durability, SQLiteConfig, options_of
+from locus.memory.backends.sqlite.config import Durability, SQLiteConfig
 from locus.memory.backends.sqlite.engine import SQLiteEngine
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.storage import StorageBackend
@@ -37,8 +37,11 @@ class SQLiteBackend(StorageBackend):
         return f"SQLiteBackend({self.path!r})"
 
 
-def from_location(location: str = "", **options: Any) -> Checkpointer:
+def from_location(location: str = "", *, ttl_seconds: float | None = None, **options: Any) -> Checkpointer:
     """`"sqlite:agents.db"`, `"sqlite:///agents.db"`."""
     from locus.memory.backends.adapters import sqlite_checkpointer
 
-    return sqlite_checkpointer(**options_of(location), **options)
+    config = SQLiteConfig.from_url(f"sqlite:{location}", **options)
+    return sqlite_checkpointer(
+        config.path, durability=config.durability, timeout=config.timeout, ttl_seconds=ttl_seconds
+    )

@@ -20,11 +20,13 @@ class SQLiteConfig:
 
     path: str
     """An absolute path, or `":memory:"`."""
-    durability: Durability
-    timeout: float
+    durability: Durability = "full"
+    timeout: float = 30.0
 
     @classmethod
-    def checked(cls, path: str | Path, durability: Durability, timeout: float) -> SQLiteConfig:
+    def checked(
+        cls, path: str | Path = "locus.db", durability: Durability = "full", timeout: float = 30.0
+    ) -> SQLiteConfig:
         """From what a user gave."""
         if not isinstance(path, str | Path) or not str(path) or "\0" in str(path):
             raise ConfigurationError(f"path must be the path of a file, got {path!r:.80}")
@@ -32,6 +34,13 @@ class SQLiteConfig:
             raise ConfigurationError(f'durability is "full" or "normal", got {durability!r}')
         checked_seconds(timeout, "timeout")
         return cls(_absolute(path), durability, timeout)
+
+    @classmethod
+    def from_url(cls, url: str, **options: Any) -> SQLiteConfig:
+        """From `sqlite:agents.db`, `sqlite:///agents.db` (relative) or `sqlite:////srv/agents.db`, and options."""
+        if path := path_of(url.partition(":")[2]):
+            options = {"path": path, **options}
+        return cls.checked(**options)
 
 
 def _absolute(path: str | Path) -> str:
@@ -44,9 +53,3 @@ def _absolute(path: str | Path) -> str:
     if is_folder:
         raise ConfigurationError(f"{str(path)!r} is a directory; name a file in it: {str(Path(path) / 'agents.db')!r}")
     return absolute
-
-
-def options_of(location: str) -> dict[str, Any]:
-    """The options in what follows `sqlite:`, as in `agents.db`, `///agents.db` (relative) or `////srv/agents.db`."""
-    path = path_of(location)
-    return {"path": path} if path else {}

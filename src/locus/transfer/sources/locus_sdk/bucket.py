@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Awaitable, Collection, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar, cast
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode
 
 from locus.errors import ConflictError, CorruptCheckpointError
 from locus.memory.backends.objects.client import PAGE, ObjectStore
@@ -24,6 +24,7 @@ from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import Pattern
 from locus.memory.registry import get_checkpointer
+from locus.memory.runtime.url import StoreURL
 from locus.transfer.sources.locus_sdk.source import OldCheckpoint, OldStore, moment
 
 T = TypeVar("T")
@@ -135,11 +136,11 @@ def _parsed(name: str, text: bytes, field: str) -> dict[str, Any]:
 
 def open_bucket(url: str) -> OldBucket:
     """The objects under `s3://bucket/prefix` or `oci://namespace/bucket/prefix`, or exactly under `?prefix=…`."""
-    parts = urlsplit(url)
+    parts = StoreURL(url, "write s3://bucket/prefix, or oci://namespace/bucket/prefix")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     bucket, _, path = ("", "", parts.path) if parts.scheme == "s3" else parts.path.removeprefix("/").partition("/")
     folder = unquote(path).strip("/")
     prefix = options.pop("prefix", f"{folder}/" if folder else PREFIX)
-    whole = parts._replace(path=f"/{bucket}" if bucket else "", query=urlencode(options)).geturl()
+    whole = parts.changed(path=f"/{bucket}" if bucket else "", query=urlencode(options))
     opened = cast(Checkpointer, get_checkpointer(whole, prefix=""))
     return OldBucket(cast(ObjectEngine, opened.store.engine).store, prefix)

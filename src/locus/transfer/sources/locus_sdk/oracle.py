@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from locus.errors import ConfigurationError, ConflictError, LocusError
+from locus.errors import ConfigurationError, ConflictError
 from locus.memory.backends.sql.engine import SQLServerEngine
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.ids import Pattern
@@ -22,7 +22,7 @@ from locus.transfer.content import Checkpoint, WholeContent
 from locus.transfer.move import Source
 from locus.transfer.sources.locus_sdk.source import LocusSDKSource, as_dict, moment
 from locus.transfer.sources.locus_sdk.sql import OldTable
-from locus.transfer.sources.sql import column_names, read_json, server_name, sql_engine
+from locus.transfer.sources.sql import closed_on_failure, column_names, read_json, server_name, sql_engine
 
 TABLE = "locus_checkpoints"
 _OF_BACKEND = {"thread_id", "checkpoint_id", "data", "metadata", "updated_at"}
@@ -35,7 +35,7 @@ async def open_oracle(url: str) -> Source:
     `?table_name=…` is the name that version 3 was given. A saver appends a suffix to it.
     """
     engine, given, schema = sql_engine(url)
-    try:
+    async with closed_on_failure(engine):
         for name in (given, f"{given}_checkpoints") if given else (TABLE,):
             place = f"{schema}.{name}" if schema else name
             columns = await column_names(engine, name, schema)
@@ -47,9 +47,6 @@ async def open_oracle(url: str) -> Source:
             f"there is no table {given or TABLE} of locus-sdk 3 at {server_name(engine)}: "
             "name another with ?table_name=… and ?schema_name=… in the URL"
         )
-    except LocusError:
-        await engine.close()
-        raise
 
 
 class OldSaverTables:

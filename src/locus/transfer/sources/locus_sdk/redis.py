@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode
 
 from locus.errors import BackendUnavailableError, ConfigurationError
 from locus.extras import require
 from locus.memory.model.codec import decode
+from locus.memory.runtime.url import StoreURL
 from locus.transfer.sources.locus_sdk.key_value import OldKeyValueStore
 from locus.transfer.sources.locus_sdk.source import as_dict
 
@@ -21,16 +23,19 @@ class OldRedis(OldKeyValueStore):
 
     def __init__(self, url: str) -> None:
         redis = require("redis.asyncio", "redis")
-        parts = urlsplit(url)
+        refusal = "the URL of Redis cannot be read: redis://user:password@host:6379/0"
+        parts = StoreURL(url, refusal)
+        parts.check_password()
         options = dict(parse_qsl(parts.query))
         given = options.pop("prefix", None)
         self._prefixes = (given,) if given else PREFIXES
         self._prefix = self._prefixes[0]
-        self._name = f"{parts.scheme}://{parts.hostname or 'localhost'}:{parts.port or 6379}{parts.path}"
-        try:
-            self._client: Any = redis.Redis.from_url(parts._replace(query=urlencode(options)).geturl())
-        except ValueError as error:
-            raise ConfigurationError("the URL of Redis cannot be read: redis://user:password@host:6379/0") from error
+        self._name = f"{parts.scheme}://{parts.host or 'localhost'}:{parts.port or 6379}{parts.path}"
+        self._client: Any = None
+        with suppress(ValueError):
+            self._client = redis.Redis.from_url(parts.changed(query=urlencode(options)))
+        if self._client is None:
+            raise ConfigurationError(refusal)
         self._errors: type[Exception] = require("redis", "redis").RedisError
 
     @property

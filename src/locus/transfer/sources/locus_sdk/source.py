@@ -6,7 +6,7 @@ time, as locus-sdk 3 orders them.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,6 +20,7 @@ from locus.memory.model.codec import canonical, encode
 from locus.memory.model.ids import Pattern
 from locus.memory.model.records import DEFAULT_NAMESPACE
 from locus.transfer.content import Checkpoint, WholeContent, state_dict
+from locus.transfer.sources import ForeignStore
 
 
 @dataclass(frozen=True)
@@ -33,24 +34,12 @@ class OldCheckpoint:
     is_state: bool = True
 
 
-class OldStore(ABC):
-    """A store of locus-sdk 3, which is only read."""
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """A name to show to people, without secrets."""
-
-    @abstractmethod
-    async def threads(self, pattern: Pattern) -> list[str]:
-        """The ids of the threads that match, sorted."""
+class OldStore(ForeignStore):
+    """A store of locus-sdk 3."""
 
     @abstractmethod
     def checkpoints(self, thread_id: str) -> AsyncGenerator[OldCheckpoint, None]:
         """The checkpoints of a thread, oldest first."""
-
-    async def close(self) -> None:
-        """Release what was opened."""
 
 
 class LocusSDKSource:

@@ -19,7 +19,7 @@ from locus.memory.model.codec import decode
 from locus.memory.model.ids import Pattern
 from locus.transfer.sources.locus_sdk.key_value import OldKeyValueStore, plain_checkpoint
 from locus.transfer.sources.locus_sdk.source import OldCheckpoint, OldStore, as_dict, moment
-from locus.transfer.sources.sql import column_names, read_json, server_name, sql_engine
+from locus.transfer.sources.sql import closed_on_failure, column_names, read_json, server_name, sql_engine
 
 TABLE, TENANT_TABLE = "checkpoints", "locus_checkpoints"
 
@@ -27,18 +27,18 @@ TABLE, TENANT_TABLE = "checkpoints", "locus_checkpoints"
 async def open_tables(url: str, tenant: str) -> OldStore:
     """The store in an SQL server. The columns tell which of the two layouts it has."""
     engine, table, schema = sql_engine(url)
-    for name in (table,) if table else (TABLE, TENANT_TABLE):
-        place = f'"{schema}"."{name}"' if schema else name
-        columns = await column_names(engine, name, schema)
-        if {"tenant", "seq", "thread_id", "data"} <= columns:
-            return OldTenantTable(engine, place, tenant)
-        if {"thread_id", "data", "updated_at"} <= columns:
-            return OldTable(engine, place)
-    await engine.close()
-    raise ConfigurationError(
-        f"there is no table {table or f'{TABLE} or {TENANT_TABLE}'} of locus-sdk 3 at {server_name(engine)}: "
-        "name another with ?table_name=… in the URL"
-    )
+    async with closed_on_failure(engine):
+        for name in (table,) if table else (TABLE, TENANT_TABLE):
+            place = f'"{schema}"."{name}"' if schema else name
+            columns = await column_names(engine, name, schema)
+            if {"tenant", "seq", "thread_id", "data"} <= columns:
+                return OldTenantTable(engine, place, tenant)
+            if {"thread_id", "data", "updated_at"} <= columns:
+                return OldTable(engine, place)
+        raise ConfigurationError(
+            f"there is no table {table or f'{TABLE} or {TENANT_TABLE}'} of locus-sdk 3 at {server_name(engine)}: "
+            "name another with ?table_name=… in the URL"
+        )
 
 
 class OldTable(OldKeyValueStore):

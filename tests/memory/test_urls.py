@@ -1,0 +1,129 @@
+"""URLs of every backend: one way to read them, and no error that repeats a password."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locus.errors import ConfigurationError
+from locus.memory import get_checkpointer
+from locus.memory.backends.file.config import FileConfig
+from locus.memory.backends.http.config import HTTPConfig
+from locus.memory.backends.mysql.config import MySQLConfig
+from locus.memory.backends.oci_bucket.config import OCIConfig
+from locus.memory.backends.opensearch.config import OpenSearchConfig
+from locus.memory.backends.oracle.config import OracleConfig
+from locus.memory.backends.postgresql.config import PostgreSQLConfig
+from locus.memory.backends.redis.config import RedisConfig
+from locus.memory.backends.s3.config import S3Config
+from locus.memory.backends.sqlite.config import SQLiteConfig
+from locus.memory.runtime.url import StoreURL, flag
+from locus.transfer.sources.locus_sdk.redis import OldRedis
+
+SECRET = "s3cret"
+SERVERS = ["mysql", "oracle", "postgresql", "postgres", "redis", "rediss", "valkey", "valkeys", "opensearch"]
+SERVERS += ["opensearchs"]
+BROKEN = {
+    "a slash in the password": "{scheme}://user:12/{secret}@host/name",
+    "a question mark in the password": "{scheme}://user:1?{secret}@host/name",
+    "an option in the password": "{scheme}://user:1?timeout={secret}@host/name",
+    "a character that a host cannot have": "{scheme}://user:{secret}\u2100@host/name",
+    "half an address": "{scheme}://user:{secret}@[::1/name",
+    "a port that is none": "{scheme}://user:{secret}@host:{secret}/name?colour=red",
+    "an option that is none": "{scheme}://user:{secret}@host/name?colour={secret}",
+}
+
+
+def told(error: BaseException | None) -> list[str]:
+    """What an error says, and all those that hang on it, shown or not."""
+    found: list[str] = []
+    while error is not None:
+        found.append(f"{error} {error!r}")
+        error = error.__cause__ or error.__context__
+    return found
+
+
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("scheme", SERVERS)
+def test_no_error_about_a_url_repeats_its_password(scheme: str, broken: str) -> None:
+    url = broken.format(scheme=scheme, secret=SECRET)
+    try:
+        opened: Any = get_checkpointer(url)
+        shown = [repr(opened), repr(opened.backend)]  # libpq, for one, has its own opinion of what a URL may say
+    except ConfigurationError as error:
+        shown = told(error)
+    assert SECRET not in "".join(shown)
+
+
+IN_PLAIN = ["@b/c", "\u2100@b/c", "@[::1/c"]
+
+
+@pytest.mark.parametrize("rest", IN_PLAIN)
+@pytest.mark.parametrize("scheme", ["s3", "oci"])
+def test_nor_does_one_about_a_bucket_which_has_no_password(scheme: str, rest: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        get_checkpointer(f"{scheme}://user:{SECRET}{rest}")
+    assert SECRET not in "".join(told(caught.value))
+
+
+@pytest.mark.parametrize("rest", ["user:s3cret/1@h", "user:1?s3cret@h", "user:s3cret@h:s3cret"])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_nor_does_one_about_a_server_over_http(scheme: str, rest: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        get_checkpointer(f"{scheme}://{rest}")
+    assert SECRET not in "".join(told(caught.value))
+
+
+@pytest.mark.parametrize(
+    "broken", ["redis://user:12/s3cret@host", "redis://user:s3cret\u2100@host", "redis://h:s3cret"]
+)
+def test_nor_does_one_about_what_is_imported(broken: str) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be read") as caught:
+        OldRedis(broken)
+    assert SECRET not in "".join(told(caught.value))
+
+
+@pytest.mark.parametrize("url", ["postgresql:///app?host=/tmp", "postgresql:///app?host=%2Ftmp&table_name=agents"])
+def test_a_postgresql_server_may_be_a_socket(url: str) -> None:
+    opened: Any = get_checkpointer(url)
+    assert opened.store.engine.identity.startswith("postgresql:/tmp")
+
+
+def test_every_backend_has_a_config_that_a_url_makes(tmp_path: Path) -> None:
+    assert FileConfig.from_url(f"file://{tmp_path}", pretty=False) == FileConfig(tmp_path, pretty=False)
+    assert SQLiteConfig.from_url(f"sqlite:///{tmp_path}/a.db", timeout=1.0).path == str(tmp_path / "a.db")
+    assert MySQLConfig.from_url("mysql://u@h:1/d", table_name="t") == MySQLConfig(
+        host="h", port=1, database="d", user="u", table_name="t"
+    )
+    assert PostgreSQLConfig.from_url("postgresql://u@h/d?table_name=a", table_name="t").table_name == "t"
+    assert OracleConfig.from_url("oracle://u@h/s").address == "h:1521/s"
+    redis: dict[str, Any] = dict.fromkeys(["ttl_seconds", "db", "username", "password", "buckets", "search"])
+    redis |= dict.fromkeys(["ssl_ca_certs", "ssl_certfile", "ssl_keyfile"])
+    redis |= {"prefix": "p:", "cluster": False, "ssl_check_hostname": True, "timeout": 1.0, "connect_timeout": 1.0}
+    redis |= {"max_connections": 1, "retries": 0}
+    assert RedisConfig.from_url("redis://h:1/2", **redis).shown == "redis://h:1/2"
+    assert OpenSearchConfig.from_url("opensearchs://h:1/agents", shards=2).hosts[0]["use_ssl"]
+    assert S3Config.from_url("s3://bucket/some/prefix", endpoint_url="http://h:1").prefix == "some/prefix/"
+    assert OCIConfig.from_url("oci://ns/bucket/p?region=r").region == "r"
+    assert HTTPConfig.from_url("http://u:p@h:1/x/", None, None, None, 1.0).address == "http://h:1/x"
+
+
+def test_the_parts_of_a_url_are_decoded_and_not_shown() -> None:
+    url = StoreURL("any://us%40er:pa%2Fss@One:1,Two:2/a%20b?yes=1&n=2&x=%20", "no URL")
+    assert (url.scheme, url.user, url.password, url.hosts, url.path) == (
+        "any",
+        "us@er",
+        "pa/ss",
+        "One:1,Two:2",
+        "/a%20b",
+    )
+    assert url.options({"yes": flag, "n": int, "x": str}) == {"yes": True, "n": 2, "x": " "}
+    assert "pa" not in repr(url)
+    with pytest.raises(ConfigurationError, match="no URL"):
+        _ = url.port
+    with pytest.raises(ConfigurationError, match="n in the URL is true or false"):
+        url.options({"yes": flag, "n": flag, "x": str})
+    with pytest.raises(ConfigurationError, match="no option 'x'; there are: yes, n"):
+        url.options({"yes": flag, "n": int})

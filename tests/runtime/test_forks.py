@@ -1,0 +1,74 @@
+"""Locks during a fork: a child never inherits one in the hands of a thread that it does not have."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from locus.integrations.llmfy.in_memory import InMemoryCheckpointer
+from locus.memory.backends import MemoryCheckpointer
+from locus.memory.backends.objects.engine import ObjectEngine
+from locus.memory.runtime.forks import fork_safe_lock
+from locus.memory.store import CheckpointStore
+from tests.backends.objects.in_memory import MemoryObjectStore
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+
+forking, forked = threading.Event(), threading.Event()
+# Hooks before a fork run from the last to the first, so this one is ahead of those of the package.
+os.register_at_fork(before=forking.set, after_in_parent=forked.set)
+
+
+@pytest.fixture(autouse=True)
+def _no_fork_yet() -> None:
+    forking.clear()
+    forked.clear()
+
+
+def store_of(checkpointer: Any) -> CheckpointStore:
+    store = checkpointer.store
+    assert isinstance(store, CheckpointStore)
+    return store
+
+
+def object_engine() -> ObjectEngine:
+    return ObjectEngine(MemoryObjectStore())
+
+
+LOCKS: dict[str, Callable[[], Any]] = {
+    "a lock": fork_safe_lock,
+    "the traces of a store": lambda: store_of(MemoryCheckpointer())._traces._lock,
+    "the memory backend": lambda: store_of(MemoryCheckpointer()).engine._lock,  # type: ignore[attr-defined]
+    "an object store": lambda: object_engine()._lock,
+    "a thread in an object store": lambda: object_engine()._log("t")._lock,
+    "the states of llmfy": lambda: InMemoryCheckpointer()._lock,
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+@pytest.mark.parametrize("make", LOCKS.values(), ids=LOCKS)
+def test_a_fork_waits_for_whoever_holds_a_lock(make: Callable[[], Any]) -> None:
+    lock = make()
+    held = threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            forking.wait()
+            # A fork that does not wait for this lock happens now, and its child has the lock for ever.
+            forked.wait(0.1)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    child = os.fork()
+    if not child:
+        os._exit(0 if lock.acquire(blocking=False) else 1)
+    thread.join()
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert lock.acquire(blocking=False), "and it is free in the parent, too"
