@@ -47,11 +47,19 @@ def guarded(checkpointer: Any = None) -> Any:
 class Serving:
     """A running `locus serve`."""
 
-    def __init__(self, folder: Path, store: str, *options: str, port: int | None = None, **variables: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        store: str,
+        *options: str,
+        port: int | None = None,
+        python: str = sys.executable,
+        **variables: str,
+    ) -> None:
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = folder / f"serve-{self.port}.log"
-        command = [sys.executable, "-m", "locus", "serve", "--store", store, "--port", str(self.port), *options]
+        command = [python, "-m", "locus", "serve", "--store", store, "--port", str(self.port), *options]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command, cwd=folder, env={**os.environ, **variables}, stdout=log, stderr=log, start_new_session=True

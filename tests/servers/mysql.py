@@ -1,6 +1,6 @@
 """MySQL, the real one: the machine's own `mysqld` if it has one, else that of Debian's unstable distribution.
 
-The latter comes with its own C library (mysql_from_debian.sh), so that it runs on any Linux of the same
+The latter comes with its own C library (from_debian.sh), so that it runs on any Linux of the same
 processor. Its version is what the distribution has on the day of the installation.
 """
 
@@ -11,9 +11,8 @@ from pathlib import Path
 
 from tests.servers.base import Server
 from tests.servers.errors import ServerError
-from tests.servers.install import installed, run
+from tests.servers.install import from_debian, installed
 
-SCRIPT = Path(__file__).with_name("mysql_from_debian.sh")
 HINT = "Install MySQL's own server, or name a running one with LOCUS_TEST_MYSQL_URL"
 
 
@@ -103,10 +102,7 @@ def mysqld_of_the_machine() -> Path | None:
 
 
 def download(part: Path) -> None:
-    for tool in ("bash", "apt-get", "dpkg"):
-        if shutil.which(tool) is None:
-            raise ServerError(f"MySQL comes from Debian's archive here, but there is no {tool}. {HINT}")
     try:
-        run("bash", str(SCRIPT), str(part))
+        from_debian("mysql-server-core", part)
     except ServerError as error:
         raise ServerError(f"{error}\n{HINT}") from error

@@ -11,8 +11,6 @@ the bottom the answer is an identity check, which costs the same at ten messages
   saved as, and every state that is derived from it inherits that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType, NoneType
 from typing import Annotated, Any, NoReturn, Self, SupportsIndex, TypeGuard, TypeVar, overload
@@ -87,6 +85,8 @@ class Frozen(BaseModel):
     """Base of all data models: immutable to the bottom; fields it does not know are kept, frozen too."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
+    # No string, as `from __future__ import annotations` makes of it: below pydantic 2.13 a string is resolved in the
+    # module of each subclass, which does not know this name.
     __pydantic_extra__: dict[str, FrozenValue]
 
     # Pydantic takes what these two are given as it is, and would let a dict in that somebody goes on changing.
@@ -154,7 +154,7 @@ class Items(tuple[T, ...]):
     `items[:kept]` are the very objects `root[skip:skip + kept]`. A sequence without a root is one.
     """
 
-    _root: Items[T] | None = None
+    _root: "Items[T] | None" = None
     _skip: int = 0
     _kept: int = 0
     _stable: bool | None = None
@@ -182,7 +182,7 @@ class Items(tuple[T, ...]):
         if stable:
             self._stable = True
 
-    def _derived_from(self, source: Items[T], skip: int, kept: int, stable: bool) -> Items[T]:
+    def _derived_from(self, source: "Items[T]", skip: int, kept: int, stable: bool) -> "Items[T]":
         root = source._root
         if root is None:
             self._root, self._skip, self._kept = source, skip, kept
@@ -193,25 +193,25 @@ class Items(tuple[T, ...]):
             self._stable = True
         return self
 
-    def __add__(self, other: tuple[Any, ...]) -> Items[Any]:
+    def __add__(self, other: tuple[Any, ...]) -> "Items[Any]":
         grown: Items[Any] = Items(tuple.__add__(self, tuple(other)))
         return grown._derived_from(self, 0, len(self), all(map(trusted, other)))
 
     @overload
     def __getitem__(self, index: SupportsIndex, /) -> T: ...
     @overload
-    def __getitem__(self, index: slice, /) -> Items[T]: ...
-    def __getitem__(self, index: SupportsIndex | slice, /) -> T | Items[T]:
+    def __getitem__(self, index: slice, /) -> "Items[T]": ...
+    def __getitem__(self, index: SupportsIndex | slice, /) -> "T | Items[T]":
         if not isinstance(index, slice):
             return tuple.__getitem__(self, index)
         part: Items[T] = Items(tuple.__getitem__(self, index))
         start, _, step = index.indices(len(self))
         return part._derived_from(self, start, len(part), True) if step == 1 else part
 
-    def __reduce__(self) -> tuple[type[Items[T]], tuple[tuple[T, ...]]]:
+    def __reduce__(self) -> "tuple[type[Items[T]], tuple[tuple[T, ...]]]":
         return Items, (tuple(self),)
 
-    def __copy__(self) -> Items[T]:
+    def __copy__(self) -> "Items[T]":
         return self
 
 
@@ -244,7 +244,7 @@ class Lineage:
         """What the store remembered on the last load from this thread, or save to it."""
         return self._known.get(key)
 
-    def after(self, key: ThreadKey, trace: object) -> Lineage:
+    def after(self, key: ThreadKey, trace: object) -> "Lineage":
         """This lineage, with `trace` as what is known of a thread. The oldest threads are forgotten."""
         known = {other: value for other, value in self._known.items() if other != key}
         known[key] = trace
@@ -258,13 +258,13 @@ class Lineage:
     def __hash__(self) -> int:
         return 0
 
-    def __copy__(self) -> Lineage:
+    def __copy__(self) -> "Lineage":
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Lineage:
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Lineage":
         return self
 
-    def __reduce__(self) -> tuple[type[Lineage], tuple[()]]:
+    def __reduce__(self) -> "tuple[type[Lineage], tuple[()]]":
         # In another process it means nothing: its stores are opened anew there.
         return Lineage, ()
 

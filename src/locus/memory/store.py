@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, TypeVar
 
-from locus.errors import CapabilityError, CheckpointNotFoundError, ConfigurationError, ConflictError, LocusError
+from locus.errors import (
+    CapabilityError,
+    CheckpointNotFoundError,
+    ConfigurationError,
+    ConflictError,
+    CorruptCheckpointError,
+    LocusError,
+)
 from locus.memory.engine import CheckpointerCapabilities, Copies, Engine, Expires, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.arguments import (
     UNLIMITED,
@@ -286,12 +293,18 @@ class CheckpointStore:
         async with self.using() as engine:
             if isinstance(engine, Expires) and not dry_run:
                 removed += await engine.expire(now)
+            damage: CorruptCheckpointError | None = None
             for thread_id in await engine.threads(check_pattern("*"), None):
-                entries = await engine.history(thread_id, None, None, None)
-                seqs = outlived(entries, cutoff, keep_last)
-                doomed = {entry.seq: entry.rev for entry in entries if entry.seq in seqs}
-                if doomed:
-                    removed += len(doomed) if dry_run else await engine.delete(thread_id, None, doomed)
+                try:
+                    entries = await engine.history(thread_id, None, None, None)
+                    seqs = outlived(entries, cutoff, keep_last)
+                    doomed = {entry.seq: entry.rev for entry in entries if entry.seq in seqs}
+                    if doomed:
+                        removed += len(doomed) if dry_run else await engine.delete(thread_id, None, doomed)
+                except CorruptCheckpointError as error:
+                    damage = damage or error  # the other threads are not left to grow because of it
+            if damage is not None:
+                raise damage
         return removed
 
     async def copy(self, source: str, dest: str, checkpoint_id: str | None, namespace: str) -> bool:

@@ -16,7 +16,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    Strict,
     ValidationError,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
@@ -71,6 +70,10 @@ def _at_once(value: Any, handler: ValidatorFunctionWrapHandler, info: Validation
         raise _problem(error, value, info.field_name) from None
 
 
+def _row(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
 def _word(value: Any) -> Any:
     return {"true": True, "false": False}.get(value, value)
 
@@ -82,8 +85,8 @@ ID_ERROR = BeforeValidator(_no_text_is_no_id)
 """Added to an id: what is no text at all is an invalid id, too, and not just an invalid request."""
 Number = Annotated[int, Field(ge=0, le=MOST)]
 Moment = Annotated[datetime, BeforeValidator(_moment)]
-ROW = Strict(False)
-"""Added to a tuple: JSON has lists only."""
+ROW = BeforeValidator(_row)
+"""Added to a tuple: JSON has lists only. (`Strict(False)` would do, but below pydantic 2.11 not inside a union.)"""
 Many = Annotated[list[T], Field(fail_fast=True)]
 """A list of any length. The first wrong item ends the check: a large body could hold millions."""
 AT_ONCE = WrapValidator(_at_once)

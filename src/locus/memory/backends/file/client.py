@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -15,8 +16,9 @@ from zlib import crc32
 
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends.file.log import LogFile, write_all
-from locus.memory.backends.file.schema import SUFFIX, Record, file_name, records_of
+from locus.memory.backends.file.schema import DIGEST_NAME, SUFFIX, Record, file_name, records_of
 from locus.memory.model.table import ThreadTable
+from locus.memory.runtime.private import NO_LINK, create_file, hide_from_readers, keep_rights, make_folder
 from locus.memory.runtime.retry import Backoff
 
 MAX_LOGS = 256
@@ -41,7 +43,12 @@ class LogFolder:
 
     def make(self) -> None:
         """Make the folder. Done once, at the beginning: a folder that is gone later must not look like an empty one."""
-        self._locks.mkdir(parents=True, exist_ok=True)
+        try:
+            make_folder(self._locks)
+        except OSError as error:
+            # Where nothing can be made, what is there can be read. A save will say why it can't be kept.
+            if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM) or not self._base.is_dir():
+                raise
 
     def close(self) -> None:
         self._logs.clear()
@@ -50,19 +57,33 @@ class LogFolder:
         return self._base / file_name(thread_id)
 
     @contextmanager
-    def log(self, thread_id: str) -> Iterator[LogFile | None]:
-        """A thread's log as it is now; `None` if it does not exist or has expired."""
+    def log(self, thread_id: str, *, writing: bool = False) -> Iterator[LogFile | None]:
+        """A thread's log as it is now; `None` if it does not exist or has expired. `writing`: to append to it."""
         log = self._logs.pop(thread_id, None) or LogFile(self.path(thread_id), thread_id)
         self._logs[thread_id] = log
         if len(self._logs) > MAX_LOGS:
             self._logs.popitem(last=False)
         try:
-            there = log.refresh()
-            if not there and not self._locks.is_dir():
+            try:
+                there = log.refresh(writing)
+            except CorruptCheckpointError:
+                # Another process may just have cut off what a killed one had left, and written in its place.
+                there = log.refresh(writing)
+            if not there and not self._is_there():
                 raise FileNotFoundError(f"the folder {str(self._base)!r} is gone")
             yield log if there and not log.expired(datetime.now(UTC)) else None
         finally:
             log.release()
+
+    def _is_there(self) -> bool:
+        """A disk that is not mounted may leave an empty folder in its place."""
+        return self._locks.is_dir() or (self._base.is_dir() and any(self._base.glob(f"*{SUFFIX}")))
+
+    def is_foreign(self, thread_id: str) -> bool:
+        """Whether the file in the place of a log does not even begin as one."""
+        with suppress(FileNotFoundError):
+            return not LogFile.is_log(self.path(thread_id))
+        return False
 
     @contextmanager
     def exclusive(self, thread_id: str) -> Iterator[None]:
@@ -98,20 +119,23 @@ class LogFolder:
         sync_folder(self._base)
 
     def thread_ids(self) -> Iterator[str]:
-        """The ids of all logs, whether they have a checkpoint or not."""
-        for name in sorted(path.name for path in self._base.iterdir()):
-            if not name.endswith(SUFFIX):
-                continue
+        """The ids of all logs, whether they have a checkpoint or not. Files with names of other kinds are not ours."""
+        with os.scandir(self._base) as entries:
+            names = sorted(entry.name for entry in entries if entry.name.endswith(SUFFIX) and entry.is_file())
+        for name in names:
             stem = name.removesuffix(SUFFIX)
             if "~" not in stem:
-                yield stem
+                if file_name(stem) == name:
+                    yield stem
+                continue
+            if not DIGEST_NAME.fullmatch(name):
                 continue
             try:
                 thread_id = LogFile.thread_of(self._base / name)
             except FileNotFoundError:
                 continue  # deleted since the folder was listed
             if file_name(thread_id) != name:
-                raise CorruptCheckpointError(f"{name} is the log of another thread than its name says")
+                raise CorruptCheckpointError("a file in the folder is the log of another thread than its name says")
             yield thread_id
 
 
@@ -131,7 +155,7 @@ def locked(folder: Path, name: str) -> Iterator[None]:
         return
     import fcntl
 
-    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    fd = _open_lock(path)
     try:
         deadline = time.monotonic() + LOCK_SECONDS
         for attempt in count():
@@ -147,6 +171,18 @@ def locked(folder: Path, name: str) -> Iterator[None]:
         os.close(fd)
 
 
+def _open_lock(path: Path) -> int:
+    """Only who may write here can open it, and so hold it."""
+    while True:
+        try:
+            fd = os.open(path, os.O_RDWR | NO_LINK)
+            hide_from_readers(fd)
+            return fd
+        except FileNotFoundError:
+            with suppress(FileExistsError):
+                return create_file(path)
+
+
 def write_new(path: Path, records: Sequence[Record], pretty: bool) -> None:
     """Write a whole log under another name, and then replace the old one in one step."""
     data = bytearray()
@@ -156,9 +192,12 @@ def write_new(path: Path, records: Sequence[Record], pretty: bool) -> None:
         prev = len(data) + sealed.rfind(b"\n", 0, len(sealed) - 1) + 1
         data += sealed
     draft = path.with_name(path.name + DRAFT)
+    # Whatever has the name of the draft is not written to: it is what a killed process left, or a link to elsewhere.
+    draft.unlink(missing_ok=True)
     try:
-        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o666)
+        fd = create_file(draft)
         try:
+            keep_rights(fd, path)
             write_all(fd, bytes(data), 0)
             os.fsync(fd)
         finally:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 from zlib import crc32
 
-from locus.errors import BackendUnavailableError, CheckpointError
+from locus.errors import BackendUnavailableError, CheckpointError, CorruptCheckpointError
 from locus.memory.backends.file.client import LogFolder
 from locus.memory.backends.file.log import CommitView, LogFile
 from locus.memory.backends.file.schema import SUFFIX, checkpoint_record, writes_record
@@ -64,7 +64,7 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
 
     async def commit(self, commit: Commit) -> Outcome:
         def work(folder: LogFolder) -> Outcome:
-            with folder.exclusive(commit.thread_id), folder.log(commit.thread_id) as log:
+            with folder.exclusive(commit.thread_id), folder.log(commit.thread_id, writing=True) as log:
                 outcome = decide(commit, CommitView(log) if log else ThreadTable(commit.thread_id))
                 if outcome.verdict is Verdict.COMMITTED and not outcome.repeated:
                     self._add(folder, log, commit, outcome)
@@ -114,7 +114,11 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         for thread_id in ids:
             if limit is not None and len(found) >= limit:
                 break
-            if await self._with_log(thread_id, lambda log: log.last_seq > 0, False):
+            try:
+                has_checkpoints = await self._with_log(thread_id, lambda log: log.last_seq > 0, False)
+            except CorruptCheckpointError:
+                has_checkpoints = True  # it is there, and who asks for it is told what is wrong with it
+            if has_checkpoints:
                 found.append(thread_id)
         return found
 
@@ -140,8 +144,16 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         """Ask every thread."""
         found: list[T] = []
         for thread_id in await self.threads(Pattern(), None):
-            found += await self._with_log(thread_id, work, [])
+            try:
+                found += await self._with_log(thread_id, work, [])
+            except CorruptCheckpointError:
+                if not await self._is_foreign(thread_id):
+                    raise
         return found
+
+    async def _is_foreign(self, thread_id: str) -> bool:
+        """Whether the file in the place of a log never was one: it must not stop those who ask for others."""
+        return await self._on(thread_id, lambda folder: folder.is_foreign(thread_id))
 
     async def recent(self, limit: int) -> list[Entry]:
         entries = await self._each(lambda log: [s.entry(log.thread_id) for s in islice(log.checkpoints(), limit)])
@@ -155,14 +167,7 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         return newest(await self._each(work), limit)
 
     async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
-        def work(folder: LogFolder, thread_id: str) -> list[Hit]:
-            with folder.log(thread_id) as log:
-                return [] if log is None else list(table_hits(log.table(), terms))
-
-        hits: list[Hit] = []
-        for thread_id in await self.threads(Pattern(), None):
-            hits += await self._on(thread_id, partial(work, thread_id=thread_id))
-        return best_hits(hits, limit)
+        return best_hits(await self._each(lambda log: list(table_hits(log.table(), terms))), limit)
 
     async def put_writes(
         self,
@@ -175,7 +180,7 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         keep_numbered: bool = False,
     ) -> None:
         def work(folder: LogFolder) -> None:
-            with folder.exclusive(thread_id), folder.log(thread_id) as log:
+            with folder.exclusive(thread_id), folder.log(thread_id, writing=True) as log:
                 task = (namespace, checkpoint_id, task_id)
                 if log is None:
                     table = ThreadTable(thread_id)
@@ -211,7 +216,16 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
 
         await self._workers[0].run(LogFolder.sweep)
         ids = await self._workers[0].run(lambda folder: list(folder.thread_ids()))
-        return sum([await self._on(thread_id, partial(work, thread_id=thread_id)) for thread_id in ids])
+        expired, damage = 0, None
+        for thread_id in ids:
+            try:
+                expired += await self._on(thread_id, partial(work, thread_id=thread_id))
+            except CorruptCheckpointError as error:
+                if not await self._is_foreign(thread_id):
+                    damage = damage or error  # the others expire all the same
+        if damage is not None:
+            raise damage
+        return expired
 
     async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
         def reading(folder: LogFolder) -> ThreadTable | None:

@@ -17,12 +17,17 @@ from locus.memory.backends.file.schema import CHECKSUM_KEY, FORMAT, SEAL_START, 
 from locus.memory.model.codec import encode
 from locus.memory.model.records import Extent, Known, Run, Stored, Write
 from locus.memory.model.table import Row, ThreadTable
+from locus.memory.runtime.private import BYTES, NO_LINK
 
 _END_BYTES = 1 << 16
 """How much of a log is read first: of its end, in search of the last seal, or of its first line."""
 
 _BUFFER_BYTES = 1 << 18
 """How much is read at once, going backwards."""
+
+# A pipe that somebody has put in the place of a log is an error, and nothing to wait for.
+_TO_READ = os.O_RDONLY | BYTES | getattr(os, "O_NONBLOCK", 0)
+_TO_APPEND = os.O_RDWR | BYTES | NO_LINK
 
 
 class LogFile:
@@ -59,11 +64,11 @@ class LogFile:
         self._read.append(seal)
         self._index(seal)
 
-    def refresh(self) -> bool:
-        """Open the file and find out what is new; False if the file does not exist."""
+    def refresh(self, writing: bool = False) -> bool:
+        """Open the file and find out what is new; False if the file does not exist. `writing`: to append to it."""
         self.release()
         try:
-            self._fd = os.open(self.path, os.O_RDWR | getattr(os, "O_BINARY", 0))
+            self._fd = os.open(self.path, _TO_APPEND if writing else _TO_READ)
         except FileNotFoundError:
             self._forget()
             return False
@@ -94,8 +99,15 @@ class LogFile:
         self._buffer = (0, b"")
 
     def _pread(self, at: int, length: int) -> bytes:
+        """As many bytes as are there. One read may return fewer: it is interrupted, or the length is above 2 GB."""
         os.lseek(self._fd, at, os.SEEK_SET)
-        return os.read(self._fd, length)
+        data = os.read(self._fd, length)
+        if len(data) == length:
+            return data
+        parts = [data]
+        while parts[-1]:
+            parts.append(os.read(self._fd, length - sum(map(len, parts))))
+        return b"".join(parts)
 
     def _bytes(self, at: int, length: int) -> bytes:
         """Like `_pread`, but reads what is before it as well, because that is needed next."""
@@ -114,8 +126,21 @@ class LogFile:
     @classmethod
     def thread_of(cls, path: Path) -> str:
         """The id of the thread whose log a file is."""
-        with path.open("rb") as file:
-            return cls(path, "")._thread_in(file.read(_END_BYTES))
+        return cls(path, "")._thread_in(cls._beginning_of(path))
+
+    @classmethod
+    def is_log(cls, path: Path) -> bool:
+        """Whether a file begins as a log does, whatever follows."""
+        return cls._beginning_of(path).startswith(SEAL_START)
+
+    @classmethod
+    def _beginning_of(cls, path: Path) -> bytes:
+        log = cls(path, "")
+        log._fd = os.open(path, _TO_READ)
+        try:
+            return log._pread(0, _END_BYTES)
+        finally:
+            log.release()
 
     def _thread_in(self, data: bytes) -> str:
         line = data.partition(b"\n")[0] + b"\n"

@@ -44,6 +44,8 @@ CHECKSUM_KEY = b',"sum":'
 SUFFIX = ".jsonl"
 
 _SAFE_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}")
+DIGEST_NAME = re.compile(r"[a-z0-9-]{0,32}~[0-9a-f]{32}\.jsonl")
+"""What `file_name` makes of an id that would not be a safe name."""
 _RESERVED_NAME = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])")
 
 

@@ -24,6 +24,7 @@ from redis.exceptions import (
     BusyLoadingError,
     ClusterCrossSlotError,
     ClusterDownError,
+    MaxConnectionsError,
     MovedError,
     NoPermissionError,
     NoScriptError,
@@ -142,6 +143,10 @@ class RedisClients:
 
     async def _pause(self, error: Exception, attempt: int) -> None:
         """Wait before the next attempt, unless there is none."""
+        if isinstance(error.__cause__ or error, MaxConnectionsError):
+            # Fewer requests than connections are under way, so these are lost: before redis-py 8.1 the client of a
+            # cluster never uses a connection again that could not be opened once. A new client has all of them.
+            await self._by_loop.close_here()
         if attempt >= self._retries or isinstance(error, _PERMANENT):
             raise error
         await _BETWEEN_ATTEMPTS.pause(attempt)

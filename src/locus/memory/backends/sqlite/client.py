@@ -6,7 +6,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
@@ -16,9 +16,17 @@ from locus.memory.backends.sql.flavour import Steps, run_steps
 from locus.memory.backends.sqlite.config import IN_MEMORY
 from locus.memory.backends.sqlite.schema import migrate
 from locus.memory.model.arguments import possible_path
+from locus.memory.runtime.private import create_file, make_folder
 from locus.memory.runtime.retry import Backoff
 
 T = TypeVar("T")
+
+RESERVE = "-reserve"
+"""What the name of the reserve adds to that of the file. It is there while the file is open."""
+RESERVE_BYTES = 512 * 1024
+LITTLE_SPACE = 64 << 20
+LOOK_SECONDS = 0.25
+"""How often a look at the free space is enough: nobody writes `LITTLE_SPACE` within that time."""
 
 _LOCK_PAUSES = Backoff(0.01, 0.01, random_part=0.0)
 
@@ -35,6 +43,24 @@ class SQLiteFile:
         self._writable = writable
         self._inode: tuple[int, int] | None = None
         self._connection: sqlite3.Connection | None = None
+        self._has_reserve = writable and not untouched and path != IN_MEMORY
+        self._looked_at = 0.0
+        self._little_space = False
+
+    def after_write(self, connection: sqlite3.Connection) -> None:
+        """Keep the journal short while there is little space.
+
+        A journal that can't be brought into the file, because the file can't grow, can't be begun anew either. Then it
+        would take space even to delete something.
+        """
+        now = time.monotonic()
+        if self._has_reserve and now - self._looked_at > LOOK_SECONDS:
+            self._looked_at = now
+            self._little_space = _free_bytes(self._path) < LITTLE_SPACE
+            keep_reserve(self._path)  # another process may have given it up
+        if self._little_space:
+            with suppress(sqlite3.OperationalError):  # somebody reads an older state, or the disk is full
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def _open(self) -> sqlite3.Connection:
         if self._untouched:
@@ -44,7 +70,8 @@ class SQLiteFile:
         mode = "rwc" if self._writable and self._inode is None else "rw"
         if mode == "rwc" and self._path != IN_MEMORY:
             with possible_path(self._path):
-                Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+                make_folder(Path(self._path).parent)
+                _create(self._path)
         name = IN_MEMORY if self._path == IN_MEMORY else f"file:{quote(self._path)}?mode={mode}"
         connection = sqlite3.connect(
             name, timeout=self._timeout, isolation_level=None, check_same_thread=False, uri=True
@@ -53,13 +80,44 @@ class SQLiteFile:
             self._patiently(lambda: connection.execute("PRAGMA journal_mode=WAL"))
             connection.execute(f"PRAGMA synchronous={self._durability.upper()}")
             if self._writable:
+                # What is deleted is overwritten, here and not only where SQLite was built to do so.
+                connection.execute("PRAGMA secure_delete=ON")
                 self._patiently(lambda: migrate(connection))
             else:
                 connection.execute("PRAGMA query_only=ON")
+        except sqlite3.OperationalError as error:
+            connection.close()
+            if self._writable or not is_read_only(error):
+                raise
+            return open_untouched(self._path, self._timeout)
         except BaseException:
             connection.close()
             raise
+        if self._has_reserve:
+            keep_reserve(self._path)
         return connection
+
+    def with_reserve(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do what frees space where the disk is full: the reserve is given up for it, and made anew if that worked.
+
+        To overwrite what is deleted takes as much space in the journal as it took in the file. If there is not enough,
+        it is deleted without.
+        """
+        connection = self.current()
+        give_up_reserve(self._path)
+        try:
+            try:
+                return work(connection)
+            except sqlite3.OperationalError as error:
+                if not is_full(error):
+                    raise
+                connection.execute("PRAGMA secure_delete=OFF")
+                return work(connection)
+        finally:
+            connection.execute("PRAGMA secure_delete=ON")
+            with suppress(sqlite3.OperationalError):  # somebody reads an older state
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            keep_reserve(self._path)
 
     def _patiently(self, step: Callable[[], object]) -> None:
         """Wait for a lock here: changing the journal mode does not wait for one as other statements do."""
@@ -100,6 +158,8 @@ class SQLiteFile:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+            if self._has_reserve:
+                give_up_reserve(self._path)
 
 
 class MemoryFile(SQLiteFile):
@@ -110,6 +170,53 @@ class MemoryFile(SQLiteFile):
 
     def discard(self) -> None:
         super().close()
+
+
+def _create(path: str) -> None:
+    """So that only its owner can open it. Its journal and the journal's index get the same rights from SQLite."""
+    with suppress(FileExistsError, FileNotFoundError):
+        os.close(create_file(os.path.realpath(path)))
+
+
+def keep_reserve(path: str) -> None:
+    """Have some space beside an open file for the time when the disk is full: to delete something takes space, too."""
+    if not hasattr(os, "posix_fallocate"):
+        return
+    try:
+        fd = create_file(f"{path}{RESERVE}")
+    except OSError:
+        return  # it is there; or the disk is full already
+    try:
+        os.posix_fallocate(fd, 0, RESERVE_BYTES)
+    except OSError:
+        give_up_reserve(path)
+    finally:
+        os.close(fd)
+
+
+def give_up_reserve(path: str) -> None:
+    with suppress(OSError):
+        Path(f"{path}{RESERVE}").unlink(missing_ok=True)
+
+
+def _free_bytes(path: str) -> int:
+    if not hasattr(os, "statvfs"):
+        return LITTLE_SPACE
+    found = os.statvfs(Path(path).parent)
+    return found.f_bavail * found.f_frsize
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def is_full(error: sqlite3.Error) -> bool:
+    return _primary_code(error) == sqlite3.SQLITE_FULL
+
+
+def is_read_only(error: sqlite3.Error) -> bool:
+    """Whether the file, or the folder for its journal, may only be read."""
+    return _primary_code(error) in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 
 
 def open_untouched(path: str, timeout: float) -> sqlite3.Connection:

@@ -21,7 +21,7 @@ from locus.errors import (
 from locus.memory.backends.sql import read as sql_read
 from locus.memory.backends.sql.flavour import Steps
 from locus.memory.backends.sqlite import search as sqlite_search
-from locus.memory.backends.sqlite.client import MemoryFile, SQLiteFile, execute, transaction
+from locus.memory.backends.sqlite.client import MemoryFile, SQLiteFile, execute, is_full, is_read_only, transaction
 from locus.memory.backends.sqlite.commit import SQLiteThreads, append, metadata_value
 from locus.memory.backends.sqlite.config import IN_MEMORY
 from locus.memory.backends.sqlite.schema import SQL, checked_version
@@ -31,6 +31,10 @@ from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, St
 from locus.memory.runtime.worker import Worker
 
 T = TypeVar("T")
+
+
+def _has_tables(file: SQLiteFile) -> bool:
+    return file.is_there() and checked_version(file.current()) > 0
 
 
 class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):
@@ -62,20 +66,41 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
 
     async def setup(self) -> None:
         if not self.reading_only:
-            await self._writer.run(SQLiteFile.current)
-        elif not await self._reader.run(lambda file: file.is_there() and checked_version(file.current())):
+            try:
+                await self._writer.run(SQLiteFile.current)
+            except sqlite3.OperationalError as error:
+                # A file that may only be read can be read. A save will say why it can't be kept.
+                if not is_read_only(error) or not await self._reader.run(_has_tables):
+                    raise
+        elif not await self._reader.run(_has_tables):
             raise self.nothing_there()
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         def job(file: SQLiteFile) -> T:
             connection = file.current()
             with transaction(connection):
-                return work(connection)
+                done = work(connection)
+            file.after_write(connection)
+            return done
 
         return await self._writer.run(job)
 
     async def _change(self, operation: Callable[[SQLiteThreads], Steps[T]]) -> T:
         return await self._write(lambda connection: execute(connection, operation(SQLiteThreads(connection))))
+
+    async def _remove(self, operation: Callable[[SQLiteThreads], Steps[T]]) -> T:
+        """A change that frees space, and is possible where the disk is full."""
+
+        def work(connection: sqlite3.Connection) -> T:
+            with transaction(connection):
+                return execute(connection, operation(SQLiteThreads(connection)))
+
+        try:
+            return await self._change(operation)
+        except sqlite3.OperationalError as error:
+            if not is_full(error):
+                raise
+        return await self._writer.run(lambda file: file.with_reserve(work))
 
     async def _read(self, steps: Steps[T]) -> T:
         def job(file: SQLiteFile) -> T:
@@ -103,6 +128,7 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+            file.after_write(connection)
             return outcome
 
         return await self._writer.run(work)
@@ -129,7 +155,7 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         return await self._read(sql_read.threads(SQL, pattern, limit))
 
     async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
-        return await self._change(lambda threads: threads.delete(thread_id, namespace, seqs))
+        return await self._remove(lambda threads: threads.delete(thread_id, namespace, seqs))
 
     async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
         while await self._write(sqlite_search.index_more):
@@ -161,7 +187,7 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         return await self._read(sql_read.get_writes(SQL, thread_id, namespace, checkpoint_id, task_id))
 
     async def expire(self, now: datetime) -> int:
-        return await self._change(lambda threads: threads.expire(now))
+        return await self._remove(lambda threads: threads.expire(now))
 
     async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
         return await self._change(lambda threads: threads.copy(source, dest, namespace, checkpoint_ids))

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# usage: mysql_from_debian.sh FOLDER
-# Unpacks MySQL of Debian's unstable distribution, with its C library and all else it links to, into FOLDER/root.
+# usage: from_debian.sh FOLDER PACKAGE
+# Unpacks a package of Debian's unstable distribution, with its C library and all else it links to, into FOLDER/root.
 # Nothing is installed on the machine, and root is not needed: apt-get works with lists and a cache of its own.
 set -euo pipefail
 
 folder=$(realpath -m "$1")
+package=$2
 apt="$folder/apt"
 mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial" "$folder/root"
 : >"$apt/status"
@@ -35,20 +36,20 @@ options=(
 # A mirror that changes between the two steps answers 404: with new lists it works.
 for attempt in 1 2 3; do
     if apt-get "${options[@]}" -qq update &&
-        apt-get "${options[@]}" -qq -y --no-install-recommends --download-only install mysql-server-core; then
+        apt-get "${options[@]}" -qq -y --no-install-recommends --download-only install "$package"; then
         break
     fi
     if [ "$attempt" = 3 ]; then
-        echo "mysql-server-core could not be downloaded" >&2
+        echo "$package could not be downloaded" >&2
         exit 1
     fi
     sleep 5
 done
 
-for package in "$apt"/cache/archives/*.deb; do
-    case "$package" in
+for archive in "$apt"/cache/archives/*.deb; do
+    case "$archive" in
     */perl* | */libperl*) ;; # for scripts only
-    *) dpkg -x "$package" "$folder/root" ;;
+    *) dpkg -x "$archive" "$folder/root" ;;
     esac
 done
 rm -rf "$apt" "$folder"/root/usr/share/{doc,man,locale,perl}

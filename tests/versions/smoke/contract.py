@@ -1,0 +1,36 @@
+"""The quick part of the contract, on SQLite: run by pytest, in an environment that has little else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from locus.testing.contract import REQUIRED
+from locus.testing.laws.conflicts import ConflictLaws
+from locus.testing.laws.copies import CopyLaws
+from locus.testing.laws.lineage import LineageLaws
+from locus.testing.laws.metadata import MetadataLaws
+from locus.testing.laws.order import OrderLaws
+from locus.testing.laws.search import SearchLaws
+from locus.testing.laws.writes import PendingWritesLaws
+from locus.testing.stores import TestStore
+from tests.backends.embedded import SQLiteStore
+
+
+class TestSQLite(
+    ConflictLaws,
+    CopyLaws,
+    LineageLaws,
+    MetadataLaws,
+    OrderLaws,
+    SearchLaws,
+    PendingWritesLaws,
+):
+    """Some that are soon done, and use all that the suite is made of."""
+
+    required = REQUIRED["sqlite"]
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> TestStore:
+        return SQLiteStore(tmp_path)
