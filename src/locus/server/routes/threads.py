@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
@@ -16,7 +17,8 @@ from locus.memory.model.manifest import visible, wanted
 from locus.memory.model.payloads import dict_payload, payload_text
 from locus.memory.model.records import ANY, Stored
 from locus.server.answers import Answer, Checkpoint, Entries, existing
-from locus.server.bodies import json_response, jsonl_response, text_response
+from locus.server.bodies import is_large, json_response, jsonl_response, text_response
+from locus.server.memory_budget import share_of
 from locus.server.openapi import CHECKPOINT, NO_CONTENT, THREAD, Routes, answer, operation, text_answer
 from locus.server.requests import (
     ID_ERROR,
@@ -37,6 +39,8 @@ from locus.wire.format import entry_data, etag, segment, write_data
 from locus.wire.problems import NOT_FOUND, Problem
 
 MOST_LISTED = 10_000
+LARGE_STATE = 1_000_000
+"""A state of so many characters is put together by a worker thread."""
 Listed = Annotated[int, Field(ge=0, le=MOST_LISTED), IN_QUERY]
 
 
@@ -139,8 +143,9 @@ class ThreadRoutes(Routes):
             namespace=namespace,
             checkpoint_id=body.checkpoint_id,
             metadata=body.metadata,
-            parent=ANY if body.parent_id is None else body.parent_id,
+            parent=body.parent_id if "parent_id" in body.model_fields_set else ANY,
             if_latest=expected,
+            off_loop=is_large(request),
         )
         where = f"/threads/{segment(thread_id)}/checkpoints/{segment(saved.checkpoint_id)}"
         headers = {"ETag": etag(saved.checkpoint_id), "Location": where}
@@ -176,14 +181,19 @@ class ThreadRoutes(Routes):
         thread_id = self._authorized.thread(request)
         stored = existing(await self._store.read(thread_id, checkpoint_id, Namespaced.of(request).namespace))
         headers = {"ETag": etag(stored.entry.checkpoint_id)}
-        return await text_response(request, self._with_state(stored), headers=headers)
+        return await text_response(request, await self._with_state(request, stored), headers=headers)
 
-    def _with_state(self, stored: Stored, **more: Any) -> str:
-        self._check_size(stored)
+    async def _with_state(self, request: Request, stored: Stored, **more: Any) -> str:
+        size = self._checked_size(stored)
         about = encode_trusted({**entry_data(stored.entry), **more})
-        return f'{about[:-1]},"state":{payload_text(stored)}}}'
+        if size < LARGE_STATE:
+            state = payload_text(stored)
+        else:
+            share_of(request).take(2 * size)  # as text, and as the bytes of it
+            state = await asyncio.to_thread(payload_text, stored)
+        return f'{about[:-1]},"state":{state}}}'
 
-    def _check_size(self, stored: Stored) -> None:
+    def _checked_size(self, stored: Stored) -> int:
         """Refuse a state that is too large to build here. A small store can hold one, because items are stored once."""
         size = len(stored.head)
         for extent in wanted(stored.manifest):
@@ -193,6 +203,7 @@ class ThreadRoutes(Routes):
             raise Problem(
                 507, "state_too_large", f"this state is larger than {self._authorized.limits.state_bytes} bytes"
             )
+        return size
 
     @operation("DELETE", CHECKPOINT, "Delete a checkpoint", NO_CONTENT, query=Namespaced)
     async def delete(self, request: Request) -> Response:
@@ -225,6 +236,7 @@ class ThreadRoutes(Routes):
             task_path=body.task_path or "",
             namespace=namespace,
             keep_numbered=body.keep_numbered,
+            off_loop=is_large(request),
         )
         return Response(status_code=204)
 
@@ -240,9 +252,9 @@ class ThreadRoutes(Routes):
         async with self._store.using() as engine:
             if not await engine.history(thread_id, None, 1, None):
                 raise Problem(404, NOT_FOUND, "this thread does not exist")
-        return jsonl_response(request, self._lines(thread_id))
+        return jsonl_response(request, self._lines(request, thread_id))
 
-    async def _lines(self, thread_id: str) -> AsyncIterator[bytes]:
+    async def _lines(self, request: Request, thread_id: str) -> AsyncIterator[bytes]:
         async with self._store.using() as engine:
             entries = await engine.history(thread_id, None, None, None)
         for entry in reversed(entries):
@@ -254,4 +266,6 @@ class ThreadRoutes(Routes):
                 writes = await self._store.get_writes(
                     thread_id, entry.checkpoint_id, task_id=None, namespace=entry.namespace
                 )
-            yield self._with_state(stored, writes=[write_data(write) for write in writes]).encode() + b"\n"
+            line = await self._with_state(request, stored, writes=[write_data(write) for write in writes])
+            yield line.encode() + b"\n"
+            share_of(request).give_back()

@@ -45,6 +45,7 @@ class HTTPStore(CheckpointStore):
         parent_as_named: bool = False,
         if_latest: str | None | Unset = ANY,
         known: Trace | None = None,
+        off_loop: bool = False,
     ) -> Saved:
         if self.engine.server is None:
             async with self.using():
@@ -59,6 +60,7 @@ class HTTPStore(CheckpointStore):
             parent_as_named=parent_as_named,
             if_latest=if_latest,
             known=known,
+            off_loop=off_loop,
         )
 
     async def vacuum(self, older_than_days: float | None, keep_last: int | None, dry_run: bool) -> int:
