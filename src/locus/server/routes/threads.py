@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from locus.errors import InvalidIdError
-from locus.memory.model.codec import encode_trusted
+from locus.memory.model.codec import decode, encode_trusted
 from locus.memory.model.ids import check_pattern
 from locus.memory.model.manifest import visible, wanted
 from locus.memory.model.payloads import dict_payload, payload_text
@@ -187,10 +187,10 @@ class ThreadRoutes(Routes):
         size = self._checked_size(stored)
         about = encode_trusted({**entry_data(stored.entry), **more})
         if size < LARGE_STATE:
-            state = payload_text(stored)
+            state = _state_text(stored)
         else:
             share_of(request).take(2 * size)  # as text, and as the bytes of it
-            state = await asyncio.to_thread(payload_text, stored)
+            state = await asyncio.to_thread(_state_text, stored)
         return f'{about[:-1]},"state":{state}}}'
 
     def _checked_size(self, stored: Stored) -> int:
@@ -269,3 +269,12 @@ class ThreadRoutes(Routes):
             line = await self._with_state(request, stored, writes=[write_data(write) for write in writes])
             yield line.encode() + b"\n"
             share_of(request).give_back()
+
+
+def _state_text(stored: Stored) -> str:
+    """The state as JSON text. Most of it is passed on as it is stored, so it has to be JSON: else it is damaged."""
+    decode(stored.head)
+    for runs in stored.runs.values():
+        for run in runs:
+            decode(run.items)
+    return payload_text(stored)
