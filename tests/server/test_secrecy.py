@@ -140,7 +140,9 @@ def test_the_text_of_an_error_of_the_server_is_no_answer(kind: type[LocusError])
 
 
 @pytest.mark.parametrize("status", [500, 503])
-async def test_an_unforeseen_error_says_nothing(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+async def test_an_unforeseen_error_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, status: int
+) -> None:
     store = MemoryCheckpointer()
 
     async def fail(*_: object) -> None:
@@ -151,6 +153,9 @@ async def test_an_unforeseen_error_says_nothing(monkeypatch: pytest.MonkeyPatch,
         response = await client.get("/threads")
     assert response.status_code == status
     assert "private" not in response.text
+    lines = [JSONLines().format(record) for record in caplog.records if record.name == "locus.server"]
+    assert response.json()["request_id"] in lines[0]
+    assert not [line for line in lines if "private" in line]
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,10 @@ A token is named by its id, which does not reveal it; a thread by a keyed digest
 from __future__ import annotations
 
 import json
-import logging
 import os
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from logging.handlers import WatchedFileHandler
 from typing import Any
 
 from locus.memory.model.arguments import possible_path
@@ -23,35 +21,40 @@ STANDARD_OUTPUT = "-"
 
 
 class AuditLog:
-    """Writes to a file, or to standard output. A file that was moved away is begun anew, as rotation needs it."""
+    """Appends to a file that only its owner may read, or to standard output.
+
+    Each line is one write, so several workers share a file. One that was moved away is begun anew, as rotation needs it.
+    """
 
     def __init__(self, place: str) -> None:
-        self._handler = logging.StreamHandler(sys.stdout) if place == STANDARD_OUTPUT else _file(place)
-        self._handler.handleError = _report  # type: ignore[method-assign]
+        self._path = None if place == STANDARD_OUTPUT else os.path.abspath(place)
+        with possible_path(place):
+            self._file = self._opened()
 
     def write(self, facts: Mapping[str, Any]) -> None:
+        """Write a line. If that fails, the log says so: the request has been answered already."""
         line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **facts}
-        text = json.dumps(line)
-        self._handler.handle(logging.LogRecord("locus.audit", logging.INFO, "", 0, "%s", (text,), None))
+        try:
+            if self._was_moved():
+                self.close()
+                self._file = self._opened()
+            os.write(self._file, f"{json.dumps(line)}\n".encode())
+        except OSError as error:
+            LOGGER.error("the audit log cannot be written", extra={"facts": error_facts(error)})
 
     def close(self) -> None:
-        self._handler.close()
+        if self._path is not None:
+            os.close(self._file)
 
+    def _opened(self) -> int:
+        if self._path is None:
+            return sys.stdout.fileno()
+        return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
-class _PrivateFileHandler(WatchedFileHandler):
-    """A file for its owner alone. Several workers append to it, a line with one write each."""
-
-    def _open(self) -> Any:
-        descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        return os.fdopen(descriptor, "a", encoding="utf-8")
-
-
-def _file(place: str) -> logging.StreamHandler[Any]:
-    with possible_path(place):
-        return _PrivateFileHandler(place)
-
-
-def _report(record: logging.LogRecord) -> None:
-    """A line that could not be written is reported in the log, and the request was answered all the same."""
-    error = sys.exc_info()[1]
-    LOGGER.error("the audit log cannot be written", extra={"facts": error_facts(error) if error else {}})
+    def _was_moved(self) -> bool:
+        if self._path is None:
+            return False
+        try:
+            return not os.path.samestat(os.stat(self._path), os.fstat(self._file))
+        except FileNotFoundError:
+            return True

@@ -38,6 +38,7 @@ _MESSAGES = {
     "store_unavailable": "the store is not available",
     "unsupported_format": "what is stored is of a newer format",
 }
+_STRANGERS = "strangers"
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 
 
@@ -76,8 +77,7 @@ class ServerMiddleware:
 
     async def dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Authenticate a request, and pass it to the router."""
-        headers = dict(scope["headers"])
-        if self._hosts is not None and _host(headers.get(b"host", b"")) not in self._hosts:
+        if self._hosts is not None and not _hosts(scope["headers"]) <= self._hosts:
             raise Problem(421, "misdirected", "this server is not called by that name")
         # Ids may contain any character, also an encoded slash: the router must split the path before it is decoded.
         raw = scope.get("raw_path") or quote(scope["path"]).encode()
@@ -85,7 +85,11 @@ class ServerMiddleware:
         scope["app"] = self._app  # makes the router raise an HTTPException instead of responding
         root: str = scope.get("root_path", "")
         if scope["path"].removeprefix(root) not in PUBLIC:
-            grant = scope[GRANT_KEY] = self._guard.admit(_authorization(scope["headers"]))
+            try:
+                grant = scope[GRANT_KEY] = self._guard.admit(_authorization(scope["headers"]))
+            except Problem:
+                self._check_rate(_STRANGERS)  # so that guesses are limited, too
+                raise
             self._check_rate(grant.token_id)
         await self._app(scope, receive, send)
 
@@ -266,6 +270,11 @@ def _authorization(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     if len(found) > 1:
         raise Problem(400, "malformed", "send one Authorization header")
     return found[0].decode("latin-1") if found else None
+
+
+def _hosts(headers: Iterable[tuple[bytes, bytes]]) -> set[str]:
+    """The names that a request calls the server by: one, if it was not made to confuse."""
+    return {_host(value) for name, value in headers if name == b"host"} or {""}
 
 
 def _host(value: bytes) -> str:

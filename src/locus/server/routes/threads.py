@@ -70,7 +70,7 @@ class Save(Body):
     created_at: str | None = None
     state: dict[Any, Any]
     metadata: dict[Any, Any] | None = None
-    parent_id: Id | None = None
+    parent_id: Annotated[Id | None, Field(description="null: none. The latest, if it is not given")] = None
 
 
 class PutWrites(Body):
