@@ -192,17 +192,17 @@ def test_values_are_counted_exactly() -> None:
 async def test_bodies_in_progress_share_a_budget_and_one_is_always_let_in() -> None:
     app = create_app(MemoryCheckpointer(), limits=Limits(memory_bytes=100_000))
     body = json.dumps({"state": {"text": "x" * 90_000}}).encode()
-    more = asyncio.Event()
+    begun, more = asyncio.Event(), asyncio.Event()
 
     async def pieces() -> AsyncIterator[bytes]:
         yield body[:80_000]
+        begun.set()
         await more.wait()
         yield body[80_000:]
 
     async with asking(app) as client:
         waiting = asyncio.ensure_future(client.post(PATH, content=pieces(), headers=JSON))
-        while app.memory.taken < 80_000:
-            await asyncio.sleep(0)
+        await begun.wait()
         refused = await client.post("/threads/u/checkpoints", content=body, headers=JSON)
         assert (refused.status_code, refused.json()["code"]) == (503, "busy")
         assert refused.headers["retry-after"] == "1"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -195,7 +194,7 @@ def _workers(server: Serving) -> list[int]:
     return found
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/environ"), reason="needs /proc")
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
 def test_workers_have_no_secrets_in_their_environment_and_log_as_little(tmp_path: Path) -> None:
     variables = {
         "LOCUS_SERVER_STORE": f"sqlite:///{tmp_path}/a-private.db",

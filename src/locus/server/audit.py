@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from locus.memory.model.arguments import possible_path
@@ -23,11 +24,11 @@ STANDARD_OUTPUT = "-"
 class AuditLog:
     """Appends to a file that only its owner may read, or to standard output.
 
-    Each line is one write, so several workers share a file. One that was moved away is begun anew, as rotation needs it.
+    Each line is one write, so workers can share a file. One that was moved away is begun anew, as rotation needs it.
     """
 
     def __init__(self, place: str) -> None:
-        self._path = None if place == STANDARD_OUTPUT else os.path.abspath(place)
+        self._path = None if place == STANDARD_OUTPUT else Path(place).absolute()
         with possible_path(place):
             self._file = self._opened()
 
@@ -55,6 +56,6 @@ class AuditLog:
         if self._path is None:
             return False
         try:
-            return not os.path.samestat(os.stat(self._path), os.fstat(self._file))
+            return not os.path.samestat(self._path.stat(), os.fstat(self._file))
         except FileNotFoundError:
             return True
