@@ -249,7 +249,7 @@ class TestTimes:
             commits.append(found)
             return await commit(found)
 
-        store.store.engine.commit = noted  # type: ignore[method-assign]
+        store.store.engine.commit = noted  # type: ignore[assignment, method-assign]
         async with asking(guarded(store), token) as client:
             body = self._commit(expires_at=FAR_AHEAD)
             assert (await client.post("/threads/acme%2F1/commits", json=body)).is_success

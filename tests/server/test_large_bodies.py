@@ -210,3 +210,32 @@ async def test_bodies_in_progress_share_a_budget_and_one_is_always_let_in() -> N
         assert (await waiting).status_code == 201
         assert app.memory.taken == 0
         assert (await client.post("/threads/u/checkpoints", content=body, headers=JSON)).status_code == 201
+
+
+async def test_what_tasks_wrote_is_limited_as_a_state_is() -> None:
+    limits = Limits(state_bytes=300_000)
+    async with asking(create_app(MemoryCheckpointer(), limits=limits)) as client:
+        await client.post(PATH, json={"checkpoint_id": "c", "state": {}})
+        for task in range(4):
+            body = {"task_id": f"{task}", "writes": [["channel", "x" * 100_000]]}
+            assert (await client.put(f"{PATH}/c/writes", json=body)).status_code == 204
+        one = await client.get(f"{PATH}/c/writes", params={"task_id": "1"})
+        assert [write["value"] for write in one.json()["writes"]] == ["x" * 100_000]
+        every = await client.get(f"{PATH}/c/writes")
+        assert (every.status_code, every.json()["code"]) == (507, "state_too_large")
+
+
+async def test_large_answers_are_whole() -> None:
+    """States, writes and lines of an export that worker threads put together."""
+    async with asking(create_app(MemoryCheckpointer())) as client:
+        state = {"items": ["x" * 1_000] * 1_500, "n": 1}
+        writes = [["channel", {"text": "y" * 1_200_000}]]
+        await client.post(PATH, json={"checkpoint_id": "c", "state": state})
+        assert (await client.put(f"{PATH}/c/writes", json={"task_id": "1", "writes": writes})).status_code == 204
+        assert (await client.get("/threads/t/latest")).json()["state"] == state
+        assert (await client.get(f"{PATH}/c/writes")).json()["writes"][0]["value"] == writes[0][1]
+        for encoding in ("gzip", "identity"):
+            lines = (await client.get("/threads/t/export", headers={"Accept-Encoding": encoding})).text.splitlines()
+            (line,) = map(json.loads, lines)
+            assert line["state"] == state
+            assert line["writes"][0]["value"] == writes[0][1]

@@ -10,9 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from locus.memory.engine import Exports
+from locus.memory.model.codec import encode_trusted
 from locus.server.answers import Answer
 from locus.server.authorized_store import AuthorizedStore
-from locus.server.bodies import json_response
+from locus.server.bodies import json_response, text_response
 from locus.server.logs import LOGGER, error_facts
 from locus.server.metrics import CONTENT_TYPE, Metrics
 from locus.server.openapi import Routes, Schema, answer, operation, text_answer
@@ -54,7 +55,7 @@ class OperationsRoutes(Routes):
         super().__init__(authorized)
         self._metrics = metrics
         self._version = version
-        self._openapi = openapi
+        self._openapi = encode_trusted(openapi)
         self._ready: bool | None = None
         self._looking: asyncio.Future[None] | None = None
         self._looks = Bucket(READY_RATE)
@@ -111,4 +112,4 @@ class OperationsRoutes(Routes):
 
     @operation("GET", "/openapi.json", "This document", answer({"type": "object"}, "OpenAPI"), public=True)
     async def openapi(self, request: Request) -> Response:
-        return await json_response(request, self._openapi)
+        return await text_response(request, self._openapi)

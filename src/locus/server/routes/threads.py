@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -16,6 +16,7 @@ from locus.memory.model.ids import check_pattern
 from locus.memory.model.manifest import visible, wanted
 from locus.memory.model.payloads import dict_payload, payload_text
 from locus.memory.model.records import ANY, Stored
+from locus.memory.model.records import Write as StoredWrite
 from locus.server.answers import Answer, Checkpoint, Entries, existing
 from locus.server.bodies import is_large, json_response, jsonl_response, text_response
 from locus.server.memory_budget import share_of
@@ -183,27 +184,30 @@ class ThreadRoutes(Routes):
         headers = {"ETag": etag(stored.entry.checkpoint_id)}
         return await text_response(request, await self._with_state(request, stored), headers=headers)
 
-    async def _with_state(self, request: Request, stored: Stored, **more: Any) -> str:
-        size = self._checked_size(stored)
-        about = encode_trusted({**entry_data(stored.entry), **more})
+    async def _with_state(self, request: Request, stored: Stored, more: str = "") -> str:
+        size = self._size(stored)
+        self._check_size(size, "this state")
+        about = encode_trusted(entry_data(stored.entry))[:-1] + more
         if size < LARGE_STATE:
             state = _state_text(stored)
         else:
             share_of(request).take(2 * size)  # as text, and as the bytes of it
             state = await asyncio.to_thread(_state_text, stored)
-        return f'{about[:-1]},"state":{state}}}'
+        return f'{about},"state":{state}}}'
 
-    def _checked_size(self, stored: Stored) -> int:
-        """Refuse a state that is too large to build here. A small store can hold one, because items are stored once."""
+    def _size(self, stored: Stored) -> int:
+        """The size of a state. A small store can hold a very large one, because items are stored once."""
         size = len(stored.head)
         for extent in wanted(stored.manifest):
             pieces = visible(extent, stored.runs.get(extent.branch, ()))
             size += sum(len(run.items) * (high - low) // max(run.length, 1) for run, low, high in pieces)
-        if size > self._authorized.limits.state_bytes:
-            raise Problem(
-                507, "state_too_large", f"this state is larger than {self._authorized.limits.state_bytes} bytes"
-            )
         return size
+
+    def _check_size(self, size: int, what: str) -> None:
+        """Refuse what is too large to build here."""
+        most = self._authorized.limits.state_bytes
+        if size > most:
+            raise Problem(507, "state_too_large", f"{what} is larger than {most} bytes")
 
     @operation("DELETE", CHECKPOINT, "Delete a checkpoint", NO_CONTENT, query=Namespaced)
     async def delete(self, request: Request) -> Response:
@@ -221,7 +225,16 @@ class ThreadRoutes(Routes):
         writes = await self._store.get_writes(
             thread_id, checkpoint_id, task_id=query.task_id, namespace=query.namespace
         )
-        return await json_response(request, {"writes": [write_data(write) for write in writes]})
+        return await text_response(request, f'{{"writes":{await self._writes_text(request, writes)}}}')
+
+    async def _writes_text(self, request: Request, writes: Sequence[StoredWrite]) -> str:
+        """Writes as JSON text. Many tasks can have written much."""
+        size = sum(len(write.value) for write in writes)
+        self._check_size(size, "what tasks wrote since this checkpoint")
+        if size < LARGE_STATE:
+            return _writes_as_text(writes)
+        share_of(request).take(2 * size)
+        return await asyncio.to_thread(_writes_as_text, writes)
 
     @operation("PUT", f"{CHECKPOINT}/writes", "Replace what a task wrote", NO_CONTENT, query=Namespaced, body=PutWrites)
     async def put_writes(self, request: Request) -> Response:
@@ -261,14 +274,19 @@ class ThreadRoutes(Routes):
             stored = await self._store.read(thread_id, entry.checkpoint_id, entry.namespace)
             if stored is None:  # deleted since the export began
                 continue
-            writes = []
+            writes: list[StoredWrite] = []
             if self._store.keeps_writes:
                 writes = await self._store.get_writes(
                     thread_id, entry.checkpoint_id, task_id=None, namespace=entry.namespace
                 )
-            line = await self._with_state(request, stored, writes=[write_data(write) for write in writes])
-            yield line.encode() + b"\n"
+            line = await self._with_state(request, stored, f',"writes":{await self._writes_text(request, writes)}')
+            # Items are stored with line breaks between them. Inside of a text, JSON has none.
+            yield line.replace("\n", "").encode() + b"\n"
             share_of(request).give_back()
+
+
+def _writes_as_text(writes: Iterable[StoredWrite]) -> str:
+    return encode_trusted([write_data(write) for write in writes])
 
 
 def _state_text(stored: Stored) -> str:
