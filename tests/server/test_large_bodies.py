@@ -18,13 +18,14 @@ import pytest
 from locus.memory.backends import MemoryCheckpointer
 from locus.memory.model.ids import digest, new_id
 from locus.server import Limits, create_app
-from locus.server.parsing import FEW_VALUES, ValueCounter
+from locus.server.parsing import ValueCounter
 from locus.wire.problems import Problem
 from tests.server.running import Serving, asking, serving
 
 JSON = {"Content-Type": "application/json"}
 PATH = "/threads/t/checkpoints"
 MOST = 300_000
+MANY_VALUES = 50_000
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +42,16 @@ def _peak_memory(server: Serving) -> int:
 
 @pytest.fixture
 async def client() -> AsyncIterator[httpx.AsyncClient]:
-    limits = Limits(body_bytes=1_000_000, body_values=FEW_VALUES + 50_000)
+    limits = Limits(body_bytes=1_000_000, body_values=MANY_VALUES)
     async with asking(create_app(MemoryCheckpointer(), limits=limits)) as client:
         yield client
+
+
+@pytest.fixture
+def few_values(monkeypatch: pytest.MonkeyPatch) -> int:
+    """So few that the tests are quick: beyond them, values are counted one by one."""
+    monkeypatch.setattr("locus.server.parsing.FEW_VALUES", 1_000)
+    return 1_000
 
 
 def test_others_are_answered_while_a_large_body_is_read(server: Serving) -> None:
@@ -117,7 +125,7 @@ def test_what_brings_no_data_counts_too(server: Serving, ends: bool) -> None:
 
 
 async def test_values_inside_a_text_are_counted(client: httpx.AsyncClient) -> None:
-    text = "[" + "{}," * (FEW_VALUES + 60_000) + "{}]"
+    text = "[" + "{}," * MANY_VALUES + "{}]"
     rev = new_id()
     commit = {
         "checkpoint_id": "c",
@@ -132,12 +140,12 @@ async def test_values_inside_a_text_are_counted(client: httpx.AsyncClient) -> No
     assert (response.status_code, response.json()["code"]) == (413, "too_many_values")
 
 
-async def test_many_values_are_kept_up_to_the_limit(client: httpx.AsyncClient) -> None:
+async def test_many_values_are_kept_up_to_the_limit(client: httpx.AsyncClient, few_values: int) -> None:
     """Beyond the number that is read at once, they are the same."""
-    state = {"numbers": [[number, f"{number}"] for number in range(40_000)], "x": {"a": [None, True, -1.5e3, "\u00e4"]}}
+    state = {"numbers": [[number, f"{number}"] for number in range(6_000)], "x": {"a": [None, True, -1.5e3, "\u00e4"]}}
     assert (await client.post(PATH, json={"state": state})).status_code == 201
     assert (await client.get("/threads/t/latest")).json()["state"] == state
-    writes = [["channel", [{"n": number} for number in range(60_000)]]]
+    writes = [["channel", [{"n": number} for number in range(6_000)]]]
     put = await client.put(f"{PATH}/c/writes", json={"task_id": "t", "writes": writes})
     assert put.status_code == 204
 
@@ -181,11 +189,11 @@ def test_both_readers_read_the_same(text: str, monkeypatch: pytest.MonkeyPatch) 
     assert read(0) == read(1_000_000)
 
 
-def test_values_are_counted_exactly() -> None:
-    text = "[" + '"many, many [ of { them",' * FEW_VALUES + "1]"
-    assert len(ValueCounter(FEW_VALUES + 2).parse(text)) == FEW_VALUES + 1
+def test_values_are_counted_exactly(few_values: int) -> None:
+    text = "[" + '"many, many [ of { them",' * few_values + "1]"
+    assert len(ValueCounter(few_values + 2).parse(text)) == few_values + 1
     with pytest.raises(Problem) as caught:
-        ValueCounter(FEW_VALUES + 1).parse(text)
+        ValueCounter(few_values + 1).parse(text)
     assert caught.value.code == "too_many_values"
 
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from itertools import count
+from operator import itemgetter
 from typing import ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -19,6 +21,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 KEEP_ALIVE_SECONDS = 75
 """Longer than `HTTPCheckpointer` keeps an idle connection, so that the client is always the one to close it."""
 
+_RESTS = count()
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 _TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
@@ -47,13 +50,14 @@ class BoundedProtocol(HttpToolsProtocol):
     _parsed_bytes = 0
     _unparsed_bytes = 0
     _headers_too_large = False
-    _idle_since: float | None = None
+    _idle_since: int | None = None
+    """Which of all connections came to rest when. Not the time: clocks of event loops are coarse."""
 
     # What the transport reports
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._idle_since = self.loop.time()
+        self._idle_since = next(_RESTS)
         self._set_deadline(self.bounds.header_seconds)
         if len(self.connections) > self.bounds.connections and not self._close_an_idle_one():
             transport.write(_TOO_MANY)
@@ -136,7 +140,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _rest(self) -> None:
         """Between two requests."""
-        self._idle_since = self.loop.time()
+        self._idle_since = next(_RESTS)
         self._set_deadline(
             self.bounds.keep_alive_seconds + 1
         )  # uvicorn closes what is silent, and this also what is not
@@ -150,13 +154,13 @@ class BoundedProtocol(HttpToolsProtocol):
     def _close_an_idle_one(self) -> bool:
         """Make room for a new connection. The one that has been idle longest is the least likely to be missed."""
         idle = [
-            (one._idle_since, id(one), one)
+            (one._idle_since, one)
             for one in self.connections
             if isinstance(one, BoundedProtocol) and one._idle_since is not None and one is not self
         ]
         if not idle:
             return False
-        oldest = min(idle)[2]
+        oldest = min(idle, key=itemgetter(0))[1]
         oldest._idle_since = None
         oldest.transport.close()
         return True
