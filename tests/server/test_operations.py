@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -189,8 +190,6 @@ class TestTheCommand:
         assert options.hosts is None
         assert options.auth is not None
 
-    def test_workers_get_what_the_command_was_given(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("LOCUS_SERVER_WORKER", "{}")
+    def test_workers_get_what_the_command_was_given(self) -> None:
         options: Any = ServerConfig("sqlite:///t.db", workers=3, tokens=f"{WRITER} read acme/", body_seconds=1.5)
-        options.to_environment()
-        assert ServerConfig.from_environment() == options
+        assert pickle.loads(pickle.dumps(options)) == options

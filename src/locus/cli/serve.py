@@ -13,6 +13,9 @@ from locus.extras import require
 if TYPE_CHECKING:
     from locus.server.config import ServerConfig
 
+STORE_VARIABLE = "LOCUS_SERVER_STORE"
+TOKENS_VARIABLE = "LOCUS_SERVER_TOKENS"
+
 _DESCRIPTION = """\
 Serve the threads of a store over HTTP.
 
@@ -24,7 +27,8 @@ _TOKENS = """\
 A token is written as "TOKEN [read|write [PREFIX]]". It allows reading or writing (default: write) the threads whose
 ids begin with the prefix (default: all); a prefix ends with / or :. Tokens can also be given in the environment
 variable LOCUS_SERVER_TOKENS, and the URL of the store in LOCUS_SERVER_STORE. Unlike options, variables do not appear
-in process lists. Without a token the server only accepts connections from this machine."""
+in process lists. LOCUS_SERVER_LOG_KEY is the key of the digests that stand for threads in logs; without it they differ
+after each start. Without a token the server only accepts connections from this machine."""
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -45,6 +49,11 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     add("--max-body", type=float, default=64.0, metavar="MB", help="the largest request body (64)")
     add("--header-timeout", type=float, default=15.0, metavar="SECONDS", help="how long request headers may take (15)")
     add("--body-timeout", type=float, default=30.0, metavar="SECONDS", help="how long a request body may take (30)")
+    add("--send-timeout", type=float, default=30.0, metavar="SECONDS", help="how long a client may not read (30)")
+    add("--max-values", type=int, default=1_000_000, metavar="N", help="the most JSON values in a body (1000000)")
+    add("--max-connections", type=int, default=500, metavar="N", help="the most connections of a process (500)")
+    add("--rate-limit", metavar="RATE[/BURST]", help="the most requests per second of each token, in each process")
+    add("--audit", metavar="FILE", help="write which token did what to a file (-: standard output)")
     add(
         "--grace",
         type=float,
@@ -67,11 +76,12 @@ def run(options: argparse.Namespace) -> int:
 
 def _config(options: argparse.Namespace) -> ServerConfig:
     from locus.server.config import ServerConfig
+    from locus.server.logs import KEY_VARIABLE, key_from_environment
 
-    store = options.store or os.environ.get("LOCUS_SERVER_STORE")
+    store = options.store or os.environ.get(STORE_VARIABLE)
     if not store:
         raise ConfigurationError("say where the threads are kept: --store sqlite:///agents.db")
-    return ServerConfig(
+    config = ServerConfig(
         store=store,
         host=options.host,
         port=options.port,
@@ -82,13 +92,22 @@ def _config(options: argparse.Namespace) -> ServerConfig:
         body_seconds=options.body_timeout,
         grace_seconds=options.grace,
         log_level=options.log_level,
+        max_values=options.max_values,
+        send_seconds=options.send_timeout,
+        max_connections=options.max_connections,
+        rate=options.rate_limit,
+        audit=options.audit,
+        log_key=key_from_environment(),
     )
+    for name in (STORE_VARIABLE, TOKENS_VARIABLE, KEY_VARIABLE):  # worker processes would inherit them
+        os.environ.pop(name, None)
+    return config
 
 
 def _tokens(options: argparse.Namespace) -> str:
     from locus.memory.model.arguments import possible_path
 
-    lines = [*options.token, os.environ.get("LOCUS_SERVER_TOKENS", "")]
+    lines = [*options.token, os.environ.get(TOKENS_VARIABLE, "")]
     if options.token_file:
         with possible_path(options.token_file):
             lines.append(Path(options.token_file).read_text(encoding="utf-8"))

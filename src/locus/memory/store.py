@@ -6,6 +6,7 @@ engines only store.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -37,6 +38,8 @@ from locus.memory.model.retention import ancestors, outlived
 from locus.memory.runtime.forks import fork_safe_lock
 
 _ATTEMPTS = 8
+_LONG_TO_READ = 1_000_000
+"""Characters that take some tens of milliseconds to read through."""
 
 SPECIAL_CHANNELS: Mapping[str, int] = {
     "__error__": -1,
@@ -137,8 +140,13 @@ class CheckpointStore:
         parent_as_named: bool = False,
         if_latest: str | None | Unset = ANY,
         known: Trace | None = None,
+        off_loop: bool = False,
     ) -> Saved:
-        """Commit a payload. `known` is the checkpoint that it was derived from, if that is known."""
+        """Commit a payload. `known` is the checkpoint that it was derived from, if that is known.
+
+        With `off_loop`, a worker thread plans it, so that others have their turn meanwhile: for a large payload in a
+        process that serves many.
+        """
         check_ids(thread_id, None, namespace)
         for value, what in ((parent, "parent"), (if_latest, "if_latest"), (checkpoint_id, "checkpoint_id")):
             if value is not None and value is not ANY:
@@ -151,7 +159,8 @@ class CheckpointStore:
         # A base that newer checkpoints follow has most likely had its branches continued by them.
         own_branches, replaces = base is not None and base.passed, None
         for _ in range(_ATTEMPTS):
-            plan = Planner(rev, base, own_branches=own_branches, sort_keys=not self.engine.dialect.exact).plan(payload)
+            planner = Planner(rev, base, own_branches=own_branches, sort_keys=not self.engine.dialect.exact)
+            plan = await asyncio.to_thread(planner.plan, payload) if off_loop else planner.plan(payload)
             commit = Commit(
                 thread_id=thread_id,
                 namespace=namespace,
@@ -181,7 +190,12 @@ class CheckpointStore:
                     stored = await self.read(thread_id, commit.checkpoint_id, namespace)
                     if stored is None:
                         continue
-                    if _equal(stored, payload, metadata):
+                    same = (
+                        _equal(stored, payload, metadata)
+                        if not off_loop
+                        else await asyncio.to_thread(_equal, stored, payload, metadata)
+                    )
+                    if same:
                         return Saved(commit.checkpoint_id, self._trace_of(stored))
                     replaces = stored.entry.rev
                     base = self._trace_of(stored) if self.engine.keeps_runs else None
@@ -224,7 +238,11 @@ class CheckpointStore:
         if known is not None:
             return known
         stored = await self.read(thread_id, None, namespace)
-        return self._trace_of(stored) if stored else None
+        if stored is None:
+            return None
+        if sum(len(run.items) for runs in stored.runs.values() for run in runs) < _LONG_TO_READ:
+            return self._trace_of(stored)
+        return await asyncio.to_thread(self._trace_of, stored)  # the event loop may have others to serve
 
     async def read(self, thread_id: str, checkpoint_id: str | None, namespace: str) -> Stored | None:
         check_ids(thread_id, checkpoint_id, namespace)
@@ -333,16 +351,16 @@ class CheckpointStore:
         task_path: str,
         namespace: str,
         keep_numbered: bool = False,
+        off_loop: bool = False,
     ) -> None:
         engine = self._with_capability(KeepsWrites, "pending writes")
         check_ids(thread_id, checkpoint_id, namespace)
         check_id(task_id, "task_id")
         check_id(task_path, "task_path", empty=True)
-        rows = []
-        for position, (channel, value) in enumerate(writes):
-            check_id(channel, "channel", empty=True)
-            idx = SPECIAL_CHANNELS.get(channel, position)
-            rows.append(Write(task_id, task_path, idx, channel, encode(value, ("writes", position, channel))))
+        if off_loop:
+            rows = await asyncio.to_thread(_write_rows, task_id, task_path, writes)
+        else:
+            rows = _write_rows(task_id, task_path, writes)
         async with self.using():
             await engine.put_writes(thread_id, namespace, checkpoint_id, task_id, rows, keep_numbered=keep_numbered)
 
@@ -359,6 +377,15 @@ class CheckpointStore:
     async def close(self) -> None:
         self.ready = False
         await self.engine.close()
+
+
+def _write_rows(task_id: str, task_path: str, writes: Sequence[tuple[str, Any]]) -> list[Write]:
+    rows = []
+    for position, (channel, value) in enumerate(writes):
+        check_id(channel, "channel", empty=True)
+        idx = SPECIAL_CHANNELS.get(channel, position)
+        rows.append(Write(task_id, task_path, idx, channel, encode(value, ("writes", position, channel))))
+    return rows
 
 
 def _equal(stored: Stored, payload: Payload, metadata: Mapping[str, Any] | None) -> bool:

@@ -11,11 +11,15 @@ from starlette.routing import Router
 from locus.errors import ConfigurationError
 from locus.memory.checkpointer import StoreVerbs
 from locus.memory.registry import as_checkpointer
+from locus.server.audit import AuditLog
 from locus.server.auth import Guard, Token
 from locus.server.authorized_store import AuthorizedStore
 from locus.server.bodies import Limits
+from locus.server.logs import LOGGER, Digests, error_facts
+from locus.server.memory_budget import MemoryBudget
 from locus.server.metrics import Metrics
 from locus.server.middleware import ServerMiddleware
+from locus.server.rates import Rate
 from locus.server.routes import all_routes
 
 
@@ -25,12 +29,17 @@ def create_app(
     *,
     limits: Limits | None = None,
     hosts: Collection[str] | None = None,
+    rate: str | None = None,
+    audit: str | None = None,
+    log_key: str = "",
 ) -> ServerMiddleware:
     """Serve the threads of a checkpointer, of a storage backend, or of the store that a URL names.
 
     `auth` lists the tokens that are accepted. Without it every request is accepted, so use that only where nobody else
-    can reach the server. `hosts` lists the host names that requests may use (`None`: any). The checkpointer is closed
-    when the server shuts down.
+    can reach the server. `hosts` lists the host names that requests may use (`None`: any). `rate` limits the requests
+    of each token: "50" per second, or "50/200" with bursts of 200. `audit` is the file that says which token did what
+    ("-": standard output). `log_key` is the key of the digests that stand for threads in logs; without it a new one is
+    made. The checkpointer is closed when the server shuts down.
     """
     opened = checkpointer if isinstance(checkpointer, StoreVerbs) else as_checkpointer(checkpointer)
     if not isinstance(opened, StoreVerbs):
@@ -40,8 +49,25 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_app: Any) -> AsyncIterator[None]:
         yield
-        await opened.close()
+        try:
+            await opened.close()
+        except Exception as error:  # noqa: BLE001 - an ASGI server would log its text
+            LOGGER.error("the store could not be closed", extra={"facts": error_facts(error)})
+        if audit_log is not None:
+            audit_log.close()
 
-    routes = all_routes(AuthorizedStore(opened.store, limits or Limits()), metrics)
-    router = Router(routes, redirect_slashes=False, lifespan=lifespan)
-    return ServerMiddleware(router, Guard(auth), metrics, hosts)
+    limits = limits or Limits()
+    audit_log = None if audit is None else AuditLog(audit)
+    router = Router(
+        all_routes(AuthorizedStore(opened.store, limits), metrics), redirect_slashes=False, lifespan=lifespan
+    )
+    return ServerMiddleware(
+        router,
+        Guard(auth),
+        metrics,
+        hosts,
+        memory=MemoryBudget(limits.memory_bytes),
+        rate=None if rate is None else Rate.parse(rate),
+        audit=audit_log,
+        digests=Digests(log_key),
+    )

@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -26,6 +26,9 @@ LEAST_CHARACTERS = 16
 DELIMITERS = ("/", ":")
 GRANT_KEY = "locus.grant"
 """Where the scope of a request holds its `Grant`."""
+
+THREADS_KEY = "locus.threads"
+"""Where it holds the ids of threads that the request names."""
 
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="locus"'}
@@ -49,7 +52,12 @@ class Token:
             )
         check_text(prefix, "prefix")
         self.digest = _digest(token)
-        self.grant = Grant(access == "write", prefix)
+        self.grant = Grant(access == "write", prefix, self.id)
+
+    @property
+    def id(self) -> str:
+        """A name for the token that does not reveal it, for logs: the same in every process."""
+        return hashlib.sha256(b"locus-token-id:" + self.digest).hexdigest()[:12]
 
     def __repr__(self) -> str:
         return f"Token({'write' if self.grant.writes else 'read'}, prefix={self.grant.prefix!r})"
@@ -61,6 +69,8 @@ class Grant:
 
     writes: bool = True
     prefix: str = ""
+    token_id: str = field(default="", compare=False)
+    """The id of the token; empty where none is needed."""
 
     @property
     def everywhere(self) -> bool:

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from locus.memory.model.arguments import UNLIMITED
 from locus.memory.model.ids import Pattern, check_id
 from locus.memory.store import CheckpointStore
-from locus.server.auth import GRANT_KEY, Grant
-from locus.server.bodies import Limits, read_json
+from locus.server.auth import GRANT_KEY, THREADS_KEY, Grant
+from locus.server.bodies import Limits, read_body
 from locus.server.requests import Body
 from locus.wire.format import from_segment
 
@@ -34,6 +34,11 @@ class AuthorizedStore:
     def thread(self, request: Request, *, writing: bool = False) -> str:
         """The thread id in the path of a request, if the sender may use that thread."""
         thread_id = check_id(from_segment(request.path_params["thread_id"]))
+        return self.use(request, thread_id, writing=writing)
+
+    def use(self, request: Request, thread_id: str, *, writing: bool) -> str:
+        """A thread id that a request names, if the sender may use that thread. The audit log hears of it anyway."""
+        request.scope.setdefault(THREADS_KEY, []).append(thread_id)
         return self.grant(request).check(thread_id, writing=writing)
 
     @staticmethod
@@ -42,7 +47,7 @@ class AuthorizedStore:
 
     async def body(self, request: Request, model: type[B]) -> B:
         """The body of a request, checked by its model."""
-        return model.check(await read_json(request, self.limits))
+        return await read_body(request, self.limits, lambda data, _: model.check(data))
 
     async def visible(
         self, request: Request, limit: int, fetch: Callable[[int], Awaitable[list[T]]], thread_of: Callable[[T], str]

@@ -10,19 +10,33 @@ import asyncio
 import gzip
 import json
 import zlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from locus.memory.model.codec import encode_trusted
+from locus.server.memory_budget import share_of
+from locus.server.parsing import VALUE_BYTES, ValueCounter, most_values_of
 from locus.wire.problems import Problem
+
+T = TypeVar("T")
 
 COMPRESS_FROM = 8_192
 """Responses of at least so many bytes are compressed."""
 
+INLINE_BYTES = 65_536
+"""Bodies up to so many bytes are parsed at once."""
+
+PIECE_BYTES = 65_536
+"""A response is handed over in pieces of so many bytes, so that a client that stops reading holds few of them."""
+
+_LARGE_KEY = "locus.large_body"
 _CLOSE = {"Connection": "close"}
 _GZIP = 31
 """The `wbits` of zlib for a gzip header and the largest window."""
@@ -30,29 +44,83 @@ _GZIP = 31
 
 @dataclass(frozen=True)
 class Limits:
-    """How large a request may be, and how long it may take to arrive."""
+    """How much a request may be, and how long it may take to arrive."""
 
     body_bytes: int = 64 * 1024 * 1024
     """The largest request body, before and after decompression."""
     body_seconds: float = 30.0
     state_bytes: int = 256 * 1024 * 1024
     """The largest state that the server builds for a client that asks for a whole state."""
+    body_values: int = 1_000_000
+    """The most JSON values in a body: numbers, texts, lists, objects and so on, however deep inside."""
+    memory_bytes: int = 1024 * 1024 * 1024
+    """About the most memory for all bodies and states in progress. One request is always let in."""
 
 
 async def read_json(request: Request, limits: Limits) -> dict[str, Any]:
     """The body of a request, which must be a JSON object."""
+    return await read_body(request, limits, lambda data, _: data)
+
+
+async def read_body(request: Request, limits: Limits, check: Callable[[dict[str, Any], ValueCounter], T]) -> T:
+    """The body of a request, which must be a JSON object, as `check` returns it.
+
+    A large body is decompressed, parsed and checked by a worker thread: the event loop has others to serve.
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Problem(415, "unsupported_media_type", "send JSON: Content-Type: application/json")
-    body = await _body(request, limits)
+    body, is_gzip = await _received(request, limits)
+    counter, share = ValueCounter(limits.body_values), share_of(request)
+
+    def parsed(text: str) -> T:
+        try:
+            found = counter.parse(text)
+        except (ValueError, RecursionError) as error:
+            raise Problem(400, "malformed", f"the body is no JSON: {_reason(error)}") from error
+        if not isinstance(found, dict):
+            raise Problem(400, "malformed", "the body is no JSON object")
+        return check(found, counter)
+
+    data = body
+    if is_gzip:
+        start = _Decompressor(INLINE_BYTES)
+        data = start.take(body) if len(body) <= INLINE_BYTES else b""
+        if not start.is_whole:
+            # It is not known yet how much it is: it may be as much as is allowed.
+            share.take(limits.body_bytes)
+            data = await _in_thread(lambda: _decompressed(body, limits))
+    if len(data) <= INLINE_BYTES:
+        return parsed(_decoded(data))
+    request.scope[_LARGE_KEY] = True
+    share.take(len(data))
+    text = await _in_thread(lambda: _decoded(data))
+    values = await _in_thread(lambda: most_values_of(text))
+    share.take(VALUE_BYTES * min(values, limits.body_values))
+    return await _in_thread(lambda: parsed(text))
+
+
+def _decoded(data: bytes) -> str:
+    """The text of a body. JSON is UTF-8, and `json.loads` would guess the encoding of bytes."""
     try:
-        # json.loads would guess the encoding of bytes.
-        data = json.loads(body.decode())
-    except (ValueError, RecursionError) as error:
+        return data.decode()
+    except UnicodeDecodeError as error:
         raise Problem(400, "malformed", f"the body is no JSON: {_reason(error)}") from error
-    if not isinstance(data, dict):
-        raise Problem(400, "malformed", "the body is no JSON object")
-    return data
+
+
+def is_large(request: Request) -> bool:
+    """Whether the body of a request was so large that work on it belongs into a worker thread."""
+    return _LARGE_KEY in request.scope
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(_large_bodies(), work)
+
+
+@cache
+def _large_bodies() -> ThreadPoolExecutor:
+    """The threads for large bodies. There are two only: more of them would slow down the event loop."""
+    return ThreadPoolExecutor(2, thread_name_prefix="locus-large-bodies")
 
 
 def _reason(error: Exception) -> str:
@@ -62,7 +130,8 @@ def _reason(error: Exception) -> str:
     return "it is nested too deeply" if isinstance(error, RecursionError) else "it is no UTF-8, or a number is too long"
 
 
-async def _body(request: Request, limits: Limits) -> bytes:
+async def _received(request: Request, limits: Limits) -> tuple[bytes, bool]:
+    """The body as it was sent, and whether that is gzip."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip"):
         raise Problem(
@@ -71,48 +140,55 @@ async def _body(request: Request, limits: Limits) -> bytes:
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and int(announced) > limits.body_bytes:
         raise _too_large(limits)
-    decompressor = _Decompressor(limits) if encoding == "gzip" else None
+    share = share_of(request)
     chunks, size = [], 0
     try:
         async with asyncio.timeout(limits.body_seconds):
             async for chunk in request.stream():
-                taken = decompressor.feed(chunk) if decompressor else chunk
-                size += len(taken)
+                size += len(chunk)
                 if size > limits.body_bytes:
                     raise _too_large(limits)
-                chunks.append(taken)
+                share.take(len(chunk))
+                chunks.append(chunk)
     except TimeoutError as error:
         raise Problem(
             408, "too_slow", f"the body did not arrive within {limits.body_seconds:g} s", headers=_CLOSE
         ) from error
     except ClientDisconnect as error:
         raise Problem(400, "cut_off", "the body was cut off") from error
-    if decompressor:
-        decompressor.finish()
-    return b"".join(chunks)
+    return b"".join(chunks), encoding == "gzip"
+
+
+def _decompressed(body: bytes, limits: Limits) -> bytes:
+    """The content of a gzip: a few bytes can expand to very many, and whatever follows it counts as well."""
+    decompressor = _Decompressor(limits.body_bytes)
+    data = decompressor.take(body)
+    if not decompressor.is_whole:
+        if decompressor.is_beyond:
+            raise _too_large(limits)
+        raise Problem(400, "malformed", "the body is no whole gzip")
+    return data
 
 
 class _Decompressor:
-    """Decompresses gzip up to the limit: a few bytes can expand to very many."""
+    """Decompresses one gzip stream, up to a limit."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._stream = zlib.decompressobj(_GZIP)
-        self._size = 0
+        self.is_beyond = False
 
-    def feed(self, chunk: bytes) -> bytes:
+    def take(self, body: bytes) -> bytes:
         try:
-            data = self._stream.decompress(chunk, self._limits.body_bytes - self._size + 1)
+            data = self._stream.decompress(body, self._most + 1)
         except zlib.error as error:
             raise Problem(400, "malformed", "the body is no gzip") from error
-        self._size += len(data)
-        if self._size > self._limits.body_bytes:
-            raise _too_large(self._limits)
+        self.is_beyond = len(data) > self._most
         return data
 
-    def finish(self) -> None:
-        if not self._stream.eof or self._stream.unused_data:
-            raise Problem(400, "malformed", "the body is no whole gzip")
+    @property
+    def is_whole(self) -> bool:
+        return self._stream.eof and not self._stream.unused_data and not self.is_beyond
 
 
 def _too_large(limits: Limits) -> Problem:
@@ -136,21 +212,42 @@ async def text_response(
         if accepts_gzip(request):
             sent["Content-Encoding"] = "gzip"
             body = await asyncio.to_thread(gzip.compress, body, 1)
-    return Response(body, status, sent, "application/json")
+    return _PiecewiseResponse(body, status, sent, "application/json")
+
+
+class _PiecewiseResponse(Response):
+    """A response whose next piece is handed over when the one before is on its way."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        body = bytes(self.body)
+        for start in range(0, max(len(body), 1), PIECE_BYTES):
+            end = start + PIECE_BYTES
+            await send({"type": "http.response.body", "body": body[start:end], "more_body": end < len(body)})
+            if end < len(body):
+                await asyncio.sleep(0)
 
 
 def jsonl_response(request: Request, lines: AsyncIterator[bytes]) -> Response:
     """A stream of JSON objects, one per line."""
-    headers = {"Vary": "Accept-Encoding"}
+    headers, pieces = {"Vary": "Accept-Encoding"}, _pieces_of(lines)
     if accepts_gzip(request):
-        lines, headers["Content-Encoding"] = _compressed(lines), "gzip"
-    return StreamingResponse(lines, headers=headers, media_type="application/jsonl")
+        pieces, headers["Content-Encoding"] = _compressed(pieces), "gzip"
+    return StreamingResponse(pieces, headers=headers, media_type="application/jsonl")
 
 
-async def _compressed(lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    stream = zlib.compressobj(1, zlib.DEFLATED, _GZIP)
+async def _pieces_of(lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     async for line in lines:
-        if compressed := stream.compress(line):
+        for start in range(0, len(line), PIECE_BYTES):
+            yield line[start : start + PIECE_BYTES]
+            if len(line) > PIECE_BYTES:
+                await asyncio.sleep(0)
+
+
+async def _compressed(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    stream = zlib.compressobj(1, zlib.DEFLATED, _GZIP)
+    async for piece in pieces:
+        if compressed := stream.compress(piece):
             yield compressed
     yield stream.flush()
 

@@ -12,10 +12,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from locus.errors import CorruptCheckpointError
-from locus.memory.model.codec import decode, encode, encode_trusted
+from locus.memory.model.codec import encode, encode_trusted
 from locus.memory.model.ids import digest
 from locus.memory.model.records import ANY, Base, Commit, Run, Unset
+from locus.server.bodies import Limits
+from locus.server.parsing import ValueCounter
 from locus.server.requests import ID_ERROR, ROW, Body, Id, Many, Moment, Number, invalid
 
 MOST_CUTS = 100_000
@@ -50,8 +51,15 @@ class CommitBody(Body):
     expires_at: Moment | None = None
 
 
-def commit_from(thread_id: str, namespace: str, data: dict[str, Any], if_latest: str | None | Unset) -> Commit:
-    """The commit in a request body, with every part checked."""
+def commit_from(
+    thread_id: str,
+    namespace: str,
+    data: dict[str, Any],
+    if_latest: str | None | Unset,
+    counter: ValueCounter | None = None,
+) -> Commit:
+    """The commit in a request body, with every part checked. `counter` has counted the values of the body so far."""
+    counter = counter or ValueCounter(Limits.body_values)
     body = CommitBody.check(data)
     return Commit(
         thread_id=thread_id,
@@ -63,7 +71,7 @@ def commit_from(thread_id: str, namespace: str, data: dict[str, Any], if_latest:
         head=_head_text(body.head),
         manifest=_manifest(body),
         runs=tuple(_run(body.rev, *row) for row in body.runs),
-        values=tuple(_value(*row) for row in body.values),
+        values=tuple(_value(*row, counter) for row in body.values),
         base=None if body.base is None else Base(*body.base),
         parent_id=body.parent_id if "parent_id" in data else ANY,
         parent_required=body.parent_required,
@@ -88,13 +96,13 @@ def _run(rev: str, branch: str, number: int, start: int, items: list[Any]) -> Ru
     return Run(branch, number, start, len(items), "[" + "\n,".join(texts) + "]")
 
 
-def _value(branch: str, text: str) -> Run:
+def _value(branch: str, text: str, counter: ValueCounter) -> Run:
     encode(text)  # refuses lone surrogates
     if branch != f"#{digest(text)}":
         raise invalid("the name of a value", "the digest of its text")
     try:
-        value = decode(text)
-    except CorruptCheckpointError as error:
+        value = counter.parse(text)
+    except (ValueError, RecursionError) as error:
         raise invalid("a value", "JSON as text") from error
     encode(value, ("values",))
     return Run(branch, 0, 0, 1, f"[{text}]")

@@ -1,20 +1,15 @@
-"""The configuration of `locus serve`, checked before anything is opened and passed on to the worker processes."""
+"""The configuration of `locus serve`, checked before anything is opened and handed to the worker processes."""
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import Self
 
 from locus.errors import ConfigurationError
 from locus.memory.model.arguments import checked_seconds
 from locus.server.auth import Token, parse_tokens
-
-VARIABLE = "LOCUS_SERVER_WORKER"
-"""The environment variable that holds the configuration of workers."""
+from locus.server.rates import Rate
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
@@ -23,16 +18,22 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 class ServerConfig:
     """How a server is started. `tokens` is text, one token per line, as `parse_tokens` reads it."""
 
-    store: str
+    store: str = field(repr=False)
     host: str = "127.0.0.1"
     port: int = 8700
     workers: int = 1
-    tokens: str = ""
+    tokens: str = field(default="", repr=False)
     max_body_bytes: int = 64 * 1024 * 1024
     header_seconds: float = 15.0
     body_seconds: float = 30.0
     grace_seconds: float = 30.0
     log_level: str = "info"
+    max_values: int = 1_000_000
+    send_seconds: float = 30.0
+    max_connections: int = 500
+    rate: str | None = None
+    audit: str | None = None
+    log_key: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
@@ -43,7 +44,14 @@ class ServerConfig:
             raise ConfigurationError("--max-body is a number of megabytes, and a kilobyte at least")
         checked_seconds(self.header_seconds, "--header-timeout")
         checked_seconds(self.body_seconds, "--body-timeout")
+        checked_seconds(self.send_seconds, "--send-timeout")
         checked_seconds(self.grace_seconds, "--grace")
+        if self.max_values < 1:
+            raise ConfigurationError(f"--max-values is a number from 1 on, got {self.max_values}")
+        if not 1 <= self.max_connections <= 1_000_000:
+            raise ConfigurationError(f"--max-connections is a number from 1 on, got {self.max_connections}")
+        if self.rate is not None:
+            Rate.parse(self.rate)
         if self.workers > 1 and self.store.partition(":")[0] == "memory":
             raise ConfigurationError("several workers cannot share a memory store: leave out --workers")
         if not self.auth and not is_loopback(self.host):
@@ -60,14 +68,6 @@ class ServerConfig:
     def hosts(self) -> Collection[str] | None:
         """The host names to accept. Without tokens, a web page must not reach the server by a DNS name of its own."""
         return None if self.auth else {*_LOCAL, self.host.lower()}
-
-    def to_environment(self) -> None:
-        """Store this for worker processes to read."""
-        os.environ[VARIABLE] = json.dumps(asdict(self))
-
-    @classmethod
-    def from_environment(cls) -> Self:
-        return cls(**json.loads(os.environ[VARIABLE]))
 
 
 def is_loopback(host: str) -> bool:

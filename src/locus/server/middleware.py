@@ -1,8 +1,9 @@
-"""What happens around every request: authentication, request ids, metrics, logs, and errors as problem details."""
+"""What happens around every request: tokens, rates, request ids, metrics, logs, and errors as problem details."""
 
 from __future__ import annotations
 
 import logging
+import math
 import re
 import secrets
 import time
@@ -14,13 +15,16 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
-from locus.errors import BackendUnavailableError, LocusError
+from locus.errors import CapabilityError, LocusError
 from locus.memory.model.codec import encode_trusted
-from locus.server.auth import GRANT_KEY, Guard
-from locus.server.logs import LOGGER
+from locus.server.audit import AuditLog
+from locus.server.auth import GRANT_KEY, THREADS_KEY, Grant, Guard
+from locus.server.logs import LOGGER, Digests, error_facts
+from locus.server.memory_budget import MemoryBudget, MemoryShare
 from locus.server.metrics import Metrics
+from locus.server.rates import Bucket, Rate
 from locus.wire.format import PROTOCOL, PROTOCOL_HEADER
-from locus.wire.problems import MEDIA_TYPE, Problem, problem_of
+from locus.wire.problems import MEDIA_TYPE, Problem, failure, problem_of
 
 PUBLIC: Final = frozenset({"/health", "/ready", "/openapi.json"})
 """Paths that need no token."""
@@ -28,18 +32,40 @@ PUBLIC: Final = frozenset({"/health", "/ready", "/openapi.json"})
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _PROTOCOL = (PROTOCOL_HEADER.lower().encode(), str(PROTOCOL).encode())
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
-_RETRY_AFTER = {"Retry-After": "1"}
+_MESSAGES = {
+    "corrupt": "what is stored is damaged",
+    "misconfigured": "the store cannot be used as it is set up",
+    "store_unavailable": "the store is not available",
+    "unsupported_format": "what is stored is of a newer format",
+}
+_STRANGERS = "strangers"
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 
 
 class ServerMiddleware:
     """The outermost layer of the app. `hosts` are the host names that requests may use (`None`: any)."""
 
-    def __init__(self, app: Router, guard: Guard, metrics: Metrics, hosts: Collection[str] | None) -> None:
+    def __init__(
+        self,
+        app: Router,
+        guard: Guard,
+        metrics: Metrics,
+        hosts: Collection[str] | None,
+        *,
+        memory: MemoryBudget,
+        rate: Rate | None = None,
+        audit: AuditLog | None = None,
+        digests: Digests | None = None,
+    ) -> None:
         self._app = app
         self._guard = guard
         self._metrics = metrics
         self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
+        self.memory = memory
+        self._rate = rate
+        self._buckets: dict[str, Bucket] = {}
+        self._audit = audit
+        self._digests = digests or Digests()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -51,8 +77,7 @@ class ServerMiddleware:
 
     async def dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Authenticate a request, and pass it to the router."""
-        headers = dict(scope["headers"])
-        if self._hosts is not None and _host(headers.get(b"host", b"")) not in self._hosts:
+        if self._hosts is not None and not _hosts(scope["headers"]) <= self._hosts:
             raise Problem(421, "misdirected", "this server is not called by that name")
         # Ids may contain any character, also an encoded slash: the router must split the path before it is decoded.
         raw = scope.get("raw_path") or quote(scope["path"]).encode()
@@ -60,8 +85,26 @@ class ServerMiddleware:
         scope["app"] = self._app  # makes the router raise an HTTPException instead of responding
         root: str = scope.get("root_path", "")
         if scope["path"].removeprefix(root) not in PUBLIC:
-            scope[GRANT_KEY] = self._guard.admit(headers.get(b"authorization", b"").decode("latin-1"))
+            try:
+                grant = scope[GRANT_KEY] = self._guard.admit(_authorization(scope["headers"]))
+            except Problem:
+                self._check_rate(_STRANGERS)  # so that guesses are limited, too
+                raise
+            self._check_rate(grant.token_id)
         await self._app(scope, receive, send)
+
+    def _check_rate(self, token_id: str) -> None:
+        if self._rate is None:
+            return
+        # One for each token of the server, so there are few.
+        bucket = self._buckets.get(token_id) or self._buckets.setdefault(token_id, Bucket(self._rate))
+        if seconds := bucket.take():
+            raise Problem(
+                429,
+                "too_many_requests",
+                f"this token may send {self._rate.per_second:g} requests per second: send the next one later",
+                headers={"Retry-After": str(math.ceil(seconds))},
+            )
 
     def routing_problem(self, error: HTTPException, scope: Scope) -> Problem:
         """A path or method that the router does not know, as a problem."""
@@ -80,6 +123,31 @@ class ServerMiddleware:
         self._metrics.count(operation, method, request.status, seconds, request.received, request.sent)
         if LOGGER.isEnabledFor(logging.INFO):
             LOGGER.info("request", extra={"facts": request.facts(operation, method, seconds)})
+        if self._audit is not None:
+            self._write_audit(request, operation)
+
+    def _write_audit(self, request: _HandledRequest, operation: str) -> None:
+        """Requests that need no token do nothing that has to be accounted for."""
+        grant: Grant | None = request.scope.get(GRANT_KEY)
+        if self._audit is None or (grant is None and request.status != 401):
+            return
+        self._audit.write(
+            {
+                "request_id": request.request_id,
+                "token": grant.token_id if grant else None,
+                "operation": operation,
+                "threads": self.threads(request.scope),
+                "status": request.status,
+                **request.outcome,
+            }
+        )
+
+    def threads(self, scope: Scope) -> list[str]:
+        """The threads that a request names, as digests."""
+        return [self._digests.of(thread_id) for thread_id in scope.get(THREADS_KEY, ())]
+
+    def digest(self, text: str) -> str:
+        return self._digests.of(text)
 
     def begin(self) -> None:
         self._metrics.in_flight.inc()
@@ -105,27 +173,41 @@ class _HandledRequest:
 
     async def run(self) -> None:
         self._middleware.begin()
+        share = MemoryShare(self._middleware.memory)
+        share.put_into(self.scope)
         try:
             await self._middleware.dispatch(self.scope, self._receive, self._send)
         except Problem as problem:
             await self._send_problem(problem)
         except HTTPException as error:
             await self._send_problem(self._middleware.routing_problem(error, self.scope))
-        except BackendUnavailableError as error:
-            LOGGER.error(
-                "the store is not available", extra={"facts": {"request_id": self.request_id, "why": str(error)}}
-            )
-            await self._send_problem(
-                Problem(503, "store_unavailable", "the store of this server could not be reached", headers=_RETRY_AFTER)
-            )
         except LocusError as error:
-            await self._send_problem(problem_of(error))
-        except Exception:  # noqa: BLE001 - logged, and answered as a failure of this server
-            LOGGER.exception("failed", extra={"facts": {"request_id": self.request_id}})
-            await self._send_problem(Problem(500, "failed", "this server failed; its log says where"))
+            found = problem_of(error)
+            if found.status >= 500 and not isinstance(error, CapabilityError):
+                self._log_failure(_MESSAGES.get(found.code, "failed"), error)
+            await self._send_problem(found)
+        except Exception as error:  # noqa: BLE001 - logged, and answered as a failure of this server
+            LOGGER.exception("failed", extra={"facts": self._about(error)})
+            await self._send_problem(failure(500, "failed"))
         finally:
+            share.give_back()
             self._middleware.end()
             self._middleware.count(self)
+
+    def _log_failure(self, message: str, error: LocusError) -> None:
+        LOGGER.error(message, extra={"facts": {**self._about(error), **error_facts(error)}})
+
+    def _about(self, error: Exception) -> dict[str, Any]:
+        """What leads to the cause: equal failures have equal digests."""
+        return {
+            "request_id": self.request_id,
+            "threads": self._middleware.threads(self.scope),
+            "digest": self._middleware.digest(str(error)),
+        }
+
+    @property
+    def outcome(self) -> dict[str, Any]:
+        return {} if self._code is None else {"problem": self._code}
 
     async def _receive(self) -> Message:
         message = await self._receive_message()
@@ -171,7 +253,7 @@ class _HandledRequest:
             "received": self.received,
             "sent": self.sent,
         }
-        return facts if self._code is None else {**facts, "problem": self._code}
+        return {**facts, **self.outcome}
 
 
 def _request_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
@@ -180,6 +262,19 @@ def _request_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
         if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
             return value.decode("ascii")
     return secrets.token_hex(8)
+
+
+def _authorization(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """The header with the token. Two of them could mean one thing to a proxy and another one here."""
+    found = [value for name, value in headers if name == b"authorization"]
+    if len(found) > 1:
+        raise Problem(400, "malformed", "send one Authorization header")
+    return found[0].decode("latin-1") if found else None
+
+
+def _hosts(headers: Iterable[tuple[bytes, bytes]]) -> set[str]:
+    """The names that a request calls the server by: one, if it was not made to confuse."""
+    return {_host(value) for name, value in headers if name == b"host"} or {""}
 
 
 def _host(value: bytes) -> str:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self, TypeVar
+from urllib.parse import parse_qsl
 
 from pydantic import (
     BaseModel,
@@ -31,6 +32,7 @@ from locus.wire.problems import Problem
 
 T = TypeVar("T")
 
+MOST_PARAMETERS = 100
 MOST = 2**53 - 1
 """The largest integer that every JSON parser reads exactly."""
 
@@ -126,7 +128,22 @@ class Query(_Checked):
 
     @classmethod
     def of(cls, request: Request) -> Self:
-        return cls.check(dict(request.query_params))
+        found: dict[str, str] = {}
+        try:
+            # Strict, because two ids must not become one: Starlette puts the same character for all that is no UTF-8.
+            pairs = parse_qsl(
+                request.scope["query_string"].decode("ascii"),
+                keep_blank_values=True,
+                errors="strict",
+                max_num_fields=MOST_PARAMETERS,
+            )
+        except ValueError as error:
+            raise Problem(400, "malformed", "the query is too long, or no UTF-8 that is percent-encoded") from error
+        for name, value in pairs:
+            if name in cls.model_fields and name in found:
+                raise Problem(400, "malformed", f"send {name} once")
+            found[name] = value
+        return cls.check(found)
 
 
 class Namespaced(Query):

@@ -1,20 +1,21 @@
-"""Runs the server with uvicorn: in one process or several, with timeouts for slow clients and a graceful shutdown."""
+"""Runs the server with uvicorn: in one process or several, with bounds for slow clients and a graceful shutdown."""
 
 from __future__ import annotations
 
-import asyncio
 import os
+from functools import partial
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar
+from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.supervisors import Multiprocess
 
 from locus.memory.registry import get_checkpointer
 from locus.server.app import create_app
 from locus.server.bodies import Limits
 from locus.server.config import ServerConfig
-from locus.server.logs import set_up
+from locus.server.connections import KEEP_ALIVE_SECONDS, BoundedProtocol, Bounds
+from locus.server.logs import log_failures, set_up
 from locus.server.middleware import ServerMiddleware
 
 
@@ -22,35 +23,59 @@ def serve(config: ServerConfig) -> None:
     """Serve until SIGTERM or Ctrl-C; requests in progress are finished first."""
     set_up(config.log_level)
     if config.workers == 1:
-        _run(config, app_of(config))
+        app = app_of(config)
+        log_failures()
+        uvicorn.run(**_arguments(config, app))
         return
     get_checkpointer(config.store)  # so that an invalid URL is reported once, not by every worker
-    config.to_environment()
     with TemporaryDirectory(prefix="locus-metrics-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        _run(config, "locus.server.serving:worker_app", factory=True, workers=config.workers)
+        _run_workers(config)
 
 
-def worker_app() -> ServerMiddleware:
+def _run_workers(config: ServerConfig) -> None:
+    """Start the workers. `uvicorn.run` takes only the name of an app, and would leave secrets to the environment.
+
+    The configuration is part of the app here, and a worker gets that through the pipe that it is started with.
+    """
+    given = uvicorn.Config(**_arguments(config, partial(worker_app, config)), factory=True, workers=config.workers)
+    listening = given.bind_socket()
+    supervisor: Any = Multiprocess
+    try:
+        workers = supervisor(given, sockets=[listening])
+    except TypeError:  # uvicorn before 0.40 wants to be told what each of them runs
+        workers = supervisor(given, target=uvicorn.Server(given).run, sockets=[listening])
+    workers.run()
+
+
+def worker_app(config: ServerConfig) -> ServerMiddleware:
     """The app of one of several workers. Each opens the store by itself."""
-    config = ServerConfig.from_environment()
     set_up(config.log_level)
+    log_failures()
     return app_of(config)
 
 
 def app_of(config: ServerConfig) -> ServerMiddleware:
-    HeaderTimeoutProtocol.header_seconds = config.header_seconds
-    limits = Limits(body_bytes=config.max_body_bytes, body_seconds=config.body_seconds)
-    return create_app(get_checkpointer(config.store), config.auth, limits=limits, hosts=config.hosts)
+    BoundedProtocol.bounds = Bounds(
+        header_seconds=config.header_seconds,
+        body_seconds=config.body_seconds,
+        send_seconds=config.send_seconds,
+        connections=config.max_connections,
+    )
+    limits = Limits(body_bytes=config.max_body_bytes, body_seconds=config.body_seconds, body_values=config.max_values)
+    return create_app(
+        get_checkpointer(config.store),
+        config.auth,
+        limits=limits,
+        hosts=config.hosts,
+        rate=config.rate,
+        audit=config.audit,
+        log_key=config.log_key,
+    )
 
 
-def _run(config: ServerConfig, app: Any, **options: Any) -> None:
-    given = uvicorn_config(app, host=config.host, port=config.port, grace_seconds=config.grace_seconds)
-    uvicorn.run(**given, **options)
-
-
-KEEP_ALIVE_SECONDS = 75
-"""Longer than `HTTPCheckpointer` keeps an idle connection, so that the client is always the one to close it."""
+def _arguments(config: ServerConfig, app: Any) -> dict[str, Any]:
+    return uvicorn_config(app, host=config.host, port=config.port, grace_seconds=config.grace_seconds)
 
 
 def uvicorn_config(app: Any, *, host: str, port: int, grace_seconds: float) -> dict[str, Any]:
@@ -59,7 +84,7 @@ def uvicorn_config(app: Any, *, host: str, port: int, grace_seconds: float) -> d
         "app": app,
         "host": host,
         "port": port,
-        "http": HeaderTimeoutProtocol,
+        "http": BoundedProtocol,
         "ws": "none",
         "lifespan": "on",
         "log_config": None,
@@ -70,37 +95,3 @@ def uvicorn_config(app: Any, *, host: str, port: int, grace_seconds: float) -> d
         # uvicorn counts whole seconds
         "timeout_graceful_shutdown": max(1, round(grace_seconds)),
     }
-
-
-class HeaderTimeoutProtocol(HttpToolsProtocol):
-    """Uvicorn's protocol, which disconnects a client that does not finish its headers in time."""
-
-    header_seconds: ClassVar[float] = 15.0
-    """The most time for headers, from first to last byte, and for a new connection to send its first request."""
-
-    _timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._start_timer()
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._start_timer()
-
-    def on_headers_complete(self) -> None:
-        self._stop_timer()
-        super().on_headers_complete()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timer()
-        super().connection_lost(exc)
-
-    def _start_timer(self) -> None:
-        self._stop_timer()
-        self._timer = self.loop.call_later(self.header_seconds, self.transport.close)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None

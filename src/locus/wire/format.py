@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
-from locus.errors import InvalidIdError
+from locus.errors import CorruptCheckpointError, InvalidIdError
 from locus.memory.model import table
 from locus.memory.model.codec import decode, encode, encode_trusted
 from locus.memory.model.records import (
@@ -152,6 +152,9 @@ def outcome_from(data: Any) -> Outcome:
 
 
 def entry_data(entry: Entry) -> dict[str, Any]:
+    metadata = decode(entry.metadata)
+    if not isinstance(metadata, dict):
+        raise CorruptCheckpointError("stored metadata is no object")
     return {
         "thread_id": entry.thread_id,
         "namespace": entry.namespace,
@@ -160,7 +163,7 @@ def entry_data(entry: Entry) -> dict[str, Any]:
         "seq": entry.seq,
         "rev": entry.rev,
         "created_at": entry.created_at.isoformat(),
-        "metadata": decode(entry.metadata),
+        "metadata": metadata,
     }
 
 

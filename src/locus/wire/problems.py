@@ -28,6 +28,7 @@ MEDIA_TYPE = "application/problem+json"
 NOT_FOUND = "not_found"
 UNAUTHENTICATED = "unauthenticated"
 FORBIDDEN = "forbidden"
+RETRY_AFTER: Mapping[str, str] = {"Retry-After": "1"}
 
 _KINDS: tuple[tuple[type[LocusError], str, int], ...] = (
     # The first that fits counts, so a class comes before its base classes.
@@ -78,9 +79,28 @@ class Problem(Exception):
         }
 
 
+_DETAILS: Mapping[str, str] = {
+    "corrupt": "what is stored for this request cannot be read: load an earlier checkpoint, or restore a backup",
+    "unsupported_format": "what is stored was written by a newer version of Locus: upgrade the server",
+    "store_unavailable": "the store of this server could not be reached",
+}
+_ANY_DETAIL = "this server failed; its log says where, under this request_id"
+
+
+def failure(status: int, code: str, *, headers: Mapping[str, str] | None = None) -> Problem:
+    """A problem of the server. The text of an error may name files, hosts and what is stored, so it is not used."""
+    return Problem(status, code, _DETAILS.get(code, _ANY_DETAIL), headers=headers)
+
+
 def problem_of(error: LocusError) -> Problem:
-    """The problem for an error."""
+    """The problem for an error. The text of one that the sender cannot have caused is left out."""
+    if isinstance(error, ConfigurationError):  # what a request says has been checked: the server is not set up well
+        return failure(500, "misconfigured")
     code, status = next((code, status) for kind, code, status in _KINDS if isinstance(error, kind))
+    if status == 503:
+        return failure(status, code, headers=RETRY_AFTER)
+    if status == 500:
+        return failure(status, code)
     more: dict[str, Any] = {}
     if isinstance(error, ConflictError):
         more = {"expected": error.expected, "latest": error.latest}

@@ -14,14 +14,18 @@ from locus.errors import CapabilityError, ConflictError
 from locus.memory.engine import Copies, Expires, Exports
 from locus.memory.model.records import DEFAULT_NAMESPACE, Commit, Verdict
 from locus.server.answers import Answer, Count, Entry, Exported, Outcome, Stored, existing
-from locus.server.bodies import json_response, read_json, text_response
+from locus.server.auth import Grant
+from locus.server.bodies import json_response, read_body, text_response
 from locus.server.commits import CommitBody, commit_from
+from locus.server.memory_budget import share_of
 from locus.server.openapi import THREAD, Routes, answer, operation
 from locus.server.requests import AT_ONCE, ID_ERROR, MOST, ROW, Body, Id, Many, Name, Namespaced, Number, if_latest
 from locus.wire.format import entry_data, exported_text, outcome_data, stored_text
 from locus.wire.problems import NOT_FOUND, Problem
 
 _REFUSALS = (Verdict.CONFLICT, Verdict.NO_PARENT)
+MOST_CLOCK_SKEW = timedelta(minutes=5)
+"""How far the clock of a client whose token is limited to some threads may be off: beyond it, the server's counts."""
 LARGEST_EXPORT = 500
 """The most checkpoints in one response."""
 
@@ -71,8 +75,14 @@ class EngineRoutes(Routes):
     async def commit(self, request: Request) -> Response:
         thread_id = self._authorized.thread(request, writing=True)
         namespace, expected = Namespaced.of(request).namespace, if_latest(request)
-        body = await read_json(request, self._authorized.limits)
-        commit = self._with_expiry(commit_from(thread_id, namespace, body, expected))
+        commit = self._with_own_times(
+            await read_body(
+                request,
+                self._authorized.limits,
+                lambda data, counter: commit_from(thread_id, namespace, data, expected, counter),
+            ),
+            self._authorized.grant(request),
+        )
         async with self._store.using() as engine:
             if commit.base is not None and not engine.keeps_runs:
                 raise CapabilityError("the store of this server keeps whole states only: send no base")
@@ -81,13 +91,22 @@ class EngineRoutes(Routes):
             self._store.refused(commit, outcome)
         return await json_response(request, outcome_data(outcome))
 
-    def _with_expiry(self, commit: Commit) -> Commit:
-        """With the time that the thread expires: the client's, or else the one that this server's store sets."""
-        ttl_seconds = self._store.ttl_seconds
-        if commit.expires_at is None and ttl_seconds is not None:
-            return replace(commit, expires_at=datetime.now(UTC) + timedelta(seconds=ttl_seconds))
+    def _with_own_times(self, commit: Commit, grant: Grant) -> Commit:
+        """The commit with the times that count here.
+
+        A thread expires when the client says, or else when this server's store says. A sender who is limited to some
+        threads has no say in what the operator decides: how long they are kept, and how old a checkpoint is. An import
+        needs the times of what it brings, so it needs a token for all threads.
+        """
+        now, ttl_seconds = datetime.now(UTC), self._store.ttl_seconds
         if commit.expires_at is not None and not isinstance(self._store.engine, Expires):
             raise CapabilityError("the store of this server lets no thread expire: leave out ttl_seconds")
+        if ttl_seconds is not None:
+            latest = now + timedelta(seconds=ttl_seconds)
+            if commit.expires_at is None or (commit.expires_at > latest and not grant.everywhere):
+                commit = replace(commit, expires_at=latest)
+        if abs(commit.created_at - now) > MOST_CLOCK_SKEW and not grant.everywhere:
+            commit = replace(commit, created_at=now)
         return commit
 
     @operation("GET", f"{THREAD}/stored", "A checkpoint as it is stored", answer(Stored, "Its parts"), query=One)
@@ -95,6 +114,8 @@ class EngineRoutes(Routes):
         thread_id = self._authorized.thread(request)
         one = One.of(request)
         stored = existing(await self._store.read(thread_id, one.checkpoint_id, one.namespace))
+        size = len(stored.head) + sum(len(run.items) for runs in stored.runs.values() for run in runs)
+        share_of(request).take(3 * size)
         return await text_response(request, stored_text(stored))
 
     @operation("GET", f"{THREAD}/entry", "A checkpoint without its state", answer(Entry, "The entry"), query=One)
@@ -119,6 +140,8 @@ class EngineRoutes(Routes):
             if not isinstance(engine, Exports) or not engine.offers(Exports):
                 raise CapabilityError("the store of this server gives one checkpoint at a time")
             exported = await engine.export(thread_id, body.after_seq, min(body.limit, LARGEST_EXPORT), body.known)
+        size = sum(len(run.items) for run in exported.runs) + sum(len(one.head) for one in exported.checkpoints)
+        share_of(request).take(3 * size)
         return await text_response(request, exported_text(exported))
 
     @operation(
@@ -147,7 +170,7 @@ class EngineRoutes(Routes):
         """Copy a whole thread, one checkpoint with its ancestors, or the listed checkpoints."""
         source = self._authorized.thread(request, writing=False)
         body = await self._authorized.body(request, Copy)
-        dest = self._authorized.grant(request).check(body.dest_thread_id, writing=True)
+        dest = self._authorized.use(request, body.dest_thread_id, writing=True)
         among = DEFAULT_NAMESPACE if body.namespace is None else body.namespace
         if body.checkpoint_ids is not None:
             copied = await self._copy_listed(source, dest, among, set(body.checkpoint_ids))

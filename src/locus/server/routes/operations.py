@@ -10,16 +10,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from locus.memory.engine import Exports
+from locus.memory.model.codec import encode_trusted
 from locus.server.answers import Answer
 from locus.server.authorized_store import AuthorizedStore
-from locus.server.bodies import json_response
+from locus.server.bodies import json_response, text_response
+from locus.server.logs import LOGGER, error_facts
 from locus.server.metrics import CONTENT_TYPE, Metrics
 from locus.server.openapi import Routes, Schema, answer, operation, text_answer
+from locus.server.rates import Bucket, Rate
 from locus.server.requests import Number
 from locus.wire.format import PROTOCOL, SERVICE
-from locus.wire.problems import Problem
+from locus.wire.problems import RETRY_AFTER, Problem
 
 READY_SECONDS = 5.0
+READY_RATE = Rate(per_second=1, burst=5)
+"""How often `/ready` asks the store. In between, it answers what it has heard last."""
 
 
 class ServerLimits(Answer):
@@ -50,7 +55,10 @@ class OperationsRoutes(Routes):
         super().__init__(authorized)
         self._metrics = metrics
         self._version = version
-        self._openapi = openapi
+        self._openapi = encode_trusted(openapi)
+        self._ready: bool | None = None
+        self._looking: asyncio.Future[None] | None = None
+        self._looks = Bucket(READY_RATE)
 
     @operation("GET", "/", "What this server can do", answer(About, "What it can do"))
     async def about(self, request: Request) -> Response:
@@ -77,13 +85,25 @@ class OperationsRoutes(Routes):
 
     @operation("GET", "/ready", "Whether the store answers", answer(Status, "It does"), public=True)
     async def ready(self, request: Request) -> Response:
-        """The store answers."""
+        """The store answers, or did a moment ago: whoever asks often, without a token, gives the store no work."""
+        if self._looking is None and (self._ready is None or not self._looks.take()):
+            self._looking = asyncio.ensure_future(self._look())
+        if self._looking is not None:
+            await asyncio.shield(self._looking)
+        if not self._ready:
+            raise Problem(503, "store_unavailable", "the store of this server does not answer", headers=RETRY_AFTER)
+        return await json_response(request, {"status": "ready"})
+
+    async def _look(self) -> None:
         try:
             async with asyncio.timeout(READY_SECONDS), self._store.using() as engine:
                 await engine.entry("locus-ready", "default", None)
-        except TimeoutError as error:
-            raise Problem(503, "store_unavailable", "the store of this server does not answer") from error
-        return await json_response(request, {"status": "ready"})
+            self._ready = True
+        except Exception as error:  # noqa: BLE001 - whatever it is, the store is of no use now
+            self._ready = False
+            LOGGER.error("the store does not answer", extra={"facts": error_facts(error)})
+        finally:
+            self._looking = None
 
     @operation("GET", "/metrics", "Figures", text_answer("text/plain", "Figures for Prometheus"))
     async def metrics(self, request: Request) -> Response:
@@ -92,4 +112,4 @@ class OperationsRoutes(Routes):
 
     @operation("GET", "/openapi.json", "This document", answer({"type": "object"}, "OpenAPI"), public=True)
     async def openapi(self, request: Request) -> Response:
-        return await json_response(request, self._openapi)
+        return await text_response(request, self._openapi)

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from locus.errors import CapabilityError
 from locus.memory.engine import Expires, Searches
-from locus.memory.model.arguments import UNLIMITED, check_vacuum, days_before
+from locus.memory.model.arguments import UNLIMITED, days_before
 from locus.memory.model.codec import encode
 from locus.memory.model.ids import Pattern, words
 from locus.memory.model.records import Entry, Hit
@@ -23,6 +23,7 @@ from locus.server.bodies import json_response
 from locus.server.openapi import Routes, answer, operation
 from locus.server.requests import IN_QUERY, MOST, Body, Many, Moment, Query, invalid
 from locus.wire.format import entry_data, hit_data
+from locus.wire.problems import Problem
 
 PORTION_SECONDS = 5.0
 """How long one vacuum request works before it returns where to continue."""
@@ -126,7 +127,8 @@ class QueryRoutes(Routes):
         cutoff, after = body.cutoff(), body.after
         if body.only_expired:
             return await json_response(request, {"removed": await self._expire(request), "next": None})
-        check_vacuum(None if cutoff is None else 0, body.keep_last)
+        if cutoff is None and body.keep_last is None:
+            raise Problem(400, "invalid_request", "say what is old: older_than_days, keep_last, or both")
         removed = 0 if body.dry_run or after is not None else await self._expire(request)
         until = time.monotonic() + PORTION_SECONDS
         for thread_id in await self._authorized.thread_ids(request, Pattern(), None):

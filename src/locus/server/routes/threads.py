@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -10,13 +11,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from locus.errors import InvalidIdError
-from locus.memory.model.codec import encode_trusted
+from locus.memory.model.codec import decode, encode_trusted
 from locus.memory.model.ids import check_pattern
 from locus.memory.model.manifest import visible, wanted
 from locus.memory.model.payloads import dict_payload, payload_text
 from locus.memory.model.records import ANY, Stored
+from locus.memory.model.records import Write as StoredWrite
 from locus.server.answers import Answer, Checkpoint, Entries, existing
-from locus.server.bodies import json_response, jsonl_response, text_response
+from locus.server.bodies import is_large, json_response, jsonl_response, text_response
+from locus.server.memory_budget import share_of
 from locus.server.openapi import CHECKPOINT, NO_CONTENT, THREAD, Routes, answer, operation, text_answer
 from locus.server.requests import (
     ID_ERROR,
@@ -37,6 +40,8 @@ from locus.wire.format import entry_data, etag, segment, write_data
 from locus.wire.problems import NOT_FOUND, Problem
 
 MOST_LISTED = 10_000
+LARGE_STATE = 1_000_000
+"""A state of so many characters is put together by a worker thread."""
 Listed = Annotated[int, Field(ge=0, le=MOST_LISTED), IN_QUERY]
 
 
@@ -66,7 +71,7 @@ class Save(Body):
     created_at: str | None = None
     state: dict[Any, Any]
     metadata: dict[Any, Any] | None = None
-    parent_id: Id | None = None
+    parent_id: Annotated[Id | None, Field(description="null: none. The latest, if it is not given")] = None
 
 
 class PutWrites(Body):
@@ -139,8 +144,9 @@ class ThreadRoutes(Routes):
             namespace=namespace,
             checkpoint_id=body.checkpoint_id,
             metadata=body.metadata,
-            parent=ANY if body.parent_id is None else body.parent_id,
+            parent=body.parent_id if "parent_id" in body.model_fields_set else ANY,
             if_latest=expected,
+            off_loop=is_large(request),
         )
         where = f"/threads/{segment(thread_id)}/checkpoints/{segment(saved.checkpoint_id)}"
         headers = {"ETag": etag(saved.checkpoint_id), "Location": where}
@@ -176,23 +182,32 @@ class ThreadRoutes(Routes):
         thread_id = self._authorized.thread(request)
         stored = existing(await self._store.read(thread_id, checkpoint_id, Namespaced.of(request).namespace))
         headers = {"ETag": etag(stored.entry.checkpoint_id)}
-        return await text_response(request, self._with_state(stored), headers=headers)
+        return await text_response(request, await self._with_state(request, stored), headers=headers)
 
-    def _with_state(self, stored: Stored, **more: Any) -> str:
-        self._check_size(stored)
-        about = encode_trusted({**entry_data(stored.entry), **more})
-        return f'{about[:-1]},"state":{payload_text(stored)}}}'
+    async def _with_state(self, request: Request, stored: Stored, more: str = "") -> str:
+        size = self._size(stored)
+        self._check_size(size, "this state")
+        about = encode_trusted(entry_data(stored.entry))[:-1] + more
+        if size < LARGE_STATE:
+            state = _state_text(stored)
+        else:
+            share_of(request).take(2 * size)  # as text, and as the bytes of it
+            state = await asyncio.to_thread(_state_text, stored)
+        return f'{about},"state":{state}}}'
 
-    def _check_size(self, stored: Stored) -> None:
-        """Refuse a state that is too large to build here. A small store can hold one, because items are stored once."""
+    def _size(self, stored: Stored) -> int:
+        """The size of a state. A small store can hold a very large one, because items are stored once."""
         size = len(stored.head)
         for extent in wanted(stored.manifest):
             pieces = visible(extent, stored.runs.get(extent.branch, ()))
             size += sum(len(run.items) * (high - low) // max(run.length, 1) for run, low, high in pieces)
-        if size > self._authorized.limits.state_bytes:
-            raise Problem(
-                507, "state_too_large", f"this state is larger than {self._authorized.limits.state_bytes} bytes"
-            )
+        return size
+
+    def _check_size(self, size: int, what: str) -> None:
+        """Refuse what is too large to build here."""
+        most = self._authorized.limits.state_bytes
+        if size > most:
+            raise Problem(507, "state_too_large", f"{what} is larger than {most} bytes")
 
     @operation("DELETE", CHECKPOINT, "Delete a checkpoint", NO_CONTENT, query=Namespaced)
     async def delete(self, request: Request) -> Response:
@@ -210,7 +225,16 @@ class ThreadRoutes(Routes):
         writes = await self._store.get_writes(
             thread_id, checkpoint_id, task_id=query.task_id, namespace=query.namespace
         )
-        return await json_response(request, {"writes": [write_data(write) for write in writes]})
+        return await text_response(request, f'{{"writes":{await self._writes_text(request, writes)}}}')
+
+    async def _writes_text(self, request: Request, writes: Sequence[StoredWrite]) -> str:
+        """Writes as JSON text. Many tasks can have written much."""
+        size = sum(len(write.value) for write in writes)
+        self._check_size(size, "what tasks wrote since this checkpoint")
+        if size < LARGE_STATE:
+            return _writes_as_text(writes)
+        share_of(request).take(2 * size)
+        return await asyncio.to_thread(_writes_as_text, writes)
 
     @operation("PUT", f"{CHECKPOINT}/writes", "Replace what a task wrote", NO_CONTENT, query=Namespaced, body=PutWrites)
     async def put_writes(self, request: Request) -> Response:
@@ -225,6 +249,7 @@ class ThreadRoutes(Routes):
             task_path=body.task_path or "",
             namespace=namespace,
             keep_numbered=body.keep_numbered,
+            off_loop=is_large(request),
         )
         return Response(status_code=204)
 
@@ -240,18 +265,34 @@ class ThreadRoutes(Routes):
         async with self._store.using() as engine:
             if not await engine.history(thread_id, None, 1, None):
                 raise Problem(404, NOT_FOUND, "this thread does not exist")
-        return jsonl_response(request, self._lines(thread_id))
+        return jsonl_response(request, self._lines(request, thread_id))
 
-    async def _lines(self, thread_id: str) -> AsyncIterator[bytes]:
+    async def _lines(self, request: Request, thread_id: str) -> AsyncIterator[bytes]:
         async with self._store.using() as engine:
             entries = await engine.history(thread_id, None, None, None)
         for entry in reversed(entries):
             stored = await self._store.read(thread_id, entry.checkpoint_id, entry.namespace)
             if stored is None:  # deleted since the export began
                 continue
-            writes = []
+            writes: list[StoredWrite] = []
             if self._store.keeps_writes:
                 writes = await self._store.get_writes(
                     thread_id, entry.checkpoint_id, task_id=None, namespace=entry.namespace
                 )
-            yield self._with_state(stored, writes=[write_data(write) for write in writes]).encode() + b"\n"
+            line = await self._with_state(request, stored, f',"writes":{await self._writes_text(request, writes)}')
+            # Items are stored with line breaks between them. Inside of a text, JSON has none.
+            yield line.replace("\n", "").encode() + b"\n"
+            share_of(request).give_back()
+
+
+def _writes_as_text(writes: Iterable[StoredWrite]) -> str:
+    return encode_trusted([write_data(write) for write in writes])
+
+
+def _state_text(stored: Stored) -> str:
+    """The state as JSON text. Most of it is passed on as it is stored, so it has to be JSON: else it is damaged."""
+    decode(stored.head)
+    for runs in stored.runs.values():
+        for run in runs:
+            decode(run.items)
+    return payload_text(stored)
