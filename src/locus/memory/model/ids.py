@@ -112,6 +112,10 @@ class Pattern:
     text: str = "*"
     within: str = ""
 
+    @property
+    def matches_all(self) -> bool:
+        return self.text == "*" and not self.within
+
     @cached_property
     def prefix(self) -> str:
         """What every match starts with: lets a database look at a range instead of everything."""

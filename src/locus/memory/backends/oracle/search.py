@@ -106,7 +106,8 @@ def search(sql: OracleFlavour, terms: Sequence[str], limit: int, prefix: str) ->
     while len(ranked) < MOST_ROWS:
         rows = yield (
             f"SELECT s.id, s.thread, s.seq, s.branch, s.number, s.words FROM {sql.search} s"
-            f" WHERE JSON_TEXTCONTAINS(s.words, '$.words', '{query(wanted)}'){here}{page} ORDER BY s.id DESC LIMIT {PAGE}",
+            f" WHERE JSON_TEXTCONTAINS(s.words, '$.words', '{query(wanted)}'){here}{page}"
+            f" ORDER BY s.id DESC LIMIT {PAGE}",
             [*bounds, *after],
         )
         ranked += [(points, row) for _, *row, found in rows if (points := _points(found, wanted))]
