@@ -55,6 +55,13 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     add("--rate-limit", metavar="RATE[/BURST]", help="the most requests per second of each token, in each process")
     add("--audit", metavar="FILE", help="write which token did what to a file (-: standard output)")
     add(
+        "--query-timeout",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="how long a search or a list of threads may take (30)",
+    )
+    add(
         "--grace",
         type=float,
         default=30.0,
@@ -90,6 +97,7 @@ def _config(options: argparse.Namespace) -> ServerConfig:
         max_body_bytes=int(options.max_body * 1024 * 1024),
         header_seconds=options.header_timeout,
         body_seconds=options.body_timeout,
+        query_seconds=options.query_timeout,
         grace_seconds=options.grace,
         log_level=options.log_level,
         max_values=options.max_values,

@@ -44,7 +44,7 @@ _GZIP = 31
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a request may be, and how long it may take to arrive."""
+    """How much a request may be, how long it may take to arrive, and how long a query may take."""
 
     body_bytes: int = 64 * 1024 * 1024
     """The largest request body, before and after decompression."""
@@ -55,6 +55,8 @@ class Limits:
     """The most JSON values in a body: numbers, texts, lists, objects and so on, however deep inside."""
     memory_bytes: int = 1024 * 1024 * 1024
     """About the most memory for all bodies and states in progress. One request is always let in."""
+    query_seconds: float = 30.0
+    """How long a search, a list of threads or a metadata query may take."""
 
 
 async def read_json(request: Request, limits: Limits) -> dict[str, Any]:

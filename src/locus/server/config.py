@@ -26,6 +26,7 @@ class ServerConfig:
     max_body_bytes: int = 64 * 1024 * 1024
     header_seconds: float = 15.0
     body_seconds: float = 30.0
+    query_seconds: float = 30.0
     grace_seconds: float = 30.0
     log_level: str = "info"
     max_values: int = 1_000_000
@@ -45,6 +46,7 @@ class ServerConfig:
         checked_seconds(self.header_seconds, "--header-timeout")
         checked_seconds(self.body_seconds, "--body-timeout")
         checked_seconds(self.send_seconds, "--send-timeout")
+        checked_seconds(self.query_seconds, "--query-timeout")
         checked_seconds(self.grace_seconds, "--grace")
         if self.max_values < 1:
             raise ConfigurationError(f"--max-values is a number from 1 on, got {self.max_values}")

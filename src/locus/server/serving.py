@@ -62,7 +62,12 @@ def app_of(config: ServerConfig) -> ServerMiddleware:
         send_seconds=config.send_seconds,
         connections=config.max_connections,
     )
-    limits = Limits(body_bytes=config.max_body_bytes, body_seconds=config.body_seconds, body_values=config.max_values)
+    limits = Limits(
+        body_bytes=config.max_body_bytes,
+        body_seconds=config.body_seconds,
+        body_values=config.max_values,
+        query_seconds=config.query_seconds,
+    )
     return create_app(
         get_checkpointer(config.store),
         config.auth,

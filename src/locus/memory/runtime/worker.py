@@ -1,8 +1,8 @@
 """Threads that own blocking resources, and do what event loops ask of them.
 
 A `WorkerPool` has several threads, each with a resource of its own, and does several jobs at once. A `Worker` is one
-thread with one resource, and does one job after another. Both may be used from any number of event loops, and survive
-a fork.
+thread with one resource, and does one job after another, or a few of them for jobs that shall not wait for each other.
+Both may be used from any number of event loops, and survive a fork.
 """
 
 from __future__ import annotations
@@ -95,14 +95,14 @@ class WorkerPool(ForkGuard, Generic[R]):
 
 
 class Worker(WorkerPool[R]):
-    """A pool of one thread, whose resource no two threads and no two processes ever have open.
+    """A pool of one thread, or of few, whose resources no two processes ever have open.
 
-    Before a fork the resource is closed: an SQLite connection that is open in two processes loses data.
+    Before a fork they are closed: an SQLite connection that is open in two processes loses data.
     """
 
-    def __init__(self, name: str, open_resource: Callable[[], R]) -> None:
+    def __init__(self, name: str, open_resource: Callable[[], R], size: int = 1) -> None:
         self._before: _Threads[R] | None = None
-        super().__init__(name, open_resource, size=1)
+        super().__init__(name, open_resource, size)
 
     def _new_threads(self) -> _Threads[R]:
         return _Threads(self._name, self._open, self._size, self._before)
@@ -113,7 +113,7 @@ class Worker(WorkerPool[R]):
         return threads
 
     def before_fork(self) -> None:
-        """Finish what is under way, close the resource, and begin nothing new until `after_fork`."""
+        """Finish what is under way, close the resources, and begin nothing new until `after_fork`."""
         super().before_fork()
         threads = self._detached()
         if threads is not None:
@@ -122,7 +122,7 @@ class Worker(WorkerPool[R]):
             closed.wait()
 
     def after_fork(self, *, in_child: bool) -> None:
-        # In the parent the thread has ended; in a child process it never was.
+        # In the parent the threads have ended; in a child process they never were.
         self._before = None
         super().after_fork(in_child=in_child)
 

@@ -140,10 +140,10 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
 
         return await self._on(thread_id, work)
 
-    async def _each(self, work: Callable[[LogFile], list[T]]) -> list[T]:
-        """Ask every thread."""
+    async def _each(self, work: Callable[[LogFile], list[T]], prefix: str) -> list[T]:
+        """Ask every thread whose id starts with the prefix."""
         found: list[T] = []
-        for thread_id in await self.threads(Pattern(), None):
+        for thread_id in await self.threads(Pattern(within=prefix), None):
             try:
                 found += await self._with_log(thread_id, work, [])
             except CorruptCheckpointError:
@@ -155,19 +155,21 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         """Whether the file in the place of a log never was one: it must not stop those who ask for others."""
         return await self._on(thread_id, lambda folder: folder.is_foreign(thread_id))
 
-    async def recent(self, limit: int) -> list[Entry]:
-        entries = await self._each(lambda log: [s.entry(log.thread_id) for s in islice(log.checkpoints(), limit)])
-        return newest(entries, limit)
+    async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
+        def work(log: LogFile) -> list[Entry]:
+            return [seal.entry(log.thread_id) for seal in islice(log.checkpoints(), limit)]
 
-    async def find(self, key: str, value: str, limit: int) -> list[Entry]:
+        return newest(await self._each(work, prefix), limit)
+
+    async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
         def work(log: LogFile) -> list[Entry]:
             entries = (seal.entry(log.thread_id) for seal in log.checkpoints())
             return [entry for entry in entries if has_value(entry.metadata, key, value)][:limit]
 
-        return newest(await self._each(work), limit)
+        return newest(await self._each(work, prefix), limit)
 
-    async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
-        return best_hits(await self._each(lambda log: list(table_hits(log.table(), terms))), limit)
+    async def search(self, terms: Sequence[str], limit: int, prefix: str = "") -> list[Hit]:
+        return best_hits(await self._each(lambda log: list(table_hits(log.table(), terms)), prefix), limit)
 
     async def put_writes(
         self,

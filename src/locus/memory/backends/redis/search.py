@@ -15,6 +15,7 @@ gives its documents the same time.
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
 from collections.abc import Sequence
 from hashlib import sha256
@@ -22,6 +23,7 @@ from itertools import accumulate
 from typing import Any
 
 from redis.exceptions import NoPermissionError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.redis import scripts
@@ -29,11 +31,13 @@ from locus.memory.backends.redis.client import Call, RedisClients
 from locus.memory.backends.redis.remove import ThreadOutline
 from locus.memory.backends.redis.schema import Layout, to_payload, to_run
 from locus.memory.model.ids import words
-from locus.memory.model.matching import best_hits, score, searchable, shown_text, snippet
+from locus.memory.model.matching import RANKED, best_hits, score, searchable, shown_text, snippet
 from locus.memory.model.records import Entry, Hit, Run
 
 _PORTION = 200
 _LONGEST_WORD = 60
+_THREADS_AT_ONCE = 100
+_KEYS_AT_ONCE = 5_000
 
 
 class RedisSearch:
@@ -62,7 +66,7 @@ class RedisSearch:
             return []
         await self._create()
         await self._index_more()
-        query = f"@words:({' '.join(map(token, terms))})"
+        query = _query_of(terms)
         hits: list[Hit] = []
         outlines: dict[str, ThreadOutline | None] = {}
         skip, page = 0, min(limit * 2 + 10, 1_000)
@@ -74,6 +78,45 @@ class RedisSearch:
             if len(found) >= limit or len(rows) < page:
                 return found
             skip += len(rows)
+
+    async def search_within(
+        self, terms: Sequence[str], limit: int, prefix: str, newest_first: Sequence[str]
+    ) -> list[Hit]:
+        """The same in threads whose ids start with a prefix; all of them are given, newest first.
+
+        The module's own scores depend on how many documents of all threads have a word. So the documents of the newest
+        threads are ranked by their own texts.
+        """
+        await self._create()
+        await self._index_more()
+        query, most = _query_of(terms), max(RANKED, limit * 2 + 10)
+        hits: list[Hit] = []
+        outlines: dict[str, ThreadOutline | None] = {}
+        looked_at = 0
+        for first in range(0, len(newest_first), _THREADS_AT_ONCE):
+            names = await self._keys_of(newest_first[first : first + _THREADS_AT_ONCE])
+            for at in range(0, len(names), _KEYS_AT_ONCE):
+                found = await self._matching(query, names[at : at + _KEYS_AT_ONCE])
+                hits += await self._hits([(key, None) for key in found], terms, outlines)
+                looked_at += len(found)
+                if looked_at >= most:
+                    return best_hits(hits, limit)
+        return best_hits(hits, limit)
+
+    async def _matching(self, query: str, keys: Sequence[bytes]) -> list[bytes]:
+        """Those of these documents that match; and those whose keys the module would cut off, at a NUL."""
+        found = [key for key in keys if b"\0" in key]
+        others = [key for key in keys if b"\0" not in key]
+        if others:
+            rows = await self._query(query, 0, len(others), "INKEYS", len(others), *others)
+            found += [key for key, _ in rows]
+        return found
+
+    async def _keys_of(self, thread_ids: Sequence[str]) -> list[bytes]:
+        """The keys of the documents of some threads."""
+        keys = [self._layout.thread_keys(thread_id) for thread_id in thread_ids]
+        answers = await self._clients.run_all([Call(scripts.DOCUMENT_NAMES, each) for each in keys])
+        return [each[-1] + name for each, names in zip(keys, answers, strict=True) for name in names]
 
     async def _create(self) -> None:
         if self._name.encode() in await self._clients.command("FT._LIST"):
@@ -118,18 +161,32 @@ class RedisSearch:
             if len(missing) < _PORTION * 2:
                 return
 
-    async def _query(self, query: str, skip: int, page: int) -> list[tuple[bytes, float]]:
-        options = ("NOCONTENT", "WITHSCORES", "LIMIT", skip, page, "TIMEOUT", 0)
-        answer = await self._clients.command("FT.SEARCH", self._name, query, *options)
+    async def _query(self, query: str, skip: int, page: int, *options: Any) -> list[tuple[bytes, float]]:
+        shape = ("NOCONTENT", "WITHSCORES", *options, "LIMIT", skip, page)
+        answer = await self._timed("FT.SEARCH", self._name, query, *shape)
         if isinstance(answer, dict):
             # The caller's own client may speak the newer protocol.
             return [(row[b"id"], float(row[b"score"])) for row in answer[b"results"]]
         return [(answer[at], float(answer[at + 1])) for at in range(1, len(answer), 2)]
 
+    async def _timed(self, *words: Any) -> Any:
+        """What the module answers. It ends a query that takes too long, and may answer with what it has found by then;
+        so an answer that took that long counts as none."""
+        seconds = self._clients.timeout * 0.8
+        started = time.monotonic()
+        answer = await self._clients.command(*words, "TIMEOUT", max(1, int(seconds * 1_000)))
+        if time.monotonic() - started >= seconds:
+            raise RedisTimeoutError("the search was not finished in time; `timeout` says how long to wait")
+        return answer
+
     async def _hits(
-        self, rows: Sequence[tuple[bytes, float]], terms: Sequence[str], outlines: dict[str, ThreadOutline | None]
+        self,
+        rows: Sequence[tuple[bytes, float | None]],
+        terms: Sequence[str],
+        outlines: dict[str, ThreadOutline | None],
     ) -> list[Hit]:
-        documents: list[tuple[str, bytes, float]] = [(*self._document(key), points) for key, points in rows]
+        """The hits for documents; without points, with those that their own texts have."""
+        documents = [(*self._document(key), points) for key, points in rows]
         unknown = sorted({thread_id for thread_id, _, _ in documents} - outlines.keys())
         keys = self._layout.thread_keys
         answers = await self._clients.run_all([Call(scripts.OUTLINE, keys(name)) for name in unknown])
@@ -140,8 +197,9 @@ class RedisSearch:
         for (thread_id, name, points), text in zip(documents, await self._clients.run_all(calls), strict=True):
             outline = outlines[thread_id]
             shown, entry = _text_and_entry(outline, name, text, terms) if outline and text else ("", None)
-            if entry is not None:
-                hits.append(Hit(entry, points, snippet(terms, shown)))
+            if entry is None or (points is None and not score(terms, shown)):
+                continue
+            hits.append(Hit(entry, score(terms, shown) if points is None else points, snippet(terms, shown)))
         return hits
 
     def _document(self, key: bytes) -> tuple[str, bytes]:
@@ -149,6 +207,10 @@ class RedisSearch:
         _, _, rest = key.removeprefix(f"{self._layout.prefix}doc:".encode()).partition(b"}:")
         size, _, rest = rest.partition(b":")
         return rest[: int(size)].decode(), rest[int(size) :]
+
+
+def _query_of(terms: Sequence[str]) -> str:
+    return f"@words:({' '.join(map(token, terms))})"
 
 
 def token(word: str) -> str:

@@ -22,10 +22,17 @@ class SQLiteConfig:
     """An absolute path, or `":memory:"`."""
     durability: Durability = "full"
     timeout: float = 30.0
+    """Seconds to wait for locks of other processes."""
+    query_timeout: float = 60.0
+    """Seconds that one read may take."""
 
     @classmethod
     def checked(
-        cls, path: str | Path = "locus.db", durability: Durability = "full", timeout: float = 30.0
+        cls,
+        path: str | Path = "locus.db",
+        durability: Durability = "full",
+        timeout: float = 30.0,
+        query_timeout: float = 60.0,
     ) -> SQLiteConfig:
         """From what a user gave."""
         if not isinstance(path, str | Path) or not str(path) or "\0" in str(path):
@@ -33,7 +40,8 @@ class SQLiteConfig:
         if durability not in get_args(Durability):
             raise ConfigurationError(f'durability is "full" or "normal", got {durability!r}')
         checked_seconds(timeout, "timeout")
-        return cls(_absolute(path), durability, timeout)
+        checked_seconds(query_timeout, "query_timeout")
+        return cls(_absolute(path), durability, timeout, query_timeout)
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> SQLiteConfig:

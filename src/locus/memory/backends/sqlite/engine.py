@@ -1,10 +1,12 @@
 """The engine for SQLite: one file, no server. Several processes may use it at once.
 
-A save is one transaction on an OS thread of its own. Reads happen on another, and wait for no save.
+A save is one transaction on an OS thread of its own. Reads happen on others, and wait neither for saves nor, as long
+as one of these threads is free, for each other.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
@@ -21,7 +23,15 @@ from locus.errors import (
 from locus.memory.backends.sql import read as sql_read
 from locus.memory.backends.sql.flavour import Steps
 from locus.memory.backends.sqlite import search as sqlite_search
-from locus.memory.backends.sqlite.client import MemoryFile, SQLiteFile, execute, is_full, is_read_only, transaction
+from locus.memory.backends.sqlite.client import (
+    MemoryFile,
+    Query,
+    SQLiteFile,
+    execute,
+    is_full,
+    is_read_only,
+    transaction,
+)
 from locus.memory.backends.sqlite.commit import SQLiteThreads, append, metadata_value
 from locus.memory.backends.sqlite.config import IN_MEMORY
 from locus.memory.backends.sqlite.schema import SQL, checked_version
@@ -31,6 +41,8 @@ from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, St
 from locus.memory.runtime.worker import Worker
 
 T = TypeVar("T")
+
+READERS = 4
 
 
 def _has_tables(file: SQLiteFile) -> bool:
@@ -43,13 +55,14 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
     driver_errors = (sqlite3.Error, OSError)
     sql = SQL
 
-    def __init__(self, path: str, *, durability: str, timeout: float) -> None:
+    def __init__(self, path: str, *, durability: str, timeout: float, query_timeout: float = 60.0) -> None:
         self._identity = f"sqlite:{path}" if path != IN_MEMORY else f"sqlite::memory:{uuid4().hex}"
         self._memory: MemoryFile | None = None
+        self._query_timeout = query_timeout
         if path == IN_MEMORY:
             kept = self._memory = MemoryFile(path, durability=durability, timeout=timeout, writable=True)
             self._writer: Worker[SQLiteFile] = Worker("locus-sqlite", lambda: kept)
-            self._reader = self._writer
+            self._reader: Worker[SQLiteFile] = self._writer
             return
 
         def opener(writable: bool) -> Callable[[], SQLiteFile]:
@@ -58,7 +71,7 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             )
 
         self._writer = Worker("locus-sqlite-writer", opener(True))
-        self._reader = Worker("locus-sqlite-reader", opener(False))
+        self._reader = Worker("locus-sqlite-reader", opener(False), READERS)
 
     @property
     def identity(self) -> str:
@@ -103,12 +116,16 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         return await self._writer.run(lambda file: file.with_reserve(work))
 
     async def _read(self, steps: Steps[T]) -> T:
-        def job(file: SQLiteFile) -> T:
-            connection = file.current()
-            with transaction(connection, "DEFERRED"):
-                return execute(connection, steps)
+        return await self._query(lambda connection, query: execute(connection, steps, query))
 
-        return await self._reader.run(job)
+    async def _query(self, work: Callable[[sqlite3.Connection, Query], T]) -> T:
+        """Do some work that only reads. It ends with its deadline, or with its caller's patience."""
+        query = Query(self._query_timeout)
+        try:
+            return await self._reader.run(lambda file: file.read(lambda found: work(found, query), query))
+        except asyncio.CancelledError:
+            query.abandon()
+            raise
 
     async def carry_out(self, operation: Callable[[], Steps[T]], *, writing: bool, alone: bool = False) -> T:
         """Run steps on tables that are not the engine's, in one transaction; `alone`: there is one step only."""
@@ -144,12 +161,14 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
     ) -> list[Entry]:
         return await self._read(sql_read.history(SQL, thread_id, namespace, limit, before_seq))
 
-    async def recent(self, limit: int) -> list[Entry]:
-        return await self._read(sql_read.recent(SQL, limit))
+    async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
+        return await self._read(sql_read.recent(SQL, limit, prefix))
 
-    async def find(self, key: str, value: str, limit: int) -> list[Entry]:
-        condition = "c.id IN (SELECT checkpoint FROM locus_metadata WHERE key = ? AND value = ?) ORDER BY c.id DESC"
-        return await self._read(sql_read.entries(SQL, condition, (key, metadata_value(value)), limit))
+    async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
+        here, bounds = sql_read.within(SQL, prefix)
+        pair = "c.id IN (SELECT checkpoint FROM locus_metadata WHERE key = ? AND value = ?)"
+        values = (key, metadata_value(value), *bounds)
+        return await self._read(sql_read.entries(SQL, f"{pair} AND {here} ORDER BY c.id DESC", values, limit))
 
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
         return await self._read(sql_read.threads(SQL, pattern, limit))
@@ -157,17 +176,14 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
     async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
         return await self._remove(lambda threads: threads.delete(thread_id, namespace, seqs))
 
-    async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
+    async def search(self, terms: Sequence[str], limit: int, prefix: str = "") -> list[Hit]:
         while await self._write(sqlite_search.index_more):
             # One portion at a time, so that saves can go on in between.
             pass
 
-        def job(file: SQLiteFile) -> list[Hit]:
-            connection = file.current()
-            with transaction(connection, "DEFERRED"):
-                return sqlite_search.search(connection, terms, limit)
-
-        return await self._reader.run(job)
+        if prefix:
+            return await self._query(lambda c, query: sqlite_search.search_within(c, query, terms, limit, prefix))
+        return await self._query(lambda c, query: sqlite_search.search(c, query, terms, limit))
 
     async def put_writes(
         self,
@@ -199,6 +215,8 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         text = str(error)
         if "no such module: fts5" in text:
             return CapabilityError("this Python's SQLite was built without FTS5, so there is no search")
+        if isinstance(error, TimeoutError):
+            return BackendUnavailableError(f"{text}: ask for less, or raise it")
         if isinstance(error, sqlite3.DataError) or "too big" in text:
             return SerializationError(f"a value is larger than SQLite can hold: {text}")
         if isinstance(error, sqlite3.OperationalError) and "no such table" not in text:
