@@ -57,8 +57,9 @@ class TinyEngine(Engine):
         table.remove(doomed)
         return len(doomed)
 
-    async def recent(self, limit: int) -> list[Entry]:
-        return newest((row.entry for table in self._tables.values() for row in table.rows.values()), limit)
+    async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
+        tables = [table for name, table in self._tables.items() if name.startswith(prefix)]
+        return newest((row.entry for table in tables for row in table.rows.values()), limit)
 
     def translate(self, error: BaseException) -> CheckpointError:
         return BackendUnavailableError(str(error))
