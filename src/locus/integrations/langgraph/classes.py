@@ -336,7 +336,7 @@ class ModelKind:
         return written
 
     def read(self, stored: Mapping[str, Any]) -> BaseModel:
-        read, kind = self._codec.read, self._kind
+        read = self._codec.read
         values = self._values(stored)
         found = values.keys() - set(stored[UNSET]) if UNSET in stored else set(values)
         if len(values) < len(self._fields):
@@ -344,11 +344,22 @@ class ModelKind:
         extra = (read(stored[EXTRA]) if EXTRA in stored else {}) if self._with_extra else None
         if extra is not None and not (type(extra) is dict and all(type(name) is str for name in extra)):
             raise TypeError("extra fields were expected to be a dict")
-        made = object.__new__(kind)
+        return self._made(values, found, extra, read(stored.get(PRIVATE, {})) if self._private else {})
+
+    def from_values(self, given: Mapping[str, Any]) -> BaseModel:
+        """An instance with these values of fields, as they are. Others are extra fields, if the class takes those."""
+        values = {name: given[name] for name in self._fields if name in given}
+        extra = {name: value for name, value in given.items() if name not in values} if self._with_extra else None
+        return self._made(self._completed(values), set(values), extra, {})
+
+    def _made(
+        self, values: dict[str, Any], found: set[str], extra: dict[str, Any] | None, private: Mapping[str, Any]
+    ) -> BaseModel:
+        made = object.__new__(self._kind)
         _set(made, "__dict__", values)
         _set(made, "__pydantic_fields_set__", found)
         _set(made, "__pydantic_extra__", extra)
-        _set(made, "__pydantic_private__", _private(kind, read(stored.get(PRIVATE, {}))) if self._private else None)
+        _set(made, "__pydantic_private__", _private(self._kind, private) if self._private else None)
         return made
 
     def _values(self, stored: Mapping[str, Any]) -> dict[str, Any]:
