@@ -14,8 +14,10 @@ from locus.errors import CapabilityError, ConflictError
 from locus.memory.engine import Copies, Expires, Exports
 from locus.memory.model.records import DEFAULT_NAMESPACE, Commit, Verdict
 from locus.server.answers import Answer, Count, Entry, Exported, Outcome, Stored, existing
+from locus.server.authorized_store import AuthorizedStore
 from locus.server.bodies import json_response, read_json, text_response
 from locus.server.commits import CommitBody, commit_from
+from locus.server.extents import ExtentCheck
 from locus.server.openapi import THREAD, Routes, answer, operation
 from locus.server.requests import AT_ONCE, ID_ERROR, MOST, ROW, Body, Id, Many, Name, Namespaced, Number, if_latest
 from locus.wire.format import entry_data, exported_text, outcome_data, stored_text
@@ -59,6 +61,10 @@ class Copied(Answer):
 class EngineRoutes(Routes):
     """One request per primitive of an engine."""
 
+    def __init__(self, authorized: AuthorizedStore) -> None:
+        super().__init__(authorized)
+        self._extents = ExtentCheck()
+
     @operation(
         "POST",
         f"{THREAD}/commits",
@@ -76,7 +82,9 @@ class EngineRoutes(Routes):
         async with self._store.using() as engine:
             if commit.base is not None and not engine.keeps_runs:
                 raise CapabilityError("the store of this server keeps whole states only: send no base")
+            commit = await self._extents.checked(commit, engine)
             outcome = await engine.commit(commit)
+        self._extents.committed(commit, outcome)
         if outcome.verdict in _REFUSALS:
             self._store.refused(commit, outcome)
         return await json_response(request, outcome_data(outcome))

@@ -23,7 +23,7 @@ from locus.memory.backends.redis.client import (
     translated,
 )
 from locus.memory.backends.redis.commit import commit_arguments, commit_outcome
-from locus.memory.backends.redis.config import RedisConfig
+from locus.memory.backends.redis.config import MAX_BUCKETS, RedisConfig
 from locus.memory.backends.redis.read import IndexReader
 from locus.memory.backends.redis.remove import ThreadContents, ThreadOutline
 from locus.memory.backends.redis.schema import (
@@ -34,6 +34,7 @@ from locus.memory.backends.redis.schema import (
     place,
     to_entries,
     to_entry,
+    to_manifest,
     to_stored,
     to_writes,
     write_text,
@@ -89,7 +90,10 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies,
             await self._clients.run(scripts.WRITE_FORMAT, [key], FORMAT, layout.buckets)
             version, buckets = await self._clients.command("HMGET", key, "version", "buckets")
         try:
-            known, self._layout = int(version), Layout(layout.prefix, int(buckets))
+            known, count = int(version), int(buckets)
+            if not 0 < count <= MAX_BUCKETS:
+                raise ValueError("no such number of buckets can be")
+            self._layout = Layout(layout.prefix, count)
         except (TypeError, ValueError) as error:
             raise CorruptCheckpointError(f"the key {key!r} in Redis does not say which format this is") from error
         if known > FORMAT:
@@ -138,6 +142,10 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies,
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
         answer = await self._run(scripts.ENTRY, thread_id, namespace, _field(namespace, checkpoint_id))
         return to_entry(thread_id, *answer) if answer else None
+
+    async def manifest(self, thread_id: str, namespace: str, checkpoint_id: str) -> tuple[str, str] | None:
+        answer = await self._run(scripts.MANIFEST, thread_id, index_field(namespace, checkpoint_id))
+        return to_manifest(thread_id, *answer) if answer else None
 
     async def history(
         self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None

@@ -204,6 +204,16 @@ def to_stored(thread_id: str, answer: Sequence[bytes]) -> Stored:
     return Stored(found, head, manifest, runs, bool(int(passed)))
 
 
+def to_manifest(thread_id: str, rev: bytes, payload: bytes | None) -> tuple[str, str]:
+    """The rev and the manifest that MANIFEST has answered."""
+    try:
+        if payload is None:
+            raise ValueError("its payload is missing")
+        return rev.decode(), to_payload(payload)[1]
+    except ValueError as error:
+        raise CorruptCheckpointError(f"a checkpoint of thread {thread_id!r} cannot be read: {error}") from error
+
+
 def write_text(write: Write) -> bytes:
     return b"".join(map(net, (str(write.idx), write.task_path, write.channel, write.value)))
 
