@@ -19,7 +19,20 @@ from locus.server.bodies import json_response, read_json, text_response
 from locus.server.commits import CommitBody, commit_from
 from locus.server.extents import ExtentCheck
 from locus.server.openapi import THREAD, Routes, answer, operation
-from locus.server.requests import AT_ONCE, ID_ERROR, MOST, ROW, Body, Id, Many, Name, Namespaced, Number, if_latest
+from locus.server.requests import (
+    AT_ONCE,
+    ID_ERROR,
+    MOST,
+    ROW,
+    Body,
+    Id,
+    Many,
+    Name,
+    Namespaced,
+    Number,
+    Text,
+    if_latest,
+)
 from locus.wire.format import entry_data, exported_text, outcome_data, stored_text
 from locus.wire.problems import NOT_FOUND, Problem
 
@@ -35,12 +48,12 @@ class One(Namespaced):
 class Records(Body):
     after_seq: Number = 0
     limit: Annotated[int, Field(ge=1, le=MOST)] = LARGEST_EXPORT
-    known: dict[str, Annotated[Number, AT_ONCE]]
+    known: dict[Text, Annotated[Number, AT_ONCE]]
 
 
 class Deletions(Body):
     namespace: Name | None = None
-    seqs: Many[Annotated[tuple[Number, str], ROW]] | None = None
+    seqs: Many[Annotated[tuple[Number, Text], ROW]] | None = None
 
 
 class Copy(Body):

@@ -21,7 +21,7 @@ from locus.server import answers
 from locus.server.answers import Answer, Count, Entries
 from locus.server.bodies import json_response
 from locus.server.openapi import Routes, answer, operation
-from locus.server.requests import IN_QUERY, MOST, Body, Many, Moment, Query, invalid
+from locus.server.requests import IN_QUERY, MOST, Body, Many, Moment, Query, Text, invalid
 from locus.wire.format import entry_data, hit_data
 
 PORTION_SECONDS = 5.0
@@ -35,7 +35,7 @@ class Recent(Query):
 
 
 class Find(Body):
-    key: str
+    key: Text
     value: Any
     limit: Limit = 100
 
@@ -44,7 +44,7 @@ class Search(Body):
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["query"]}, {"required": ["terms"]}]})
 
     query: str = ""
-    terms: Many[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
+    terms: Many[Annotated[Text, Field(min_length=1)]] = Field(default_factory=list)
     limit: Limit = 10
 
     def words(self) -> list[str]:
@@ -59,7 +59,7 @@ class Vacuum(Body):
     before: Moment | None = None
     keep_last: Annotated[int, Field(ge=1, le=MOST)] | None = None
     dry_run: bool = False
-    after: str | None = None
+    after: Text | None = None
     only_expired: bool = False
 
     def cutoff(self) -> datetime | None:

@@ -6,6 +6,7 @@ outline of the thread (see `remove`), and a script carries it out if the thread 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -45,6 +46,8 @@ from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata,
 from locus.memory.model.arguments import UNLIMITED
 from locus.memory.model.ids import Pattern, new_id
 from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Write
+
+_log = logging.getLogger(__name__)
 
 _ATTEMPTS = 100
 """How often a removal is planned again because the thread changed meanwhile."""
@@ -100,6 +103,14 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies,
             raise UnsupportedFormatError(
                 f"the threads under {layout.prefix!r} are in format {known}, and this version of Locus knows {FORMAT}: "
                 "upgrade locus-sdk"
+            )
+        policy = await self._clients.evicts()
+        if policy is not None:
+            _log.warning(
+                "Redis throws keys away when it is full (maxmemory-policy is %s), and threads with them: set it to "
+                "noeviction for %s",
+                policy,
+                self._identity,
             )
         if self._search is None:
             self._search = await self._searcher().is_available()
@@ -262,8 +273,8 @@ def _check_complete(thread_id: str, answer: Any) -> None:
 
 def _damaged(thread_id: str) -> CorruptCheckpointError:
     return CorruptCheckpointError(
-        f"some of the keys of thread {thread_id!r} are gone from Redis, and others are there: they were evicted "
-        "(maxmemory-policy must be noeviction) or removed by hand. delete() removes the rest"
+        f"keys of thread {thread_id!r} are gone from Redis before their time: they were evicted (maxmemory-policy must "
+        "be noeviction) or removed by hand. delete() removes the rest"
     )
 
 

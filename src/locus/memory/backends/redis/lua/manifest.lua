@@ -1,5 +1,7 @@
 #!lua flags=no-writes
 -- include: shared/thread.lua
+-- include: shared/lost.lua
+-- include: shared/damage.lua
 
 -- The rev of a checkpoint and its payload, which has the manifest; empty if there is none.
 --

@@ -1,5 +1,7 @@
 #!lua flags=no-writes
 -- include: shared/thread.lua
+-- include: shared/lost.lua
+-- include: shared/damage.lua
 -- include: shared/lookup.lua
 
 -- One checkpoint with the runs that it shows something of: its number, entry, payload, 0 or 1 for "a later one exists
@@ -13,7 +15,7 @@ local payload = call('HGET', p, seq)
 local answer = {seq, call('HGET', h, 'e' .. seq), payload, seq_of(ns, '') == seq and 0 or 1}
 if not payload then return answer end
 local wanted, seen = net(payload, 1), {}
-local size_of_r, listed = call('HLEN', r), nil
+local last_seq, listed = tonumber(call('HGET', h, 'seq')), nil
 
 -- The names of a branch's runs up to a number, newest first, as they are in r.
 local function runs_there(branch, newest)
@@ -39,9 +41,9 @@ for branch, run, skip, length in string.gmatch(wanted, '(%S+) (%d+) (%d+) (%d+);
   -- From the newest run backwards, each shows what no newer one has replaced.
   local newest, limit = math.min(tonumber(run), tonumber(call('HGET', r, branch) or 0)), skip + length
   skip = tonumber(skip)
-  -- Mostly a branch has every number, and its runs can be counted down. If so many are missing that this would take
-  -- longer than looking which are there, the numbers are not to be trusted.
-  local names = newest > 2 * size_of_r + 1000 and runs_there(branch, newest)
+  -- Mostly a branch has every number, and its runs can be counted down. One with far more than the thread has had
+  -- checkpoints was numbered by somebody else: that number must not bound a loop, so look which runs are there.
+  local names = newest > 2 * (last_seq or 0) + 1000 and runs_there(branch, newest)
   local last, first = names and #names or newest + 1, 1
   while first <= last and limit > skip do
     local fields = {}
