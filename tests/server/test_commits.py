@@ -138,7 +138,22 @@ def test_what_does_not_fit_is_refused(changes: dict[str, Any]) -> None:
 
 
 def test_a_lone_surrogate_is_refused_wherever_it_stands() -> None:
-    for changes in ({"metadata": {"a": "\ud800"}}, {"head": {"\ud800": 1}}, {"checkpoint_id": "\ud800"}):
+    for changes in (
+        {"metadata": {"a": "\ud800"}},
+        {"head": {"\ud800": 1}},
+        {"checkpoint_id": "\ud800"},
+        {"replaces": "\ud800"},
+        {"parent_id": "\ud800"},
+        {"base": ["\ud800", "revision"]},
+        {"base": ["c", "\ud800"]},
+        {"runs": [["\ud800" * 8, 0, 0, [1]]]},
+        {"values": [["#" + "0" * 32, "\ud800"]]},
+        {
+            "head": {"a": None},
+            "manifest": [[["a"], f"#{digest(VALUE)}"], [["a", "\ud800"], f"#{digest(VALUE)}"]],
+            "values": [[f"#{digest(VALUE)}", VALUE]],
+        },
+    ):
         with pytest.raises((Problem, LocusError)):
             _read(_changed(**changes))
 

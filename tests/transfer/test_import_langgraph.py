@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import re
 import sqlite3
 from collections import deque
@@ -19,10 +20,11 @@ import ormsgpack
 import psycopg
 import pytest
 from langchain_core.documents import Document
-from langchain_core.messages import HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from langgraph.checkpoint.serde import jsonplus
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
@@ -151,6 +153,10 @@ def _packed(code: int, *parts: Any) -> bytes:
     return ormsgpack.packb({"v": 4, "ts": ormsgpack.Ext(code, ormsgpack.packb(parts))})
 
 
+def _ext(code: int, *parts: Any) -> ormsgpack.Ext:
+    return ormsgpack.Ext(code, ormsgpack.packb(parts))
+
+
 HOSTILE = {
     "a constructor": ("msgpack", _packed(0, "os", "system", "touch {}")),
     "positional": ("msgpack", _packed(1, "subprocess", "Popen", [["touch", "{}"]])),
@@ -165,6 +171,23 @@ HOSTILE = {
         b'{"lc": 1, "type": "constructor", "id": ["os", "system"], "kwargs": {"command": "touch {}"}}',
     ),
     "in the middle": ("json", b'{"v": 1, "x": [{"lc": 2, "type": "constructor", "id": ["os", "x"], "args": ["{}"]}]}'),
+    "a program": (
+        "json",
+        b'{"lc": 1, "type": "constructor", "id": ["langchain", "prompts", "prompt", "PromptTemplate"],'
+        b' "kwargs": {"template": "{{x}}", "input_variables": ["x"]}}',
+    ),
+    "a program in a message": (
+        "json",
+        b'{"v": 1, "x": {"lc": 1, "type": "constructor", "id": ["langchain_core", "messages", "HumanMessage"],'
+        b' "kwargs": {"content": {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "runnable",'
+        b' "RunnablePassthrough"], "kwargs": {}}}}}',
+    ),
+    "colliding": (
+        "msgpack",
+        _packed(
+            0, "builtins", "set", [_ext(0, "uuid", "UUID", f"{number * (2**61 - 1):032x}") for number in range(5_000)]
+        ),
+    ),
     "no json": ("json", b"{"),
     "damaged": ("msgpack", b"\xff\xff"),
     "nothing": ("msgpack", ormsgpack.packb([1])),
@@ -207,6 +230,29 @@ async def test_the_format_before_msgpack_is_read(tmp_path: Path) -> None:
     assert found is not None
     assert found.checkpoint["channel_values"]["messages"][0].content == "hi"
     assert found.metadata == {"step": 1}
+
+
+@pytest.mark.parametrize("module", [["langchain", "schema", "messages"], ["langchain_core", "messages", "ai"]])
+def test_messages_in_langchains_own_format_are_data(monkeypatch: pytest.MonkeyPatch, module: list[str]) -> None:
+    """Neither LangChain's reviver nor a constructor or validator of a message is called."""
+
+    def called(*_args: object, **_fields: object) -> None:
+        raise AssertionError("called")
+
+    calls = [{"name": "f", "args": {"x": 1}, "id": "c", "type": "tool_call"}]
+    expected = AIMessage("hi", id="a", tool_calls=calls, mood="good")
+    kwargs = {"content": "hi", "id": "a", "tool_calls": calls, "mood": "good", "type": "ai"}
+    texts = [
+        json.dumps({"lc": lc, "type": "constructor", "id": [*module, "AIMessage"], "kwargs": kwargs})
+        for lc in ((1, 2) if module[0] == "langchain_core" else (1,))
+    ]
+    packed = JsonPlusSerializer().dumps_typed(expected)
+    monkeypatch.setattr(jsonplus, "LC_REVIVER", called)
+    monkeypatch.setattr(AIMessage, "__init__", called)
+    for text in texts:
+        assert ValueReader().read("json", text, "x") == expected
+    assert ValueReader().read(*packed, "x") == expected
+    assert ValueReader().read("json", texts[0], "x").usage_metadata is None
 
 
 async def test_what_was_to_be_sent_before_version_4_is_sent(tmp_path: Path) -> None:

@@ -31,6 +31,9 @@ class Engine(ABC):
     keeps_runs: ClassVar[bool] = True
     """Whether a commit may refer to what earlier ones stored; without it, every commit is whole."""
 
+    checks_extents: ClassVar[bool] = False
+    """Whether the store itself refuses a commit that names runs of others than its base."""
+
     driver_errors: ClassVar[tuple[type[BaseException], ...]] = ()
     """The exceptions that `translate` understands."""
 
@@ -73,6 +76,11 @@ class Engine(ABC):
     @abstractmethod
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
         """One entry (the latest if no id is given), without its payload."""
+
+    async def manifest(self, thread_id: str, namespace: str, checkpoint_id: str) -> tuple[str, str] | None:
+        """The rev and the manifest of one checkpoint. Engines override this where they can read less for it."""
+        stored = await self.read(thread_id, namespace, checkpoint_id)
+        return None if stored is None else (stored.entry.rev, stored.manifest)
 
     @abstractmethod
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:

@@ -17,7 +17,7 @@ from locus.memory.model.ids import digest
 from locus.memory.model.records import ANY, Base, Commit, Run, Unset
 from locus.server.bodies import Limits
 from locus.server.parsing import ValueCounter
-from locus.server.requests import ID_ERROR, ROW, Body, Id, Many, Moment, Number, invalid
+from locus.server.requests import ID_ERROR, ROW, Body, Id, Many, Moment, Name, Number, Text, invalid
 
 MOST_CUTS = 100_000
 MOST_EXTENTS = 64
@@ -26,7 +26,7 @@ MOST_EXTENTS = 64
 Rev = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
 Branch = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,80}$")]
 ValueName = Annotated[str, Field(pattern=r"^#[0-9a-f]{32}$")]
-Path = Annotated[Many[str], Field(min_length=1)]
+Path = Annotated[Many[Text], Field(min_length=1)]
 Extent = Annotated[tuple[Branch, Number, Number, Number], ROW]
 Cut = ValueName | Annotated[Many[Extent], Field(min_length=1, max_length=MOST_EXTENTS)]
 Items = Annotated[list[Any], Field(min_length=1)]
@@ -47,7 +47,7 @@ class CommitBody(Body):
     parent_id: Annotated[Id, ID_ERROR] | None = None
     parent_required: bool = False
     parent_as_named: bool = False
-    replaces: str | None = None
+    replaces: Name | None = None
     expires_at: Moment | None = None
 
 

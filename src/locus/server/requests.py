@@ -25,7 +25,7 @@ from pydantic import (
 from starlette.requests import Request
 
 from locus.errors import LocusError
-from locus.memory.model.ids import MAX_ID_LENGTH, check_id
+from locus.memory.model.ids import MAX_ID_LENGTH, check_id, check_text
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Unset
 from locus.wire.format import from_etag
 from locus.wire.problems import Problem
@@ -47,6 +47,12 @@ def _id(value: Any, info: ValidationInfo) -> Any:
 
 def _name(value: Any, info: ValidationInfo) -> Any:
     return check_id(value, info.field_name or "name", empty=True) if isinstance(value, str) else value
+
+
+def _text(value: Any, info: ValidationInfo) -> Any:
+    if isinstance(value, str):
+        check_text(value, info.field_name or "a text")
+    return value
 
 
 def _no_text_is_no_id(value: Any, info: ValidationInfo) -> str:
@@ -83,6 +89,8 @@ def _word(value: Any) -> Any:
 Id = Annotated[str, Field(min_length=1, max_length=MAX_ID_LENGTH), BeforeValidator(_id)]
 Name = Annotated[str, Field(max_length=MAX_ID_LENGTH), BeforeValidator(_name)]
 """An id that may be empty."""
+Text = Annotated[str, BeforeValidator(_text)]
+"""Any text. JSON can also write halves of characters (lone surrogates), which no database keeps."""
 ID_ERROR = BeforeValidator(_no_text_is_no_id)
 """Added to an id: what is no text at all is an invalid id, too, and not just an invalid request."""
 Number = Annotated[int, Field(ge=0, le=MOST)]
@@ -179,7 +187,7 @@ def _place(steps: Sequence[int | str], data: Any) -> str:
         inside = isinstance(data, dict) if isinstance(step, str) else isinstance(data, list)
         if not inside:
             break
-        names.append(f"{step:.60}" if isinstance(step, str) else str(step))
+        names.append(step[:60].encode(errors="backslashreplace").decode() if isinstance(step, str) else str(step))
         try:
             data = data[step]
         except LookupError:

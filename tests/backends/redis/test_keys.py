@@ -54,7 +54,7 @@ async def test_every_key_of_a_thread_has_its_time_to_live(store: RedisStore) -> 
     async with store.open(ttl_seconds=100) as handle:
         await handle.put_writes("waiting", "c", "task", [("x", 1)])
         await _busy_thread(handle, "t")
-    shared = ("ids", "recent", "meta")
+    shared = ("ids", "recent", "meta", "ends")
     with store.client() as client:
         own = [key for key in store.stored_keys() if not key.endswith(shared)]
         assert len(own) == 6, own

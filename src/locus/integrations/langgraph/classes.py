@@ -2,24 +2,36 @@
 
     {"$type": "my_app.Ticket", "number": 7, "$unset": ["number"], "$extra": {"note": "x"}}
 
-An instance is created from its stored fields, without calling `__init__` or a validator. A field that was added to the
-class since then gets its default. A field that was removed from a model is ignored.
+An instance is created from its stored fields, without calling `__new__`, `__init__`, a validator or a setter. A field
+that was added to the class since then gets its default. A field that was removed from a model is ignored. A stored name
+never hides a method of the class.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, Flag
-from functools import partial
+from functools import partial, partialmethod, singledispatchmethod
+from types import MemberDescriptorType
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from locus.errors import ConfigurationError
-from locus.integrations.langgraph.codec import TAG, Read, RefusedError, TypedCodec, Write, class_name, missing_field
-from locus.integrations.langgraph.standard_types import add_numpy, standard_kinds
+from locus.integrations.langgraph.codec import (
+    TAG,
+    Read,
+    RefusedError,
+    TypedCodec,
+    Write,
+    class_name,
+    missing_field,
+    text_of,
+)
+from locus.integrations.langgraph.standard_types import add_numpy, factory_name, factory_of, standard_kinds
 
 _WRAPPED = (str, int, float, bytes, list, dict, set, frozenset, tuple)
 """Built-in types whose subclasses are written like the type itself."""
@@ -77,7 +89,8 @@ def class_kind(codec: TypedCodec, kind: type) -> tuple[Write, Read]:
             f"allowed_types has {class_name(kind)}: an exception is kept as text, and needs no leave"
         )
     if issubclass(kind, _WRAPPED):
-        return _wrapped_kind(codec, kind)
+        wrapped = _WrappedKind(codec, kind)
+        return wrapped.write, wrapped.read
     if not dataclasses.is_dataclass(kind):
         _check_plain(kind)
     plain = _ObjectKind(codec, kind)
@@ -108,9 +121,21 @@ def _enum_kind(kind: type[Enum]) -> tuple[Write, Read]:
         return {"value": value.value if isinstance(value, Flag) else value.name}
 
     def read(stored: Mapping[str, Any]) -> Enum:
-        return kind(stored["value"]) if issubclass(kind, Flag) else kind[stored["value"]]
+        return _flag(kind, stored["value"]) if issubclass(kind, Flag) else kind[text_of(stored["value"])]
 
     return write, read
+
+
+def _flag(kind: type[Flag], value: Any) -> Enum:
+    """A combination of flags, without calling a `_missing_` of its class."""
+    bits = max([64, *(member.value.bit_length() for member in kind)])
+    if type(value) is not int or not 0 <= value < 1 << bits:
+        raise ValueError("these are no flags")
+    known = kind._value2member_map_.get(value)
+    return _combined(kind, value) if known is None else known
+
+
+_combined: Callable[[type[Flag], int], Flag] = vars(Flag)["_missing_"].__func__
 
 
 def _named_tuple_kind(codec: TypedCodec, kind: Any) -> tuple[Write, Read]:
@@ -127,19 +152,56 @@ def _named_tuple_kind(codec: TypedCodec, kind: Any) -> tuple[Write, Read]:
     return write, read
 
 
-def _wrapped_kind(codec: TypedCodec, kind: type) -> tuple[Write, Read]:
-    """A subclass of a built-in type. Instances with attributes are refused, because those would be lost."""
-    base: Callable[[Any], Any] = next(base for base in _WRAPPED if issubclass(kind, base))
+class _WrappedKind:
+    """How instances of a subclass of a built-in type are written: as the type, and with their slots.
 
-    def write(value: Any) -> dict[str, Any]:
+    Instances with other attributes are refused, because those would be lost.
+    """
+
+    def __init__(self, codec: TypedCodec, kind: type) -> None:
+        self._codec = codec
+        self._kind = kind
+        self._base: Any = next(base for base in _WRAPPED if issubclass(kind, base))
+        # The class written in C that has the content: not always the base, as for subclasses of OrderedDict.
+        self._native: Any = next(base for base in kind.__mro__ if not _is_python_class(base))
+        self._slots = _slots(kind)
+
+    def write(self, value: Any) -> dict[str, Any]:
         if getattr(value, "__dict__", None):
-            raise RefusedError(f"is a {class_name(kind)} with attributes of its own, which cannot be kept")
-        return {"value": codec.write(base(value))}
+            raise RefusedError(f"is a {class_name(self._kind)} with attributes of its own, which cannot be kept")
+        written = {"value": self._codec.write(self._base(value))}
+        slots = {name: getattr(value, name) for name in self._slots if hasattr(value, name)}
+        if slots:
+            written[SLOTS] = self._codec.write_fields(slots)
+        if issubclass(self._kind, defaultdict):
+            written[FACTORY] = factory_name(value)
+        return written
 
-    def read(stored: Mapping[str, Any]) -> Any:
-        return kind(codec.read(stored["value"]))
+    def read(self, stored: Mapping[str, Any]) -> Any:
+        content = self._codec.read(stored["value"])
+        if type(content) is not self._base and not (self._base is float and type(content) is int):
+            raise TypeError(f"a {self._base.__name__} was expected, not a {type(content).__name__}")
+        made = self._made(content)
+        if issubclass(self._kind, defaultdict):
+            defaultdict.__init__(made, factory_of(stored.get(FACTORY)))
+        for name, value in self._codec.read_fields(stored.get(SLOTS, {})).items():
+            if name in self._slots:
+                self._slots[name].__set__(made, value)
+        return made
 
-    return write, read
+    def _made(self, content: Any) -> Any:
+        """An instance with this content. Methods that the class overrides are not called."""
+        if self._base not in (list, dict, set):
+            return self._native.__new__(self._kind, content)
+        made = self._native.__new__(self._kind)
+        if self._base is list:
+            list.extend(made, content)
+        elif self._base is set:
+            set.update(made, content)
+        else:
+            for key, item in content.items():
+                self._native.__setitem__(made, key, item)
+        return made
 
 
 def _itself(value: Any) -> Any:
@@ -162,7 +224,7 @@ class _ObjectKind:
     def __init__(self, codec: TypedCodec, kind: type) -> None:
         self._codec = codec
         self._kind = kind
-        self._slots = [name for base in kind.__mro__ for name in _slots(base)]
+        self._slots = _slots(kind)
         self._with_dict = any("__dict__" in vars(base) for base in kind.__mro__)
         self._fields = [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
         self._defaults = _dataclass_defaults(kind) if self._fields else {}
@@ -174,27 +236,54 @@ class _ObjectKind:
             found |= vars(value)
         if TAG in found:
             raise RefusedError(f"is a {class_name(self._kind)} with an attribute {TAG!r}, which is reserved")
+        self._check_names(found)
         return self._codec.write_fields(found)
 
     def read(self, stored: Mapping[str, Any]) -> Any:
         missing = [name for name in self._fields if name not in stored and name not in self._defaults]
         if missing:
             raise missing_field(self._kind, ", ".join(missing))
-        made: Any = object.__new__(self._kind)
         found = self._codec.read_fields({name: value for name, value in stored.items() if name != TAG})
+        self._check_names(found)
         for name, default in self._defaults.items():
             if name not in found:
-                object.__setattr__(made, name, default())
+                found[name] = default()
+        made: Any = object.__new__(self._kind)
+        # Neither these nor slots go through `__setattr__`, which would call the setters of properties.
+        attributes = object.__getattribute__(made, "__dict__") if self._with_dict else {}
         for name, value in found.items():
-            if self._with_dict or name in self._slots:
-                object.__setattr__(made, name, value)
+            if name in self._slots:
+                self._slots[name].__set__(made, value)
+            else:
+                attributes[name] = value
         return made
 
+    def _check_names(self, names: Iterable[str]) -> None:
+        """Refuse an attribute that would hide a method, or that Python itself looks for."""
+        for name in names:
+            if name in self._fields or name in self._slots:
+                continue
+            if (name.startswith("__") and name.endswith("__")) or _is_method(self._kind, name):
+                raise RefusedError(
+                    f"is a {class_name(self._kind)} with an attribute {name!r:.60}, which its class defines otherwise"
+                )
 
-def _slots(kind: type) -> tuple[str, ...]:
-    slots = vars(kind).get("__slots__", ())
-    names = (slots,) if isinstance(slots, str) else tuple(slots)
-    return tuple(_mangled(kind, name) for name in names if name not in ("__dict__", "__weakref__"))
+
+def _is_method(kind: type, name: str) -> bool:
+    found = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+    return callable(found) or isinstance(found, classmethod | partialmethod | singledispatchmethod)
+
+
+def _slots(kind: type) -> dict[str, Any]:
+    """The slots of a class and its bases by name, each as the descriptor that sets it."""
+    found: dict[str, Any] = {}
+    for base in kind.__mro__:
+        slots = vars(base).get("__slots__", ())
+        for slot in (slots,) if isinstance(slots, str) else tuple(slots):
+            name = _mangled(base, slot)
+            if isinstance(vars(base).get(name), MemberDescriptorType):
+                found.setdefault(name, vars(base)[name])
+    return found
 
 
 def _mangled(kind: type, name: str) -> str:
@@ -202,6 +291,7 @@ def _mangled(kind: type, name: str) -> str:
     return f"_{kind.__name__.lstrip('_')}{name}" if private else name
 
 
+SLOTS, FACTORY = "slots", "factory"
 UNSET, EXTRA, PRIVATE = "$unset", "$extra", "$private"
 _EMPTY = (dict, list)
 _NESTED = (dict, list)
@@ -246,17 +336,30 @@ class ModelKind:
         return written
 
     def read(self, stored: Mapping[str, Any]) -> BaseModel:
-        read, kind = self._codec.read, self._kind
+        read = self._codec.read
         values = self._values(stored)
         found = values.keys() - set(stored[UNSET]) if UNSET in stored else set(values)
         if len(values) < len(self._fields):
             values = self._completed(values)
         extra = (read(stored[EXTRA]) if EXTRA in stored else {}) if self._with_extra else None
-        made = kind.__new__(kind)
+        if extra is not None and not (type(extra) is dict and all(type(name) is str for name in extra)):
+            raise TypeError("extra fields were expected to be a dict")
+        return self._made(values, found, extra, read(stored.get(PRIVATE, {})) if self._private else {})
+
+    def from_values(self, given: Mapping[str, Any]) -> BaseModel:
+        """An instance with these values of fields, as they are. Others are extra fields, if the class takes those."""
+        values = {name: given[name] for name in self._fields if name in given}
+        extra = {name: value for name, value in given.items() if name not in values} if self._with_extra else None
+        return self._made(self._completed(values), set(values), extra, {})
+
+    def _made(
+        self, values: dict[str, Any], found: set[str], extra: dict[str, Any] | None, private: Mapping[str, Any]
+    ) -> BaseModel:
+        made = object.__new__(self._kind)
         _set(made, "__dict__", values)
         _set(made, "__pydantic_fields_set__", found)
         _set(made, "__pydantic_extra__", extra)
-        _set(made, "__pydantic_private__", _private(kind, read(stored.get(PRIVATE, {}))) if self._private else None)
+        _set(made, "__pydantic_private__", _private(self._kind, private) if self._private else None)
         return made
 
     def _values(self, stored: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,9 @@ A dict of the user that has such a key, or keys that are not text, is written as
 such an object. Tags are looked up in a table of the types that were added: those of `standard_types` and `classes`, and
 those that the user allows. Everything else is refused when it is saved and when it is loaded. Nothing is imported by
 name, and nothing else is called.
+
+A stored row may come from anyone who can write to the database. So a reader takes values of the expected types only,
+and the time and memory that it needs follow from the length of the row, not from a number in it.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from __future__ import annotations
 import math
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from operator import eq
 from typing import Any
 
 from locus.errors import ConfigurationError, CorruptCheckpointError, SerializationError
@@ -29,6 +34,10 @@ Write = Callable[[Any], dict[str, Any]]
 """Returns the object for a value, without its tag."""
 Read = Callable[[Mapping[str, Any]], Any]
 """Returns the value of an object."""
+
+MOST_COLLISIONS = 1_000
+"""How many keys of a set or dict may have the same hash: each is compared with all others, and anyone can find more
+integers of one hash. A class of the user may have a poor `__hash__`, so some are fine."""
 
 _PLAIN = frozenset({str, int, bool, type(None)})
 _ALWAYS = _PLAIN | {float, list, dict}
@@ -62,7 +71,7 @@ class TypedCodec:
 
     def __init__(self) -> None:
         self._writers: dict[type, tuple[str, Write]] = {}
-        self._readers: dict[str, Read] = {"dict": self._read_pairs, "float": lambda stored: float(stored["value"])}
+        self._readers: dict[str, Read] = {"dict": self._read_pairs, "float": _read_float}
         self._other_types: list[tuple[Callable[[Any], str | None], Write]] = []
 
     def add(self, name: str, types: Iterable[type], write: Write, read: Read) -> None:
@@ -168,6 +177,8 @@ class TypedCodec:
     def read_all(self, values: Iterable[Any]) -> list[Any]:
         if type(values) is ReadList:
             return list(values)
+        if type(values) is not list:
+            raise TypeError(f"a list was expected, not {type(values).__name__}")
         found: list[Any] = []
         try:
             for value in values:
@@ -200,12 +211,21 @@ class TypedCodec:
             raise
         except Exception as error:  # whatever the type finds wrong with it
             raise RefusedError(
-                f"is damaged: it cannot be read as {name}: {type(error).__name__}: {error!s:.200}",
+                # The text of the error may quote what is stored.
+                f"is damaged: it cannot be read as {name} ({type(error).__name__})",
                 CorruptCheckpointError,
             ) from error
 
     def read_pairs(self, value: Mapping[str, Any]) -> list[tuple[Any, Any]]:
-        return [(self.read(key), self.read(item)) for key, item in value["items"]]
+        pairs = [(self.read(key), self.read(item)) for key, item in value["items"]]
+        check_hashes([key for key, _ in pairs])
+        return pairs
+
+    def read_keys(self, values: Any) -> list[Any]:
+        """The items of a set."""
+        found = self.read_all(values)
+        check_hashes(found)
+        return found
 
     def _read_pairs(self, value: Mapping[str, Any]) -> dict[Any, Any]:
         return dict(self.read_pairs(value))
@@ -213,6 +233,25 @@ class TypedCodec:
     def ordered(self, values: Iterable[Any]) -> list[Any]:
         """The items of a set, in an order that is the same in every process."""
         return sorted(self.write_all(values), key=canonical)
+
+
+def check_hashes(keys: list[Any]) -> None:
+    """Refuse keys of which so many have the same hash that a set or dict of them takes quadratic time."""
+    if len(keys) <= MOST_COLLISIONS:
+        return
+    hashes = sorted(map(hash, keys))
+    if any(map(eq, hashes, islice(hashes, MOST_COLLISIONS, None))):
+        raise ValueError(f"more than {MOST_COLLISIONS} keys have the same hash")
+
+
+def _read_float(stored: Mapping[str, Any]) -> float:
+    return float(text_of(stored["value"]))
+
+
+def text_of(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"text was expected, not {type(value).__name__}")
+    return value
 
 
 def class_name(kind: type) -> str:

@@ -95,6 +95,8 @@ def checkpoint_of(
         )
     data.pop(NAMESPACE, None)
     values = data.pop(VALUES, {})
+    if TAG in data or not isinstance(values, dict):
+        raise CorruptCheckpointError(f"{name} is damaged: it has no channels")
     if channels is not None and TAG not in values:
         values = {name: value for name, value in values.items() if name in channels}
     read: dict[str, Any] = codec.decode(data)

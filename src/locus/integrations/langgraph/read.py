@@ -15,6 +15,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
 
+from locus.errors import CorruptCheckpointError
 from locus.integrations.langgraph.codec import TAG, TypedCodec
 from locus.integrations.langgraph.payloads import (
     VALUES,
@@ -132,6 +133,8 @@ def _path_and_value(write: Write) -> tuple[str, Any]:
     """The task path and the value of a write."""
     value = decode(write.value)
     if isinstance(value, Mapping) and value.get(TAG) == LONG_PATH:
+        if "path" not in value or "value" not in value:
+            raise CorruptCheckpointError("a pending write is damaged: it has no path, or no value")
         return str(value["path"]), value["value"]
     return write.task_path, value
 

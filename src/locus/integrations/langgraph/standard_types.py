@@ -15,11 +15,25 @@ from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from locus.integrations.langgraph.codec import Read, RefusedError, TypedCodec, Write, bytes_text, text_bytes
+from locus.errors import CorruptCheckpointError
+from locus.integrations.langgraph.codec import (
+    Read,
+    RefusedError,
+    TypedCodec,
+    Write,
+    bytes_text,
+    text_bytes,
+    text_of,
+)
 
 Kind = tuple[str, Iterable[type], Write, Read]
 
 _FACTORIES: Mapping[str, type] = {kind.__name__: kind for kind in (bool, dict, float, int, list, set, str, tuple)}
+MOST_EXPONENT = 6_144
+"""That of the largest standard type (decimal128). A few digits can name a number that takes minutes to write out."""
+LONGEST_PATTERN = 100_000
+_ZONE_KEY = re.compile(r"[\w+-]{1,50}(/[\w+-]{1,50}){0,3}", re.ASCII)
+_DTYPE = re.compile(r"[<>|=][biufcSUMm]\d{1,9}(\[\w{1,20}\])?", re.ASCII)
 _ADDRESSES = (
     ipaddress.IPv4Address,
     ipaddress.IPv4Interface,
@@ -39,13 +53,7 @@ def standard_kinds(codec: TypedCodec) -> Iterator[Kind]:
 
 def _by_text(kind: type, make: Callable[[str], Any] | None = None, text: Callable[[Any], str] = str) -> Kind:
     made = make or kind
-    return kind.__name__, (kind,), lambda value: {"value": text(value)}, lambda stored: made(_text(stored["value"]))
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"text was expected, not {type(value).__name__}")
-    return value
+    return kind.__name__, (kind,), lambda value: {"value": text(value)}, lambda stored: made(text_of(stored["value"]))
 
 
 def _numbers() -> Iterator[Kind]:
@@ -53,16 +61,65 @@ def _numbers() -> Iterator[Kind]:
         "complex",
         (complex,),
         lambda value: {"value": [repr(value.real), repr(value.imag)]},
-        lambda stored: complex(*map(float, stored["value"])),
+        lambda stored: complex(*(float(text_of(part)) for part in stored["value"])),
     )
-    yield _by_text(Decimal)
-    yield _by_text(Fraction)
-    yield (
-        "range",
-        (range,),
-        lambda value: {"value": [value.start, value.stop, value.step]},
-        lambda stored: range(*stored["value"]),
-    )
+    yield _by_text(Decimal, _read_decimal, _decimal_text)
+    yield _by_text(Fraction, _read_fraction, _fraction_text)
+    yield "range", (range,), _write_range, _read_range
+
+
+def _decimal_text(value: Decimal) -> str:
+    if abs(value.adjusted()) > MOST_EXPONENT:
+        raise RefusedError(f"is a Decimal with an exponent beyond {MOST_EXPONENT}, which cannot be kept")
+    return str(value)
+
+
+def _read_decimal(text: str) -> Decimal:
+    value = Decimal(text)
+    if abs(value.adjusted()) > MOST_EXPONENT:
+        raise ValueError("the exponent is too large")
+    return value
+
+
+def _fraction_text(value: Fraction) -> str:
+    try:
+        return str(value)
+    except ValueError as error:  # Python's limit for the digits of an integer
+        raise RefusedError("is a Fraction with too many digits to be kept") from error
+
+
+def _read_fraction(text: str) -> Fraction:
+    """`Fraction` itself would also take an exponent, and work out the power."""
+    numerator, slash, denominator = text.partition("/")
+    return Fraction(int(numerator), int(denominator) if slash else 1)
+
+
+def _write_range(value: range) -> dict[str, Any]:
+    if not _has_length(value):
+        raise RefusedError("is a range with too many numbers to be counted, which cannot be kept")
+    return {"value": [value.start, value.stop, value.step]}
+
+
+def _read_range(stored: Mapping[str, Any]) -> range:
+    start, stop, step = map(_whole, stored["value"])
+    value = range(start, stop, step)
+    if not _has_length(value):
+        raise ValueError("the range is too long")
+    return value
+
+
+def _has_length(value: range) -> bool:
+    try:
+        len(value)
+    except OverflowError:
+        return False
+    return True
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"a whole number was expected, not {type(value).__name__}")
+    return value
 
 
 def _texts() -> Iterator[Kind]:
@@ -74,11 +131,11 @@ def _texts() -> Iterator[Kind]:
         lambda stored: bytearray(text_bytes(stored["value"])),
     )
     yield _by_text(UUID)
-    yield "Path", (type(Path()),), lambda value: {"value": str(value)}, lambda stored: Path(_text(stored["value"]))
+    yield "Path", (type(Path()),), lambda value: {"value": str(value)}, lambda stored: Path(text_of(stored["value"]))
     # `PurePath()` returns one of these two, depending on the system.
     yield from map(_by_text, (PurePosixPath, PureWindowsPath))
     yield from map(_by_text, _ADDRESSES)
-    yield _by_text(ZoneInfo, text=_zone_key)
+    yield _by_text(ZoneInfo, _read_zone, _zone_key)
     yield "Pattern", (re.Pattern,), _write_pattern, _read_pattern
 
 
@@ -88,16 +145,25 @@ def _zone_key(zone: ZoneInfo) -> str:
     return zone.key
 
 
+def _read_zone(key: str) -> ZoneInfo:
+    if not _ZONE_KEY.fullmatch(key):  # it is looked for in folders and in a package
+        raise ValueError("this is no name of a time zone")
+    return ZoneInfo(key)
+
+
 def _write_pattern(value: re.Pattern[Any]) -> dict[str, Any]:
+    if len(value.pattern) > LONGEST_PATTERN:
+        raise RefusedError(f"is a regular expression of more than {LONGEST_PATTERN} characters, which cannot be kept")
     if isinstance(value.pattern, bytes):
         return {"bytes": bytes_text(value.pattern), "flags": value.flags}
     return {"value": value.pattern, "flags": value.flags}
 
 
 def _read_pattern(stored: Mapping[str, Any]) -> re.Pattern[Any]:
-    if "bytes" in stored:
-        return re.compile(text_bytes(stored["bytes"]), int(stored["flags"]))
-    return re.compile(_text(stored["value"]), int(stored["flags"]))
+    pattern = text_bytes(stored["bytes"]) if "bytes" in stored else text_of(stored["value"])
+    if len(pattern) > LONGEST_PATTERN:
+        raise ValueError("the pattern is too long")
+    return re.compile(pattern, _whole(stored["flags"]) & ~re.DEBUG)  # which would print
 
 
 def _times(codec: TypedCodec) -> Iterator[Kind]:
@@ -126,9 +192,14 @@ def _times(codec: TypedCodec) -> Iterator[Kind]:
         "timedelta",
         (datetime.timedelta,),
         lambda value: {"value": [value.days, value.seconds, value.microseconds]},
-        lambda stored: datetime.timedelta(*stored["value"]),
+        lambda stored: _read_delta(stored["value"]),
     )
     yield "timezone", (datetime.timezone,), _write_timezone, _read_timezone
+
+
+def _read_delta(parts: Any) -> datetime.timedelta:
+    days, seconds, microseconds = map(_whole, parts)
+    return datetime.timedelta(days, seconds, microseconds)
 
 
 def _own_name(zone: datetime.timezone) -> str | None:
@@ -145,20 +216,20 @@ def _write_timezone(value: datetime.timezone) -> dict[str, Any]:
 
 
 def _read_timezone(stored: Mapping[str, Any]) -> datetime.timezone:
-    offset = datetime.timedelta(*stored["value"])
+    offset = _read_delta(stored["value"])
     if "name" in stored:
-        return datetime.timezone(offset, stored["name"])
+        return datetime.timezone(offset, text_of(stored["name"]))
     return datetime.UTC if not offset else datetime.timezone(offset)
 
 
 def _containers(codec: TypedCodec) -> Iterator[Kind]:
     yield "tuple", (tuple,), lambda v: {"value": codec.write_all(v)}, lambda s: tuple(codec.read_all(s["value"]))
-    yield "set", (set,), lambda v: {"value": codec.ordered(v)}, lambda s: set(codec.read_all(s["value"]))
+    yield "set", (set,), lambda v: {"value": codec.ordered(v)}, lambda s: set(codec.read_keys(s["value"]))
     yield (
         "frozenset",
         (frozenset,),
         lambda v: {"value": codec.ordered(v)},
-        lambda s: frozenset(codec.read_all(s["value"])),
+        lambda s: frozenset(codec.read_keys(s["value"])),
     )
     yield (
         "deque",
@@ -171,8 +242,8 @@ def _containers(codec: TypedCodec) -> Iterator[Kind]:
     yield (
         "defaultdict",
         (defaultdict,),
-        lambda v: {"factory": _factory_name(v), **codec.write_pairs(v)},
-        lambda s: defaultdict(_FACTORIES[s["factory"]] if s["factory"] else None, codec.read_pairs(s)),
+        lambda v: {"factory": factory_name(v), **codec.write_pairs(v)},
+        lambda s: defaultdict(factory_of(s["factory"]), codec.read_pairs(s)),
     )
 
 
@@ -180,7 +251,8 @@ def _pairs_reader(codec: TypedCodec, kind: Callable[[Any], Any]) -> Read:
     return lambda stored: kind(dict(codec.read_pairs(stored)))
 
 
-def _factory_name(value: defaultdict[Any, Any]) -> str | None:
+def factory_name(value: defaultdict[Any, Any]) -> str | None:
+    """The name that the factory of a defaultdict is kept by."""
     factory = value.default_factory
     if factory is None:
         return None
@@ -191,6 +263,10 @@ def _factory_name(value: defaultdict[Any, Any]) -> str | None:
             + ", ".join(_FACTORIES)
         )
     return name
+
+
+def factory_of(name: str | None) -> type | None:
+    return None if name is None else _FACTORIES[name]
 
 
 _ARRAY_KINDS = frozenset("biufcSUMm")
@@ -225,7 +301,11 @@ def _write_array(value: Any) -> dict[str, Any]:
 def _read_array(stored: Mapping[str, Any]) -> Any:
     import numpy
 
-    dtype = numpy.dtype(str(stored["dtype"]))
-    if dtype.kind not in _ARRAY_KINDS or dtype.hasobject:
-        raise TypeError(f"arrays of {dtype} are not read")
+    name = text_of(stored["dtype"])
+    if not _DTYPE.fullmatch(name):
+        raise RefusedError(
+            f"is damaged: it is an array of {name:.40}, and arrays of objects are not read",
+            CorruptCheckpointError,
+        )
+    dtype = numpy.dtype(name)
     return numpy.frombuffer(text_bytes(stored["value"]), dtype).reshape(stored["shape"]).copy()

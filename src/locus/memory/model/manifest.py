@@ -16,6 +16,8 @@ from locus.memory.model.codec import decode, encode
 from locus.memory.model.records import Extent, Path, Run, RunInfo
 
 _NUMBER = attrgetter("number")
+MOST = 2**53 - 1
+"""The largest number of an extent or a run: the largest integer that every JSON parser reads exactly."""
 
 
 Cuts = Mapping[Path, tuple[Extent, ...] | str]
@@ -28,12 +30,21 @@ def decode_manifest(manifest: str) -> Cuts:
     try:
         return MappingProxyType(
             {
-                tuple(path): cut if isinstance(cut, str) else tuple(Extent(*extent) for extent in cut)
+                tuple(path): cut if isinstance(cut, str) else tuple(_extent(*extent) for extent in cut)
                 for path, cut in decode(manifest)
             }
         )
     except (TypeError, ValueError) as error:
         raise CorruptCheckpointError(f"stored manifest cannot be read: {error}") from error
+
+
+def _extent(branch: object, run: object, skip: object, length: object) -> Extent:
+    """An extent, if that is what was stored: its numbers bound queries and loops."""
+    if type(branch) is str and type(run) is type(skip) is type(length) is int:
+        extent = Extent(branch, run, skip, length)
+        if min(extent[1:]) >= 0 and max(extent[1:]) <= MOST:
+            return extent
+    raise ValueError("an extent has something else where its branch and its numbers should be")
 
 
 def wanted(manifest: str) -> list[Extent]:

@@ -107,15 +107,17 @@ def outlived(entries: Sequence[Entry], cutoff: datetime | None, keep_last: int |
     by_id = {(entry.namespace, entry.checkpoint_id): entry for entry in entries}
     parents = {(entry.namespace, entry.parent_id) for entry in entries}
     newest: dict[str, int] = {}
+    kept: dict[int, int] = {}
     for entry in entries:
         newest[entry.namespace] = max(entry.seq, newest.get(entry.namespace, 0))
     for entry in entries:
         if (entry.namespace, entry.checkpoint_id) in parents and entry.seq != newest[entry.namespace]:
             continue
         at: Entry | None = entry
-        for _ in range(keep_last):
-            if at is None:
-                break
-            doomed.discard(at.seq)
+        left = keep_last
+        # Where another line has kept as many from here on, the rest is kept. That also ends a circle of parents.
+        while at is not None and left > kept.get(at.seq, 0):
+            kept[at.seq] = left
+            left -= 1
             at = by_id.get((at.namespace, at.parent_id)) if at.parent_id is not None else None
-    return doomed
+    return doomed - kept.keys()

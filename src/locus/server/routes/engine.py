@@ -15,11 +15,26 @@ from locus.memory.engine import Copies, Expires, Exports
 from locus.memory.model.records import DEFAULT_NAMESPACE, Commit, Verdict
 from locus.server.answers import Answer, Count, Entry, Exported, Outcome, Stored, existing
 from locus.server.auth import Grant
+from locus.server.authorized_store import AuthorizedStore
 from locus.server.bodies import json_response, read_body, text_response
 from locus.server.commits import CommitBody, commit_from
+from locus.server.extents import ExtentCheck
 from locus.server.memory_budget import share_of
 from locus.server.openapi import THREAD, Routes, answer, operation
-from locus.server.requests import AT_ONCE, ID_ERROR, MOST, ROW, Body, Id, Many, Name, Namespaced, Number, if_latest
+from locus.server.requests import (
+    AT_ONCE,
+    ID_ERROR,
+    MOST,
+    ROW,
+    Body,
+    Id,
+    Many,
+    Name,
+    Namespaced,
+    Number,
+    Text,
+    if_latest,
+)
 from locus.wire.format import entry_data, exported_text, outcome_data, stored_text
 from locus.wire.problems import NOT_FOUND, Problem
 
@@ -37,12 +52,12 @@ class One(Namespaced):
 class Records(Body):
     after_seq: Number = 0
     limit: Annotated[int, Field(ge=1, le=MOST)] = LARGEST_EXPORT
-    known: dict[str, Annotated[Number, AT_ONCE]]
+    known: dict[Text, Annotated[Number, AT_ONCE]]
 
 
 class Deletions(Body):
     namespace: Name | None = None
-    seqs: Many[Annotated[tuple[Number, str], ROW]] | None = None
+    seqs: Many[Annotated[tuple[Number, Text], ROW]] | None = None
 
 
 class Copy(Body):
@@ -62,6 +77,10 @@ class Copied(Answer):
 
 class EngineRoutes(Routes):
     """One request per primitive of an engine."""
+
+    def __init__(self, authorized: AuthorizedStore) -> None:
+        super().__init__(authorized)
+        self._extents = ExtentCheck()
 
     @operation(
         "POST",
@@ -86,7 +105,9 @@ class EngineRoutes(Routes):
         async with self._store.using() as engine:
             if commit.base is not None and not engine.keeps_runs:
                 raise CapabilityError("the store of this server keeps whole states only: send no base")
+            commit = await self._extents.checked(commit, engine)
             outcome = await engine.commit(commit)
+        self._extents.committed(commit, outcome)
         if outcome.verdict in _REFUSALS:
             self._store.refused(commit, outcome)
         return await json_response(request, outcome_data(outcome))

@@ -21,7 +21,7 @@ from locus.server import answers
 from locus.server.answers import Answer, Count, Entries
 from locus.server.bodies import json_response
 from locus.server.openapi import Routes, answer, operation
-from locus.server.requests import IN_QUERY, MOST, Body, Many, Moment, Name, Query, invalid
+from locus.server.requests import IN_QUERY, MOST, Body, Many, Moment, Name, Query, Text, invalid
 from locus.wire.format import entry_data, hit_data
 from locus.wire.problems import Problem
 
@@ -37,7 +37,7 @@ class Recent(Query):
 
 
 class Find(Body):
-    key: str
+    key: Text
     value: Any
     limit: Limit = 100
     prefix: Name = ""
@@ -47,7 +47,9 @@ class Search(Body):
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["query"]}, {"required": ["terms"]}]})
 
     query: Annotated[str, Field(max_length=MAX_QUERY_LENGTH)] = ""
-    terms: Annotated[Many[str], Field(max_length=MAX_TERMS)] = Field(default_factory=list)
+    terms: Annotated[Many[Annotated[Text, Field(min_length=1)]], Field(max_length=MAX_TERMS)] = Field(
+        default_factory=list
+    )
     limit: Limit = 10
     prefix: Name = ""
 
@@ -63,7 +65,7 @@ class Vacuum(Body):
     before: Moment | None = None
     keep_last: Annotated[int, Field(ge=1, le=MOST)] | None = None
     dry_run: bool = False
-    after: str | None = None
+    after: Text | None = None
     only_expired: bool = False
 
     def cutoff(self) -> datetime | None:

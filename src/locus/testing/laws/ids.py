@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from locus.core.state import AgentState
-from locus.errors import InvalidIdError
+from locus.errors import CheckpointNotFoundError, ConflictError, InvalidIdError
 from locus.memory.checkpointer import Checkpointer
-from locus.memory.model.records import ANY
+from locus.memory.engine import Engine
+from locus.memory.model.ids import new_id
+from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Base, Commit, Verdict
 from locus.testing.data import BAD_IDS, HOSTILE_IDS
 from locus.testing.laws.base import Laws, OpenHandle, assert_same, assert_same_state, dicts, ids, snapshot
 
 
 def _state(name: str) -> AgentState:
     return AgentState(agent_id=f"the state of {name}")
+
+
+async def _verdict(engine: Engine, commit: Commit) -> Verdict:
+    """How an engine answers. The one that asks a server raises what the server reports."""
+    try:
+        return (await engine.commit(commit)).verdict
+    except ConflictError:
+        return Verdict.CONFLICT
+    except CheckpointNotFoundError:
+        return Verdict.NO_PARENT
 
 
 class IdLaws(Laws):
@@ -33,6 +47,27 @@ class IdLaws(Laws):
                 assert_same_state(await handle.load(name), state)
                 (entry,) = await handle.history(name)
                 assert (entry.thread_id, entry.metadata) == (name, {"name": name})
+
+    async def test_the_names_in_a_commit_are_data(self, checkpointer: Checkpointer) -> None:
+        """Those that a commit only refers to, too: they are looked for, and are not there."""
+        await checkpointer.save(_state("c"), "t", "c")
+        async with checkpointer.store.using() as engine:
+            entry = await engine.entry("t", DEFAULT_NAMESPACE, "c")
+            assert entry is not None
+            now = datetime.now(UTC)
+            plain = Commit("t", DEFAULT_NAMESPACE, "d", new_id(), now, "{}", "{}", "[]")
+            for name in HOSTILE_IDS:
+                expected = {
+                    replace(plain, checkpoint_id="c", replaces=name): Verdict.EXISTS,
+                    replace(plain, parent_id=name, parent_required=True): Verdict.NO_PARENT,
+                    replace(plain, if_latest=name): Verdict.CONFLICT,
+                }
+                if engine.keeps_runs:
+                    expected[replace(plain, base=Base("c", name))] = Verdict.STALE_BASE
+                    expected[replace(plain, base=Base(name, entry.rev))] = Verdict.STALE_BASE
+                for commit, verdict in expected.items():
+                    assert await _verdict(engine, commit) is verdict, commit
+        assert await ids(checkpointer, "t") == ["c"]
 
     async def test_deleting_a_thread_touches_no_other_whatever_its_id(self, checkpointer: Checkpointer) -> None:
         left = list(HOSTILE_IDS)

@@ -10,6 +10,8 @@ from hypothesis import given
 from locus.core.messages import Message, Role, ToolCall
 from locus.core.state import AgentState
 from locus.memory.checkpointer import Checkpointer
+from locus.memory.model.manifest import decode_manifest
+from locus.memory.model.records import DEFAULT_NAMESPACE
 from locus.testing.data import (
     EXACT_VALUES,
     HOSTILE_KEYS,
@@ -168,6 +170,23 @@ class RoundTripLaws(Laws):
         await dicts(checkpointer).save("t", data)
         await dicts(checkpointer).save("t", {**data, "messages": [*data["messages"], {"n": -1}]})
         assert_same(await dicts(checkpointer).load("t"), {**data, "messages": [*data["messages"], {"n": -1}]})
+
+    async def test_a_manifest_is_read_without_its_runs(
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
+    ) -> None:
+        """A server looks at the manifest of the base of every commit."""
+        first = await dicts(checkpointer).save("t", {"messages": [{"n": 1}], "note": "é" * 3_000})
+        second = await dicts(checkpointer).save("t", {"messages": [{"n": 1}, {"n": 2}]})
+        for handle in (checkpointer, open_handle()):
+            async with handle.store.using() as engine:
+                for checkpoint_id in (first, second):
+                    stored = await engine.read("t", DEFAULT_NAMESPACE, checkpoint_id)
+                    assert stored is not None
+                    rev, manifest = await engine.manifest("t", DEFAULT_NAMESPACE, checkpoint_id) or ("", "")
+                    assert rev == stored.entry.rev
+                    assert decode_manifest(manifest) == decode_manifest(stored.manifest)
+                assert await engine.manifest("t", DEFAULT_NAMESPACE, "another") is None
+                assert await engine.manifest("another", DEFAULT_NAMESPACE, first) is None
 
     @budget(60)
     @given(data=payloads)

@@ -1,5 +1,9 @@
 """Reads values that LangGraph's savers have written. No class is imported or called unless it is allowed.
 
+LangChain's messages and documents are data, and are made of their stored fields without a constructor or validator. The
+constructors that are called are those of the standard library's types and of LangGraph's own, which only keep their
+arguments, and those of classes that the user allows: only they know what else belongs to an instance.
+
 LangGraph's own reader returns the raw fields of an object if it may not or cannot create it. Here both are errors,
 because an import must not change what was stored.
 """
@@ -7,7 +11,7 @@ because an import must not change what was stored.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from importlib import import_module
 from typing import Any
@@ -18,6 +22,8 @@ from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_TYPES
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from locus.errors import CorruptCheckpointError, SerializationError
+from locus.integrations.langgraph.classes import ModelKind
+from locus.integrations.langgraph.codec import RefusedError, TypedCodec, check_hashes
 
 EMPTY = "empty"
 """The `type` of a channel without a value."""
@@ -88,8 +94,9 @@ class ValueReader:
         except SerializationError:
             raise
         except Exception as error:
+            # The text of the error may quote what is stored.
             raise SerializationError(
-                f"a {module}.{name} that cannot be made of what was written ({type(error).__name__}: {error!s:.200})"
+                f"a {module}.{name} that cannot be made of what was written ({type(error).__name__})"
             ) from error
 
     def _class(self, module: str, name: str) -> Any:
@@ -110,10 +117,13 @@ class ValueReader:
             return value
         *module, name = map(str, value["id"])
         try:
+            fields = value.get("kwargs") or {}
             if value["lc"] == 1:
-                return jsonplus.LC_REVIVER(value)
+                return _from_langchain(module, name, fields)
             kind = self._class(".".join(module), name)
-            return kind(*(value.get("args") or ()), **(value.get("kwargs") or {}))
+            if _is_langchain(kind):
+                return _from_fields(kind, fields)
+            return kind(*(value.get("args") or ()), **fields)
         except Exception as error:  # noqa: BLE001 - whatever a constructor raises
             self._refused[f"a {'.'.join(module)}.{name} that cannot be made ({type(error).__name__})"] = None
             return None
@@ -124,8 +134,32 @@ def _array(kind: str, shape: Any, order: Any, data: bytes) -> Any:
     return numpy.frombuffer(data, dtype=numpy.dtype(kind)).reshape(shape, order=order)
 
 
+_LANGCHAIN = {name: module for module, name in SAFE_MSGPACK_TYPES if module.startswith("langchain_core.")}
+"""The modules of LangChain's messages and documents by the names of the classes."""
+
+
+def _from_langchain(module: list[str], name: str, fields: Mapping[str, Any]) -> Any:
+    """A message or document in LangChain's own format. Other objects of LangChain are programs rather than data."""
+    if module[:1] not in (["langchain"], ["langchain_core"]) or name not in _LANGCHAIN:
+        raise SerializationError("an object that is neither a message nor a document")
+    return _from_fields(getattr(import_module(_LANGCHAIN[name]), name), fields)
+
+
+def _is_langchain(kind: Any) -> bool:
+    return isinstance(kind, type) and _LANGCHAIN.get(kind.__name__) == kind.__module__
+
+
+def _from_fields(kind: Any, fields: Mapping[str, Any]) -> Any:
+    try:
+        return ModelKind(TypedCodec(), kind).from_values(fields)
+    except RefusedError as refused:
+        raise ValueError(refused.reason) from refused
+
+
 def _model(kind: Any, fields: Any, _parts: Any) -> Any:
     """As LangGraph does it: an instance that validators refuse today was valid when it was saved."""
+    if _is_langchain(kind):
+        return _from_fields(kind, fields)
     try:
         return kind(**fields)
     except Exception:  # noqa: BLE001 - whatever a validator raises
@@ -138,6 +172,12 @@ def _send_or_instance(kind: Any, fields: Any, _parts: Any) -> Any:
     return kind(*fields)
 
 
+def _of_one(kind: Any, argument: Any, _parts: Any) -> Any:
+    if kind in (set, frozenset):
+        check_hashes(argument)
+    return kind(argument)
+
+
 def _by_method(kind: Any, argument: Any, parts: Any) -> Any:
     if kind is not datetime or parts[3] != "fromisoformat":
         raise SerializationError(f"a call of {kind.__name__}.{parts[3]!s:.40}, which is not allowed")
@@ -145,7 +185,7 @@ def _by_method(kind: Any, argument: Any, parts: Any) -> Any:
 
 
 _MAKERS: dict[int, Callable[[Any, Any, Any], Any]] = {
-    jsonplus.EXT_CONSTRUCTOR_SINGLE_ARG: lambda kind, argument, _: kind(argument),
+    jsonplus.EXT_CONSTRUCTOR_SINGLE_ARG: _of_one,
     jsonplus.EXT_CONSTRUCTOR_POS_ARGS: _send_or_instance,
     jsonplus.EXT_CONSTRUCTOR_KW_ARGS: lambda kind, fields, _: kind(**fields),
     jsonplus.EXT_METHOD_SINGLE_ARG: _by_method,

@@ -90,6 +90,13 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
 
         return await self._with_log(thread_id, work, None)
 
+    async def manifest(self, thread_id: str, namespace: str, checkpoint_id: str) -> tuple[str, str] | None:
+        def work(log: LogFile) -> tuple[str, str] | None:
+            seal = log.find(namespace, checkpoint_id)
+            return None if seal is None else (seal.facts["rev"], encode(seal.facts["manifest"]))
+
+        return await self._with_log(thread_id, work, None)
+
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
         def work(log: LogFile) -> Entry | None:
             seal = log.find(namespace, checkpoint_id)

@@ -187,7 +187,8 @@ class LogFile:
         prev = seal.facts["prev"]
         if prev is None:
             return None
-        line = self._bytes(prev, seal.record - prev)
+        # Always nearer to the beginning, so that this ends.
+        line = self._bytes(prev, seal.record - prev) if isinstance(prev, int) and 0 <= prev < seal.record else b""
         if not line.startswith(SEAL_START) or not line.endswith(b"\n"):
             raise CorruptCheckpointError(f"{self.path}: there is no seal at byte {prev}")
         return self._parsed(prev, line)

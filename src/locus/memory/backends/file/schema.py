@@ -32,6 +32,7 @@ from datetime import UTC, datetime
 from typing import Any
 from zlib import crc32
 
+from locus.errors import CorruptCheckpointError
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.ids import digest
 from locus.memory.model.manifest import wanted
@@ -75,7 +76,10 @@ class Seal:
     @property
     def record(self) -> int:
         """Where the record begins."""
-        return self.at - int(self.facts["bytes"])
+        size = self.facts["bytes"]
+        if not isinstance(size, int) or not 0 <= size <= self.at:
+            raise CorruptCheckpointError(f"the seal at byte {self.at} has a record that does not fit before it")
+        return self.at - size
 
     @property
     def task(self) -> tuple[str, str, str]:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):
     """Threads on a server. It claims every capability until the server has said what it can do."""
 
+    checks_extents = True
+
     def __init__(self, client: HTTPClient) -> None:
         # Here, and not with the first request: a fork in the middle of an import would leave half a module.
         from locus.memory.backends.http import client as client_module

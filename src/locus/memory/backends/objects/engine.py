@@ -135,6 +135,13 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
 
         return await self._log(thread_id).ask(entries)
 
+    async def manifest(self, thread_id: str, namespace: str, checkpoint_id: str) -> tuple[str, str] | None:
+        def find(index: ThreadIndex) -> tuple[str, str] | None:
+            row = index.row(namespace, checkpoint_id)
+            return None if row is None else (row.rev, row.manifest)
+
+        return await self._log(thread_id).ask(find)
+
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
         def one(index: ThreadIndex) -> Entry | None:
             row = index.row(namespace, checkpoint_id)

@@ -334,9 +334,10 @@ def split_texts(body: bytes) -> Iterator[EventTexts]:
     at = 0
     while at < len(lines):
         header = decode(lines[at])
-        if not isinstance(header, dict) or not {"n", "lines"} <= header.keys():
+        count = header.get("lines") if isinstance(header, dict) and "n" in header else None
+        if not isinstance(count, int) or count < 0:
             raise CorruptCheckpointError("an object of merged items is damaged")
-        end = at + 1 + header["lines"]
+        end = at + 1 + count
         if end > len(lines):
             raise CorruptCheckpointError("an object of merged items ends too early")
         yield EventTexts(header["n"], lines[at + 1 : end])

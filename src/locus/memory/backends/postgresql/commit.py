@@ -163,8 +163,8 @@ class _Builder:
             f" AND r.number >= {self._value(lambda commit: run(commit).number, 'integer')} OFFSET 0)"
         )
 
-    def _exists(self, checkpoint_id: Callable[[Commit], str], rev: Get | None = None) -> str:
-        same = "" if rev is None else f" AND c.rev = {self._value(rev)}"
+    def _exists(self, checkpoint_id: Callable[[Commit], str], rev: Callable[[Commit], str] | None = None) -> str:
+        same = "" if rev is None else f" AND c.rev = {self._id(rev)}"
         return (
             f"EXISTS (SELECT 1 FROM {self._sql.checkpoints} c WHERE c.thread = s.id"
             f" AND c.namespace = {self._namespace} AND c.checkpoint_id = {self._id(checkpoint_id)}{same} OFFSET 0)"

@@ -32,6 +32,7 @@ from redis.exceptions import (
     ReadOnlyError,
     RedisClusterException,
     RedisError,
+    ResponseError,
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -125,6 +126,21 @@ class RedisClients:
         if isinstance(self._by_loop.current().client, RedisCluster):
             return list(await asyncio.gather(*(self.run(call.script, call.keys, *call.arguments) for call in calls)))
         return await self._retried(lambda client: _pipelined(client, calls)) if calls else []
+
+    async def evicts(self) -> str | None:
+        """The `maxmemory-policy`, if the server removes keys when it is full. None if not, or if it does not say.
+
+        INFO tells it where CONFIG is forbidden, as managed servers do. In a cluster, one node speaks for all.
+        """
+        try:
+            answer = await self.command("INFO", "memory")
+        except (NoPermissionError, ResponseError):
+            return None
+        found = answer if isinstance(answer, dict) else {}
+        if found and all(isinstance(node, dict) for node in found.values()):
+            found = next(iter(found.values()))
+        policy = found.get("maxmemory_policy")
+        return policy if found.get("maxmemory") and isinstance(policy, str) and policy != "noeviction" else None
 
     async def close(self) -> None:
         """Close the clients of all loops; never raises."""

@@ -19,7 +19,7 @@ _TLS_OF_SCHEME = {"redis": False, "valkey": False, "rediss": True, "valkeys": Tr
 _BUCKETS = 16
 _CLUSTER_BUCKETS = 256
 """A cluster moves whole buckets between its nodes, so it needs more of them."""
-_MAX_BUCKETS = 16_384
+MAX_BUCKETS = 16_384
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def _checked(config: RedisConfig) -> RedisConfig:
         checked_seconds(config.ttl_seconds, "ttl_seconds")
     for name, least, most in (("db", 0, 1 << 20), ("max_connections", 1, 1 << 20), ("retries", 0, 100)):
         _check_number(getattr(config, name), name, least, most)
-    _check_number(config.buckets, "buckets", 1, _MAX_BUCKETS)
+    _check_number(config.buckets, "buckets", 1, MAX_BUCKETS)
     _check_prefix(config.prefix)
     if config.cluster and config.db:
         raise ConfigurationError(f"a Redis Cluster has only database 0, got db={config.db}")

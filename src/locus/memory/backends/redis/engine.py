@@ -6,6 +6,7 @@ outline of the thread (see `remove`), and a script carries it out if the thread 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -23,7 +24,7 @@ from locus.memory.backends.redis.client import (
     translated,
 )
 from locus.memory.backends.redis.commit import commit_arguments, commit_outcome
-from locus.memory.backends.redis.config import RedisConfig
+from locus.memory.backends.redis.config import MAX_BUCKETS, RedisConfig
 from locus.memory.backends.redis.read import IndexReader
 from locus.memory.backends.redis.remove import ThreadContents, ThreadOutline
 from locus.memory.backends.redis.schema import (
@@ -34,6 +35,7 @@ from locus.memory.backends.redis.schema import (
     place,
     to_entries,
     to_entry,
+    to_manifest,
     to_stored,
     to_writes,
     write_text,
@@ -44,6 +46,8 @@ from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata,
 from locus.memory.model.arguments import UNLIMITED
 from locus.memory.model.ids import Pattern, new_id
 from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Write
+
+_log = logging.getLogger(__name__)
 
 _ATTEMPTS = 100
 """How often a removal is planned again because the thread changed meanwhile."""
@@ -89,13 +93,24 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies,
             await self._clients.run(scripts.WRITE_FORMAT, [key], FORMAT, layout.buckets)
             version, buckets = await self._clients.command("HMGET", key, "version", "buckets")
         try:
-            known, self._layout = int(version), Layout(layout.prefix, int(buckets))
+            known, count = int(version), int(buckets)
+            if not 0 < count <= MAX_BUCKETS:
+                raise ValueError("no such number of buckets can be")
+            self._layout = Layout(layout.prefix, count)
         except (TypeError, ValueError) as error:
             raise CorruptCheckpointError(f"the key {key!r} in Redis does not say which format this is") from error
         if known > FORMAT:
             raise UnsupportedFormatError(
                 f"the threads under {layout.prefix!r} are in format {known}, and this version of Locus knows {FORMAT}: "
                 "upgrade locus-sdk"
+            )
+        policy = await self._clients.evicts()
+        if policy is not None:
+            _log.warning(
+                "Redis throws keys away when it is full (maxmemory-policy is %s), and threads with them: set it to "
+                "noeviction for %s",
+                policy,
+                self._identity,
             )
         if self._search is None:
             self._search = await self._searcher().is_available()
@@ -138,6 +153,10 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies,
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
         answer = await self._run(scripts.ENTRY, thread_id, namespace, _field(namespace, checkpoint_id))
         return to_entry(thread_id, *answer) if answer else None
+
+    async def manifest(self, thread_id: str, namespace: str, checkpoint_id: str) -> tuple[str, str] | None:
+        answer = await self._run(scripts.MANIFEST, thread_id, index_field(namespace, checkpoint_id))
+        return to_manifest(thread_id, *answer) if answer else None
 
     async def history(
         self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
@@ -257,8 +276,8 @@ def _check_complete(thread_id: str, answer: Any) -> None:
 
 def _damaged(thread_id: str) -> CorruptCheckpointError:
     return CorruptCheckpointError(
-        f"some of the keys of thread {thread_id!r} are gone from Redis, and others are there: they were evicted "
-        "(maxmemory-policy must be noeviction) or removed by hand. delete() removes the rest"
+        f"keys of thread {thread_id!r} are gone from Redis before their time: they were evicted (maxmemory-policy must "
+        "be noeviction) or removed by hand. delete() removes the rest"
     )
 
 

@@ -4,7 +4,7 @@ All keys of a thread share one hash tag: the number of its *bucket*, a digest of
 same tag, so one script changes a thread and the index together, in a cluster too. Ids stand in the keys as they are:
 Redis takes any bytes, and the tag comes first. With the prefix `locus:state:` and the bucket 7:
 
-    locus:state:{7}:h:<id>  hash  seq, born, v, ttl, meta      the thread's counter, first rev, removals, flags
+    locus:state:{7}:h:<id>  hash  seq, born, v, ttl, meta, w   the thread's counter, first rev, removals, flags
                                   l<ns>      "<seq> <checkpoint id>"     the latest of a namespace
                                   i<ns><id>  "<seq> <rev>"               a checkpoint by its id
                                   e<seq>     its entry, a row of netstrings behind a time of 16 digits
@@ -17,13 +17,14 @@ Redis takes any bytes, and the tag comes first. With the prefix `locus:state:` a
     locus:state:{7}:ids     zset  the ids of threads, in order of their bytes
     locus:state:{7}:recent  zset  ids by the time of the last commit, in microseconds
     locus:state:{7}:meta    zset  <digest of key and value><time><seq>:<id>, in order of their bytes
+    locus:state:{7}:ends    hash  <id>  when the thread expires, in milliseconds; empty for never
     locus:state:format      hash  the version of all this, and the number of buckets
 
 A *place* names a checkpoint inside its thread: its namespace and its id, as netstrings.
 
 A thread has six keys however long it becomes, so renewing their time to live costs a save no more at turn 1,000 than
 at turn 1. Redis does not take a thread that expires out of the index. Reads skip what is left of it there, and remove
-it.
+it. A thread that is in the index, and gone before its time, was evicted: that is an error, and the index keeps it.
 """
 
 from __future__ import annotations
@@ -58,12 +59,12 @@ class Layout:
         return int.from_bytes(sha256(thread_id.encode()).digest()[:4]) % self.buckets
 
     def bucket_keys(self, bucket: int) -> list[str]:
-        """As scripts on a bucket take them. The last one is how the main key of each thread begins."""
+        """As scripts on a bucket take them. The fourth is how the main key of each thread begins."""
         stem = f"{self.prefix}{{{bucket}}}:"
-        return [f"{stem}ids", f"{stem}recent", f"{stem}meta", f"{stem}h:"]
+        return [f"{stem}ids", f"{stem}recent", f"{stem}meta", f"{stem}h:", f"{stem}ends"]
 
     def thread_keys(self, thread_id: str) -> list[bytes]:
-        """As scripts on a thread take them. The last one is how the keys of its search documents begin."""
+        """As scripts on a thread take them. The tenth is how the keys of its search documents begin."""
         return _thread_keys(self.prefix, self.bucket(thread_id), thread_id)
 
 
@@ -72,7 +73,7 @@ def _thread_keys(prefix: str, bucket: int, thread_id: str) -> list[bytes]:
     stem, name = f"{prefix}{{{bucket}}}:".encode(), thread_id.encode()
     keys = [b"%b%b:%b" % (stem, kind, name) for kind in (b"h", b"s", b"p", b"r", b"w", b"x")]
     keys += [stem + part for part in (b"ids", b"recent", b"meta")]
-    return [*keys, f"{prefix}doc:{{{bucket}}}:".encode() + net(name)]
+    return [*keys, f"{prefix}doc:{{{bucket}}}:".encode() + net(name), stem + b"ends"]
 
 
 def net(text: str | bytes) -> bytes:
@@ -202,6 +203,16 @@ def to_stored(thread_id: str, answer: Sequence[bytes]) -> Stored:
             f"checkpoint {found.checkpoint_id!r} of thread {thread_id!r} cannot be read: {error}"
         ) from error
     return Stored(found, head, manifest, runs, bool(int(passed)))
+
+
+def to_manifest(thread_id: str, rev: bytes, payload: bytes | None) -> tuple[str, str]:
+    """The rev and the manifest that MANIFEST has answered."""
+    try:
+        if payload is None:
+            raise ValueError("its payload is missing")
+        return rev.decode(), to_payload(payload)[1]
+    except ValueError as error:
+        raise CorruptCheckpointError(f"a checkpoint of thread {thread_id!r} cannot be read: {error}") from error
 
 
 def write_text(write: Write) -> bytes:

@@ -45,6 +45,7 @@ PUT_WRITES = _load("put_writes")
 # Read a thread.
 READ = _load("read")
 ENTRY = _load("entry")
+MANIFEST = _load("manifest")
 HISTORY = _load("history")
 GET_WRITES = _load("get_writes")
 OUTLINE = _load("outline")

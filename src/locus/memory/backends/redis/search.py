@@ -191,7 +191,9 @@ class RedisSearch:
         keys = self._layout.thread_keys
         answers = await self._clients.run_all([Call(scripts.OUTLINE, keys(name)) for name in unknown])
         for thread_id, answer in zip(unknown, answers, strict=True):
-            outlines[thread_id] = ThreadOutline(thread_id, answer) if answer[1] else None
+            # Loading a thread that has lost keys reports that.
+            is_there = answer[0] != b"DAMAGED" and answer[1]
+            outlines[thread_id] = ThreadOutline(thread_id, answer) if is_there else None
         calls = [Call(scripts.DOCUMENT_SOURCE, keys(thread_id), (name,)) for thread_id, name, _ in documents]
         hits: list[Hit] = []
         for (thread_id, name, points), text in zip(documents, await self._clients.run_all(calls), strict=True):

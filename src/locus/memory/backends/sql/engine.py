@@ -195,6 +195,9 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
         return await self._read(lambda: sql_read.entry(self.sql, thread_id, namespace, checkpoint_id))
 
+    async def manifest(self, thread_id: str, namespace: str, checkpoint_id: str) -> tuple[str, str] | None:
+        return await self._read(lambda: sql_read.manifest(self.sql, thread_id, namespace, checkpoint_id))
+
     async def history(
         self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
     ) -> list[Entry]:

@@ -257,10 +257,15 @@ def packed(text: str) -> bytes | None:
 
 
 def unpacked(data: bytes) -> str:
+    unpacking = zlib.decompressobj()
     try:
-        return zlib.decompress(data).decode()
+        # A character is four bytes at most. A few bytes can be packed so that they become very many.
+        text = unpacking.decompress(data, 4 * LARGEST).decode()
     except (zlib.error, ValueError) as error:
         raise CorruptCheckpointError(f"a pending write cannot be unpacked: {error}") from error
+    if not unpacking.eof:
+        raise CorruptCheckpointError("a pending write cannot be unpacked: it is cut off, or too large")
+    return text
 
 
 class PackingFlavour(Flavour):

@@ -99,6 +99,15 @@ def entry(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | Non
     return None if row is None else entry_of(sql, row)
 
 
+def manifest(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str) -> Steps[tuple[str, str] | None]:
+    """The rev and the manifest of a checkpoint."""
+    row = yield from one(sql, sql.stored, thread_id, namespace, checkpoint_id)
+    if row is None:
+        return None
+    stored = stored_of(sql, row, {})
+    return stored.entry.rev, stored.manifest
+
+
 def read(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None) -> Steps[Stored | None]:
     """A checkpoint with its runs, in two statements."""
     row = yield from one(sql, sql.stored, thread_id, namespace, checkpoint_id)

@@ -156,6 +156,9 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
         return await self._read(sql_read.entry(SQL, thread_id, namespace, checkpoint_id))
 
+    async def manifest(self, thread_id: str, namespace: str, checkpoint_id: str) -> tuple[str, str] | None:
+        return await self._read(sql_read.manifest(SQL, thread_id, namespace, checkpoint_id))
+
     async def history(
         self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
     ) -> list[Entry]:

@@ -1,15 +1,17 @@
 #!lua flags=allow-oom
 -- include: shared/bucket.lua
 -- include: shared/members.lua
+-- include: shared/lost.lua
 
 -- Takes threads and metadata out of the bucket's index. Each is checked once more: since it was found to be gone, the
 -- thread may have been saved to again.
 --
 -- ARGV: the number of threads, their ids, then members of the metadata index.
 for at = 2, ARGV[1] + 1 do
-  if call('EXISTS', stem .. ARGV[at]) == 0 then
+  if call('EXISTS', stem .. ARGV[at]) == 0 and not lost(ARGV[at]) then
     call('ZREM', ids, ARGV[at])
     call('ZREM', recent, ARGV[at])
+    call('HDEL', ends, ARGV[at])
   end
 end
 for at = ARGV[1] + 2, #ARGV do

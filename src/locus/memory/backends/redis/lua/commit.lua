@@ -1,5 +1,7 @@
 #!lua
 -- include: shared/thread.lua
+-- include: shared/lost.lua
+-- include: shared/damage.lua
 -- include: shared/changes.lua
 
 -- Saves a checkpoint: decides whether it may be written, and writes it, in one atomic step.
@@ -61,7 +63,7 @@ if base_field ~= '' then
 end
 
 -- A run with a number above 0 continues a branch, where another save may have been faster. All others are on
--- branches of this save's own.
+-- branches of this save's own, or large values: those have the number 0, and are the same for everyone.
 for at = runs_at, runs_at + count * 3 - 1, 3 do
   local number = tonumber(ARGV[at + 1])
   if number > 0 then
@@ -116,6 +118,7 @@ set_all(r, runs)
 
 if is_new then
   call('HSET', h, 'born', rev)
+  note_writes()
   call('ZADD', ids, 0, id)
 end
 call('ZADD', recent, now, id)
@@ -132,6 +135,8 @@ if expires ~= '' and tonumber(expires) * 1000 <= real then
   drop(id)
 elseif is_new or expires ~= '' or found[2] then
   keep_until(expires, is_new)
+elseif call('HEXISTS', ends, id) == 0 then
+  call('HSET', ends, id, '')
 end
 if expires ~= '' then sweep(id, pairs_of ~= '') end
 return {'COMMITTED', seq, chosen or false}

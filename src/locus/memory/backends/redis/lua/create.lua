@@ -1,5 +1,7 @@
 #!lua
 -- include: shared/thread.lua
+-- include: shared/lost.lua
+-- include: shared/damage.lua
 -- include: shared/changes.lua
 -- include: shared/writes.lua
 
@@ -37,6 +39,7 @@ end
 for _ = 1, take() do call('HSET', r, take(), take()) end
 -- Pending writes by place and task.
 for _ = 1, take() do put_writes(take(), take(), take(), true) end
+note_writes()
 call('ZADD', ids, 0, id)
 call('ZADD', recent, now, id)
 keep_until(expires, true)

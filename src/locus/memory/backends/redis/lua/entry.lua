@@ -1,5 +1,7 @@
 #!lua flags=no-writes
 -- include: shared/thread.lua
+-- include: shared/lost.lua
+-- include: shared/damage.lua
 -- include: shared/lookup.lua
 
 -- The number and the entry of one checkpoint; empty if there is none.

@@ -1,5 +1,7 @@
 #!lua flags=no-writes
 -- include: shared/thread.lua
+-- include: shared/lost.lua
+-- include: shared/damage.lua
 
 -- Numbers and entries of a thread's checkpoints in turn, newest first.
 --
@@ -7,6 +9,7 @@
 local any, start, before, limit = ARGV[1] == '*', ARGV[2], ARGV[3], tonumber(ARGV[4])
 local answer, skip, portion = {}, 0, math.min(limit, 500)
 if call('EXISTS', h) == 0 then return damaged() and {'DAMAGED'} or {} end
+if call('EXISTS', s) == 0 then return {'DAMAGED'} end
 while #answer < limit * 2 do
   local seqs = call('ZREVRANGEBYSCORE', s, before, '-inf', 'LIMIT', skip, portion)
   local fields = {}

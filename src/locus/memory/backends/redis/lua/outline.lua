@@ -1,9 +1,12 @@
 #!lua flags=no-writes
 -- include: shared/thread.lua
+-- include: shared/lost.lua
+-- include: shared/damage.lua
 
 -- A thread without its payloads and items, as `ThreadOutline` (remove.py) takes it: its version, sequence numbers,
 -- entries, the extents of each checkpoint, and the name and header ("<start> <length>") of each run.
 local seqs = call('ZRANGE', s, 0, -1)
+if #seqs == 0 and (call('EXISTS', h) == 1 or damaged()) then return {'DAMAGED'} end
 local fields = {}
 for at, seq in ipairs(seqs) do fields[at] = 'e' .. seq end
 local entries, wants = get_all(h, fields), get_all(p, seqs)

@@ -1,5 +1,7 @@
 #!lua flags=allow-oom
 -- include: shared/thread.lua
+-- include: shared/lost.lua
+-- include: shared/damage.lua
 -- include: shared/changes.lua
 
 -- Removes a thread, or some of its checkpoints as planned. Runs on a server that is out of memory, too, because that

@@ -1,4 +1,4 @@
--- For scripts that save, remove or create checkpoints. Needs thread.lua.
+-- For scripts that save, remove or create checkpoints. Needs thread.lua, lost.lua and damage.lua.
 
 -- Takes a checkpoint out of the metadata index. Its entry is: a time of 16 digits, then as netstrings the namespace,
 -- metadata pairs, checkpoint id, rev, creation time, metadata and, if there is one, parent.
@@ -28,6 +28,7 @@ local function drop(id)
   call('UNLINK', h, s, p, r, w, x)
   call('ZREM', ids, id)
   call('ZREM', recent, id)
+  call('HDEL', ends, id)
   return #seqs
 end
 
@@ -79,6 +80,7 @@ local function remove(id, at, keep_writes)
     if latest == '' then call('HDEL', h, 'l' .. namespace) else call('HSET', h, 'l' .. namespace, latest) end
   end
   call('HINCRBY', h, 'v', 1)
+  note_writes()
 end
 
 -- The time of a commit in microseconds, and the server's time. The first is never the same twice in a bucket, even
@@ -94,6 +96,7 @@ end
 -- Gives all keys of the thread the same time to live, or none. Pending writes may exist before the thread does, with
 -- a time to live of their own; that is why a new thread persists its keys, too.
 local function keep_until(expires, is_new)
+  call('HSET', ends, thread_id(), expires)
   if expires ~= '' then
     call('HSET', h, 'ttl', 1)
     for at = 1, 6 do call('PEXPIREAT', KEYS[at], expires) end
@@ -107,9 +110,10 @@ end
 local function sweep(id, with_metadata)
   local stem = string.sub(h, 1, #h - #id)
   for _, other in ipairs(call('ZRANDMEMBER', ids, 2)) do
-    if call('EXISTS', stem .. other) == 0 then
+    if call('EXISTS', stem .. other) == 0 and not lost(other) then
       call('ZREM', ids, other)
       call('ZREM', recent, other)
+      call('HDEL', ends, other)
     end
   end
   if not with_metadata then return end

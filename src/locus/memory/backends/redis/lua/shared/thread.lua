@@ -5,10 +5,10 @@
 --   s  sequence numbers                                                  recent  threads by their last commit
 --   p  payloads                                                          meta    metadata pairs
 --   r  runs                                                              doc     how the names of search documents begin
---   w  pending writes
+--   w  pending writes                                                    ends    when threads expire
 --   x  which search documents exist
 local call = redis.call
-local h, s, p, r, w, x, ids, recent, meta, doc = unpack(KEYS)
+local h, s, p, r, w, x, ids, recent, meta, doc, ends = unpack(KEYS)
 
 -- The text of a netstring ("5:hello") at a position, and the position after it.
 local function net(text, at)
@@ -45,10 +45,4 @@ end
 local function version()
   local found = call('HMGET', h, 'born', 'seq', 'v')
   return (found[1] or '') .. ' ' .. (found[2] or '') .. ' ' .. (found[3] or '')
-end
-
--- True if some keys of a thread exist without its main key: they were evicted, or removed by hand. Such a thread is
--- not a new one, and must not be written to as if it were.
-local function damaged()
-  return call('EXISTS', s, p, r) > 0 and call('EXISTS', h) == 0
 end
