@@ -12,7 +12,7 @@ spells it, because its own parser skips short words, long words and a list of co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from locus.errors import CapabilityError
 from locus.memory.backends.mysql.schema import MySQLFlavour
@@ -71,15 +71,34 @@ def texts_of(sql: MySQLFlavour, portion: Portion) -> list[str]:
     return [indexed(sql.read_json(text)) for *_, text in portion.rows]
 
 
+class RowToIndex(NamedTuple):
+    """A row of a portion: either a checkpoint, or a run, which has a branch and a number."""
+
+    thread: int
+    checkpoint: int | None
+    branch: str | None
+    number: int | None
+    text: str
+
+    @classmethod
+    def of(cls, row: Row, text: str) -> RowToIndex:
+        """A row as it was read, with the text to index instead of the JSON."""
+        return cls(*row)._replace(text=text)
+
+    @property
+    def place(self) -> tuple[Any, ...]:
+        return self.thread, self.checkpoint, self.branch, self.number
+
+
 def index_portion(sql: MySQLFlavour, portion: Portion, texts: Sequence[str]) -> Steps[None]:
     """Write a portion, except for threads that another process has indexed meanwhile."""
     ours = yield from still_to_index(sql, portion)
     if not ours:
         return
     chosen = {thread.key for thread in ours}
-    there = yield from _still_there(sql, [row for row in portion.rows if row[0] in chosen])
-    rows = [(*row[:4], text) for row, text in zip(portion.rows, texts, strict=True) if text and tuple(row[:4]) in there]
-    for some in _in_size(rows):
+    rows = [RowToIndex.of(row, text) for row, text in zip(portion.rows, texts, strict=True)]
+    there = yield from _still_there(sql, [row for row in rows if row.thread in chosen])
+    for some in _in_size([row for row in rows if row.text and row.place in there]):
         yield (
             f"INSERT INTO {sql.search} (thread, checkpoint, branch, number, words)"
             f" VALUES {', '.join([marks(5)] * len(some))}",
@@ -92,34 +111,34 @@ def index_portion(sql: MySQLFlavour, portion: Portion, texts: Sequence[str]) -> 
     )
 
 
-def _still_there(sql: MySQLFlavour, rows: Sequence[Row]) -> Steps[set[tuple[Any, ...]]]:
+def _still_there(sql: MySQLFlavour, rows: Sequence[RowToIndex]) -> Steps[set[tuple[Any, ...]]]:
     """The rows that have not been deleted meanwhile."""
     found: set[tuple[Any, ...]] = set()
-    for some in portions([row for row in rows if row[1] is None]):
-        names = [value for row in some for value in (row[0], row[2], row[3])]
+    for some in portions([row for row in rows if row.checkpoint is None]):
+        names = [value for row in some for value in (row.thread, row.branch, row.number)]
         places = ", ".join([marks(3)] * len(some))
         left = yield (
             f"SELECT thread, branch, number FROM {sql.runs} WHERE (thread, branch, number) IN ({places})",
             names,
         )
         found |= {(thread, None, branch, number) for thread, branch, number in left}
-    for some in portions([row for row in rows if row[1] is not None]):
-        ids = [row[1] for row in some]
+    for some in portions([row for row in rows if row.checkpoint is not None]):
+        ids = [row.checkpoint for row in some]
         left = yield f"SELECT thread, id FROM {sql.checkpoints} WHERE id IN {marks(len(ids))}", ids
         found |= {(thread, key, None, None) for thread, key in left}
     return found
 
 
-def _in_size(rows: Sequence[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:
+def _in_size(rows: Sequence[RowToIndex]) -> list[list[RowToIndex]]:
     """The rows in lists that fit into one statement."""
-    lists: list[list[tuple[Any, ...]]] = []
+    lists: list[list[RowToIndex]] = []
     size = AT_ONCE_BYTES
     for row in rows:
-        if size + len(row[4]) > AT_ONCE_BYTES:
+        if size + len(row.text) > AT_ONCE_BYTES:
             lists.append([])
             size = 0
         lists[-1].append(row)
-        size += len(row[4])
+        size += len(row.text)
     return lists
 
 
