@@ -105,4 +105,4 @@ def download(part: Path) -> None:
     try:
         from_debian("mysql-server-core", part)
     except ServerError as error:
-        raise ServerError(f"{error}\n{HINT}") from error
+        raise ServerError(f"{error}. {HINT}") from error

@@ -67,6 +67,24 @@ async def test_a_save_is_in_the_file_when_it_returns(tmp_path: Path) -> None:
             assert connection.execute("SELECT checkpoint_id FROM locus_checkpoints").fetchall() == [("c",)]
 
 
+async def test_what_stands_beside_a_file_is_where_a_link_leads(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "a.db").symlink_to(tmp_path / "disk" / "b.db")
+    async with SQLiteBackend(tmp_path / "a.db") as backend:
+        await backend.save("t", {})
+        found = sorted(path.name for path in (tmp_path / "disk").iterdir())
+        assert found == ["b.db", "b.db-reserve", "b.db-shm", "b.db-wal"]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a.db", "b.db", "disk"]
+
+
+async def test_a_database_in_memory_writes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with SQLiteBackend(":memory:") as backend:
+        await backend.save("t", {})
+        await backend.delete("t")
+    assert list(tmp_path.iterdir()) == []
+
+
 async def test_closing_leaves_one_file(tmp_path: Path) -> None:
     async with SQLiteBackend(tmp_path / "a.db") as backend:
         await backend.save("t", {})

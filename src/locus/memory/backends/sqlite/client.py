@@ -79,7 +79,7 @@ class SQLiteFile:
         self._query: Query | None = None
 
     def after_write(self, connection: sqlite3.Connection) -> None:
-        """Keep the journal short while there is little space.
+        """Keep the journal short while there is little space. Never raises: what was written is written.
 
         A journal that can't be brought into the file, because the file can't grow, can't be begun anew either. Then it
         would take space even to delete something.
@@ -87,10 +87,11 @@ class SQLiteFile:
         now = time.monotonic()
         if self._has_reserve and now - self._looked_at > LOOK_SECONDS:
             self._looked_at = now
-            self._little_space = _free_bytes(self._path) < LITTLE_SPACE
-            keep_reserve(self._path)  # another process may have given it up
+            with suppress(OSError):  # the file was moved away just now
+                self._little_space = _free_bytes(self._path) < LITTLE_SPACE
+                keep_reserve(self._path)  # another process may have given it up
         if self._little_space:
-            with suppress(sqlite3.OperationalError):  # somebody reads an older state, or the disk is full
+            with suppress(sqlite3.Error):  # the disk is full, most likely
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def read(self, work: Callable[[sqlite3.Connection], T], query: Query) -> T:
@@ -153,6 +154,8 @@ class SQLiteFile:
         it is deleted without.
         """
         connection = self.current()
+        if not self._has_reserve:
+            return work(connection)
         give_up_reserve(self._path)
         try:
             try:
@@ -164,7 +167,7 @@ class SQLiteFile:
                 return work(connection)
         finally:
             connection.execute("PRAGMA secure_delete=ON")
-            with suppress(sqlite3.OperationalError):  # somebody reads an older state
+            with suppress(sqlite3.Error):  # somebody reads an older state
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             keep_reserve(self._path)
 
@@ -233,7 +236,7 @@ def keep_reserve(path: str) -> None:
     if not hasattr(os, "posix_fallocate"):
         return
     try:
-        fd = create_file(f"{path}{RESERVE}")
+        fd = create_file(_reserve_of(path))
     except OSError:
         return  # it is there; or the disk is full already
     try:
@@ -246,13 +249,18 @@ def keep_reserve(path: str) -> None:
 
 def give_up_reserve(path: str) -> None:
     with suppress(OSError):
-        Path(f"{path}{RESERVE}").unlink(missing_ok=True)
+        _reserve_of(path).unlink(missing_ok=True)
+
+
+def _reserve_of(path: str) -> Path:
+    """On the disk that the file is on, which a link may lead to; SQLite has its journal there, too."""
+    return Path(f"{os.path.realpath(path)}{RESERVE}")
 
 
 def _free_bytes(path: str) -> int:
     if not hasattr(os, "statvfs"):
         return LITTLE_SPACE
-    found = os.statvfs(Path(path).parent)
+    found = os.statvfs(path)
     return found.f_bavail * found.f_frsize
 
 
