@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from locus.memory.backends import MemoryCheckpointer
-from locus.server import create_app
+from locus.server import create_app, middleware
 from tests.server.running import HTTPConnection, threaded
 
 HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -83,6 +83,23 @@ def test_a_reader_that_stops_is_cut_off_and_holds_little(port: int) -> None:
         while _in_flight(port) > 1:  # the answer waits for its reader, piece by piece, until it is given up
             pass
         assert len(connection.rest()) < size
+
+
+def test_a_reader_that_is_too_slow_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each piece is taken in time, but all of them would take hours."""
+    monkeypatch.setattr(middleware, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(middleware, "LEAST_RATE", 10**12)
+    size = 20_000_000
+    with threaded(create_app(MemoryCheckpointer())) as port:
+        assert httpx.post(
+            f"http://127.0.0.1:{port}/threads/big/checkpoints", json={"state": {"text": "x" * size}}, timeout=60
+        ).is_success
+        with HTTPConnection(port, receive_buffer=262_144) as connection:
+            connection.send(b"GET /threads/big/latest HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            received = 0
+            while _in_flight(port) > 1:  # which takes some milliseconds each time
+                received += len(connection.socket.recv(262_144))
+            assert received + len(connection.rest()) < size
 
 
 def _in_flight(port: int) -> float:

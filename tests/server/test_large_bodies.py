@@ -247,3 +247,27 @@ async def test_large_answers_are_whole() -> None:
             (line,) = map(json.loads, lines)
             assert line["state"] == state
             assert line["writes"][0]["value"] == writes[0][1]
+
+
+async def test_many_compressed_bodies_at_once_are_let_in() -> None:
+    """They take the memory that they need, and not what they might need."""
+    body = gzip.compress(json.dumps({"state": {"text": "x" * 100_000}}).encode())
+    async with asking(create_app(MemoryCheckpointer())) as client:
+        headers = JSON | {"Content-Encoding": "gzip"}
+        answers = await asyncio.gather(
+            *(client.post(f"/threads/{n}/checkpoints", content=body, headers=headers) for n in range(40))
+        )
+    assert {answer.status_code for answer in answers} == {201}
+
+
+@pytest.mark.parametrize("size", [10, 65_000, 65_536, 65_537, 200_000, 4_194_304, 9_000_000])
+async def test_a_compressed_body_of_any_size_is_read(size: int) -> None:
+    for level in (0, 1):
+        data = b'{"state":{}}'.ljust(size)
+        body = gzip.compress(data, level)
+        async with asking(create_app(MemoryCheckpointer())) as client:
+            headers = JSON | {"Content-Encoding": "gzip"}
+            assert (await client.post(PATH, content=body, headers=headers)).status_code == 201
+            for wrong in (body[:-1], body[: len(body) // 2], body + b"x", body + body):
+                answer = await client.post(PATH, content=wrong, headers=headers)
+                assert (answer.status_code, answer.json()["code"]) == (400, "malformed")

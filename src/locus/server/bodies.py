@@ -21,7 +21,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from locus.memory.model.codec import encode_trusted
-from locus.server.memory_budget import share_of
+from locus.server.memory_budget import MemoryShare, share_of
 from locus.server.parsing import VALUE_BYTES, ValueCounter, most_values_of
 from locus.wire.problems import Problem
 
@@ -36,6 +36,7 @@ INLINE_BYTES = 65_536
 PIECE_BYTES = 65_536
 """A response is handed over in pieces of so many bytes, so that a client that stops reading holds few of them."""
 
+_PIECE = 4 * 1024 * 1024
 _LARGE_KEY = "locus.large_body"
 _CLOSE = {"Connection": "close"}
 _GZIP = 31
@@ -59,11 +60,6 @@ class Limits:
     """How long a search, a list of threads or a metadata query may take."""
 
 
-async def read_json(request: Request, limits: Limits) -> dict[str, Any]:
-    """The body of a request, which must be a JSON object."""
-    return await read_body(request, limits, lambda data, _: data)
-
-
 async def read_body(request: Request, limits: Limits, check: Callable[[dict[str, Any], ValueCounter], T]) -> T:
     """The body of a request, which must be a JSON object, as `check` returns it.
 
@@ -84,21 +80,13 @@ async def read_body(request: Request, limits: Limits, check: Callable[[dict[str,
             raise Problem(400, "malformed", "the body is no JSON object")
         return check(found, counter)
 
-    data = body
-    if is_gzip:
-        start = _Decompressor(INLINE_BYTES)
-        data = start.take(body) if len(body) <= INLINE_BYTES else b""
-        if not start.is_whole:
-            # It is not known yet how much it is: it may be as much as is allowed.
-            share.take(limits.body_bytes)
-            data = await _in_thread(lambda: _decompressed(body, limits))
+    data = await _decompressed(body, limits, share) if is_gzip else body
     if len(data) <= INLINE_BYTES:
         return parsed(_decoded(data))
     request.scope[_LARGE_KEY] = True
-    share.take(len(data))
     text = await _in_thread(lambda: _decoded(data))
     values = await _in_thread(lambda: most_values_of(text))
-    share.take(VALUE_BYTES * min(values, limits.body_values))
+    share.take(len(data) + VALUE_BYTES * min(values, limits.body_values))
     return await _in_thread(lambda: parsed(text))
 
 
@@ -161,36 +149,44 @@ async def _received(request: Request, limits: Limits) -> tuple[bytes, bool]:
     return b"".join(chunks), encoding == "gzip"
 
 
-def _decompressed(body: bytes, limits: Limits) -> bytes:
-    """The content of a gzip: a few bytes can expand to very many, and whatever follows it counts as well."""
-    decompressor = _Decompressor(limits.body_bytes)
-    data = decompressor.take(body)
-    if not decompressor.is_whole:
-        if decompressor.is_beyond:
-            raise _too_large(limits)
-        raise Problem(400, "malformed", "the body is no whole gzip")
-    return data
+async def _decompressed(body: bytes, limits: Limits, share: MemoryShare) -> bytes:
+    """The content of a gzip, piece by piece: a few bytes can expand to very many."""
+    decompressor, pieces = _Decompressor(body, limits), []
+    if len(body) <= INLINE_BYTES:
+        pieces.append(decompressor.piece(INLINE_BYTES))
+    while not decompressor.is_done:
+        pieces.append(await _in_thread(lambda: decompressor.piece(_PIECE)))
+        share.take(len(pieces[-1]))
+    return b"".join(pieces)
 
 
 class _Decompressor:
-    """Decompresses one gzip stream, up to a limit."""
+    """Decompresses one gzip stream, which has to be all of the body."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, body: bytes, limits: Limits) -> None:
         self._stream = zlib.decompressobj(_GZIP)
-        self.is_beyond = False
-
-    def take(self, body: bytes) -> bytes:
-        try:
-            data = self._stream.decompress(body, self._most + 1)
-        except zlib.error as error:
-            raise Problem(400, "malformed", "the body is no gzip") from error
-        self.is_beyond = len(data) > self._most
-        return data
+        self._rest = body
+        self._limits = limits
+        self._size = 0
 
     @property
-    def is_whole(self) -> bool:
-        return self._stream.eof and not self._stream.unused_data and not self.is_beyond
+    def is_done(self) -> bool:
+        return self._stream.eof
+
+    def piece(self, most: int) -> bytes:
+        """So many bytes of the content at most."""
+        try:
+            data = self._stream.decompress(self._rest, most)
+        except zlib.error as error:
+            raise Problem(400, "malformed", "the body is no gzip") from error
+        self._rest = self._stream.unconsumed_tail
+        self._size += len(data)
+        if self._size > self._limits.body_bytes:
+            raise _too_large(self._limits)
+        ended_too_early = not self._stream.eof and not self._rest and len(data) < most
+        if ended_too_early or self._stream.unused_data:
+            raise Problem(400, "malformed", "the body is no whole gzip")
+        return data
 
 
 def _too_large(limits: Limits) -> Problem:

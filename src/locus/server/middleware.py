@@ -29,6 +29,10 @@ from locus.wire.problems import MEDIA_TYPE, Problem, failure, problem_of
 PUBLIC: Final = frozenset({"/health", "/ready", "/openapi.json"})
 """Paths that need no token."""
 
+PATIENCE_SECONDS = 60.0
+LEAST_RATE = 256 * 1024
+"""How long a client may take for an answer, which is kept meanwhile: a minute, and a second for so many bytes."""
+
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _PROTOCOL = (PROTOCOL_HEADER.lower().encode(), str(PROTOCOL).encode())
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
@@ -169,6 +173,7 @@ class _HandledRequest:
         self._receive_message = receive
         self._send_message = send
         self._code: str | None = None
+        self._waited = 0.0
         self.request_id = _request_id(scope["headers"])
 
     async def run(self) -> None:
@@ -226,7 +231,11 @@ class _HandledRequest:
             ]
         else:
             self.sent += len(message.get("body", b""))
+        began = time.perf_counter()
         await self._send_message(message)
+        self._waited += time.perf_counter() - began
+        if self._waited > PATIENCE_SECONDS + self.sent / LEAST_RATE:
+            raise Problem(408, "too_slow", "the client reads too slowly")
 
     async def _send_problem(self, problem: Problem) -> None:
         self._code = problem.code

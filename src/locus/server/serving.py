@@ -43,7 +43,7 @@ def _run_workers(config: ServerConfig) -> None:
     supervisor: Any = Multiprocess
     try:
         workers = supervisor(given, sockets=[listening])
-    except TypeError:  # uvicorn before 0.40 wants to be told what each of them runs
+    except TypeError:  # older versions of uvicorn want to be told what each of them runs
         workers = supervisor(given, target=uvicorn.Server(given).run, sockets=[listening])
     workers.run()
 
