@@ -25,6 +25,13 @@ _BUFFER_BYTES = 1 << 18
 """How much is read at once, going backwards."""
 
 
+_UNWRITTEN_BYTES = 512
+"""So many zeros in a row are a sector that was never written: the power failed during a save."""
+
+_FIRST_LINE = re.compile(rb'\{"(head"|-?\d+\.)')
+"""How the first line of a record begins."""
+
+
 class LogFile:
     """An open log, as far as it was read: seals are read from the end, as they are needed."""
 
@@ -145,11 +152,31 @@ class LogFile:
             while end > 0:
                 begin = data.rfind(b"\n", 0, end - 1) + 1
                 if data.startswith(SEAL_START, begin) and (begin > 0 or start == 0):
-                    return self._parsed(start + begin, data[begin:end])
+                    seal = self._parsed(start + begin, data[begin:end])
+                    self._check_tail(seal.end, data[end:])
+                    return seal
                 end = begin
             if start == 0:
                 raise CorruptCheckpointError(f"{self.path} has no seal that can be read")
             window *= 8
+
+    def _check_tail(self, at: int, tail: bytes) -> None:
+        """Whether what follows the last seal is the beginning of a record and its seal, as a killed process leaves it.
+
+        Anything else was written whole, and changed afterwards: cutting that off would undo a save without a word.
+        """
+        if not tail or b"\0" * _UNWRITTEN_BYTES in tail:
+            return
+        *lines, rest = tail.split(b"\n")
+        first, following = lines[:1], lines[1:]
+        if (
+            not all(map(_FIRST_LINE.match, first))
+            or not all(line.startswith(b",") or line == b"}" for line in following)
+            or b"}" in following[:-1]
+            or any(map(_ends_with_seal, lines))
+            or _ends_with_seal(rest[:-1])
+        ):
+            raise CorruptCheckpointError(f"{self.path}: what follows byte {at} is damaged, and no save that was cut short")
 
     def _parsed(self, at: int, line: bytes) -> Seal:
         text, _, checksum = line.rpartition(CHECKSUM_KEY)
@@ -291,6 +318,13 @@ class LogFile:
         to_disk(self._fd)
         line_at = data.rindex(b"\n", 0, len(data) - 1) + 1 if b"\n" in data[:-1] else 0
         self._add(self._parsed(end + line_at, data[line_at:]))
+
+
+def _ends_with_seal(line: bytes) -> bool:
+    """Whether a line goes on, where it should have ended, with a seal that fits its checksum."""
+    text, key, checksum = line.rpartition(CHECKSUM_KEY)
+    at = text.rfind(SEAL_START)
+    return bool(key) and at >= 0 and checksum == f"{crc32(text[at:])}}}".encode()
 
 
 def _begins(extent: Extent, run: Run) -> bool:
