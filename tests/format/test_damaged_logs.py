@@ -100,7 +100,7 @@ def test_a_changed_bit_in_the_last_seal_undoes_no_save(tmp_path: Path, pretty: b
         damaged[place] ^= 1
         log.write_bytes(damaged)
         with FileCheckpointer(tmp_path, pretty).sync as cp:
-            for call in (lambda: cp.load("t"), lambda: cp.save(AgentState(), "t"), lambda: cp.history("t")):  # noqa: B023
+            for call in (lambda: cp.load("t"), lambda: cp.save(AgentState(), "t"), lambda: cp.history("t")):
                 with pytest.raises(CorruptCheckpointError):
                     call()
         assert log.read_bytes() == damaged

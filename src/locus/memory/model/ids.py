@@ -59,6 +59,11 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
+def shown_thread(thread_id: str) -> str:
+    """How a report of damage names a thread: it may end up in a log, where an id may not be read."""
+    return f"thread #{digest(thread_id)[:12]}"
+
+
 @dataclass(frozen=True)
 class Pattern:
     """A pattern over ids: `*` stands for any text, `?` for one character, everything else for itself."""

@@ -33,7 +33,7 @@ def decode_manifest(manifest: str) -> Cuts:
             }
         )
     except (TypeError, ValueError) as error:
-        raise CorruptCheckpointError(f"stored manifest cannot be read: {error}") from error
+        raise CorruptCheckpointError(f"stored manifest cannot be read ({type(error).__name__})") from None
 
 
 def wanted(manifest: str) -> list[Extent]:

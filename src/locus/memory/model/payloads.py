@@ -17,6 +17,7 @@ from locus.core.frozen import FrozenDict, FrozenList, Items
 from locus.core.state import AgentState
 from locus.errors import CorruptCheckpointError, SerializationError
 from locus.memory.model.codec import decode, encode
+from locus.memory.model.ids import shown_thread
 from locus.memory.model.manifest import Cuts, decode_manifest, items_text
 from locus.memory.model.plan import LARGE_VALUE, FieldTrace, ListTrace, Payload, Trace, fingerprint, item_text
 from locus.memory.model.records import Base, Extent, Path, Stored
@@ -120,18 +121,26 @@ def loaded_state(stored: Stored) -> tuple[AgentState, Trace]:
         state = AgentState.model_validate_json(_text(stored, cuts, head))
     except ValidationError as error:
         raise CorruptCheckpointError(
-            f"checkpoint {stored.entry.checkpoint_id!r} of thread {stored.entry.thread_id!r} is not a state: "
-            f"{error.error_count()} fields do not fit, the first is "
-            f"{error.errors(include_url=False, include_input=False)[0]}"
-        ) from error
+            f"checkpoint {stored.entry.seq} of {shown_thread(stored.entry.thread_id)} is not a state: "
+            f"{error.error_count()} fields do not fit, the first is {_problem(error)}"
+        ) from None  # its text has the values
     return state, _state_trace(stored, state, cuts, head)
+
+
+def _problem(error: ValidationError) -> str:
+    """Which field does not fit, and why, without what is in it. Names of fields that are no names of ours are data."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    named = [step if isinstance(step, int) or step in AgentState.model_fields else "…" for step in first["loc"]]
+    return f"{'.'.join(map(str, named)) or 'the state'} ({first['type']})"
 
 
 def dict_from(stored: Stored) -> dict[str, Any]:
     """The dict of a stored checkpoint."""
     value = decode(payload_text(stored))
     if not isinstance(value, dict):
-        raise CorruptCheckpointError(f"checkpoint {stored.entry.checkpoint_id!r} is not an object")
+        raise CorruptCheckpointError(
+            f"checkpoint {stored.entry.seq} of {shown_thread(stored.entry.thread_id)} is not an object"
+        )
     return value
 
 

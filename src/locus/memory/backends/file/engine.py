@@ -244,7 +244,9 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         return await self._on(thread_id, work)
 
     def translate(self, error: BaseException) -> CheckpointError:
-        return BackendUnavailableError(f"the folder {str(self._base)!r} cannot be used now: {error}")
+        # The text of an error that names a file would show the id of its thread.
+        said = error.strerror if isinstance(error, OSError) and error.filename is not None else error
+        return BackendUnavailableError(f"the folder {str(self._base)!r} cannot be used now: {said}")
 
     async def close(self) -> None:
         for worker in self._workers:

@@ -15,6 +15,7 @@ from pydantic_core import from_json
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends.file.schema import CHECKSUM_KEY, FORMAT, SEAL_START, Record, Seal
 from locus.memory.model.codec import encode
+from locus.memory.model.ids import shown_thread
 from locus.memory.model.records import Extent, Known, Run, Stored, Write
 from locus.memory.model.table import Row, ThreadTable
 
@@ -47,6 +48,11 @@ class LogFile:
         self._ids: dict[tuple[str, str], Seal] = {}
         self._newest_runs: dict[str, int] = {}
         self._buffer = (0, b"")
+
+    @property
+    def _name(self) -> str:
+        """How an error names the log. The name of the file may be the id of the thread."""
+        return f"the log of {shown_thread(self.thread_id)}"
 
     def _forget(self) -> None:
         self._added, self._read, self._complete = [], [], False
@@ -116,7 +122,7 @@ class LogFile:
     def _check_first_line(self) -> None:
         """A log begins with a line that names its thread; the line is written in one step with the file name."""
         if self._thread_in(self._pread(0, _END_BYTES)) != self.thread_id:
-            raise CorruptCheckpointError(f"{self.path} is the log of another thread than {self.thread_id!r}")
+            raise CorruptCheckpointError(f"{self._name} is the log of another thread")
 
     @classmethod
     def thread_of(cls, path: Path) -> str:
@@ -127,17 +133,17 @@ class LogFile:
     def _thread_in(self, data: bytes) -> str:
         line = data.partition(b"\n")[0] + b"\n"
         if not line.startswith(SEAL_START):
-            raise CorruptCheckpointError(f"{self.path} is not the log of a thread")
+            raise CorruptCheckpointError(f"{self._name} is not the log of a thread")
         # Before anything else: a newer format may differ in everything but this.
         found = re.search(rb',"locus":(\d{1,9}),', line)
         if found is not None and int(found[1]) > FORMAT:
             raise UnsupportedFormatError(
-                f"{self.path} has format {int(found[1])}, and this version of Locus knows up to {FORMAT}: "
+                f"{self._name} has format {int(found[1])}, and this version of Locus knows up to {FORMAT}: "
                 "upgrade locus-sdk"
             )
         facts = self._parsed(0, line).facts
         if facts.get("seal") != "thread":
-            raise CorruptCheckpointError(f"{self.path} is not the log of a thread")
+            raise CorruptCheckpointError(f"{self._name} is not the log of a thread")
         return str(facts["thread_id"])
 
     def _last_seal(self, size: int, known: Seal | None) -> Seal:
@@ -157,7 +163,7 @@ class LogFile:
                     return seal
                 end = begin
             if start == 0:
-                raise CorruptCheckpointError(f"{self.path} has no seal that can be read")
+                raise CorruptCheckpointError(f"{self._name} has no seal that can be read")
             window *= 8
 
     def _check_tail(self, at: int, tail: bytes) -> None:
@@ -176,12 +182,12 @@ class LogFile:
             or any(map(_ends_with_seal, lines))
             or _ends_with_seal(rest[:-1])
         ):
-            raise CorruptCheckpointError(f"{self.path}: what follows byte {at} is damaged, and no save that was cut short")
+            raise CorruptCheckpointError(f"{self._name}: what follows byte {at} is damaged, and no save cut short")
 
     def _parsed(self, at: int, line: bytes) -> Seal:
         text, _, checksum = line.rpartition(CHECKSUM_KEY)
         if checksum != f"{crc32(text)}}}\n".encode():
-            raise CorruptCheckpointError(f"{self.path}: the seal at byte {at} does not fit its checksum")
+            raise CorruptCheckpointError(f"{self._name}: the seal at byte {at} does not fit its checksum")
         facts: dict[str, Any] = from_json(line)
         return Seal(at, line, facts)
 
@@ -191,7 +197,7 @@ class LogFile:
             return None
         line = self._bytes(prev, seal.record - prev)
         if not line.startswith(SEAL_START) or not line.endswith(b"\n"):
-            raise CorruptCheckpointError(f"{self.path}: there is no seal at byte {prev}")
+            raise CorruptCheckpointError(f"{self._name}: there is no seal at byte {prev}")
         return self._parsed(prev, line)
 
     @property
@@ -254,7 +260,7 @@ class LogFile:
         """The texts of a record, after checking its checksum."""
         body = self._bytes(seal.record, seal.at - seal.record)
         if crc32(body) != seal.facts["crc"]:
-            raise CorruptCheckpointError(f"{self.path}: the record at byte {seal.record} does not fit its checksum")
+            raise CorruptCheckpointError(f"{self._name}: the record at byte {seal.record} does not fit its checksum")
         return [body[at : at + length].decode() for at, length in seal.facts["at"]]
 
     def row(self, seal: Seal) -> Row:

@@ -134,7 +134,9 @@ class ThreadIndex:
         try:
             self._apply(record)
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise CorruptCheckpointError(f"event {record.get('n')} of the thread is damaged: {error!r}") from error
+            raise CorruptCheckpointError(
+                f"event {record.get('n')} of the thread is damaged ({type(error).__name__})"
+            ) from None
 
     def _apply(self, record: Record) -> None:
         number = record["n"]
@@ -152,8 +154,8 @@ class ThreadIndex:
                 self._forget_all(number)
             case "none":
                 pass
-            case other:
-                raise CorruptCheckpointError(f"event {number} is of an unknown kind: {other!r:.40}")
+            case _:
+                raise CorruptCheckpointError(f"event {number} is of an unknown kind")
         self.next = record.get("to", number) + 1
         if self.rows and not alive:
             self.born = record.get("born", number)

@@ -39,7 +39,7 @@ from locus.memory.backends.objects.schema import (
     event_record,
     thread_name,
 )
-from locus.memory.model.ids import new_id
+from locus.memory.model.ids import new_id, shown_thread
 from locus.memory.runtime.per_loop import LoopLocks
 from locus.memory.runtime.retry import Backoff
 
@@ -114,7 +114,7 @@ class ThreadLog:
                 gone = error
                 self._known = None
                 await _BETWEEN_READS.pause(attempt)
-        raise CorruptCheckpointError(f"thread {self.thread_id!r} is incomplete: {gone} is missing")
+        raise CorruptCheckpointError(f"{shown_thread(self.thread_id)} is incomplete: {gone} is missing")
 
     async def _read(self, find: Find[T], cold: bool) -> tuple[T, FetchedObjects] | None:
         remembered = None if cold else self._fresh()
@@ -187,7 +187,7 @@ class ThreadLog:
             else:
                 self._remember(known)
                 return known
-        raise CorruptCheckpointError(f"thread {self.thread_id!r} is incomplete: {gone} is missing")
+        raise CorruptCheckpointError(f"{shown_thread(self.thread_id)} is incomplete: {gone} is missing")
 
     async def _catch_up(self, known: CachedThread, count: int = 1) -> CachedThread:
         """Apply what others have put since. If there is nothing new, one request tells."""

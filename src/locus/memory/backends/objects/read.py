@@ -31,6 +31,7 @@ from locus.memory.backends.objects.schema import (
     thread_folder,
     thread_name,
 )
+from locus.memory.model.ids import shown_thread
 
 CACHE_SECONDS = 300.0
 """How long a handle may rely on what it saw. A sweep waits far longer before it removes events."""
@@ -181,7 +182,7 @@ def _index_of(thread_id: str, merged: Iterable[bytes], events: Iterable[bytes]) 
 def _check_owner(record: Record, thread_id: str) -> None:
     """An object that was copied into another thread's folder is not that thread's."""
     if record.get("thread", thread_id) != thread_id:
-        raise CorruptCheckpointError(f"thread {thread_id!r}: event {record['n']} belongs to another thread")
+        raise CorruptCheckpointError(f"{shown_thread(thread_id)}: event {record['n']} belongs to another thread")
 
 
 async def list_objects(store: ObjectStore, thread: str) -> ThreadObjects:

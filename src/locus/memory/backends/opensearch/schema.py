@@ -54,7 +54,7 @@ from typing import Any, Final, NamedTuple
 
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.model.codec import canonical, decode, texts_in
-from locus.memory.model.ids import digest, words
+from locus.memory.model.ids import digest, shown_thread, words
 from locus.memory.model.manifest import wanted
 from locus.memory.model.records import Entry, Known, Run, RunInfo
 
@@ -341,7 +341,7 @@ class Record:
         """Where the runs are that the manifest names."""
         keys = run_keys(self.manifest)
         if len(keys) != len(self.run_locations):
-            raise CorruptCheckpointError(f"checkpoint {self.checkpoint_id!r} does not say where its items are")
+            raise CorruptCheckpointError(f"checkpoint {self.seq} does not say where its items are")
         return dict(zip(keys, self.run_locations, strict=True))
 
     def find_run(self, branch: str, number: int) -> StoredRun | None:
@@ -437,7 +437,7 @@ def record_from(source: Source) -> Record:
     try:
         return _record_from(source)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CorruptCheckpointError(f"a stored record cannot be read: {type(error).__name__} {error}") from error
+        raise CorruptCheckpointError(f"a stored record cannot be read ({type(error).__name__})") from None
 
 
 def _record_from(source: Source) -> Record:
@@ -608,8 +608,8 @@ def state_from(thread_id: str, source: Source) -> ThreadState:
         latest_places = {namespace: int(place) for namespace, place in source["tips"]}
         stored = {name: source[name] for name in _STATE_FIELDS if name in source}
         return ThreadState(thread_id, latest_places=latest_places, **stored)
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptCheckpointError(f"what is stored of thread {thread_id!r} cannot be read: {error}") from error
+    except (KeyError, TypeError, ValueError):
+        raise CorruptCheckpointError(f"what is stored of {shown_thread(thread_id)} cannot be read") from None
 
 
 def thread_source(thread: str, state: ThreadState, now: int) -> dict[str, Any]:
@@ -632,8 +632,8 @@ def thread_state_from(thread_id: str, source: Source) -> ThreadState:
     """The state in the document of a thread."""
     body = source.get("body") or {}
     if body.get("format", FORMAT) != FORMAT:
-        raise UnsupportedFormatError(f"thread {thread_id!r} was written by a newer version: upgrade locus-sdk")
+        raise UnsupportedFormatError(f"{shown_thread(thread_id)} was written by a newer version: upgrade locus-sdk")
     if "state" not in body:
-        raise CorruptCheckpointError(f"the document of thread {thread_id!r} cannot be read")
+        raise CorruptCheckpointError(f"the document of {shown_thread(thread_id)} cannot be read")
     state = state_from(thread_id, body["state"])
     return replace(state, published=state.as_published())

@@ -42,7 +42,7 @@ from locus.memory.backends.redis.scripts import Script
 from locus.memory.backends.redis.search import RedisSearch
 from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.arguments import UNLIMITED
-from locus.memory.model.ids import Pattern, new_id
+from locus.memory.model.ids import Pattern, new_id, shown_thread
 from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Write
 
 _ATTEMPTS = 100
@@ -201,8 +201,8 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies,
         answer = await self._run(scripts.GET_WRITES, thread_id, place(namespace, checkpoint_id), task_id or "")
         try:
             found = [write for at in range(0, len(answer), 2) for write in to_writes(answer[at], answer[at + 1])]
-        except (ValueError, IndexError) as error:
-            raise CorruptCheckpointError(f"pending writes of thread {thread_id!r} cannot be read: {error}") from error
+        except (ValueError, IndexError):
+            raise CorruptCheckpointError(f"pending writes of {shown_thread(thread_id)} cannot be read") from None
         return sorted(found, key=lambda write: (write.task_path, write.task_id, write.idx))
 
     async def expire(self, now: datetime) -> int:
@@ -254,7 +254,7 @@ def _check_complete(thread_id: str, answer: Any) -> None:
 
 def _damaged(thread_id: str) -> CorruptCheckpointError:
     return CorruptCheckpointError(
-        f"some of the keys of thread {thread_id!r} are gone from Redis, and others are there: they were evicted "
+        f"some of the keys of {shown_thread(thread_id)} are gone from Redis, and others are there: they were evicted "
         "(maxmemory-policy must be noeviction) or removed by hand. delete() removes the rest"
     )
 

@@ -37,6 +37,7 @@ from hashlib import sha256
 from locus.errors import CorruptCheckpointError
 from locus.memory.model.arguments import UNLIMITED
 from locus.memory.model.codec import canonical, decode
+from locus.memory.model.ids import shown_thread
 from locus.memory.model.records import Entry, Extent, Run, RunInfo, Stored, Write
 
 FORMAT = 1
@@ -132,10 +133,8 @@ def to_entry(thread_id: str, seq: int | bytes, stored: bytes | None) -> Entry:
             raise ValueError("its entry is missing")
         namespace, _, checkpoint_id, rev, created_at, metadata, *parent = (part.decode() for part in nets(stored, 16))
         created = datetime.fromisoformat(created_at)
-    except ValueError as error:
-        raise CorruptCheckpointError(
-            f"checkpoint {int(seq)} of thread {thread_id!r} cannot be read: {error}"
-        ) from error
+    except ValueError:
+        raise CorruptCheckpointError(f"checkpoint {int(seq)} of {shown_thread(thread_id)} cannot be read") from None
     return Entry(thread_id, namespace, checkpoint_id, parent[0] if parent else None, int(seq), rev, created, metadata)
 
 
@@ -197,10 +196,8 @@ def to_stored(thread_id: str, answer: Sequence[bytes]) -> Stored:
         for at in range(0, len(rows), 2):
             run = to_run(rows[at], rows[at + 1])
             runs.setdefault(run.branch, []).append(run)
-    except ValueError as error:
-        raise CorruptCheckpointError(
-            f"checkpoint {found.checkpoint_id!r} of thread {thread_id!r} cannot be read: {error}"
-        ) from error
+    except ValueError:
+        raise CorruptCheckpointError(f"checkpoint {found.seq} of {shown_thread(thread_id)} cannot be read") from None
     return Stored(found, head, manifest, runs, bool(int(passed)))
 
 

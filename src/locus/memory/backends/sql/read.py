@@ -28,8 +28,8 @@ def now(sql: Flavour) -> Any:
 def entry_of(sql: Flavour, row: CheckpointRow) -> Entry:
     try:
         created = sql.read_time(row.created_at)
-    except (TypeError, ValueError) as error:
-        raise CorruptCheckpointError(f"checkpoint {row.checkpoint_id!r} has no time that can be read") from error
+    except (TypeError, ValueError):
+        raise CorruptCheckpointError(f"checkpoint {row.seq} has no time that can be read") from None
     return Entry(
         sql.read_text(row.thread_id),
         sql.read_text(row.namespace),

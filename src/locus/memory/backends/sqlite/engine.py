@@ -32,6 +32,9 @@ from locus.memory.runtime.worker import Worker
 
 T = TypeVar("T")
 
+NOT_UTF_8 = "Could not decode to UTF-8"
+"""How the driver's error for a damaged text begins."""
+
 
 class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):
     """Threads in an SQLite file."""
@@ -72,7 +75,16 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             with transaction(connection):
                 return work(connection)
 
-        return await self._writer.run(job)
+        return await self._run(self._writer, job)
+
+    async def _run(self, worker: Worker[SQLiteFile], job: Callable[[SQLiteFile], T]) -> T:
+        try:
+            return await worker.run(job)
+        except sqlite3.OperationalError as error:
+            if NOT_UTF_8 not in str(error):
+                raise
+            # The driver's text has what it could not read, which may be anything that a user said.
+            raise CorruptCheckpointError("the SQLite database is damaged: a text in it is not UTF-8") from None
 
     async def _change(self, operation: Callable[[SQLiteThreads], Steps[T]]) -> T:
         return await self._write(lambda connection: execute(connection, operation(SQLiteThreads(connection))))
@@ -83,7 +95,7 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             with transaction(connection, "DEFERRED"):
                 return execute(connection, steps)
 
-        return await self._reader.run(job)
+        return await self._run(self._reader, job)
 
     async def carry_out(self, operation: Callable[[], Steps[T]], *, writing: bool, alone: bool = False) -> T:
         """Run steps on tables that are not the engine's, in one transaction; `alone`: there is one step only."""
@@ -105,7 +117,7 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
                 raise
             return outcome
 
-        return await self._writer.run(work)
+        return await self._run(self._writer, work)
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
         return await self._read(sql_read.read(SQL, thread_id, namespace, checkpoint_id))
@@ -141,7 +153,7 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             with transaction(connection, "DEFERRED"):
                 return sqlite_search.search(connection, terms, limit)
 
-        return await self._reader.run(job)
+        return await self._run(self._reader, job)
 
     async def put_writes(
         self,
