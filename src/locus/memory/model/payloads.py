@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from locus.core.frozen import FrozenDict, FrozenList, Items
 from locus.core.state import AgentState
 from locus.errors import CorruptCheckpointError, SerializationError
+from locus.memory.model.chain import Chain, chain_of
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.ids import shown_thread
 from locus.memory.model.manifest import Cuts, decode_manifest, items_text
@@ -147,7 +148,7 @@ def dict_from(stored: Stored) -> dict[str, Any]:
 def _state_trace(stored: Stored, state: AgentState, cuts: Cuts, head: Any) -> Trace:
     by_field: dict[str, dict[Path, ListTrace | str]] = {}
     for path, cut in cuts.items():
-        found = cut if isinstance(cut, str) else ListTrace(cut, _frozen_list(state, path))
+        found = cut if isinstance(cut, str) else ListTrace(cut, _frozen_list(state, path), None, chains(stored, cut))
         by_field.setdefault(path[0], {})[path] = found
     names = [*_CONTAINERS, *(state.__pydantic_extra__ or {})]
     fields = {
@@ -159,6 +160,14 @@ def _state_trace(stored: Stored, state: AgentState, cuts: Cuts, head: Any) -> Tr
         # Validation made exactly the built-in classes, so the items need not be looked at one by one.
         getattr(state, name).anchor(stable=True)
     return Trace(Base(stored.entry.checkpoint_id, stored.entry.rev), fields, stored.passed)
+
+
+def chains(stored: Stored, extents: tuple[Extent, ...]) -> dict[str, Chain]:
+    """The chains of the branches that a list is on."""
+    newest: dict[str, int] = {}
+    for extent in extents:
+        newest[extent.branch] = max(extent.run, newest.get(extent.branch, 0))
+    return {branch: chain_of(stored.runs.get(branch, ()), number) for branch, number in newest.items()}
 
 
 def anchor(value: object) -> None:
@@ -184,7 +193,9 @@ def stored_trace(stored: Stored, sort_keys: bool) -> Trace:
     by_field: dict[str, dict[Path, ListTrace | str]] = {}
     for path, cut in decode_manifest(stored.manifest).items():
         by_field.setdefault(path[0], {})[path] = (
-            cut if isinstance(cut, str) else ListTrace(cut, None, _digests(stored, path, cut, sort_keys))
+            cut
+            if isinstance(cut, str)
+            else ListTrace(cut, None, _digests(stored, path, cut, sort_keys), chains(stored, cut))
         )
     fields = {name: FieldTrace(None, "null", cuts) for name, cuts in by_field.items()}
     return Trace(Base(stored.entry.checkpoint_id, stored.entry.rev), fields, stored.passed)

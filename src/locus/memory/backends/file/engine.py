@@ -67,6 +67,8 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
             with folder.exclusive(commit.thread_id), folder.log(commit.thread_id) as log:
                 outcome = decide(commit, CommitView(log) if log else ThreadTable(commit.thread_id))
                 if outcome.verdict is Verdict.COMMITTED and not outcome.repeated:
+                    if log is not None:
+                        log.check_writable()
                     self._add(folder, log, commit, outcome)
                 return outcome
 
@@ -125,6 +127,7 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
             with folder.exclusive(thread_id), folder.log(thread_id) as log:
                 if log is None:
                     return 0
+                log.check_writable()
                 table = log.table()
                 doomed = table.seqs(namespace, seqs)
                 if len(doomed) == len(table.rows):
@@ -182,6 +185,7 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
                     table.put_writes(task, writes, keep_numbered)
                     folder.write(table)
                     return
+                log.check_writable()
                 record = writes_record(task, writes, log.last_seq, log.expires_at, keep_numbered)
                 log.append(record, folder.pretty)
 

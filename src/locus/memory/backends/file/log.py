@@ -12,9 +12,10 @@ from zlib import crc32
 
 from pydantic_core import from_json
 
-from locus.errors import CorruptCheckpointError, UnsupportedFormatError
+from locus.errors import CorruptCheckpointError
 from locus.memory.backends.file.schema import CHECKSUM_KEY, FORMAT, SEAL_START, Record, Seal
 from locus.memory.model.codec import encode
+from locus.memory.model.formats import check_format, oldest
 from locus.memory.model.ids import shown_thread
 from locus.memory.model.records import Extent, Known, Run, Stored, Write
 from locus.memory.model.table import Row, ThreadTable
@@ -33,6 +34,10 @@ _FIRST_LINE = re.compile(rb'\{"(head"|-?\d+\.)')
 """How the first line of a record begins."""
 
 
+_FORMATS = re.compile(rb',"(locus|min_reader|min_writer)":(\d{1,9})(?=,)')
+"""What the first line says of the format. No id of a thread can say it: quotes in a text are escaped."""
+
+
 class LogFile:
     """An open log, as far as it was read: seals are read from the end, as they are needed."""
 
@@ -40,6 +45,7 @@ class LogFile:
         self.path = path
         self.thread_id = thread_id
         self._fd = -1
+        self._format: tuple[int, int | None] = (0, None)
         self._added: list[Seal] = []
         """What was added since the log was first read, oldest first."""
         self._read: list[Seal] = []
@@ -135,16 +141,17 @@ class LogFile:
         if not line.startswith(SEAL_START):
             raise CorruptCheckpointError(f"{self._name} is not the log of a thread")
         # Before anything else: a newer format may differ in everything but this.
-        found = re.search(rb',"locus":(\d{1,9}),', line)
-        if found is not None and int(found[1]) > FORMAT:
-            raise UnsupportedFormatError(
-                f"{self._name} has format {int(found[1])}, and this version of Locus knows up to {FORMAT}: "
-                "upgrade locus-sdk"
-            )
+        numbers = {name.decode(): int(number) for name, number in _FORMATS.findall(line)}
+        self._format = numbers.get("locus", 0), numbers.get(oldest(reading=False))
+        check_format(self._format[0], FORMAT, numbers.get(oldest(reading=True)), f"{self._name} has")
         facts = self._parsed(0, line).facts
         if facts.get("seal") != "thread":
             raise CorruptCheckpointError(f"{self._name} is not the log of a thread")
         return str(facts["thread_id"])
+
+    def check_writable(self) -> None:
+        """Refuse to change a log in a newer format that may only be read."""
+        check_format(self._format[0], FORMAT, self._format[1], f"{self._name} has")
 
     def _last_seal(self, size: int, known: Seal | None) -> Seal:
         """The last complete seal; after it there may be what a killed process left."""
@@ -269,7 +276,7 @@ class LogFile:
     def runs(self, seal: Seal) -> list[Run]:
         places = seal.facts.get("runs", [])
         texts = self.texts(seal)[1:] if places else []
-        return [Run(place[0], place[1], place[2], place[3], text) for place, text in zip(places, texts, strict=True)]
+        return [Run(*place[:4], text, *place[4:]) for place, text in zip(places, texts, strict=True)]
 
     def writes(self, seal: Seal) -> list[Write]:
         return [

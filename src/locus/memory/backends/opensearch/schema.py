@@ -403,7 +403,7 @@ def _record_body(record: Record) -> dict[str, Any]:
     body: dict[str, Any] = {"epoch": record.epoch, "place": record.place}
     if record.runs:
         body["runs"] = [
-            {**dict(zip(_RUN_FIELDS, stored.run, strict=True)), "trail": pack_earlier_runs(stored.earlier)}
+            {**dict(zip(_RUN_FIELDS, stored.run[:5], strict=True)), "trail": pack_earlier_runs(stored.earlier)}
             for stored in record.runs
         ]
     if record.kind == CHECKPOINT:

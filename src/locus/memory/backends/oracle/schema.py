@@ -212,9 +212,10 @@ def tables(sql: OracleFlavour) -> list[str]:
     return [sql.format, sql.threads, sql.checkpoints, sql.runs, sql.writes, sql.metadata_pairs, sql.search]
 
 
-def ddl(sql: OracleFlavour, grantee: str | None = None) -> str:
+def ddl(sql: OracleFlavour, grantee: str | None = None, found: int = 0) -> str:
     """The same statements as a script for a database administrator; `grantee` is a user who may use the tables."""
-    script = [*format_statements(sql), *statements(sql, 0), set_version(sql, FORMAT), "COMMIT"]
+    first = [] if found else format_statements(sql)
+    script = [*first, *statements(sql, found), set_version(sql, FORMAT), "COMMIT"]
     if grantee is not None:
         script += [f"GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {grantee}" for table in tables(sql)]
     return "".join(f"{statement};\n" for statement in script)

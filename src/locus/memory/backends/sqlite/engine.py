@@ -24,7 +24,7 @@ from locus.memory.backends.sqlite import search as sqlite_search
 from locus.memory.backends.sqlite.client import MemoryFile, SQLiteFile, execute, transaction
 from locus.memory.backends.sqlite.commit import SQLiteThreads, append, metadata_value
 from locus.memory.backends.sqlite.config import IN_MEMORY
-from locus.memory.backends.sqlite.schema import SQL, checked_version
+from locus.memory.backends.sqlite.schema import OLD_SQL, SQL, WITHOUT_CHECKSUMS, SQLiteFlavour, checked_version
 from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.ids import Pattern
 from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Verdict, Write
@@ -45,6 +45,7 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
     def __init__(self, path: str, *, durability: str, timeout: float) -> None:
         self._identity = f"sqlite:{path}" if path != IN_MEMORY else f"sqlite::memory:{uuid4().hex}"
         self._memory: MemoryFile | None = None
+        self._sql: SQLiteFlavour = SQL
         if path == IN_MEMORY:
             kept = self._memory = MemoryFile(path, durability=durability, timeout=timeout, writable=True)
             self._writer: Worker[SQLiteFile] = Worker("locus-sqlite", lambda: kept)
@@ -66,8 +67,13 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
     async def setup(self) -> None:
         if not self.reading_only:
             await self._writer.run(SQLiteFile.current)
-        elif not await self._reader.run(lambda file: file.is_there() and checked_version(file.current())):
+            return
+        found = await self._reader.run(
+            lambda file: file.is_there() and checked_version(file.current(), reading=True),
+        )
+        if not found:
             raise self.nothing_there()
+        self._sql = OLD_SQL if found <= WITHOUT_CHECKSUMS else SQL
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         def job(file: SQLiteFile) -> T:
@@ -120,25 +126,25 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         return await self._run(self._writer, work)
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
-        return await self._read(sql_read.read(SQL, thread_id, namespace, checkpoint_id))
+        return await self._read(sql_read.read(self._sql, thread_id, namespace, checkpoint_id))
 
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
-        return await self._read(sql_read.entry(SQL, thread_id, namespace, checkpoint_id))
+        return await self._read(sql_read.entry(self._sql, thread_id, namespace, checkpoint_id))
 
     async def history(
         self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
     ) -> list[Entry]:
-        return await self._read(sql_read.history(SQL, thread_id, namespace, limit, before_seq))
+        return await self._read(sql_read.history(self._sql, thread_id, namespace, limit, before_seq))
 
     async def recent(self, limit: int) -> list[Entry]:
-        return await self._read(sql_read.recent(SQL, limit))
+        return await self._read(sql_read.recent(self._sql, limit))
 
     async def find(self, key: str, value: str, limit: int) -> list[Entry]:
         condition = "c.id IN (SELECT checkpoint FROM locus_metadata WHERE key = ? AND value = ?) ORDER BY c.id DESC"
-        return await self._read(sql_read.entries(SQL, condition, (key, metadata_value(value)), limit))
+        return await self._read(sql_read.entries(self._sql, condition, (key, metadata_value(value)), limit))
 
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
-        return await self._read(sql_read.threads(SQL, pattern, limit))
+        return await self._read(sql_read.threads(self._sql, pattern, limit))
 
     async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
         return await self._change(lambda threads: threads.delete(thread_id, namespace, seqs))
@@ -170,7 +176,7 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         )
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
-        return await self._read(sql_read.get_writes(SQL, thread_id, namespace, checkpoint_id, task_id))
+        return await self._read(sql_read.get_writes(self._sql, thread_id, namespace, checkpoint_id, task_id))
 
     async def expire(self, now: datetime) -> int:
         return await self._change(lambda threads: threads.expire(now))
@@ -179,7 +185,7 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         return await self._change(lambda threads: threads.copy(source, dest, namespace, checkpoint_ids))
 
     async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
-        return await self._read(sql_read.export(SQL, thread_id, after_seq, limit, known))
+        return await self._read(sql_read.export(self._sql, thread_id, after_seq, limit, known))
 
     def translate(self, error: BaseException) -> CheckpointError:
         text = str(error)
