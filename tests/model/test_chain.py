@@ -81,7 +81,12 @@ async def test_a_warm_save_digests_only_what_is_new(monkeypatch: pytest.MonkeyPa
         state = state.with_message(Message.user(f"message {number}"))
         await cp.save(state, "t")
     digested: list[str] = []
-    monkeypatch.setattr(chains, "extended", lambda before, text: digested.append(text) or extended(before, text))
+
+    def noted(before: bytes, text: str) -> bytes:
+        digested.append(text)
+        return extended(before, text)
+
+    monkeypatch.setattr(chains, "extended", noted)
     await cp.save(state.with_message(Message.user("last")), "t")
     assert len(digested) == 1
 

@@ -276,7 +276,7 @@ class LogFile:
     def runs(self, seal: Seal) -> list[Run]:
         places = seal.facts.get("runs", [])
         texts = self.texts(seal)[1:] if places else []
-        return [Run(*place[:4], text, *place[4:]) for place, text in zip(places, texts, strict=True)]
+        return [_run(*place, items=text) for place, text in zip(places, texts, strict=True)]
 
     def writes(self, seal: Seal) -> list[Write]:
         return [
@@ -331,6 +331,10 @@ class LogFile:
         to_disk(self._fd)
         line_at = data.rindex(b"\n", 0, len(data) - 1) + 1 if b"\n" in data[:-1] else 0
         self._add(self._parsed(end + line_at, data[line_at:]))
+
+
+def _run(branch: str, number: int, start: int, length: int, before: str | None = None, *, items: str) -> Run:
+    return Run(branch, number, start, length, items, before)
 
 
 def _ends_with_seal(line: bytes) -> bool:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
+from zlib import crc32
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.objects.client import PAGE, Listed, ObjectStore
@@ -125,10 +126,13 @@ class FetchedObjects:
         return lines[ref.line]
 
     def text(self, ref: TextRef) -> str:
+        line = self.line(ref)
+        if ref.sum is not None and crc32(line) != ref.sum:
+            raise CorruptCheckpointError(f"a text of event {ref.event} does not fit its checksum")
         try:
-            return self.line(ref).decode().replace("\r", "\n")
-        except UnicodeDecodeError as error:
-            raise CorruptCheckpointError(f"a text of event {ref.event} is damaged: {error}") from error
+            return line.decode().replace("\r", "\n")
+        except UnicodeDecodeError:
+            raise CorruptCheckpointError(f"a text of event {ref.event} is damaged") from None
 
 
 async def read_thread(

@@ -12,7 +12,7 @@ from typing import Any
 
 from redis.asyncio import RedisCluster
 
-from locus.errors import CapabilityError, CheckpointError, ConflictError, CorruptCheckpointError, UnsupportedFormatError
+from locus.errors import CapabilityError, CheckpointError, ConflictError, CorruptCheckpointError
 from locus.memory.backends.redis import scripts
 from locus.memory.backends.redis.client import (
     DRIVER_ERRORS,
@@ -42,6 +42,7 @@ from locus.memory.backends.redis.scripts import Script
 from locus.memory.backends.redis.search import RedisSearch
 from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.arguments import UNLIMITED
+from locus.memory.model.formats import check_format, oldest
 from locus.memory.model.ids import Pattern, new_id, shown_thread
 from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Write
 
@@ -93,10 +94,11 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies,
         except (TypeError, ValueError) as error:
             raise CorruptCheckpointError(f"the key {key!r} in Redis does not say which format this is") from error
         if known > FORMAT:
-            raise UnsupportedFormatError(
-                f"the threads under {layout.prefix!r} are in format {known}, and this version of Locus knows {FORMAT}: "
-                "upgrade locus-sdk"
-            )
+            (least,) = await self._clients.command("HMGET", key, oldest(self.reading_only))
+            number = int(least) if least is not None and least.isdigit() else None
+            check_format(known, FORMAT, number, f"the threads under {layout.prefix!r} are in")
+        elif known < FORMAT and not self.reading_only:
+            await self._clients.run(scripts.WRITE_FORMAT, [key], FORMAT, layout.buckets)
         if self._search is None:
             self._search = await self._searcher().is_available()
 
