@@ -198,6 +198,7 @@ def _record(log: Log, commit: Commit, outcome: Outcome, state: ThreadState, view
         parent_id=outcome.parent_id,
         seq=outcome.seq,
         rev=commit.rev,
+        after=log.state.rev,
         order=max(created, state.order),
         created=created,
         metadata=commit.metadata,

@@ -335,11 +335,16 @@ def next_state(state: ThreadState, record: Record) -> ThreadState:
     """The state with the next record of the log."""
     if record.kind == GONE or record.position != state.position + 1:
         raise CorruptCheckpointError(f"record {record.position} of {shown_thread(state.thread_id)} is missing")
+    if record.after and state.rev and record.after != state.rev:
+        raise CorruptCheckpointError(
+            f"record {record.position} of {shown_thread(state.thread_id)} follows one that was lost"
+        )
     if record.state is not None:
         unpublished = {} if record.kind == END else dict(state.unpublished)
         if record.kind == CHECKPOINT:
             unpublished[record.name] = record.place
-        return replace(state_from(state.thread_id, record.state), unpublished=unpublished, published=state.published)
+        found = state_from(state.thread_id, record.state)
+        return replace(found, unpublished=unpublished, published=state.published, rev=record.rev)
     if record.epoch != state.epoch:
         state = replace(state.restarted(), epoch=record.epoch)
     latest_places = dict(state.latest_places)
@@ -353,6 +358,7 @@ def next_state(state: ThreadState, record: Record) -> ThreadState:
         state,
         position=record.position,
         last_seq=record.seq,
+        rev=record.rev,
         live=state.live + 1,
         order=record.order,
         latest_places=latest_places,

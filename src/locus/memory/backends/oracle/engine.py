@@ -32,7 +32,6 @@ from locus.memory.backends.oracle.schema import NATIVE, OracleFlavour
 from locus.memory.backends.sql.commit import Chains, SQLThread, can_be_first
 from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
 from locus.memory.backends.sql.schema import check_format
-from locus.memory.model.formats import oldest
 from locus.memory.model.records import Commit, Entry, Hit, Outcome, Stored, Verdict
 
 
@@ -198,13 +197,9 @@ class TableSetup:
 
     async def _least_format(self, connection: OracleConnection, *, reading: bool) -> int | None:
         """The format that one has to know to use these tables, which are newer; None if they do not say."""
-        try:
-            rows = await connection.execute(f"SELECT {oldest(reading)} FROM {self._sql.format} WHERE id = 1")
-        except oracledb.Error as error:
-            if not has_code(error, NO_COLUMN):
-                raise
-            return None
-        return None if rows[0][0] is None else int(rows[0][0])
+        row = oracle_schema.OLDEST_READER if reading else oracle_schema.OLDEST_WRITER
+        rows = await connection.execute(f"SELECT version FROM {self._sql.format} WHERE id = {row}")
+        return int(rows[0][0]) if rows else None
 
     async def _migrate(self, connection: OracleConnection) -> None:
         await self._check_characters(connection)

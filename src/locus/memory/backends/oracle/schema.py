@@ -6,7 +6,8 @@
     locus_writes       pending writes
     locus_pairs        a digest of each key-value pair in the metadata of a checkpoint
     locus_search       full text, updated by each search: one row per run, or for a checkpoint's own text
-    locus_format       the version of these tables
+    locus_format       the version of these tables, in the row 1. In the rows 2 and 3, if they are there, from which
+                       version on Locus may read and write them (see `locus.memory.model.formats`)
 
 `removals` in a thread's row counts deletions. Together with `last_seq` it tells a save whether anything has
 happened to the thread. `indexed_seq` is the last sequence number in the full text. Deleting a thread's row deletes
@@ -189,6 +190,9 @@ def unindexed(alias: str = "t.") -> str:
 
 FORMAT_TABLE, *MIGRATIONS = read_migrations("locus.memory.backends.oracle")
 FORMAT = len(MIGRATIONS)
+
+OLDEST_READER, OLDEST_WRITER = 2, 3
+"""The rows that say which versions may use a newer format. Columns could not be added under the lock on the row 1."""
 
 ALREADY_DONE = ("ORA-00955", "ORA-01408", "ORA-01430", "ORA-02260", "ORA-02261", "ORA-02264", "ORA-02275", "ORA-29879")
 """Errors that say a statement was run before: what it creates exists."""
