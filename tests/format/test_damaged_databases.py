@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from traceback import format_exception
 
 import pytest
 
@@ -70,6 +71,17 @@ def test_a_damaged_row_is_told(cp: StorageBackendAdapter, path: Path, sql: str) 
     change(path, sql)
     with pytest.raises(CorruptCheckpointError):
         cp.sync.load("t")
+
+
+@pytest.mark.parametrize("column", ["head", "manifest", "metadata", "rev", "checkpoint_id"])
+def test_a_byte_that_is_no_text_is_damage_and_no_outage(cp: StorageBackendAdapter, path: Path, column: str) -> None:
+    """Nor does the error show what stands around it."""
+    cp.sync.save(STATE.with_metadata("secret", "4711"), "t", metadata={"secret": "4711"})
+    cp.sync.close()
+    change(path, f"UPDATE locus_checkpoints SET {column} = CAST(CAST({column} AS BLOB) || x'ff' AS TEXT)")
+    with pytest.raises(CorruptCheckpointError, match="not UTF-8") as caught:
+        cp.sync.load("t")
+    assert "4711" not in "".join(format_exception(caught.value))
 
 
 @pytest.mark.parametrize(

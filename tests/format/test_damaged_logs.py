@@ -79,6 +79,43 @@ def test_a_changed_byte_in_the_last_record_hides_that_one_at_most(log: Path) -> 
         assert found in (before, before[1:]), f"unnoticed at {where}"
 
 
+@pytest.mark.parametrize("pretty", [True, False], ids=["pretty", "compact"])
+def test_a_changed_bit_in_the_last_seal_undoes_no_save(tmp_path: Path, pretty: bool) -> None:
+    """It is told, and the next save does not cut off what was acknowledged."""
+    with FileCheckpointer(tmp_path, pretty).sync as cp:
+        cp.save(AgentState(agent_id="a"), "t", "c1")
+        cp.put_writes("t", "c1", "task", [])
+        cp.save(AgentState(agent_id="b").with_message(Message.user("said")), "t", "c2")
+    log = tmp_path / "t.jsonl"
+    whole = log.read_bytes()
+    for place in range(whole.rindex(b'{"seal"') - 1, len(whole)):
+        for bit in range(8):
+            damaged = bytearray(whole)
+            damaged[place] ^= 1 << bit
+            log.write_bytes(damaged)
+            with pytest.raises(CorruptCheckpointError):
+                everything(log)
+    for place in range(whole.rindex(b'{"seal"'), len(whole), 40):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1
+        log.write_bytes(damaged)
+        with FileCheckpointer(tmp_path, pretty).sync as cp:
+            for call in (lambda: cp.load("t"), lambda: cp.save(AgentState(), "t"), lambda: cp.history("t")):
+                with pytest.raises(CorruptCheckpointError):
+                    call()
+        assert log.read_bytes() == damaged
+
+
+def test_a_changed_seal_of_a_record_without_parts_is_told(cp: FileCheckpointer, log: Path) -> None:
+    cp.sync.put_writes("t", "c2", "task", [])
+    whole = log.read_bytes()
+    seal = whole.rindex(b'{"seal"')
+    for place in range(seal, seal + 9):
+        log.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(CorruptCheckpointError):
+            everything(log)
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -377,7 +377,7 @@ class Checkpointer(StoreVerbs, BaseCheckpointer):
 def metadata_of(entry: Entry) -> dict[str, Any]:
     metadata = decode(entry.metadata)
     if not isinstance(metadata, dict):
-        raise CorruptCheckpointError(f"the metadata of checkpoint {entry.checkpoint_id!r} is no object")
+        raise CorruptCheckpointError(f"the metadata of checkpoint {entry.seq} is no object")
     return metadata
 
 

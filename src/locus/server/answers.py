@@ -64,12 +64,14 @@ class Stored(Answer):
     head: JSONText
     manifest: JSONText
     runs: list[Several5]
+    before: list[str | None]
     passed: bool
 
 
 class Exported(Answer):
     checkpoints: list[tuple[str, str, Entry]]
     runs: list[Several5]
+    before: list[str | None]
     writes: list[Several3]
 
 

@@ -30,6 +30,7 @@ Path = Annotated[Many[Text], Field(min_length=1)]
 Extent = Annotated[tuple[Branch, Number, Number, Number], ROW]
 Cut = ValueName | Annotated[Many[Extent], Field(min_length=1, max_length=MOST_EXTENTS)]
 Items = Annotated[list[Any], Field(min_length=1)]
+Digest = Annotated[str, Field(pattern=r"^[A-Za-z0-9+/]{22}$")]
 
 
 class CommitBody(Body):
@@ -42,6 +43,7 @@ class CommitBody(Body):
     head: dict[Any, Any]
     manifest: Annotated[Many[Annotated[tuple[Path, Cut], ROW]], Field(max_length=MOST_CUTS)]
     runs: Many[Annotated[tuple[Branch, Number, Number, Items], ROW]] = Field(default_factory=list)
+    before: Many[Digest | None] = Field(default_factory=list)
     values: Many[Annotated[tuple[ValueName, str], ROW]] = Field(default_factory=list)
     base: Annotated[tuple[Id, Id], ROW] | None = None
     parent_id: Annotated[Id, ID_ERROR] | None = None
@@ -61,6 +63,9 @@ def commit_from(
     """The commit in a request body, with every part checked. `counter` has counted the values of the body so far."""
     counter = counter or ValueCounter(Limits.body_values)
     body = CommitBody.check(data)
+    digests = body.before or [None] * len(body.runs)
+    if len(digests) != len(body.runs):
+        raise invalid("`before`", "as long as `runs`")
     return Commit(
         thread_id=thread_id,
         namespace=namespace,
@@ -70,7 +75,7 @@ def commit_from(
         metadata=encode(body.metadata, ("metadata",)),
         head=_head_text(body.head),
         manifest=_manifest(body),
-        runs=tuple(_run(body.rev, *row) for row in body.runs),
+        runs=tuple(_run(body.rev, *row, before) for row, before in zip(body.runs, digests, strict=True)),
         values=tuple(_value(*row, counter) for row in body.values),
         base=None if body.base is None else Base(*body.base),
         parent_id=body.parent_id if "parent_id" in data else ANY,
@@ -89,11 +94,11 @@ def _head_text(head: dict[str, Any]) -> str:
     return "{" + ",".join(f"{encode(name)}:{encode(value, (name,))}" for name, value in head.items()) + "}"
 
 
-def _run(rev: str, branch: str, number: int, start: int, items: list[Any]) -> Run:
+def _run(rev: str, branch: str, number: int, start: int, items: list[Any], before: str | None) -> Run:
     if number == 0 and not (branch.startswith(rev) and start == 0):
         raise invalid("a run that opens a branch", "named after the rev of its checkpoint, and start at 0")
     texts = (encode(item, ("runs", branch, index)) for index, item in enumerate(items))
-    return Run(branch, number, start, len(items), "[" + "\n,".join(texts) + "]")
+    return Run(branch, number, start, len(items), "[" + "\n,".join(texts) + "]", before if start else None)
 
 
 def _value(branch: str, text: str, counter: ValueCounter) -> Run:

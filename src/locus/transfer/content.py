@@ -10,16 +10,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from locus.core.state import AgentState
 from locus.memory.item_log import logged_change
+from locus.memory.model.chain import Chain
 from locus.memory.model.codec import canonical, decode, encode_trusted
 from locus.memory.model.ids import digest
 from locus.memory.model.manifest import decode_manifest
-from locus.memory.model.payloads import dict_from, dict_payload, state_payload, stored_trace
+from locus.memory.model.payloads import chains, dict_from, dict_payload, state_payload, stored_trace
 from locus.memory.model.plan import ListTrace, ListWriter, Planner, Runs, Trace, encode_manifest
 from locus.memory.model.records import Base, Entry, Extent, Path, Run, Stored, Write
 from locus.transfer.digests import value_digest, writes_digest
@@ -132,8 +133,10 @@ class StoredContent(Content):
         base = delta_base if isinstance(delta_base, DeltaBase) else DeltaBase({}, frozenset())
         runs = Runs(rev, own_branches=own_branches)
         names = {path: f"#{digest(text)}" for path, text in self._values.items()}
-        lists = {path: (spans, self._extents(runs, spans, base.lists.get(path))) for path, spans in self._lists.items()}
-        cuts = {path: ListTrace(extents) for path, (_, extents) in lists.items()}
+        lists = {
+            path: self._written(runs, spans, base.lists.get(path), sort_keys) for path, spans in self._lists.items()
+        }
+        cuts = {path: ListTrace(written.extents) for path, written in lists.items()}
         texts = {names[path]: text for path, text in self._values.items() if names[path] not in base.values}
         return Planned(
             head=self._head,
@@ -143,35 +146,45 @@ class StoredContent(Content):
             delta_base=DeltaBase(lists, frozenset(names.values())),
         )
 
-    def _extents(
-        self, runs: Runs, spans: list[Span], known: tuple[list[Span], tuple[Extent, ...]] | None
-    ) -> tuple[Extent, ...]:
-        old, extents = known or ([], ())
+    def _written(self, runs: Runs, spans: list[Span], known: WrittenList | None, sort_keys: bool) -> WrittenList:
+        old = known or WrittenList([], ())
 
         def text(index: int) -> str:
-            return self._items.text(next(slice_spans(spans, index, 1)).first)
+            found = self._items.text(next(slice_spans(spans, index, 1)).first)
+            # As a database has it that gives keys back in another order: the digests of chains depend on it.
+            return canonical(decode(found)) if sort_keys else found
 
-        return ListWriter(runs, extents, spans_length(spans), text).extents(SpanMatcher(old).matches(spans))
+        writer = ListWriter(runs, old.extents, spans_length(spans), text, old.chains, sort_keys=sort_keys)
+        return WrittenList(spans, writer.extents(SpanMatcher(old.spans).matches(spans)), writer.chains)
 
     def metadata(self, given: str, planned: Planned) -> str:
         return metadata_for(given, self._manifest, planned.manifest)
 
     def stored_base(self, stored: Stored, *, sort_keys: bool) -> DeltaBase:
-        lists: dict[Path, tuple[list[Span], tuple[Extent, ...]]] = {}
+        lists: dict[Path, WrittenList] = {}
         values: set[str] = set()
         for path, cut in decode_manifest(stored.manifest).items():
             if isinstance(cut, str):
                 values.add(cut)
             elif spans_length(self._lists.get(path, [])) == sum(extent.length for extent in cut):
-                lists[path] = (self._lists[path], cut)
+                lists[path] = WrittenList(self._lists[path], cut, chains(stored, cut))
         return DeltaBase(lists, frozenset(values))
 
 
 @dataclass(frozen=True, slots=True)
-class DeltaBase:
-    """A checkpoint at the destination: each list as spans of the source's items and as extents at the destination."""
+class WrittenList:
+    """A list as spans of the source's items, and as extents at the destination, with the chains of its branches."""
 
-    lists: Mapping[Path, tuple[list[Span], tuple[Extent, ...]]]
+    spans: list[Span]
+    extents: tuple[Extent, ...]
+    chains: Mapping[str, Chain] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaBase:
+    """A checkpoint at the destination."""
+
+    lists: Mapping[Path, WrittenList]
     values: frozenset[str]
 
 

@@ -98,8 +98,11 @@ def conditions(if_latest: str | None | Unset) -> dict[str, str]:
     return {"If-None-Match": "*"} if if_latest is None else {"If-Match": etag(if_latest)}
 
 
-def commit_text(commit: Commit) -> str:
-    """A commit as JSON. `if_latest` is sent as a header; the thread and the namespace are in the URL."""
+def commit_text(commit: Commit, *, before: bool = True) -> str:
+    """A commit as JSON. `if_latest` is sent as a header; the thread and the namespace are in the URL.
+
+    `before` says whether the server knows what this is: the digest of what precedes each run.
+    """
     text = encode_trusted
     parts = [
         f'"checkpoint_id":{text(commit.checkpoint_id)},"rev":{text(commit.rev)}',
@@ -109,6 +112,8 @@ def commit_text(commit: Commit) -> str:
     if commit.runs:
         runs = (f"[{text(run.branch)},{run.number},{run.start},{run.items}]" for run in commit.runs)
         parts.append(f'"runs":[{",".join(runs)}]')
+        if before and any(run.before is not None for run in commit.runs):
+            parts.append(f'"before":{text([run.before for run in commit.runs])}')
     if commit.values:
         parts.append(f'"values":{text([[run.branch, run.items[1:-1]] for run in commit.values])}')
     if commit.base is not None:
@@ -186,16 +191,27 @@ def stored_text(stored: Stored) -> str:
             "entry": entry_data(stored.entry),
             "head": stored.head,
             "manifest": stored.manifest,
-            "runs": runs,
             "passed": stored.passed,
+            **_runs_data(runs),
         }
     )
 
 
+def _runs_data(runs: Sequence[Run]) -> dict[str, Any]:
+    """Runs, and beside them what older clients do not know: the digest of what precedes each."""
+    return {"runs": [run[:5] for run in runs], "before": [run.before for run in runs]}
+
+
+def _runs_from(data: Any) -> list[Run]:
+    """The inverse. An older server sends no digests."""
+    rows = data["runs"]
+    digests = data.get("before") or [None] * len(rows)
+    return [Run(*row, before) for row, before in zip(rows, digests, strict=True)]
+
+
 def stored_from(data: Any) -> Stored:
     runs: dict[str, list[Run]] = {}
-    for row in data["runs"]:
-        run = Run(*row)
+    for run in _runs_from(data):
         runs.setdefault(run.branch, []).append(run)
     return Stored(entry_from(data["entry"]), data["head"], data["manifest"], runs, data["passed"])
 
@@ -203,13 +219,13 @@ def stored_from(data: Any) -> Stored:
 def exported_text(exported: Exported) -> str:
     rows = [[stored.head, stored.manifest, entry_data(stored.entry)] for stored in exported.checkpoints]
     writes = [[*checkpoint, list(map(list, some))] for checkpoint, some in exported.writes.items()]
-    return encode_trusted({"checkpoints": rows, "runs": exported.runs, "writes": writes})
+    return encode_trusted({"checkpoints": rows, "writes": writes, **_runs_data(exported.runs)})
 
 
 def exported_from(data: Any) -> Exported:
     return Exported(
         [Stored(entry_from(entry), head, manifest) for head, manifest, entry in data["checkpoints"]],
-        [Run(*row) for row in data["runs"]],
+        _runs_from(data),
         {
             (namespace, checkpoint_id): [Write(*row) for row in some]
             for namespace, checkpoint_id, some in data["writes"]

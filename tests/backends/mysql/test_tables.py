@@ -131,7 +131,7 @@ async def test_older_tables_are_brought_to_the_newest_format(
     columns = "thread, namespace, checkpoint_id, task_id, idx, task_path, channel, value"
     rows = f"(1, 'default', 'c', 'task', 0, '', 'old', '{json.dumps(large)}')"
     run_sql(mysql_server.url, f"{threads}; INSERT INTO {table_name}_writes ({columns}) VALUES {rows}")
-    with pytest.raises(ConfigurationError, match=r"have format 1, not 2.*ddl\(from_format=1\)"):
+    with pytest.raises(ConfigurationError, match=r"have format 1, not 3.*ddl\(from_format=1\)"):
         await _assert_works(url, auto_create_table=False)
     run_sql(mysql_server.url, MySQLBackend.ddl(table_name, from_format=1))
     async with mysql_checkpointer(dsn=url, auto_create_table=False) as checkpointer:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
+import pytest
+
+from locus.errors import CorruptCheckpointError
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.objects.schema import thread_name
-from locus.memory.model.records import Base, Commit, Run, Write
+from locus.memory.model.records import Base, Commit, Run, Stored, Verdict, Write
 from tests.backends.objects.in_memory import MemoryObjectStore
 
 THREAD = "customer-7/ä"
@@ -51,7 +55,7 @@ def told(store: MemoryObjectStore, key: str) -> list[str]:
     records = [json.loads(line) if line.startswith('{"v"') else line for line in lines]
     for record in records:
         if isinstance(record, dict):
-            record["by"] = "…"
+            record |= dict.fromkeys(record.keys() & {"by", "after", "sum"}, "…")
     return [
         record if isinstance(record, str) else json.dumps(record, separators=(",", ":"), ensure_ascii=False)
         for record in records
@@ -69,25 +73,25 @@ async def test_the_names_of_objects() -> None:
         f"{FOLDER}/m/999999999983-1-16.1.1.entries",
         *(f"{FOLDER}/s/{999_999_999_999 - number}-{number}" for number in range(16, 0, -1)),
     ]
-    assert store.objects["locus.json"][0] == b'{"format":1}\n'
+    assert store.objects["locus.json"][0] == b'{"format":2}\n'
 
 
 async def test_events() -> None:
     store = await story()
     assert told(store, f"{FOLDER}/s/999999999996-3") == [
-        '{"v":1,"n":3,"kind":"commit","by":"…","thread":"customer-7/ä",'
+        '{"v":2,"n":3,"kind":"commit","by":"…","after":"…","thread":"customer-7/ä",'
         '"row":["default","c2",1,"r2","2026-01-02T03:04:05+00:00","{\\"k\\":1}","[[[\\"items\\"],[[\\"b\\",1,0,2]]]]"],'
-        '"runs":[["b",1,1,1]],"replaces":null}',
+        '"runs":[["b",1,1,1]],"replaces":null,"sums":[3930267421,3084420709],"sum":"…"}',
         '{"items":[]}',
         '[{"n":2}\r]',
     ]
     assert told(store, f"{FOLDER}/s/999999999997-2") == [
-        '{"v":1,"n":2,"kind":"writes","by":"…","thread":"customer-7/ä","of":["default","c1","task"],'
-        '"writes":[["path",0,"channel"]]}',
+        '{"v":2,"n":2,"kind":"writes","by":"…","after":"…","thread":"customer-7/ä","of":["default","c1","task"],'
+        '"writes":[["path",0,"channel"]],"sums":[1380416492],"sum":"…"}',
         '"value"',
     ]
     assert told(store, f"{FOLDER}/s/999999999983-16") == [
-        '{"v":1,"n":16,"kind":"delete","by":"…","thread":"customer-7/ä","seqs":[15]}'
+        '{"v":2,"n":16,"kind":"delete","by":"…","after":"…","thread":"customer-7/ä","seqs":[15],"sum":"…"}'
     ]
 
 
@@ -113,14 +117,98 @@ async def test_what_a_sweep_writes() -> None:
     (base,) = told(store, f"{FOLDER}/m/999999999983-1-16.9.1.entries")
     record = json.loads(base)
     assert list(record) == [
-        "v", "n", "kind", "to", "rows", "runs", "tops", "writes", "removal", "born", "thread", "by",
+        "v", "n", "kind", "to", "rows", "runs", "tops", "writes", "removal", "born", "by", "thread", "sum",
     ]  # fmt: skip
     assert (record["kind"], record["n"], record["to"], record["removal"], record["born"]) == ("base", 1, 16, 16, 1)
     assert record["rows"][1] == [
-        3, "default", "c2", 1, "r2", "2026-01-02T03:04:05+00:00", '{"k":1}', '[[["items"],[["b",1,0,2]]]]', 3, 0,
+        3, "default", "c2", 1, "r2", "2026-01-02T03:04:05+00:00", '{"k":1}', '[[["items"],[["b",1,0,2]]]]',
+        3, 0, 3930267421,
     ]  # fmt: skip
-    assert record["runs"][1] == ["b", 1, 1, 1, 3, 1]
+    assert record["runs"][1] == ["b", 1, 1, 1, 3, 1, 3084420709, None]
     assert record["tops"] == {"b": 13}
-    assert record["writes"] == [["default", "c1", "task", 0, "path", "channel", 2, 0]]
+    assert record["writes"] == [["default", "c1", "task", 0, "path", "channel", 2, 0, 1380416492]]
     items = told(store, f"{FOLDER}/m/999999999983-1-16.9.16.items")
     assert items[-3:] == ['{"n":14,"lines":2}', '{"items":[]}', '[{"n":13}\r]']
+
+
+def in_format_1(store: MemoryObjectStore) -> MemoryObjectStore:
+    """The same objects as an older version has put them: without checksums, and without a word about what precedes."""
+    for key, (body, at) in store.objects.items():
+        lines = body.decode().split("\n")
+        for index, line in enumerate(lines):
+            if line.startswith('{"v"'):
+                record = json.loads(line)
+                for name in ("after", "sums", "sum"):
+                    record.pop(name, None)
+                record["v"] = 1
+                if record["kind"] == "base":
+                    del record["by"]
+                    record |= {
+                        "rows": [row[:10] for row in record["rows"]],
+                        "runs": [run[:6] for run in record["runs"]],
+                    }
+                    record["writes"] = [write[:8] for write in record["writes"]]
+                lines[index] = json.dumps(record, separators=(",", ":"), ensure_ascii=False)
+        store.objects[key] = ("\n".join(lines).encode().replace(b'{"format":2}', b'{"format":1}'), at)
+    return store
+
+
+@pytest.mark.parametrize("swept", [False, True])
+async def test_objects_in_format_1_are_read_and_carried_on(swept: bool) -> None:
+    store = await story()
+    if swept:
+        await ObjectEngine(store).sweep()
+    store = in_format_1(store)
+    engine = ObjectEngine(store)
+    found = await engine.read(THREAD, "default", None)
+    assert found is not None
+    assert len(found.runs["b"]) == 13
+    assert [write.value for write in await engine.get_writes(THREAD, "default", "c1", None)] == ['"value"']
+    outcome = await engine.commit(replace(commit(15, Base("c13", "r13")), runs=(Run("b", 14, 13, 1, "[15]"),)))
+    assert outcome.verdict is Verdict.COMMITTED
+    for thread_id in (THREAD, "copy"):
+        again = await ObjectEngine(store).read(thread_id, "default", "c13")
+        assert again is not None
+        assert (again.head, again.manifest, again.runs) == (found.head, found.manifest, found.runs)
+        if thread_id == THREAD:
+            assert await ObjectEngine(store).copy(THREAD, "copy", None, None) == 14
+            assert store.objects["locus.json"][0] == b'{"format":2}\n'
+
+
+async def test_every_change_is_found() -> None:
+    """In the record of an event, and in its texts; also after they were merged."""
+    store = await story()
+    whole = dict(store.objects)
+    found = 0
+    for key in [key for key in whole if key.startswith("t/")]:
+        body, at = whole[key]
+        for place in range(len(body) % 40, len(body), 61):
+            changed = bytearray(body)
+            changed[place] ^= 1
+            store.objects = {**whole, key: (bytes(changed), at)}
+            try:
+                read = await ObjectEngine(store).read(THREAD, "default", None)
+            except CorruptCheckpointError:
+                found += 1
+            else:
+                assert read == await read_whole(whole), f"unnoticed in {key} at {place}"
+    assert found > 40
+
+
+async def read_whole(objects: dict[str, tuple[bytes, datetime]]) -> Stored | None:
+    store = MemoryObjectStore()
+    store.objects = objects
+    return await ObjectEngine(store).read(THREAD, "default", None)
+
+
+async def test_another_event_cannot_take_the_place_of_a_lost_one() -> None:
+    store = MemoryObjectStore()
+    late, busy = ObjectEngine(store), ObjectEngine(store)
+    await late.commit(commit(1))
+    for number in (2, 3):
+        await busy.commit(commit(number, Base(f"c{number - 1}", f"r{number - 1}")))
+    del store.objects[f"{FOLDER}/s/999999999997-2"]
+    # This handle knows event 1, and may rely on that for some minutes. So it does not see that there are others.
+    await late.commit(replace(commit(9, Base("c1", "r1")), runs=(), manifest="[]"))
+    with pytest.raises(CorruptCheckpointError, match="lost"):
+        await ObjectEngine(store).read(THREAD, "default", None)

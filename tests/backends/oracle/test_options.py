@@ -36,6 +36,7 @@ from locus.memory.backends.oracle.client import (
     trouble_of,
 )
 from locus.memory.backends.oracle.config import OracleConfig
+from locus.memory.backends.oracle.schema import FORMAT
 from locus.memory.backends.sql.engine import Trouble
 
 SECRET = "s3cr%t/p@ss:word?"
@@ -357,6 +358,14 @@ def test_the_ddl_can_be_printed() -> None:
     assert text.count("GRANT SELECT, INSERT, UPDATE, DELETE ON app.agents_") == 7
     assert "CREATE SEARCH INDEX app.agents_search_by_words ON app.agents_search (words) FOR JSON" in text
     assert "GRANT" not in OracleBackend.ddl()
-    for bad in ({"table_name": "a b"}, {"schema_name": "a.b"}, {"grantee": "x; DROP USER y"}):
+    wrong: list[dict[str, Any]] = [{"table_name": "a b"}, {"schema_name": "a.b"}, {"grantee": "x; DROP USER y"}]
+    for bad in (*wrong, {"from_format": 9}, {"from_format": True}):
         with pytest.raises(ConfigurationError):
             OracleBackend.ddl(**bad)
+
+
+def test_the_ddl_of_a_migration_can_be_printed() -> None:
+    text = OracleBackend.ddl("agents", from_format=1)
+    assert "CREATE TABLE" not in text
+    assert "ALTER TABLE agents_runs ADD (items_before VARCHAR2(64));" in text
+    assert f"SET version = {FORMAT} " in text

@@ -193,7 +193,7 @@ async def test_an_administrator_can_bring_older_tables_to_the_newest_format(stor
         script, _, _ = (DATA / "format-1.sql").read_text(encoding="utf-8").partition("INSERT INTO locus_threads")
         connection.execute(script.encode())
         async with backend_of(store, auto_create_table=False) as backend:
-            with pytest.raises(ConfigurationError, match=r"have format 1, not 2.*ddl\(from_format=1\)"):
+            with pytest.raises(ConfigurationError, match=r"have format 1, not 3.*ddl\(from_format=1\)"):
                 await backend.list_threads()
             connection.execute(PostgreSQLBackend.ddl(schema_name=store.schema, from_format=1).encode())
             await backend.put_writes("t", "c", "task", [("small", 1), ("large", large)])

@@ -90,7 +90,7 @@ def test_entries_come_back(namespace: str, checkpoint_id: str, parent_id: str | 
 
 @pytest.mark.parametrize("stored", [None, b"", AT, AT + b"7:default", AT + b"nonsense"])
 def test_a_damaged_entry_is_corrupt(stored: bytes | None) -> None:
-    with pytest.raises(CorruptCheckpointError, match="checkpoint 3 of thread 't'"):
+    with pytest.raises(CorruptCheckpointError, match="checkpoint 3 of thread #"):
         to_entry("t", 3, stored)
 
 

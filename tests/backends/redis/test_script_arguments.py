@@ -9,7 +9,7 @@ import pytest
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.redis.commit import commit_arguments
 from locus.memory.backends.redis.remove import ThreadContents, ThreadOutline
-from locus.memory.backends.redis.schema import index_field, net, payload_text, place, whole_entry
+from locus.memory.backends.redis.schema import index_field, net, payload_text, place, run_text, whole_entry
 from locus.memory.backends.redis.search import first_entry_showing, token
 from locus.memory.model.ids import words
 from locus.memory.model.records import ANY, Base, Commit, Entry, Extent, Run
@@ -49,7 +49,7 @@ def test_base_runs_and_time_to_live() -> None:
     arguments = commit_arguments(_commit(base=Base("p", "r"), runs=(run,), values=(value,), expires_at=NOW))
     assert arguments[5:7] == [index_field("ns", "p"), "r"]
     assert arguments[13] == str(int(NOW.timestamp() * 1000))
-    assert arguments[18:] == [2, "b", 2, b'4 1 ["x"]', "#d", 0, b'0 1 ["y"]']
+    assert arguments[18:] == [2, "b", 2, b'4 1 1345741074, ["x"]', "#d", 0, run_text(value)]
 
 
 def test_a_removal_names_everything_that_goes() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from locus.integrations.langgraph.items import ATOMS, KnownList, NewestItems, Path, newest_items
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.manifest import decode_manifest, items_text
+from locus.memory.model.payloads import chains
 from locus.memory.model.plan import FieldTrace, ListTrace, Trace, fingerprint, part
 from locus.memory.model.records import Base, Extent, Run, Stored
 
@@ -159,7 +160,7 @@ def _list_trace(stored: Stored, extents: tuple[Extent, ...], older: ListTrace, s
     kept = _shared(older.extents, extents, stored.runs)
     rest = part(extents, kept, sum(extent.length for extent in extents) - kept)
     fresh = (fingerprint(encode(item, sort_keys=sort_keys)) for item in decode(items_text(rest, stored.runs)))
-    return ListTrace(extents, None, ((older.digests or ())[:kept] + tuple(fresh)))
+    return ListTrace(extents, None, ((older.digests or ())[:kept] + tuple(fresh)), chains(stored, extents))
 
 
 def _shared(old: tuple[Extent, ...], new: tuple[Extent, ...], runs: Mapping[str, list[Run]]) -> int:

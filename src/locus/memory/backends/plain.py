@@ -32,7 +32,7 @@ from locus.errors import (
 from locus.memory.engine import Copies, Engine, FindsMetadata
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.commit_rules import decide
-from locus.memory.model.ids import Pattern
+from locus.memory.model.ids import Pattern, shown_thread
 from locus.memory.model.matching import has_value, newest
 from locus.memory.model.payloads import payload_text
 from locus.memory.model.records import DEFAULT_NAMESPACE, Commit, Entry, Known, Outcome, Stored, Verdict
@@ -57,8 +57,8 @@ class CheckpointList:
         try:
             self.last_seq = int(data["last_seq"])
             self.entries = [entry_from(thread_id, item) for item in data["checkpoints"]]
-        except (KeyError, TypeError, ValueError) as error:
-            raise CorruptCheckpointError(f"the list of checkpoints of {thread_id!r} cannot be read") from error
+        except (KeyError, TypeError, ValueError):
+            raise CorruptCheckpointError(f"the checkpoints of {shown_thread(thread_id)} cannot be listed") from None
 
     def find(self, namespace: str, checkpoint_id: str | None) -> Known | None:
         for entry in reversed(self.entries):
@@ -153,7 +153,7 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
     async def _payload(self, thread_id: str, entry: Entry) -> Any:
         data = await self._call("load", f"{thread_id}:{entry.checkpoint_id}")
         if data is None:
-            raise CorruptCheckpointError(f"checkpoint {entry.checkpoint_id!r} is listed, but its payload is gone")
+            raise CorruptCheckpointError(f"checkpoint {entry.seq} is listed, but its payload is gone")
         return data
 
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:

@@ -95,7 +95,8 @@ def decode(text: str | bytes) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise CorruptCheckpointError(f"stored JSON cannot be read: {error}") from error
+        where = f" at character {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
+        raise CorruptCheckpointError(f"stored JSON cannot be read ({type(error).__name__}{where})") from error
 
 
 def _keepable(value: Any, depth: int) -> bool:
@@ -292,8 +293,8 @@ def _untagged(value: Any) -> Any:
         if key.startswith(_TAG):
             try:
                 return _UNTAG[key](item)
-            except (KeyError, TypeError, ValueError) as error:
-                raise CorruptCheckpointError(f"stored JSON has a tag that is not understood: {key!r}") from error
+            except (KeyError, TypeError, ValueError):
+                raise CorruptCheckpointError("stored JSON has a tag that is not understood") from None
     return {key: _untagged(item) for key, item in value.items()}
 
 

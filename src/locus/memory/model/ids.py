@@ -61,6 +61,11 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
+def shown_thread(thread_id: str) -> str:
+    """How a report of damage names a thread: it may end up in a log, where an id may not be read."""
+    return f"thread #{digest(thread_id)[:12]}"
+
+
 def prefix_end(prefix: str) -> str | None:
     """The first text, in the order of code points, that follows all texts with this prefix; None if there is none."""
     while prefix:

@@ -12,8 +12,9 @@ from operator import attrgetter
 from types import MappingProxyType
 
 from locus.errors import CorruptCheckpointError
+from locus.memory.model.chain import fits
 from locus.memory.model.codec import decode, encode
-from locus.memory.model.records import Extent, Path, Run, RunInfo
+from locus.memory.model.records import Extent, Path, Run, RunInfo, Stored
 
 _NUMBER = attrgetter("number")
 MOST = 2**53 - 1
@@ -35,7 +36,7 @@ def decode_manifest(manifest: str) -> Cuts:
             }
         )
     except (TypeError, ValueError) as error:
-        raise CorruptCheckpointError(f"stored manifest cannot be read: {error}") from error
+        raise CorruptCheckpointError(f"stored manifest cannot be read ({type(error).__name__})") from None
 
 
 def _extent(branch: object, run: object, skip: object, length: object) -> Extent:
@@ -86,8 +87,14 @@ def visible(extent: Extent, runs: Iterable[Run]) -> list[tuple[Run, int, int]]:
         return [(run, 0, run.length) for run in ordered]
     pieces: list[tuple[Run, int, int]] = []
     limit = extent.skip + extent.length
+    later: int | None = None
     for index, low, high in walk(extent, ordered):
         run = ordered[index]
+        if later is not None and ordered[later].number - run.number != later - index and not fits(run, ordered[later]):
+            raise CorruptCheckpointError(
+                f"run {run.number} of branch {extent.branch!r} is not what run {ordered[later].number} was added to"
+            )
+        later = index
         if run.start + high != limit:
             break  # something between this run and the one after it is missing
         pieces.append((run, low, high))
@@ -100,9 +107,22 @@ def visible(extent: Extent, runs: Iterable[Run]) -> list[tuple[Run, int, int]]:
     return pieces
 
 
+def check_newest(stored: Stored) -> None:
+    """Whether the runs that a manifest names are there, and not only older ones, which would pass for the list.
+
+    An engine gives them even if they show nothing. They never go while something names them.
+    """
+    for extent in wanted(stored.manifest):
+        runs = stored.runs.get(extent.branch, ())
+        if not any(run.number == extent.run for run in reversed(runs)):
+            raise CorruptCheckpointError(f"run {extent.run} of branch {extent.branch!r} is missing")
+
+
 def _is_all(extent: Extent, runs: Sequence[Run]) -> bool:
-    """Whether these are runs that were only ever appended, and the extent is all of them: then there is no doubt."""
+    """Whether these are all runs, only ever appended, and the extent is all of them: then there is no doubt."""
     if not runs or runs[-1].number != extent.run or runs[0].start != extent.skip:
+        return False
+    if runs[-1].number - runs[0].number != len(runs) - 1:
         return False
     end = extent.skip
     for run in runs:

@@ -16,7 +16,9 @@ from pydantic import BaseModel, ValidationError
 from locus.core.frozen import FrozenDict, FrozenList, Items
 from locus.core.state import AgentState
 from locus.errors import CorruptCheckpointError, SerializationError
+from locus.memory.model.chain import Chain, chain_of
 from locus.memory.model.codec import decode, encode
+from locus.memory.model.ids import shown_thread
 from locus.memory.model.manifest import Cuts, decode_manifest, items_text
 from locus.memory.model.plan import LARGE_VALUE, FieldTrace, ListTrace, Payload, Trace, fingerprint, item_text
 from locus.memory.model.records import Base, Extent, Path, Stored
@@ -120,25 +122,33 @@ def loaded_state(stored: Stored) -> tuple[AgentState, Trace]:
         state = AgentState.model_validate_json(_text(stored, cuts, head))
     except ValidationError as error:
         raise CorruptCheckpointError(
-            f"checkpoint {stored.entry.checkpoint_id!r} of thread {stored.entry.thread_id!r} is not a state: "
-            f"{error.error_count()} fields do not fit, the first is "
-            f"{error.errors(include_url=False, include_input=False)[0]}"
-        ) from error
+            f"checkpoint {stored.entry.seq} of {shown_thread(stored.entry.thread_id)} is not a state: "
+            f"{error.error_count()} fields do not fit, the first is {_problem(error)}"
+        ) from None  # its text has the values
     return state, _state_trace(stored, state, cuts, head)
+
+
+def _problem(error: ValidationError) -> str:
+    """Which field does not fit, and why, without what is in it. Names of fields that are no names of ours are data."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    named = [step if isinstance(step, int) or step in AgentState.model_fields else "…" for step in first["loc"]]
+    return f"{'.'.join(map(str, named)) or 'the state'} ({first['type']})"
 
 
 def dict_from(stored: Stored) -> dict[str, Any]:
     """The dict of a stored checkpoint."""
     value = decode(payload_text(stored))
     if not isinstance(value, dict):
-        raise CorruptCheckpointError(f"checkpoint {stored.entry.checkpoint_id!r} is not an object")
+        raise CorruptCheckpointError(
+            f"checkpoint {stored.entry.seq} of {shown_thread(stored.entry.thread_id)} is not an object"
+        )
     return value
 
 
 def _state_trace(stored: Stored, state: AgentState, cuts: Cuts, head: Any) -> Trace:
     by_field: dict[str, dict[Path, ListTrace | str]] = {}
     for path, cut in cuts.items():
-        found = cut if isinstance(cut, str) else ListTrace(cut, _frozen_list(state, path))
+        found = cut if isinstance(cut, str) else ListTrace(cut, _frozen_list(state, path), None, chains(stored, cut))
         by_field.setdefault(path[0], {})[path] = found
     names = [*_CONTAINERS, *(state.__pydantic_extra__ or {})]
     fields = {
@@ -150,6 +160,14 @@ def _state_trace(stored: Stored, state: AgentState, cuts: Cuts, head: Any) -> Tr
         # Validation made exactly the built-in classes, so the items need not be looked at one by one.
         getattr(state, name).anchor(stable=True)
     return Trace(Base(stored.entry.checkpoint_id, stored.entry.rev), fields, stored.passed)
+
+
+def chains(stored: Stored, extents: tuple[Extent, ...]) -> dict[str, Chain]:
+    """The chains of the branches that a list is on."""
+    newest: dict[str, int] = {}
+    for extent in extents:
+        newest[extent.branch] = max(extent.run, newest.get(extent.branch, 0))
+    return {branch: chain_of(stored.runs.get(branch, ()), number) for branch, number in newest.items()}
 
 
 def anchor(value: object) -> None:
@@ -175,7 +193,9 @@ def stored_trace(stored: Stored, sort_keys: bool) -> Trace:
     by_field: dict[str, dict[Path, ListTrace | str]] = {}
     for path, cut in decode_manifest(stored.manifest).items():
         by_field.setdefault(path[0], {})[path] = (
-            cut if isinstance(cut, str) else ListTrace(cut, None, _digests(stored, path, cut, sort_keys))
+            cut
+            if isinstance(cut, str)
+            else ListTrace(cut, None, _digests(stored, path, cut, sort_keys), chains(stored, cut))
         )
     fields = {name: FieldTrace(None, "null", cuts) for name, cuts in by_field.items()}
     return Trace(Base(stored.entry.checkpoint_id, stored.entry.rev), fields, stored.passed)

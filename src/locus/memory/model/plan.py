@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from locus.core.frozen import FrozenDict, FrozenList, Items, is_ours, trusted
+from locus.memory.model.chain import OPENED, UNKNOWN, Chain, to_text
 from locus.memory.model.codec import check, encode, encode_trusted
 from locus.memory.model.ids import digest
 from locus.memory.model.records import Base, Extent, Path, Run
@@ -79,6 +80,8 @@ class ListTrace:
     extents: tuple[Extent, ...]
     items: Sequence[object] | None = None
     digests: tuple[bytes, ...] | None = None
+    chains: Mapping[str, Chain] = field(default_factory=dict)
+    """The digests of each branch, as of the newest run that the extents name."""
 
     def known_digests(self, path: Path, sort_keys: bool) -> tuple[bytes, ...]:
         if self.digests is not None:
@@ -123,7 +126,9 @@ class Trace:
                     None,
                     trace.text,
                     {
-                        path: ListTrace(cut.extents, None, cut.digests) if isinstance(cut, ListTrace) else cut
+                        path: ListTrace(cut.extents, None, cut.digests, cut.chains)
+                        if isinstance(cut, ListTrace)
+                        else cut
                         for path, cut in trace.cuts.items()
                     },
                 )
@@ -366,16 +371,18 @@ class _ListPlan:
         self._items: Sequence[Any] = items.digests if isinstance(items, EncodedList) else items
         self._known = known
         self._texts: dict[int, str] = {}
-        self._sort_keys = False
+        # A database may give keys back in another order. Digests have to do without it.
+        self._sort_keys = planner.sort_keys
         self._digests: tuple[bytes, ...] | None = None
         stable = planner.frozen and (items.stable if isinstance(items, Items) else isinstance(items, FrozenList))
         # Only a state's own lists hold models; anywhere else one is refused, like any object.
         holds_models = planner.frozen and isinstance(items, Items)
         self._write = item_text if holds_models else encode
         matches = self._by_identity() if stable else self._by_content()
-        stored = known.extents if known else ()
-        extents = ListWriter(planner.runs, stored, len(items), self._text).extents(matches)
-        self.trace = ListTrace(extents, self._items if stable else None, self._digests)
+        stored, chains = (known.extents, known.chains) if known else ((), {})
+        writer = ListWriter(planner.runs, stored, len(items), self._text, chains, sort_keys=planner.sort_keys)
+        extents = writer.extents(matches)
+        self.trace = ListTrace(extents, self._items if stable else None, self._digests, writer.chains)
 
     def _text(self, index: int) -> str:
         if self._encoded is not None:
@@ -410,8 +417,6 @@ class _ListPlan:
         return self._by_content() if fresh >= MANY else matches
 
     def _by_content(self) -> list[Match]:
-        # A database may give keys back in another order. Only digests have to do without it.
-        self._sort_keys = self._planner.sort_keys
         self._digests = self._digest_all()
         if self._known is None:
             return []
@@ -433,21 +438,34 @@ class Runs:
     def open_branch(self) -> str:
         return f"{self._rev}{len(self.added):x}"
 
-    def add(self, branch: str, number: int, start: int, texts: Sequence[str]) -> None:
-        self.added.append(run_of(branch, number, start, texts))
+    def add(self, branch: str, number: int, start: int, texts: Sequence[str], before: str | None = None) -> None:
+        self.added.append(run_of(branch, number, start, texts, before))
 
 
 class ListWriter:
     """Writes a list of `count` items that shares parts with a stored one: the extents of both, and the runs between.
 
-    `text` gives the JSON of the item at an index.
+    `text` gives the JSON of the item at an index. `known` are the chains of the stored one.
     """
 
-    def __init__(self, runs: Runs, stored: tuple[Extent, ...], count: int, text: Callable[[int], str]) -> None:
+    def __init__(
+        self,
+        runs: Runs,
+        stored: tuple[Extent, ...],
+        count: int,
+        text: Callable[[int], str],
+        known: Mapping[str, Chain],
+        *,
+        sort_keys: bool,
+    ) -> None:
         self._runs = runs
         self._stored = stored
         self._count = count
         self._text = text
+        self._sort_keys = sort_keys
+        self._known = known
+        self.chains: dict[str, Chain] = {}
+        """The chains of the list that was written."""
 
     def extents(self, matches: list[Match]) -> tuple[Extent, ...]:
         """The extents of the list, after adding the runs that they need."""
@@ -458,12 +476,18 @@ class ListWriter:
             grown = self._continued(pieces[-2], pieces[-1])
             if grown is not None:
                 pieces[-2:] = [grown]
-        return tuple(piece if isinstance(piece, Extent) else self._opened(piece) for piece in pieces)
+        extents = tuple(piece if isinstance(piece, Extent) else self._opened(piece) for piece in pieces)
+        for extent in extents:
+            if extent.branch in self._known:
+                self.chains.setdefault(extent.branch, self._known[extent.branch])
+        return extents
 
     def _opened(self, piece: range) -> Extent:
         """The items on a branch of their own."""
         branch = self._runs.open_branch()
-        self._runs.add(branch, 0, 0, [self._text(index) for index in piece])
+        texts = [self._text(index) for index in piece]
+        self._runs.add(branch, 0, 0, texts)
+        self.chains[branch] = OPENED.continued(0, texts, self._sort_keys)
         return Extent(branch, 0, 0, len(piece))
 
     def _pieces(self, matches: list[Match]) -> list[Extent | range]:
@@ -497,13 +521,17 @@ class ListWriter:
         if not self._runs.may_continue or last.run != newest:
             return None
         end = last.skip + last.length
-        self._runs.add(last.branch, last.run + 1, end, [self._text(index) for index in fresh])
+        texts = [self._text(index) for index in fresh]
+        chain = self._known.get(last.branch, UNKNOWN)
+        before = chain.at(end, self._sort_keys)
+        self._runs.add(last.branch, last.run + 1, end, texts, None if before is None else to_text(before))
+        self.chains[last.branch] = chain.continued(end, texts, self._sort_keys)
         return Extent(last.branch, last.run + 1, last.skip, last.length + len(fresh))
 
 
-def run_of(branch: str, number: int, start: int, texts: Sequence[str]) -> Run:
+def run_of(branch: str, number: int, start: int, texts: Sequence[str], before: str | None = None) -> Run:
     """A run of items that are JSON texts already."""
-    return Run(branch, number, start, len(texts), "[" + "\n,".join(texts) + "]")
+    return Run(branch, number, start, len(texts), "[" + "\n,".join(texts) + "]", before)
 
 
 def encode_manifest(cuts: Mapping[Path, ListTrace | str]) -> str:

@@ -56,6 +56,8 @@ class Run(NamedTuple):
     start: int
     length: int
     items: str
+    before: str | None = None
+    """A digest of the items that precede `start` (see `chain`); None if there are none, or it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ class About(Answer):
     deltas: bool
     exports: bool
     prefixes: bool
+    before: bool
     keeps_key_order: bool
     limits: ServerLimits
     encodings: list[str]
@@ -74,6 +75,7 @@ class OperationsRoutes(Routes):
                 "deltas": engine.keeps_runs,
                 "exports": engine.offers(Exports),
                 "prefixes": True,
+                "before": True,
                 "keeps_key_order": engine.dialect.exact,
                 "limits": {"body_bytes": self._authorized.limits.body_bytes},
                 "encodings": ["gzip"],

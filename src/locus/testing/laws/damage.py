@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from traceback import format_exception
 from typing import TypeVar
 
 import pytest
 
+from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import ConflictError, CorruptCheckpointError
 from locus.memory.checkpointer import Checkpointer
@@ -41,6 +43,22 @@ class DamageLaws(Laws):
                     await dicts(handle).load("t", checkpoint_id)
             with pytest.raises(CorruptCheckpointError):
                 await handle.diff("t", saved_as, saved_as)
+
+    async def test_a_report_of_damage_shows_nothing_of_the_thread(
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, store: TestStore
+    ) -> None:
+        """Errors end up in logs, with their causes."""
+        thread_id, secret = "eve-and-her-bank", "the number is 4711"
+        state = AgentState(agent_id="a").with_messages([Message.user(secret), Message.assistant(secret)])
+        await checkpointer.save(state, thread_id, metadata={"note": secret})
+        await store.corrupt(thread_id)
+        for handle in (checkpointer, open_handle()):
+            for call in (handle.load(thread_id), dicts(handle).load(thread_id)):
+                with pytest.raises(CorruptCheckpointError) as caught:
+                    await call
+                told = "".join(format_exception(caught.value))
+                assert thread_id not in told
+                assert "4711" not in told
 
     async def test_a_damaged_thread_is_there(
         self, checkpointer: Checkpointer, open_handle: OpenHandle, store: TestStore

@@ -67,6 +67,8 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
             with folder.exclusive(commit.thread_id), folder.log(commit.thread_id, writing=True) as log:
                 outcome = decide(commit, CommitView(log) if log else ThreadTable(commit.thread_id))
                 if outcome.verdict is Verdict.COMMITTED and not outcome.repeated:
+                    if log is not None:
+                        log.check_writable()
                     self._add(folder, log, commit, outcome)
                 return outcome
 
@@ -136,6 +138,7 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
             with folder.exclusive(thread_id), folder.log(thread_id) as log:
                 if log is None:
                     return 0
+                log.check_writable()
                 table = log.table()
                 doomed = table.seqs(namespace, seqs)
                 if len(doomed) == len(table.rows):
@@ -196,6 +199,7 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
                     table.put_writes(task, writes, keep_numbered)
                     folder.write(table)
                     return
+                log.check_writable()
                 record = writes_record(task, writes, log.last_seq, log.expires_at, keep_numbered)
                 log.append(record, folder.pretty)
 
@@ -267,7 +271,9 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         return await self._on(thread_id, work)
 
     def translate(self, error: BaseException) -> CheckpointError:
-        return BackendUnavailableError(f"the folder {str(self._base)!r} cannot be used now: {error}")
+        # The text of an error that names a file would show the id of its thread.
+        said = error.strerror if isinstance(error, OSError) and error.filename is not None else error
+        return BackendUnavailableError(f"the folder {str(self._base)!r} cannot be used now: {said}")
 
     async def close(self) -> None:
         for worker in self._workers:

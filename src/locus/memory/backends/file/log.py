@@ -12,9 +12,11 @@ from zlib import crc32
 
 from pydantic_core import from_json
 
-from locus.errors import CorruptCheckpointError, UnsupportedFormatError
+from locus.errors import CorruptCheckpointError
 from locus.memory.backends.file.schema import CHECKSUM_KEY, FORMAT, SEAL_START, Record, Seal
 from locus.memory.model.codec import encode
+from locus.memory.model.formats import check_format, oldest
+from locus.memory.model.ids import shown_thread
 from locus.memory.model.records import Extent, Known, Run, Stored, Write
 from locus.memory.model.table import Row, ThreadTable
 from locus.memory.runtime.private import BYTES, NO_LINK
@@ -30,6 +32,17 @@ _TO_READ = os.O_RDONLY | BYTES | getattr(os, "O_NONBLOCK", 0)
 _TO_APPEND = os.O_RDWR | BYTES | NO_LINK
 
 
+_UNWRITTEN_BYTES = 512
+"""So many zeros in a row are a sector that was never written: the power failed during a save."""
+
+_FIRST_LINE = re.compile(rb'\{"(head"|-?\d+\.)')
+"""How the first line of a record begins."""
+
+
+_FORMATS = re.compile(rb',"(locus|min_reader|min_writer)":(\d{1,9})(?=,)')
+"""What the first line says of the format. No id of a thread can say it: quotes in a text are escaped."""
+
+
 class LogFile:
     """An open log, as far as it was read: seals are read from the end, as they are needed."""
 
@@ -37,6 +50,7 @@ class LogFile:
         self.path = path
         self.thread_id = thread_id
         self._fd = -1
+        self._format: tuple[int, int | None] = (0, None)
         self._added: list[Seal] = []
         """What was added since the log was first read, oldest first."""
         self._read: list[Seal] = []
@@ -45,6 +59,11 @@ class LogFile:
         self._ids: dict[tuple[str, str], Seal] = {}
         self._newest_runs: dict[str, int] = {}
         self._buffer = (0, b"")
+
+    @property
+    def _name(self) -> str:
+        """How an error names the log. The name of the file may be the id of the thread."""
+        return f"the log of {shown_thread(self.thread_id)}"
 
     def _forget(self) -> None:
         self._added, self._read, self._complete = [], [], False
@@ -121,7 +140,7 @@ class LogFile:
     def _check_first_line(self) -> None:
         """A log begins with a line that names its thread; the line is written in one step with the file name."""
         if self._thread_in(self._pread(0, _END_BYTES)) != self.thread_id:
-            raise CorruptCheckpointError(f"{self.path} is the log of another thread than {self.thread_id!r}")
+            raise CorruptCheckpointError(f"{self._name} is the log of another thread")
 
     @classmethod
     def thread_of(cls, path: Path) -> str:
@@ -145,18 +164,19 @@ class LogFile:
     def _thread_in(self, data: bytes) -> str:
         line = data.partition(b"\n")[0] + b"\n"
         if not line.startswith(SEAL_START):
-            raise CorruptCheckpointError(f"{self.path} is not the log of a thread")
+            raise CorruptCheckpointError(f"{self._name} is not the log of a thread")
         # Before anything else: a newer format may differ in everything but this.
-        found = re.search(rb',"locus":(\d{1,9}),', line)
-        if found is not None and int(found[1]) > FORMAT:
-            raise UnsupportedFormatError(
-                f"{self.path} has format {int(found[1])}, and this version of Locus knows up to {FORMAT}: "
-                "upgrade locus-sdk"
-            )
+        numbers = {name.decode(): int(number) for name, number in _FORMATS.findall(line)}
+        self._format = numbers.get("locus", 0), numbers.get(oldest(reading=False))
+        check_format(self._format[0], FORMAT, numbers.get(oldest(reading=True)), f"{self._name} has")
         facts = self._parsed(0, line).facts
         if facts.get("seal") != "thread":
-            raise CorruptCheckpointError(f"{self.path} is not the log of a thread")
+            raise CorruptCheckpointError(f"{self._name} is not the log of a thread")
         return str(facts["thread_id"])
+
+    def check_writable(self) -> None:
+        """Refuse to change a log in a newer format that may only be read."""
+        check_format(self._format[0], FORMAT, self._format[1], f"{self._name} has")
 
     def _last_seal(self, size: int, known: Seal | None) -> Seal:
         """The last complete seal; after it there may be what a killed process left."""
@@ -170,16 +190,36 @@ class LogFile:
             while end > 0:
                 begin = data.rfind(b"\n", 0, end - 1) + 1
                 if data.startswith(SEAL_START, begin) and (begin > 0 or start == 0):
-                    return self._parsed(start + begin, data[begin:end])
+                    seal = self._parsed(start + begin, data[begin:end])
+                    self._check_tail(seal.end, data[end:])
+                    return seal
                 end = begin
             if start == 0:
-                raise CorruptCheckpointError(f"{self.path} has no seal that can be read")
+                raise CorruptCheckpointError(f"{self._name} has no seal that can be read")
             window *= 8
+
+    def _check_tail(self, at: int, tail: bytes) -> None:
+        """Whether what follows the last seal is the beginning of a record and its seal, as a killed process leaves it.
+
+        Anything else was written whole, and changed afterwards: cutting that off would undo a save without a word.
+        """
+        if not tail or b"\0" * _UNWRITTEN_BYTES in tail:
+            return
+        *lines, rest = tail.split(b"\n")
+        first, following = lines[:1], lines[1:]
+        if (
+            not all(map(_FIRST_LINE.match, first))
+            or not all(line.startswith(b",") or line == b"}" for line in following)
+            or b"}" in following[:-1]
+            or any(map(_ends_with_seal, lines))
+            or _ends_with_seal(rest[:-1])
+        ):
+            raise CorruptCheckpointError(f"{self._name}: what follows byte {at} is damaged, and no save cut short")
 
     def _parsed(self, at: int, line: bytes) -> Seal:
         text, _, checksum = line.rpartition(CHECKSUM_KEY)
         if checksum != f"{crc32(text)}}}\n".encode():
-            raise CorruptCheckpointError(f"{self.path}: the seal at byte {at} does not fit its checksum")
+            raise CorruptCheckpointError(f"{self._name}: the seal at byte {at} does not fit its checksum")
         facts: dict[str, Any] = from_json(line)
         return Seal(at, line, facts)
 
@@ -190,7 +230,7 @@ class LogFile:
         # Always nearer to the beginning, so that this ends.
         line = self._bytes(prev, seal.record - prev) if isinstance(prev, int) and 0 <= prev < seal.record else b""
         if not line.startswith(SEAL_START) or not line.endswith(b"\n"):
-            raise CorruptCheckpointError(f"{self.path}: there is no seal at byte {prev}")
+            raise CorruptCheckpointError(f"{self._name}: there is no seal at byte {prev}")
         return self._parsed(prev, line)
 
     @property
@@ -252,7 +292,7 @@ class LogFile:
         """The texts of a record, after checking its checksum."""
         body = self._bytes(seal.record, seal.at - seal.record)
         if crc32(body) != seal.facts["crc"]:
-            raise CorruptCheckpointError(f"{self.path}: the record at byte {seal.record} does not fit its checksum")
+            raise CorruptCheckpointError(f"{self._name}: the record at byte {seal.record} does not fit its checksum")
         return [body[at : at + length].decode() for at, length in seal.facts["at"]]
 
     def row(self, seal: Seal) -> Row:
@@ -261,7 +301,7 @@ class LogFile:
     def runs(self, seal: Seal) -> list[Run]:
         places = seal.facts.get("runs", [])
         texts = self.texts(seal)[1:] if places else []
-        return [Run(place[0], place[1], place[2], place[3], text) for place, text in zip(places, texts, strict=True)]
+        return [_run(*place, items=text) for place, text in zip(places, texts, strict=True)]
 
     def writes(self, seal: Seal) -> list[Write]:
         return [
@@ -316,6 +356,17 @@ class LogFile:
         to_disk(self._fd)
         line_at = data.rindex(b"\n", 0, len(data) - 1) + 1 if b"\n" in data[:-1] else 0
         self._add(self._parsed(end + line_at, data[line_at:]))
+
+
+def _run(branch: str, number: int, start: int, length: int, before: str | None = None, *, items: str) -> Run:
+    return Run(branch, number, start, length, items, before)
+
+
+def _ends_with_seal(line: bytes) -> bool:
+    """Whether a line goes on, where it should have ended, with a seal that fits its checksum."""
+    text, key, checksum = line.rpartition(CHECKSUM_KEY)
+    at = text.rfind(SEAL_START)
+    return bool(key) and at >= 0 and checksum == f"{crc32(text[at:])}}}".encode()
 
 
 def _begins(extent: Extent, run: Run) -> bool:

@@ -18,8 +18,13 @@ be taken for a seal.
 
 A seal is one line, and the commit point: what has no seal was never saved, and is cut off before the next save. It
 names the seal before it, so that the history is read from the end, without the payloads. It says where in the record
-the texts are. It has checksums of the record and of itself. The kinds of seals are `thread` (the first line),
-`checkpoint` and `writes`.
+the texts are, and of each run the branch, number, start, length and, from format 2 on, the digest of what precedes it
+(see `locus.memory.model.chain`). It has checksums of the record and of itself. The kinds of seals are `thread` (the
+first line), `checkpoint` and `writes`.
+
+The first line has the format of the log. A log of format 1 keeps its first line until it is written anew. A newer
+format may say there, as `min_reader` and `min_writer`, from which format on it can be used (see
+`locus.memory.model.formats`).
 """
 
 from __future__ import annotations
@@ -39,7 +44,7 @@ from locus.memory.model.manifest import wanted
 from locus.memory.model.records import Entry, Run, Write
 from locus.memory.model.table import Row, ThreadTable, entry_from
 
-FORMAT = 1
+FORMAT = 2
 SEAL_START = b'{"seal":'
 CHECKSUM_KEY = b',"sum":'
 SUFFIX = ".jsonl"
@@ -129,7 +134,7 @@ def checkpoint_record(row: Row, runs: Sequence[Run], last_seq: int, expires_at: 
         "last_seq": last_seq,
         "expires_at": _timestamp(expires_at),
         "manifest": decode(row.manifest),
-        "runs": [run[:4] for run in runs],
+        "runs": [run[:4] if run.before is None else (*run[:4], run.before) for run in runs],
     }
     names = [f"{run.branch}.{run.number}" for run in runs]
     parts = [("head", row.head), *zip(names, (run.items for run in runs), strict=True)]

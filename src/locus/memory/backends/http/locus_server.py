@@ -46,6 +46,7 @@ class LocusServer:
         self.keeps_runs: bool = about["deltas"]
         self.exports: bool = about.get("exports", False)
         self.prefixes: bool = about.get("prefixes", False)
+        self._takes_before: bool = about.get("before", False)
         self.dialect = EXACT if about["keeps_key_order"] else _CHANGES_KEYS
         self._compress = not client.config.local
 
@@ -82,7 +83,7 @@ class LocusServer:
             "POST",
             f"/threads/{segment(commit.thread_id)}/commits",
             _in(commit.namespace),
-            commit_text(commit),
+            commit_text(commit, before=self._takes_before),
             headers=conditions(commit.if_latest),
         )
         return _read(outcome_from, answer)

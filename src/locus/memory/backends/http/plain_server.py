@@ -137,7 +137,7 @@ class PlainServer:
             return None
         data = _json(response)
         if not isinstance(data, dict):
-            raise CorruptCheckpointError(f"the server's checkpoint {wanted!r} is no object")
+            raise CorruptCheckpointError("the server's checkpoint is no object")
         wrapped = isinstance(data.get("state"), dict) and (len(data) == 1 or not _ENVELOPE_FIELDS.isdisjoint(data))
         about = data if wrapped else {}
         return Stored(_entry(thread_id, about, wanted), encode(data["state"] if wrapped else data), "[]")

@@ -35,6 +35,7 @@ from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
 from locus.memory.backends.sql.flavour import run_steps_async
 from locus.memory.backends.sql.schema import check_format, other_tables, script
 from locus.memory.model.commit_rules import decide
+from locus.memory.model.formats import oldest
 from locus.memory.model.records import Commit, Entry, Hit, Outcome, Stored, Verdict
 
 ATTEMPTS = 3
@@ -81,7 +82,7 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
 
     async def _set_up(self, connection: MySQLConnection) -> None:
         found = await self._format(connection)
-        if found == mysql_schema.FORMAT:
+        if found >= mysql_schema.FORMAT:
             return
         if not found and self.reading_only:
             raise self.nothing_there()
@@ -107,7 +108,19 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
                 raise
             return 0
         found = int(rows[0][0] or 0)
-        check_format(found, mysql_schema.FORMAT, self._address)
+        if found > mysql_schema.FORMAT:
+            check_format(found, mysql_schema.FORMAT, await self._least_format(connection), self._address)
+        return found
+
+    async def _least_format(self, connection: MySQLConnection) -> int | None:
+        """The format that one has to know to use these tables, which are newer; None if they do not say."""
+        try:
+            rows = await connection.execute(f"SELECT max({oldest(self.reading_only)}) FROM {self.sql.format}")
+        except MySQLError as error:
+            if error.code != NO_COLUMN:
+                raise
+            return None
+        found: int | None = rows[0][0]
         return found
 
     async def _migrate(self, connection: MySQLConnection) -> None:

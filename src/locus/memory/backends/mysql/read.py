@@ -20,8 +20,8 @@ def read(sql: MySQLFlavour, thread_id: str, namespace: str, checkpoint_id: str |
     """A checkpoint with its runs in one statement, so that all of it is as of one instant.
 
     The manifest names the runs. Each extent needs the newest run that begins at or before its start, and those after
-    it. The driver spends time on every column of every row. So runs and checkpoint share six columns, and the sixth
-    holds whatever else a checkpoint has.
+    it. The driver spends time on every column of every row. So runs and checkpoint share seven columns, and the
+    last one holds whatever else a checkpoint has.
     """
     which, values = which_one(sql, thread_id, namespace, checkpoint_id)
     rows = yield (
@@ -42,18 +42,19 @@ def read(sql: MySQLFlavour, thread_id: str, namespace: str, checkpoint_id: str |
         AND o.start <= n.skip ORDER BY o.number DESC LIMIT 1) AS oldest
     FROM named n
 )
-SELECT parent_id, seq, passed, NULL, head, JSON_ARRAY(checkpoint_id, rev, created_at, metadata, manifest) FROM found
+SELECT parent_id, seq, passed, NULL, head, NULL, JSON_ARRAY(checkpoint_id, rev, created_at, metadata, manifest)
+FROM found
 UNION ALL
-SELECT r.branch, r.number, r.start, r.count, r.items, NULL
+SELECT r.branch, r.number, r.start, r.count, r.items, r.items_before, NULL
 FROM extents e JOIN {sql.runs} r
     ON r.thread = e.thread AND r.branch = e.branch AND r.number BETWEEN e.oldest AND e.run""",
         values,
     )
     runs: dict[str, dict[int, Run]] = {}
-    for branch, number, start, count, items, about in rows:
+    for branch, number, start, count, items, before, about in rows:
         if about is None:
-            runs.setdefault(branch, {})[number] = Run(branch, number, start, count, sql.read_json(items))
-    for parent_id, seq, passed, _, head, about in rows:
+            runs.setdefault(branch, {})[number] = Run(branch, number, start, count, sql.read_json(items), before)
+    for parent_id, seq, passed, _, head, _, about in rows:
         if about is not None:
             name, rev, created_at, metadata, manifest = decode(about)
             texts = (encode_trusted(metadata), head, encode_trusted(manifest))

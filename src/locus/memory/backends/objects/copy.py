@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+from zlib import crc32
 
 from locus.memory.backends.objects.index import ThreadIndex, WriteInfo
-from locus.memory.backends.objects.schema import CheckpointRow, Draft, TextRef, row_facts
+from locus.memory.backends.objects.schema import CheckpointRow, Draft, TextRef, one_line, row_facts
 from locus.memory.model.manifest import newest_runs, wanted
 from locus.memory.model.records import Entry, Exported, Run, RunInfo, Stored, Write, writes_order
 from locus.memory.model.retention import unneeded_runs
@@ -46,7 +47,7 @@ class Page:
         }
         return Exported(
             [Stored(entry, text(row.head), row.manifest) for entry, row in self.entries],
-            [Run(*run, text(ref)) for run, ref in self.runs.items()],
+            [Run(*run, text(ref), ref.before) for run, ref in self.runs.items()],
             {of: sorted(some, key=writes_order) for of, some in writes.items()},
         )
 
@@ -101,7 +102,7 @@ def copy_draft(found: Copy, text: Callable[[TextRef], str], number: int) -> Draf
 
     def stored(ref: TextRef) -> TextRef:
         lines.append(text(ref))
-        return TextRef(number, len(lines) - 1)
+        return TextRef(number, len(lines) - 1, crc32(one_line(lines[-1]).encode()), ref.before)
 
     rows: list[list[Any]] = []
     for row in found.rows:
@@ -112,7 +113,7 @@ def copy_draft(found: Copy, text: Callable[[TextRef], str], number: int) -> Draf
         "rows": rows,
         "runs": [[*run, *stored(ref)] for run, ref in found.runs.items()],
         "writes": [
-            [namespace, checkpoint_id, task_id, idx, write.task_path, write.channel, *stored(write.ref)]
+            [namespace, checkpoint_id, task_id, idx, write.task_path, write.channel, *stored(write.ref)[:3]]
             for namespace, checkpoint_id, task_id, idx, write in found.writes
         ],
     }

@@ -67,7 +67,7 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
         self.driver_errors = store.driver_errors  # type: ignore[misc]  # known when the store is
-        self._markers = ThreadMarkers(store)
+        self._markers = ThreadMarkers(store, lambda: self.reading_only)
         self._lock = fork_safe_lock()  # for the logs, too: what it protects only computes
         self._logs: OrderedDict[str, ThreadLog] = OrderedDict()
 
@@ -121,7 +121,7 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
         found, texts = answer
         runs: dict[str, list[Run]] = {}
         for info, ref in found.runs.items():
-            runs.setdefault(info.branch, []).append(Run(*info, texts.text(ref)))
+            runs.setdefault(info.branch, []).append(Run(*info, texts.text(ref), ref.before))
         return Stored(found.entry, texts.text(found.head), found.manifest, runs, found.passed)
 
     async def history(

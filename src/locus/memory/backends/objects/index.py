@@ -6,10 +6,11 @@ events one by one, merged, or as a sweep has left them.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from locus.errors import CorruptCheckpointError
@@ -17,6 +18,8 @@ from locus.memory.backends.objects.schema import CheckpointRow, Parent, Record, 
 from locus.memory.model.manifest import walk, wanted
 from locus.memory.model.records import Entry, Known, RunInfo
 from locus.memory.model.retention import unneeded_runs
+
+_NUMBER = attrgetter("number")
 
 
 class WriteInfo(NamedTuple):
@@ -50,6 +53,8 @@ class ThreadIndex:
     """The last event that removed anything."""
     born: int = 0
     """The last event that made a thread with checkpoints out of one without."""
+    by: str = ""
+    """Who put the last event; "" if that is not known."""
 
     @property
     def last_seq(self) -> int:
@@ -121,6 +126,10 @@ class ThreadIndex:
                 runs = self.runs.get(extent.branch, [])
                 for index, _, _ in walk(extent, runs, done.setdefault(extent.branch, {})):
                     found[runs[index]] = self.run_refs[extent.branch, runs[index].number]
+                # The newest, even if it shows nothing: the reader has to know that it is there.
+                newest = bisect_right(runs, extent.run, key=_NUMBER) - 1
+                if newest >= 0:
+                    found[runs[newest]] = self.run_refs[extent.branch, runs[newest].number]
         return found
 
     def needed_from(self) -> int:
@@ -134,11 +143,16 @@ class ThreadIndex:
         try:
             self._apply(record)
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise CorruptCheckpointError(f"event {record.get('n')} of the thread is damaged: {error!r}") from error
+            raise CorruptCheckpointError(
+                f"event {record.get('n')} of the thread is damaged ({type(error).__name__})"
+            ) from None
 
     def _apply(self, record: Record) -> None:
         number = record["n"]
         alive = bool(self.rows)
+        if record.get("after") and self.by and record["after"] != self.by:
+            raise CorruptCheckpointError(f"event {number} follows another one than is there: an event was lost")
+        self.by = record.get("by", "")
         match record["kind"]:
             case "commit":
                 self._commit(record)
@@ -152,8 +166,8 @@ class ThreadIndex:
                 self._forget_all(number)
             case "none":
                 pass
-            case other:
-                raise CorruptCheckpointError(f"event {number} is of an unknown kind: {other!r:.40}")
+            case _:
+                raise CorruptCheckpointError(f"event {number} is of an unknown kind")
         self.next = record.get("to", number) + 1
         if self.rows and not alive:
             self.born = record.get("born", number)
@@ -161,13 +175,14 @@ class ThreadIndex:
     def _commit(self, record: Record) -> None:
         number = record["n"]
         namespace, checkpoint_id, parent, rev, created, metadata, manifest = record["row"]
-        for line, (branch, run, start, length) in enumerate(record["runs"], start=1):
-            self._add_run(RunInfo(branch, run, start, length), TextRef(number, line))
+        sums = record.get("sums") or [None] * (len(record["runs"]) + 1)
+        for line, (branch, run, start, length, *before) in enumerate(record["runs"], start=1):
+            self._add_run(RunInfo(branch, run, start, length), TextRef(number, line, sums[line], *before))
         if record["replaces"] is not None:
             self._drop([record["replaces"]], keep_writes=True)
             self.removal = number
         created_at = datetime.fromisoformat(created)
-        head = TextRef(number, 0)
+        head = TextRef(number, 0, sums[0])
         self._add(CheckpointRow(number, namespace, checkpoint_id, parent, rev, created_at, metadata, manifest, head))
 
     def _add(self, row: CheckpointRow) -> None:
@@ -228,19 +243,20 @@ class ThreadIndex:
             for key in [key for key in kept if key[0] == task_id and key[1] >= 0]:
                 del kept[key]
                 self.removal = number
+        sums = record.get("sums") or [None] * len(record["writes"])
         for line, (task_path, idx, channel) in enumerate(record["writes"]):
             self.removal = number if (task_id, idx) in kept else self.removal
-            kept[task_id, idx] = WriteInfo(task_path, channel, TextRef(number, line))
+            kept[task_id, idx] = WriteInfo(task_path, channel, TextRef(number, line, sums[line]))
 
     def _add_all(self, record: Record) -> None:
         for facts in record["rows"]:
             self._add(row_from(facts))
-        for branch, run, start, length, event, line in record["runs"]:
-            self._add_run(RunInfo(branch, run, start, length), TextRef(event, line))
+        for branch, run, start, length, *ref in record["runs"]:
+            self._add_run(RunInfo(branch, run, start, length), TextRef(*ref))
         self.tops |= record.get("tops", {})
-        for namespace, checkpoint_id, task_id, idx, task_path, channel, event, line in record["writes"]:
+        for namespace, checkpoint_id, task_id, idx, task_path, channel, *ref in record["writes"]:
             kept = self.writes.setdefault((namespace, checkpoint_id), {})
-            kept[task_id, idx] = WriteInfo(task_path, channel, TextRef(event, line))
+            kept[task_id, idx] = WriteInfo(task_path, channel, TextRef(*ref))
         self.removal = record.get("removal", self.removal)
 
     def needed(self) -> tuple[dict[RunInfo, TextRef], set[TextRef]]:
@@ -268,11 +284,12 @@ class ThreadIndex:
             "writes": self.write_facts(),
             "removal": self.removal,
             "born": self.born,
+            "by": self.by,
         }
 
     def write_facts(self) -> list[list[Any]]:
         return [
-            [*of, task_id, idx, write.task_path, write.channel, *write.ref]
+            [*of, task_id, idx, write.task_path, write.channel, *write.ref[:3]]
             for of, kept in self.writes.items()
             for (task_id, idx), write in kept.items()
         ]

@@ -39,7 +39,7 @@ from locus.memory.backends.objects.schema import (
     event_record,
     thread_name,
 )
-from locus.memory.model.ids import new_id
+from locus.memory.model.ids import new_id, shown_thread
 from locus.memory.runtime.per_loop import LoopLocks
 from locus.memory.runtime.retry import Backoff
 
@@ -114,7 +114,7 @@ class ThreadLog:
                 gone = error
                 self._known = None
                 await _BETWEEN_READS.pause(attempt)
-        raise CorruptCheckpointError(f"thread {self.thread_id!r} is incomplete: {gone} is missing")
+        raise CorruptCheckpointError(f"{shown_thread(self.thread_id)} is incomplete: {gone} is missing")
 
     async def _read(self, find: Find[T], cold: bool) -> tuple[T, FetchedObjects] | None:
         remembered = None if cold else self._fresh()
@@ -187,7 +187,7 @@ class ThreadLog:
             else:
                 self._remember(known)
                 return known
-        raise CorruptCheckpointError(f"thread {self.thread_id!r} is incomplete: {gone} is missing")
+        raise CorruptCheckpointError(f"{shown_thread(self.thread_id)} is incomplete: {gone} is missing")
 
     async def _catch_up(self, known: CachedThread, count: int = 1) -> CachedThread:
         """Apply what others have put since. If there is nothing new, one request tells."""
@@ -229,7 +229,7 @@ class ThreadLog:
         by = new_id()
         for attempt in range(_PUT_ATTEMPTS):
             with self._lock:
-                number = known.index.next
+                number, after = known.index.next, known.index.by
                 proposal = propose(known.index)
                 just_begun = known.index.born == number - 1 and bool(known.index.rows)
                 put_sure_marker = just_begun and proposal.transition is Transition.NONE
@@ -239,9 +239,10 @@ class ThreadLog:
                 known, up_to_date = await self._catch_up(known), True
                 continue
             begun = Instant.now()
-            if await self._put(number, proposal, by, put_sure_marker=put_sure_marker):
+            body = proposal.draft.body(self.thread_id, number, by, after)
+            if await self._put(number, body, by, proposal.transition, put_sure_marker=put_sure_marker):
                 with self._lock:
-                    known.apply(event_record(proposal.draft.body(self.thread_id, number, by)))
+                    known.apply(event_record(body))
                     known.seen = max(known.seen, begun)
                 if proposal.transition is Transition.ENDS:
                     await self._best_effort(self._markers.end(self.thread_id, number))
@@ -252,11 +253,9 @@ class ThreadLog:
             f"thread {self.thread_id!r} is changed by others faster than this save can follow; try again"
         )
 
-    async def _put(self, number: int, proposal: Proposal[T], by: str, *, put_sure_marker: bool) -> bool:
+    async def _put(self, number: int, body: bytes, by: str, transition: Transition, *, put_sure_marker: bool) -> bool:
         """Put an event if its number is free. Returns whether the event with this number is now this one."""
-        assert proposal.draft is not None
-        body = proposal.draft.body(self.thread_id, number, by)
-        if proposal.transition is not Transition.NONE:
+        if transition is not Transition.NONE:
             await self._markers.put(self.thread_id, number, MarkerState.MAYBE)
         if not put_sure_marker:
             return await self._put_event(number, body, by)

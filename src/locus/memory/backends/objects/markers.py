@@ -17,7 +17,7 @@ from datetime import datetime
 from functools import partial
 from typing import TypeVar, cast
 
-from locus.errors import CorruptCheckpointError, UnsupportedFormatError
+from locus.errors import CorruptCheckpointError
 from locus.memory.backends.objects.client import PAGE, Listed, ObjectStore, together
 from locus.memory.backends.objects.schema import (
     FORMAT,
@@ -32,9 +32,12 @@ from locus.memory.backends.objects.schema import (
     with_slashes,
 )
 from locus.memory.model.codec import decode
+from locus.memory.model.formats import check_format, oldest
 from locus.memory.model.ids import Pattern
 
 T = TypeVar("T")
+
+_FORMAT_BODY = b'{"format":%d}\n' % VERSION
 
 
 @dataclass
@@ -54,8 +57,10 @@ HasCheckpoints = Callable[[MarkedThread], Awaitable[tuple[bool, int]]]
 class ThreadMarkers:
     """The markers of all threads of a store."""
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, reading_only: Callable[[], bool] = lambda: False) -> None:
         self._store = store
+        self._reading_only = reading_only
+        self._found = VERSION
         self._checked = False
         self._formatted = False
 
@@ -69,10 +74,8 @@ class ThreadMarkers:
         version = found.get("format") if isinstance(found, dict) else None
         if not isinstance(version, int):
             raise CorruptCheckpointError(f"{FORMAT} of the store is damaged")
-        if version > VERSION:
-            raise UnsupportedFormatError(
-                f"the objects here are in format {version}, and this Locus knows {VERSION}: upgrade locus-sdk"
-            )
+        check_format(version, VERSION, found.get(oldest(self._reading_only())), "the objects here are in")
+        self._found = version
         self._checked = self._formatted = True
 
     async def with_format_check(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -87,8 +90,12 @@ class ThreadMarkers:
 
     async def put(self, thread_id: str, number: int, state: MarkerState) -> None:
         if not self._formatted:
-            await self._store.put(FORMAT, b'{"format":%d}\n' % VERSION, if_absent=True)
+            await self._store.put(FORMAT, _FORMAT_BODY, if_absent=True)
             await self.check_format()
+        if self._found < VERSION:
+            # Events say in which format they are. This keeps older versions from beginning threads here.
+            await self._store.put(FORMAT, _FORMAT_BODY, if_absent=False)
+            self._found = VERSION
         await self._store.put(marker_of(thread_id, number, state).key, thread_id.encode(), if_absent=False)
 
     async def end(self, thread_id: str, number: int) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
+from zlib import crc32
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.objects.client import PAGE, Listed, ObjectStore
@@ -31,6 +32,7 @@ from locus.memory.backends.objects.schema import (
     thread_folder,
     thread_name,
 )
+from locus.memory.model.ids import shown_thread
 
 CACHE_SECONDS = 300.0
 """How long a handle may rely on what it saw. A sweep waits far longer before it removes events."""
@@ -124,10 +126,13 @@ class FetchedObjects:
         return lines[ref.line]
 
     def text(self, ref: TextRef) -> str:
+        line = self.line(ref)
+        if ref.sum is not None and crc32(line) != ref.sum:
+            raise CorruptCheckpointError(f"a text of event {ref.event} does not fit its checksum")
         try:
-            return self.line(ref).decode().replace("\r", "\n")
-        except UnicodeDecodeError as error:
-            raise CorruptCheckpointError(f"a text of event {ref.event} is damaged: {error}") from error
+            return line.decode().replace("\r", "\n")
+        except UnicodeDecodeError:
+            raise CorruptCheckpointError(f"a text of event {ref.event} is damaged") from None
 
 
 async def read_thread(
@@ -181,7 +186,7 @@ def _index_of(thread_id: str, merged: Iterable[bytes], events: Iterable[bytes]) 
 def _check_owner(record: Record, thread_id: str) -> None:
     """An object that was copied into another thread's folder is not that thread's."""
     if record.get("thread", thread_id) != thread_id:
-        raise CorruptCheckpointError(f"thread {thread_id!r}: event {record['n']} belongs to another thread")
+        raise CorruptCheckpointError(f"{shown_thread(thread_id)}: event {record['n']} belongs to another thread")
 
 
 async def list_objects(store: ObjectStore, thread: str) -> ThreadObjects:

@@ -91,7 +91,7 @@ def _base_body(index: ThreadIndex) -> bytes:
     facts = index.base_record()
     if index.rows or index.writes:
         facts["thread"] = index.thread_id  # the id of a deleted thread is not kept
-    return to_line({"v": VERSION, "n": 1, "kind": "base", **facts}).encode()
+    return to_line({"v": VERSION, "n": 1, "kind": "base", **facts})
 
 
 def _parts(fetched: FetchedObjects, needed: Iterable[TextRef], number: int) -> Iterator[tuple[int, int, bytes]]:

@@ -17,10 +17,15 @@ however long the thread is.
 An event is lines of JSON. The first line is its *record*: what history, decisions and lookups need. The others are
 texts, one a line: the head of a checkpoint, the items of its runs, the values of pending writes::
 
-    {"v":1,"n":7,"kind":"commit","by":"…","thread":"t","row":["default","c7",6,"…rev…","2026-…","{}","[…]"],
-     "runs":[["k3v9…",6,24,4]],"replaces":null}
+    {"v":2,"n":7,"kind":"commit","by":"…","after":"…","thread":"t",
+     "row":["default","c7",6,"…rev…","2026-…","{}","[…]"],
+     "runs":[["k3v9…",6,24,4,"…before…"]],"replaces":null,"sums":[…,…],"sum":2774501}
     {"agent_id":"a","messages":[]}
     [{"role":"user",…},…]
+
+`by` names the attempt that put the event, and `after` that of the event before it, so that no other one can take the
+place of an event that was lost. `sums` are the checksums of the texts, and `sum` is that of the record itself. What was
+put in format 1 has none of these three.
 
 The kinds of events:
 
@@ -46,6 +51,7 @@ from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.model.codec import decode
@@ -53,11 +59,12 @@ from locus.memory.model.ids import digest
 from locus.memory.model.records import Commit, Write
 
 FORMAT = "locus.json"
-VERSION = 1
+VERSION = 2
 
 MAX_ENCODED_ID = 480
 """The most characters of an encoded id that are part of a key. Longer ids are replaced by their digest."""
 
+_SUM = b',"sum":'
 _LARGEST = 10**12 - 1
 _PART_LENGTH = 200
 """Servers that keep objects as files take at most 255 bytes between two slashes."""
@@ -209,10 +216,14 @@ Parent = int | str | None
 
 
 class TextRef(NamedTuple):
-    """Where a text is: an event and a line of it, the record not counted."""
+    """Where a text is: an event and a line of it, the record not counted; and what is known of it."""
 
     event: int
     line: int
+    sum: int | None = None
+    """Its checksum. None if it was put in format 1."""
+    before: str | None = None
+    """If it has the items of a run: `Run.before`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,9 +249,13 @@ class Draft:
     facts: Mapping[str, Any]
     lines: Sequence[str] = ()
 
-    def body(self, thread_id: str, number: int, by: str) -> bytes:
-        record = {"v": VERSION, "n": number, "kind": self.kind, "by": by, "thread": thread_id, **self.facts}
-        return "\n".join([to_line(record), *map(one_line, self.lines)]).encode()
+    def body(self, thread_id: str, number: int, by: str, after: str = "") -> bytes:
+        """The object. `after` is the `by` of the event before it, if that is known."""
+        about = {"v": VERSION, "n": number, "kind": self.kind, "by": by, **({"after": after} if after else {})}
+        lines = [one_line(line).encode() for line in self.lines]
+        # The texts of a copy have their checksums where the record refers to them.
+        sums = {"sums": [crc32(line) for line in lines]} if lines and self.kind != "copy" else {}
+        return b"\n".join([to_line({**about, "thread": thread_id, **self.facts, **sums}), *lines])
 
 
 def one_line(text: str) -> str:
@@ -248,8 +263,10 @@ def one_line(text: str) -> str:
     return text.replace("\n", "\r")
 
 
-def to_line(record: Record) -> str:
-    return json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+def to_line(record: Record) -> bytes:
+    """A record, with its checksum at the end."""
+    line = json.dumps(record, ensure_ascii=False, separators=(",", ":"))[:-1].encode()
+    return line + _SUM + b"%d}" % crc32(line)
 
 
 def commit_draft(commit: Commit, parent: Parent, replaces: int | None) -> Draft:
@@ -263,7 +280,8 @@ def commit_draft(commit: Commit, parent: Parent, replaces: int | None) -> Draft:
         commit.metadata,
         commit.manifest,
     ]
-    facts = {"row": row, "runs": [list(run[:4]) for run in runs], "replaces": replaces}
+    places = [list(run[:4]) if run.before is None else [*run[:4], run.before] for run in runs]
+    facts = {"row": row, "runs": places, "replaces": replaces}
     return Draft("commit", facts, [commit.head, *(run.items for run in runs)])
 
 
@@ -281,17 +299,16 @@ def row_facts(row: CheckpointRow) -> list[Any]:
     """A row inside a `copy` or `base` record."""
     created = row.created_at.isoformat()
     known = [row.seq, row.namespace, row.checkpoint_id, row.parent, row.rev, created, row.metadata, row.manifest]
-    return [*known, *row.head]
+    return [*known, *row.head[:3]]
 
 
 def row_from(facts: Sequence[Any]) -> CheckpointRow:
-    seq, namespace, checkpoint_id, parent, rev, created, metadata, manifest, event, line = facts
+    seq, namespace, checkpoint_id, parent, rev, created, metadata, manifest, *head = facts
     created_at = datetime.fromisoformat(created)
-    head = TextRef(event, line)
-    return CheckpointRow(seq, namespace, checkpoint_id, parent, rev, created_at, metadata, manifest, head)
+    return CheckpointRow(seq, namespace, checkpoint_id, parent, rev, created_at, metadata, manifest, TextRef(*head))
 
 
-def read_record(line: str | bytes) -> Record:
+def read_record(line: bytes) -> Record:
     """The record in a line. Raises an error if it is damaged, or in a newer format."""
     record = decode(line)
     if not isinstance(record, dict) or not isinstance(record.get("n"), int):
@@ -301,6 +318,11 @@ def read_record(line: str | bytes) -> Record:
         raise UnsupportedFormatError(
             f"an event was written in format {version}, and this version of Locus knows {VERSION}: upgrade locus-sdk"
         )
+    text, mark, found = line.rpartition(_SUM)
+    if "sum" in record and (not mark or found != b"%d}" % crc32(text)):
+        raise CorruptCheckpointError("an event's record does not fit its checksum")
+    if "sum" not in record and version != 1:
+        raise CorruptCheckpointError("an event's record has no checksum")
     return record
 
 

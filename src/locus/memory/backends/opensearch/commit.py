@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from locus.errors import CorruptCheckpointError
 from locus.memory.backends.opensearch.client import BUSY, RACE, Failure
 from locus.memory.backends.opensearch.log import ConcurrentRemoval, KnownBase, Log, base_from
 from locus.memory.backends.opensearch.remove import finish_removal, purge_dead_epochs, replacing_record
@@ -23,6 +24,7 @@ from locus.memory.backends.opensearch.schema import (
     to_micros,
 )
 from locus.memory.model.commit_rules import decide
+from locus.memory.model.ids import shown_thread
 from locus.memory.model.records import Commit, Known, Outcome, Verdict
 
 _MAX_ATTEMPTS = 400
@@ -39,10 +41,16 @@ def commit_to_log(log: Log, commit: Commit) -> Outcome:
     """
     state_is_current = not log.use_cached_state()
     resends = 0
+    unchanged: tuple[int, int, int] | None = None
     for attempt in range(_MAX_ATTEMPTS):
         try:
             outcome = _attempt(log, commit, state_is_current)
         except ConcurrentRemoval:
+            at = (log.state.epoch, log.state.changes, log.state.removing)
+            if state_is_current and at == unchanged:
+                raise CorruptCheckpointError(f"a record of {shown_thread(log.thread_id)} is missing") from None
+            unchanged = at if state_is_current else None
+            log.cache.drop(log.thread)
             state_is_current = True
             RACE.block(attempt)
             continue
@@ -190,6 +198,7 @@ def _record(log: Log, commit: Commit, outcome: Outcome, state: ThreadState, view
         parent_id=outcome.parent_id,
         seq=outcome.seq,
         rev=commit.rev,
+        after=log.state.rev,
         order=max(created, state.order),
         created=created,
         metadata=commit.metadata,

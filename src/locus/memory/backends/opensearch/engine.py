@@ -58,7 +58,10 @@ class OpenSearchEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Co
     async def setup(self) -> None:
         if self.reading_only and not await self._pool.run(exists):
             raise self.nothing_there()
-        self._needs_alias = await self._pool.run(lambda client: prepare(client, self._shards, self._replicas))
+        reading = self.reading_only
+        self._needs_alias = await self._pool.run(
+            lambda client: prepare(client, self._shards, self._replicas, reading=reading)
+        )
 
     async def _run(self, work: Callable[[Client], T]) -> T:
         def job(client: Client) -> T:

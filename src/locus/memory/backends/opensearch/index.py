@@ -9,13 +9,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from locus.errors import ConfigurationError, UnsupportedFormatError
+from locus.errors import ConfigurationError
 from locus.memory.backends.opensearch.client import BUSY, Client, Failure
 from locus.memory.backends.opensearch.schema import FORMAT, MAPPING, index_settings
+from locus.memory.model.codec import encode_trusted
+from locus.memory.model.formats import check_format, oldest
 
 
-def prepare(client: Client, shards: int, replicas: int | None) -> bool:
-    """Create the index unless it exists, and check that Locus made it. Return whether its name is an alias."""
+def prepare(client: Client, shards: int, replicas: int | None, *, reading: bool = False) -> bool:
+    """Create the index unless it exists, and check that Locus made it. Return whether its name is an alias.
+
+    An older format is raised, unless the index is only read. The documents stay as they are.
+    """
     found = mappings(client)
     if found is None:
         _create(client, shards, replicas)
@@ -27,7 +32,8 @@ def prepare(client: Client, shards: int, replicas: int | None) -> bool:
     if len(found) != 1:
         raise ConfigurationError(f"{client.index!r} stands for several indices: {', '.join(sorted(found))}")
     ((name, about),) = found.items()
-    _check(client.index, about.get("mappings", {}))
+    if _checked_format(client.index, about.get("mappings", {}), reading=reading) < FORMAT and not reading:
+        _raise_format(client)
     _wait_for_shards(client)
     return bool(name != client.index)
 
@@ -85,9 +91,24 @@ def _put(client: Client, body: dict[str, Any]) -> None:
             raise
 
 
-def _check(index: str, mapping: dict[str, Any]) -> None:
-    version = mapping.get("_meta", {}).get("locus_format")
-    if version is None:
+def _checked_format(index: str, mapping: dict[str, Any], *, reading: bool) -> int:
+    """The format of the index. A newer one that this version cannot use is refused."""
+    about = mapping.get("_meta", {})
+    version = about.get("locus_format")
+    if not isinstance(version, int):
         raise ConfigurationError(f"the index {index!r} was not made by Locus: choose another index_name")
-    if version != FORMAT:
-        raise UnsupportedFormatError(f"the index {index!r} has format {version}: upgrade locus-sdk")
+    check_format(version, FORMAT, about.get(oldest(reading)), f"the index {index!r} has")
+    return version
+
+
+def _raise_format(client: Client) -> None:
+    body = {"_meta": MAPPING["_meta"]}
+    try:
+        client.send("PUT", f"{client.index}/_mapping", body)
+    except Failure as failure:
+        if failure.status not in (401, 403):
+            raise
+        raise ConfigurationError(
+            f"this user may not change the mapping of {client.index!r}, which has an older format: have somebody send "
+            f"PUT {client.index}/_mapping {encode_trusted(body)}"
+        ) from failure

@@ -38,7 +38,7 @@ from locus.memory.backends.opensearch.schema import (
     thread_source,
     thread_state_from,
 )
-from locus.memory.model.ids import digest
+from locus.memory.model.ids import digest, shown_thread
 from locus.memory.model.records import Known
 from locus.memory.runtime.forks import ForkGuard
 
@@ -95,8 +95,9 @@ class Log:
             if self._read_new_records(wanted if cached else [], latest):
                 return self.state
             self.cache.drop(self.thread)
+            self._documents.clear()
             RACE.block(attempt)
-        raise CorruptCheckpointError(f"the log of thread {self.thread_id!r} has a gap")
+        raise CorruptCheckpointError(f"the log of {shown_thread(self.thread_id)} has a gap: a record is missing")
 
     def _read_thread(self, wanted: list[str]) -> bool:
         """Take the state from the document of the thread. False if neither that nor a first record exists."""
@@ -115,7 +116,11 @@ class Log:
         return True
 
     def _read_new_records(self, wanted: list[str], latest: str | None) -> bool:
-        """Add the records after the state. False if one of them was emptied already: then the state is too old."""
+        """Add the records after the state. False if one of them was emptied already: then the state is too old.
+
+        Also False if one is missing and a later one exists. That may be a race, because documents are read one after
+        another. Where it stays so, the record is lost, and nothing after it can be read or added to.
+        """
         state, changes_before = self.state, self.state.changes
         while True:
             ahead = [record_id(self.thread, "", state.position + step) for step in range(1, MAX_LAG + 1)]
@@ -125,9 +130,11 @@ class Log:
                 others.append(record_id(self.thread, state.batch, place))
             self._fetch([*ahead, *others, *wanted])
             wanted = []
-            for doc_id in ahead:
+            for at, doc_id in enumerate(ahead):
                 document = self._documents.get(doc_id)
                 if document is None:
+                    if any(self._documents.get(later) is not None for later in ahead[at + 1 :]):
+                        return False
                     break
                 record = record_from(document.source)
                 if record.kind == GONE:
@@ -327,12 +334,17 @@ def _position_in(document: Document) -> int:
 def next_state(state: ThreadState, record: Record) -> ThreadState:
     """The state with the next record of the log."""
     if record.kind == GONE or record.position != state.position + 1:
-        raise CorruptCheckpointError(f"record {record.position} of thread {state.thread_id!r} is missing")
+        raise CorruptCheckpointError(f"record {record.position} of {shown_thread(state.thread_id)} is missing")
+    if record.after and state.rev and record.after != state.rev:
+        raise CorruptCheckpointError(
+            f"record {record.position} of {shown_thread(state.thread_id)} follows one that was lost"
+        )
     if record.state is not None:
         unpublished = {} if record.kind == END else dict(state.unpublished)
         if record.kind == CHECKPOINT:
             unpublished[record.name] = record.place
-        return replace(state_from(state.thread_id, record.state), unpublished=unpublished, published=state.published)
+        found = state_from(state.thread_id, record.state)
+        return replace(found, unpublished=unpublished, published=state.published, rev=record.rev)
     if record.epoch != state.epoch:
         state = replace(state.restarted(), epoch=record.epoch)
     latest_places = dict(state.latest_places)
@@ -346,6 +358,7 @@ def next_state(state: ThreadState, record: Record) -> ThreadState:
         state,
         position=record.position,
         last_seq=record.seq,
+        rev=record.rev,
         live=state.live + 1,
         order=record.order,
         latest_places=latest_places,

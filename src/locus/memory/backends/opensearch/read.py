@@ -40,7 +40,7 @@ from locus.memory.backends.opensearch.schema import (
     thread_state_from,
 )
 from locus.memory.backends.opensearch.writes import all_writes
-from locus.memory.model.ids import Pattern
+from locus.memory.model.ids import Pattern, shown_thread
 from locus.memory.model.manifest import newest_runs, wanted
 from locus.memory.model.matching import has_value
 from locus.memory.model.records import Entry, Exported, Run, Stored
@@ -81,7 +81,7 @@ def _retried(log: Log, read: Callable[[], T]) -> T:
         except ConcurrentRemoval:
             at = (log.state.epoch, log.state.changes, log.state.removing)
             if at == last:
-                raise CorruptCheckpointError(f"items of thread {log.thread_id!r} are missing") from None
+                raise CorruptCheckpointError(f"items of {shown_thread(log.thread_id)} are missing") from None
             last = at
             log.cache.drop(log.thread)
             RACE.block(attempt)
@@ -100,7 +100,7 @@ class _RunToRead(NamedTuple):
 def _load(log: Log, record: Record) -> Stored:
     """A checkpoint with all runs that its manifest names."""
     if not record.head:
-        raise CorruptCheckpointError(f"checkpoint {record.checkpoint_id!r} of thread {log.thread_id!r} has no head")
+        raise CorruptCheckpointError(f"checkpoint {record.seq} of {shown_thread(log.thread_id)} has no head")
     locations = record.locations_by_run()
     skips: dict[RunKey, int] = {}
     for extent in wanted(record.manifest):
@@ -190,7 +190,7 @@ def export(log: Log, after_seq: int, known: Mapping[str, int]) -> Exported:
             continue
         for record in found:
             if not record.head:
-                raise CorruptCheckpointError(f"checkpoint {record.checkpoint_id!r} of {log.thread_id!r} has no head")
+                raise CorruptCheckpointError(f"checkpoint {record.seq} of {shown_thread(log.thread_id)} has no head")
         newest = newest_runs(record.manifest for record in found)
         runs = [stored.run for record in records for stored in record.runs if stored.run.items]
         return Exported(

@@ -43,6 +43,11 @@ has references of its own; and so on for blocks of blocks::
                                0-30 32-62
 
 A thousand runs are two steps away, and a run has a few dozen references at most.
+
+**Damage.** A checkpoint and each of its runs have a checksum (`sum`), a run the digest of what precedes it (`before`,
+see `locus.memory.model.chain`), and a checkpoint the rev of the record before it (`after`), so that no record can take
+the place of one that was lost. Documents of format 1 have none of these. `_meta` of the mapping has the format of the
+index; a newer one may say there from which format on it can be used (see `locus.memory.model.formats`).
 """
 
 from __future__ import annotations
@@ -53,12 +58,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
+from locus.memory.model.checksums import checksum
 from locus.memory.model.codec import canonical, decode, texts_in
-from locus.memory.model.ids import digest, words
+from locus.memory.model.ids import digest, shown_thread, words
 from locus.memory.model.manifest import wanted
 from locus.memory.model.records import Entry, Known, Run, RunInfo
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 
 MAX_LAG: Final = 16
 """How many records the document of a thread may be behind the log."""
@@ -297,6 +303,8 @@ class Record:
     parent_id: str | None = None
     seq: int = 0
     rev: str = ""
+    after: str = ""
+    """The rev of the record before it, if that is known."""
     order: int = 0
     created: int = 0
     metadata: str = "{}"
@@ -341,7 +349,7 @@ class Record:
         """Where the runs are that the manifest names."""
         keys = run_keys(self.manifest)
         if len(keys) != len(self.run_locations):
-            raise CorruptCheckpointError(f"checkpoint {self.checkpoint_id!r} does not say where its items are")
+            raise CorruptCheckpointError(f"checkpoint {self.seq} does not say where its items are")
         return dict(zip(keys, self.run_locations, strict=True))
 
     def find_run(self, branch: str, number: int) -> StoredRun | None:
@@ -396,16 +404,28 @@ def _record_words(record: Record) -> str:
     return indexed_words(*values)
 
 
-_RUN_FIELDS = ("branch", "number", "start", "length", "items")
+def _run_source(stored: StoredRun) -> dict[str, Any]:
+    run = stored.run
+    source: dict[str, Any] = {
+        "branch": run.branch,
+        "number": run.number,
+        "start": run.start,
+        "length": run.length,
+        "items": run.items,
+        "trail": pack_earlier_runs(stored.earlier),
+        "sum": _run_checksum(run),
+    }
+    return source if run.before is None else {**source, "before": run.before}
+
+
+def _run_checksum(run: Run) -> int:
+    return checksum(*run[:4], run.before, run.items)
 
 
 def _record_body(record: Record) -> dict[str, Any]:
     body: dict[str, Any] = {"epoch": record.epoch, "place": record.place}
     if record.runs:
-        body["runs"] = [
-            {**dict(zip(_RUN_FIELDS, stored.run, strict=True)), "trail": pack_earlier_runs(stored.earlier)}
-            for stored in record.runs
-        ]
+        body["runs"] = [_run_source(stored) for stored in record.runs]
     if record.kind == CHECKPOINT:
         body |= {
             **({} if record.checkpoint_id == record.rev else {"id": record.checkpoint_id}),
@@ -416,6 +436,8 @@ def _record_body(record: Record) -> dict[str, Any]:
             "head": record.head,
             "manifest": record.manifest,
             "tips": [[location.place, int(location.newest)] for location in record.run_locations],
+            "sum": _checkpoint_checksum(record),
+            **({"after": record.after} if record.after else {}),
         }
         if record.expires is not None:
             body |= {"expires": record.expires, "life": record.life}
@@ -432,12 +454,18 @@ def _record_body(record: Record) -> dict[str, Any]:
     return body
 
 
+def _checkpoint_checksum(record: Record) -> int:
+    """Without the parent, which a removal may change."""
+    about = (record.namespace, record.checkpoint_id, record.seq, record.rev, record.created, record.metadata)
+    return checksum(*about, record.head, record.manifest)
+
+
 def record_from(source: Source) -> Record:
     """The record of a document. If that is damaged, `CorruptCheckpointError` is raised."""
     try:
         return _record_from(source)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CorruptCheckpointError(f"a stored record cannot be read: {type(error).__name__} {error}") from error
+        raise CorruptCheckpointError(f"a stored record cannot be read ({type(error).__name__})") from None
 
 
 def _record_from(source: Source) -> Record:
@@ -460,7 +488,7 @@ def _record_from(source: Source) -> Record:
     )
     if kind != CHECKPOINT:
         return record
-    return replace(
+    found = replace(
         record,
         checkpoint_id=_text(body.get("id", body["rev"])),
         parent_id=body["parent"],
@@ -472,7 +500,15 @@ def _record_from(source: Source) -> Record:
         run_locations=tuple(RunLocation(int(place), bool(newest)) for place, newest in body["tips"]),
         expires=body.get("expires"),
         life=int(body.get("life", 0)),
+        after=_text(body.get("after", "")),
     )
+    if found.head and body.get("sum", _UNSUMMED) not in (_UNSUMMED, _checkpoint_checksum(found)):
+        raise CorruptCheckpointError(f"checkpoint {found.seq} does not fit its checksum")
+    return found
+
+
+_UNSUMMED = object()
+"""In the place of a checksum that was never made."""
 
 
 def _run_from(found: Source) -> StoredRun:
@@ -482,7 +518,10 @@ def _run_from(found: Source) -> StoredRun:
         int(found["start"]),
         int(found["length"]),
         _text(found.get("items", "")),
+        None if found.get("before") is None else _text(found["before"]),
     )
+    if run.items and found.get("sum", _UNSUMMED) not in (_UNSUMMED, _run_checksum(run)):
+        raise CorruptCheckpointError("a run of items does not fit its checksum")
     return StoredRun(run, unpack_earlier_runs(found["trail"]))
 
 
@@ -527,6 +566,8 @@ class ThreadState:
     epoch: int = 0
     """Records up to this position are dead."""
     last_seq: int = 0
+    rev: str = ""
+    """The rev of the last record; "" if that is not known."""
     live: int = 0
     """The number of checkpoints."""
     order: int = 0
@@ -563,6 +604,7 @@ class ThreadState:
             order=self.order,
             changes=self.changes + 1,
             published=self.published,
+            rev=self.rev,
         )
 
     @property
@@ -585,6 +627,7 @@ _STATE_FIELDS = (
     "position",
     "epoch",
     "last_seq",
+    "rev",
     "live",
     "order",
     "more",
@@ -608,8 +651,8 @@ def state_from(thread_id: str, source: Source) -> ThreadState:
         latest_places = {namespace: int(place) for namespace, place in source["tips"]}
         stored = {name: source[name] for name in _STATE_FIELDS if name in source}
         return ThreadState(thread_id, latest_places=latest_places, **stored)
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptCheckpointError(f"what is stored of thread {thread_id!r} cannot be read: {error}") from error
+    except (KeyError, TypeError, ValueError):
+        raise CorruptCheckpointError(f"what is stored of {shown_thread(thread_id)} cannot be read") from None
 
 
 def thread_source(thread: str, state: ThreadState, now: int) -> dict[str, Any]:
@@ -631,9 +674,9 @@ def thread_source(thread: str, state: ThreadState, now: int) -> dict[str, Any]:
 def thread_state_from(thread_id: str, source: Source) -> ThreadState:
     """The state in the document of a thread."""
     body = source.get("body") or {}
-    if body.get("format", FORMAT) != FORMAT:
-        raise UnsupportedFormatError(f"thread {thread_id!r} was written by a newer version: upgrade locus-sdk")
+    if body.get("format", FORMAT) > FORMAT:
+        raise UnsupportedFormatError(f"{shown_thread(thread_id)} was written by a newer version: upgrade locus-sdk")
     if "state" not in body:
-        raise CorruptCheckpointError(f"the document of thread {thread_id!r} cannot be read")
+        raise CorruptCheckpointError(f"the document of {shown_thread(thread_id)} cannot be read")
     state = state_from(thread_id, body["state"])
     return replace(state, published=state.as_published())

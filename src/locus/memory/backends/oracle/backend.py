@@ -23,6 +23,7 @@ from locus.memory.backends.oracle import schema as oracle_schema
 from locus.memory.backends.oracle.config import OracleConfig
 from locus.memory.backends.oracle.schema import OracleFlavour, checked_name
 from locus.memory.backends.sql.backend import SQLBackend, SyncSQLBackend
+from locus.memory.backends.sql.schema import checked_format
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.arguments import taking
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Unset
@@ -168,13 +169,17 @@ class OracleBackend(OracleHandle, SQLBackend):  # type: ignore[override]  # nobo
         return SyncOracleBackend(self)
 
     @staticmethod
-    def ddl(table_name: str = "locus", schema_name: str | None = None, grantee: str | None = None) -> str:
+    def ddl(
+        table_name: str = "locus", schema_name: str | None = None, grantee: str | None = None, from_format: int = 0
+    ) -> str:
         """A script that creates the tables, for a user who may. Then use `auto_create_table=False`.
 
-        `grantee` is a user who works with the tables but does not own them.
+        `grantee` is a user who works with the tables but does not own them. `from_format` is the format of existing
+        tables that the script should bring to the newest format.
         """
         name = None if grantee is None else checked_name(grantee, "grantee")
-        return oracle_schema.ddl(OracleFlavour(table_name, schema_name), name)
+        found = checked_format(from_format, oracle_schema.FORMAT)
+        return oracle_schema.ddl(OracleFlavour(table_name, schema_name), name, found)
 
 
 class OracleCheckpointSaver(OracleHandle, CheckpointSaver):  # type: ignore[override]  # nobody sets `store`

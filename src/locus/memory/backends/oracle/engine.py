@@ -134,14 +134,14 @@ class TableSetup:
     async def run(self, connection: OracleConnection, *, create: bool = True) -> int:
         """Create what is missing, unless that is not wanted. Return the version of the tables, 0 if there are none."""
         check_version(connection.version, self._address)
-        found = await self._version(connection)
-        if found == oracle_schema.FORMAT or not (found or create):
+        found = await self._version(connection, create=create)
+        if found >= oracle_schema.FORMAT or not (found or create):
             return found
         if not self._auto_create or not create:
             state = f"have format {found}, not {oracle_schema.FORMAT}" if found else "are not there"
             raise ConfigurationError(
                 f"the tables {self._sql.table('*')} at {self._address} {state}, and auto_create_table is off: "
-                f"have somebody run what {self._command()} returns"
+                f"have somebody run what {self._command(found)} returns"
             )
         try:
             await self._migrate(connection)
@@ -152,9 +152,10 @@ class TableSetup:
             raise wrong from error
         return oracle_schema.FORMAT
 
-    def _command(self) -> str:
+    def _command(self, found: int = 0) -> str:
         options = [f"table_name={self._sql.prefix[:-1]!r}"]
         options += [f"schema_name={self._sql.schema!r}"] if self._sql.schema else []
+        options += [f"from_format={found}"] if found else []
         return f"OracleBackend.ddl({', '.join(options)})"
 
     def _explained(self, error: BaseException) -> ConfigurationError | None:
@@ -180,7 +181,7 @@ class TableSetup:
             )
         return None
 
-    async def _version(self, connection: OracleConnection, lock: str = "") -> int:
+    async def _version(self, connection: OracleConnection, lock: str = "", *, create: bool = True) -> int:
         """The version of the tables; 0 if there are none, or not all of them."""
         try:
             rows = await connection.execute(f"SELECT version FROM {self._sql.format} WHERE id = 1{lock}")
@@ -189,8 +190,16 @@ class TableSetup:
                 raise
             return 0
         found = int(rows[0][0]) if rows else 0
-        check_format(found, oracle_schema.FORMAT, self._address)
+        if found > oracle_schema.FORMAT:
+            least = await self._least_format(connection, reading=not create)
+            check_format(found, oracle_schema.FORMAT, least, self._address)
         return found
+
+    async def _least_format(self, connection: OracleConnection, *, reading: bool) -> int | None:
+        """The format that one has to know to use these tables, which are newer; None if they do not say."""
+        row = oracle_schema.OLDEST_READER if reading else oracle_schema.OLDEST_WRITER
+        rows = await connection.execute(f"SELECT version FROM {self._sql.format} WHERE id = {row}")
+        return int(rows[0][0]) if rows else None
 
     async def _migrate(self, connection: OracleConnection) -> None:
         await self._check_characters(connection)

@@ -8,7 +8,7 @@ from typing import Any
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.oracle.schema import OracleFlavour
 from locus.memory.backends.sql.flavour import Steps, marks, portions
-from locus.memory.backends.sql.read import one, run_of, stored_of, with_metadata
+from locus.memory.backends.sql.read import one, stored_of, with_metadata
 from locus.memory.backends.sql.schema import RUN_INFO, CheckpointRow, of
 from locus.memory.backends.sql.search import metadata_key
 from locus.memory.model.manifest import visible, wanted
@@ -65,11 +65,11 @@ def _runs(sql: OracleFlavour, thread: int, extents: Sequence[Extent]) -> Steps[l
     found: list[Run] = []
     for together in portions(conditions, AT_ONCE):
         rows = yield (
-            f"SELECT {of('r', RUN_INFO)}, r.items FROM {sql.runs} r WHERE r.thread = ?"
+            f"SELECT {of('r', RUN_INFO)}, r.items, r.items_before FROM {sql.runs} r WHERE r.thread = ?"
             f" AND ({' OR '.join(f'({condition})' for condition, _ in together)})",
             [thread, *(value for _, values in together for value in values)],
         )
-        found += [run_of(sql, row) for row in rows]
+        found += map(sql.read_run, rows)
     return found
 
 

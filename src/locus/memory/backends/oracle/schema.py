@@ -6,7 +6,8 @@
     locus_writes       pending writes
     locus_pairs        a digest of each key-value pair in the metadata of a checkpoint
     locus_search       full text, updated by each search: one row per run, or for a checkpoint's own text
-    locus_format       the version of these tables
+    locus_format       the version of these tables, in the row 1. In the rows 2 and 3, if they are there, from which
+                       version on Locus may read and write them (see `locus.memory.model.formats`)
 
 `removals` in a thread's row counts deletions. Together with `last_seq` it tells a save whether anything has
 happened to the thread. `indexed_seq` is the last sequence number in the full text. Deleting a thread's row deletes
@@ -137,8 +138,8 @@ class OracleFlavour(Flavour):
             value = text.get(SCALAR, text)
         try:
             return from_native(_encode(value))
-        except (TypeError, ValueError) as error:
-            raise CorruptCheckpointError(f"a JSON column holds something else than JSON: {error}") from error
+        except (TypeError, ValueError):
+            raise CorruptCheckpointError("a JSON column holds something else than JSON") from None
 
 
 def _number(value: object) -> int | float:
@@ -190,6 +191,9 @@ def unindexed(alias: str = "t.") -> str:
 FORMAT_TABLE, *MIGRATIONS = read_migrations("locus.memory.backends.oracle")
 FORMAT = len(MIGRATIONS)
 
+OLDEST_READER, OLDEST_WRITER = 2, 3
+"""The rows that say which versions may use a newer format. Columns could not be added under the lock on the row 1."""
+
 ALREADY_DONE = ("ORA-00955", "ORA-01408", "ORA-01430", "ORA-02260", "ORA-02261", "ORA-02264", "ORA-02275", "ORA-29879")
 """Errors that say a statement was run before: what it creates exists."""
 
@@ -212,9 +216,10 @@ def tables(sql: OracleFlavour) -> list[str]:
     return [sql.format, sql.threads, sql.checkpoints, sql.runs, sql.writes, sql.metadata_pairs, sql.search]
 
 
-def ddl(sql: OracleFlavour, grantee: str | None = None) -> str:
+def ddl(sql: OracleFlavour, grantee: str | None = None, found: int = 0) -> str:
     """The same statements as a script for a database administrator; `grantee` is a user who may use the tables."""
-    script = [*format_statements(sql), *statements(sql, 0), set_version(sql, FORMAT), "COMMIT"]
+    first = [] if found else format_statements(sql)
+    script = [*first, *statements(sql, found), set_version(sql, FORMAT), "COMMIT"]
     if grantee is not None:
         script += [f"GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {grantee}" for table in tables(sql)]
     return "".join(f"{statement};\n" for statement in script)

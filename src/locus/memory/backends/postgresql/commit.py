@@ -210,8 +210,8 @@ class _Builder:
     def _insert(self, runs: Callable[[Commit], tuple[Run, ...]], count: int) -> str:
         rows = ", ".join(self._row(partial(_nth, runs, at)) for at in range(count))
         return (
-            f"INSERT INTO {self._sql.runs} ({RUN_COLUMNS}) SELECT m.id, {of('r', RUN_INFO)}, m.last_seq, r.items"
-            f" FROM moved m, (VALUES {rows}) AS r ({RUN_INFO}, items)"
+            f"INSERT INTO {self._sql.runs} ({RUN_COLUMNS}) SELECT m.id, {of('r', RUN_INFO)}, m.last_seq, r.items,"
+            f" r.items_before FROM moved m, (VALUES {rows}) AS r ({RUN_INFO}, items, items_before)"
         )
 
     def _row(self, run: Callable[[Commit], Run]) -> str:
@@ -221,6 +221,7 @@ class _Builder:
             self._value(lambda commit: run(commit).start, "integer"),
             self._value(lambda commit: run(commit).length, "integer"),
             self._json(lambda commit: run(commit).items),
+            self._value(lambda commit: run(commit).before),
         )
         return f"({', '.join(columns)})"
 

@@ -30,6 +30,7 @@ from locus.memory.backends.sql import read as sql_read
 from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
 from locus.memory.backends.sql.flavour import Steps, run_steps_async
 from locus.memory.backends.sql.schema import check_format, other_tables, script
+from locus.memory.model.formats import oldest
 from locus.memory.model.records import ANY, Commit, Entry, Hit, Outcome, Stored, Verdict
 
 
@@ -92,7 +93,7 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
 
     async def _set_up(self, connection: PostgreSQLConnection) -> None:
         found = await run_steps_async(self._format(), connection.execute)
-        if found == self.sql.newest_format:
+        if found >= self.sql.newest_format:
             return
         if not found and self.reading_only:
             raise self.nothing_there()
@@ -125,7 +126,13 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
             )
         rows = (yield f"SELECT max(version) FROM {self.sql.format}", ()) if there else [(0,)]
         found = int(rows[0][0] or 0)
-        check_format(found, self.sql.newest_format, str(self._connector))
+        if found > self.sql.newest_format:
+            # As JSON, because the tables of older formats do not have this column.
+            ((least,),) = yield (
+                f"SELECT max((to_jsonb(f) ->> '{oldest(self.reading_only)}')::integer) FROM {self.sql.format} f",
+                (),
+            )
+            check_format(found, self.sql.newest_format, least, str(self._connector))
         return found
 
     def _migrate(self) -> Steps[None]:

@@ -31,9 +31,9 @@ def read(sql: PostgreSQLFlavour, thread_id: str, namespace: str, checkpoint_id: 
     SELECT DISTINCT thread, extent ->> 0, (extent ->> 1)::integer, (extent ->> 2)::integer FROM cuts,
         json_array_elements(CASE json_typeof(cut) WHEN 'array' THEN cut ELSE '[]' END) AS extent
 )
-SELECT NULL AS branch, NULL::integer, NULL::integer, NULL::integer, NULL, {_FOUND} FROM found
+SELECT NULL AS branch, NULL::integer, NULL::integer, NULL::integer, NULL, NULL, {_FOUND} FROM found
 UNION ALL
-SELECT {of("r", RUN_INFO)}, r.items::text, {_NO_CHECKPOINT}
+SELECT {of("r", RUN_INFO)}, r.items::text, r.items_before, {_NO_CHECKPOINT}
 FROM extents e, LATERAL (
     SELECT * FROM {sql.runs} WHERE thread = e.thread AND branch = e.branch AND number <= e.run AND number >= (
         SELECT number FROM {sql.runs} WHERE thread = e.thread AND branch = e.branch AND number <= e.run
@@ -44,11 +44,11 @@ FROM extents e, LATERAL (
     )
     found: Stored | None = None
     runs: dict[str, list[Run]] = {}
-    for branch, number, start, length, items, *checkpoint in rows:
+    for branch, number, start, length, items, before, *checkpoint in rows:
         if branch is None:
             found = stored_of(sql, CheckpointRow(*checkpoint), runs)
         else:
-            runs.setdefault(branch, []).append(Run(branch, number, start, length, sql.read_json(items)))
+            runs.setdefault(branch, []).append(Run(branch, number, start, length, sql.read_json(items), before))
     return found
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from redis.asyncio import RedisCluster
 
-from locus.errors import CapabilityError, CheckpointError, ConflictError, CorruptCheckpointError, UnsupportedFormatError
+from locus.errors import CapabilityError, CheckpointError, ConflictError, CorruptCheckpointError
 from locus.memory.backends.redis import scripts
 from locus.memory.backends.redis.client import (
     DRIVER_ERRORS,
@@ -44,7 +44,8 @@ from locus.memory.backends.redis.scripts import Script
 from locus.memory.backends.redis.search import RedisSearch
 from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.arguments import UNLIMITED
-from locus.memory.model.ids import Pattern, new_id
+from locus.memory.model.formats import check_format, oldest
+from locus.memory.model.ids import Pattern, new_id, shown_thread
 from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Write
 
 _log = logging.getLogger(__name__)
@@ -100,10 +101,11 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies,
         except (TypeError, ValueError) as error:
             raise CorruptCheckpointError(f"the key {key!r} in Redis does not say which format this is") from error
         if known > FORMAT:
-            raise UnsupportedFormatError(
-                f"the threads under {layout.prefix!r} are in format {known}, and this version of Locus knows {FORMAT}: "
-                "upgrade locus-sdk"
-            )
+            (least,) = await self._clients.command("HMGET", key, oldest(self.reading_only))
+            number = int(least) if least is not None and least.isdigit() else None
+            check_format(known, FORMAT, number, f"the threads under {layout.prefix!r} are in")
+        elif known < FORMAT and not self.reading_only:
+            await self._clients.run(scripts.WRITE_FORMAT, [key], FORMAT, layout.buckets)
         policy = await self._clients.evicts()
         if policy is not None:
             _log.warning(
@@ -220,8 +222,8 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies,
         answer = await self._run(scripts.GET_WRITES, thread_id, place(namespace, checkpoint_id), task_id or "")
         try:
             found = [write for at in range(0, len(answer), 2) for write in to_writes(answer[at], answer[at + 1])]
-        except (ValueError, IndexError) as error:
-            raise CorruptCheckpointError(f"pending writes of thread {thread_id!r} cannot be read: {error}") from error
+        except (ValueError, IndexError):
+            raise CorruptCheckpointError(f"pending writes of {shown_thread(thread_id)} cannot be read") from None
         return sorted(found, key=lambda write: (write.task_path, write.task_id, write.idx))
 
     async def expire(self, now: datetime) -> int:
@@ -276,8 +278,8 @@ def _check_complete(thread_id: str, answer: Any) -> None:
 
 def _damaged(thread_id: str) -> CorruptCheckpointError:
     return CorruptCheckpointError(
-        f"keys of thread {thread_id!r} are gone from Redis before their time: they were evicted (maxmemory-policy must "
-        "be noeviction) or removed by hand. delete() removes the rest"
+        f"keys of {shown_thread(thread_id)} are gone from Redis before their time: they were evicted (maxmemory-policy "
+        "must be noeviction) or removed by hand. delete() removes the rest"
     )
 
 

@@ -19,7 +19,7 @@ from locus.memory.backends.redis import scripts
 from locus.memory.backends.redis.client import Call, RedisClients
 from locus.memory.backends.redis.schema import Layout, committed_at, history_arguments, pair_digest, to_entry
 from locus.memory.backends.redis.scripts import Script
-from locus.memory.model.ids import Pattern
+from locus.memory.model.ids import Pattern, shown_thread
 from locus.memory.model.matching import has_value
 from locus.memory.model.records import Entry
 
@@ -224,7 +224,7 @@ class IndexReader:
         found: list[tuple[int, Entry]] = []
         for name, rows in zip(thread_ids, await self._clients.run_all(calls), strict=True):
             if rows[:1] == [b"DAMAGED"]:
-                raise CorruptCheckpointError(f"some of the keys of thread {name!r} are gone from Redis")
+                raise CorruptCheckpointError(f"some of the keys of {shown_thread(name)} are gone from Redis")
             for at in range(0, len(rows), 2):
                 found.append((committed_at(rows[at + 1]), to_entry(name, rows[at], rows[at + 1])))
         return found

@@ -26,6 +26,7 @@ from locus.memory.backends.redis.schema import (
     to_writes,
     whole_entry,
 )
+from locus.memory.model.ids import shown_thread
 from locus.memory.model.manifest import newest_runs, wanted
 from locus.memory.model.records import Commit, Entry, Exported, Extent, RunInfo, Stored, writes_order
 from locus.memory.model.retention import plan_removal, unneeded_runs
@@ -42,8 +43,8 @@ class ThreadOutline:
         try:
             self.extents = {int(seq): to_extents(text or b"") for seq, text in zip(seqs, extents, strict=True)}
             self.runs = [to_run_info(name, header) for name, header in zip(names, headers, strict=True)]
-        except ValueError as error:
-            raise CorruptCheckpointError(f"runs of thread {thread_id!r} cannot be read: {error}") from error
+        except ValueError:
+            raise CorruptCheckpointError(f"runs of {shown_thread(thread_id)} cannot be read") from None
 
     def select(self, namespace: str | None, seqs: Mapping[int, str] | None) -> set[int]:
         """Those of these checkpoints (sequence number and rev) that exist in that namespace; None stands for all."""
@@ -134,8 +135,8 @@ class ThreadContents:
                 ]
                 for entry, _ in found
             }
-        except ValueError as error:
-            raise CorruptCheckpointError(f"thread {thread_id!r} cannot be read: {error}") from error
+        except ValueError:
+            raise CorruptCheckpointError(f"{shown_thread(thread_id)} cannot be read") from None
         wanted_runs = [run for run in runs if known.get(run.branch, -1) < run.number <= newest.get(run.branch, -1)]
         return Exported(
             checkpoints, wanted_runs, {at: sorted(some, key=writes_order) for at, some in writes.items() if some}
@@ -154,8 +155,8 @@ class ThreadContents:
             infos = {
                 to_run_info(name, b" ".join(text.split(b" ", 2)[:2])): (name, text) for name, text in self._runs.items()
             }
-        except ValueError as error:
-            raise CorruptCheckpointError(f"the thread to be copied cannot be read: {error}") from error
+        except ValueError:
+            raise CorruptCheckpointError("the thread to be copied cannot be read") from None
         unneeded = unneeded_runs(extents, infos)
         needed = infos.keys() - set(unneeded)
         newest: dict[str, int] = {}

@@ -9,8 +9,9 @@ Redis takes any bytes, and the tag comes first. With the prefix `locus:state:` a
                                   i<ns><id>  "<seq> <rev>"               a checkpoint by its id
                                   e<seq>     its entry, a row of netstrings behind a time of 16 digits
     locus:state:{7}:s:<id>  zset  sequence numbers
-    locus:state:{7}:p:<id>  hash  <seq>              extents, head, manifest
-    locus:state:{7}:r:<id>  hash  <branch> <number>  "<start> <length> <items>": a run; <branch>: its newest number
+    locus:state:{7}:p:<id>  hash  <seq>              extents, head, manifest, checksum
+    locus:state:{7}:r:<id>  hash  <branch> <number>  "<start> <length> <checksum>,<before> <items>": a run
+                                  <branch>           the number of its newest run
     locus:state:{7}:w:<id>  hash  d<place>, t<place><task>   the tasks with pending writes; the writes of each
     locus:state:{7}:x:<id>  hash  which documents the search index has of it (only with the Search module: see `search`)
 
@@ -18,7 +19,11 @@ Redis takes any bytes, and the tag comes first. With the prefix `locus:state:` a
     locus:state:{7}:recent  zset  ids by the time of the last commit, in microseconds
     locus:state:{7}:meta    zset  <digest of key and value><time><seq>:<id>, in order of their bytes
     locus:state:{7}:ends    hash  <id>  when the thread expires, in milliseconds; empty for never
-    locus:state:format      hash  the version of all this, and the number of buckets
+    locus:state:format      hash  the version of all this, and the number of buckets; later versions may add from which
+                                  one on Locus may use it (see `locus.memory.model.formats`)
+
+Metadata and the values of pending writes end with a line feed, `#` and a checksum. JSON has no line feed, and what was
+stored in format 1 has no checksum. `before` is that of a `Run`, or empty.
 
 A *place* names a checkpoint inside its thread: its namespace and its id, as netstrings.
 
@@ -37,10 +42,12 @@ from hashlib import sha256
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.model.arguments import UNLIMITED
+from locus.memory.model.checksums import check, checksum
 from locus.memory.model.codec import canonical, decode
+from locus.memory.model.ids import shown_thread
 from locus.memory.model.records import Entry, Extent, Run, RunInfo, Stored, Write
 
-FORMAT = 1
+FORMAT = 2
 """The version of this layout, as it stands under `<prefix>format`."""
 
 
@@ -119,7 +126,19 @@ def pair_digest(key: str, value: str) -> bytes:
 def entry_text(entry: Entry) -> bytes:
     """An entry without its time and parent. The script puts the time in front, and the parent behind."""
     start = net(entry.namespace) + net(metadata_pairs(entry.metadata)) + net(entry.checkpoint_id) + net(entry.rev)
-    return start + net(_instant(entry.created_at)) + net(entry.metadata)
+    created = _instant(entry.created_at)
+    found = checksum(entry.namespace, entry.checkpoint_id, entry.rev, created, entry.metadata)
+    return start + net(created) + net(_with_checksum(entry.metadata, found))
+
+
+def _with_checksum(text: str, found: int) -> str:
+    return f"{text}\n#{found}"
+
+
+def _without_checksum(text: str) -> tuple[str, int | None]:
+    """A text, and the checksum behind it, if there is one."""
+    plain, mark, found = text.partition("\n#")
+    return plain, int(found) if mark else None
 
 
 def whole_entry(entry: Entry, stored: bytes) -> bytes:
@@ -132,11 +151,11 @@ def to_entry(thread_id: str, seq: int | bytes, stored: bytes | None) -> Entry:
         if stored is None:
             raise ValueError("its entry is missing")
         namespace, _, checkpoint_id, rev, created_at, metadata, *parent = (part.decode() for part in nets(stored, 16))
+        metadata, found = _without_checksum(metadata)
         created = datetime.fromisoformat(created_at)
-    except ValueError as error:
-        raise CorruptCheckpointError(
-            f"checkpoint {int(seq)} of thread {thread_id!r} cannot be read: {error}"
-        ) from error
+    except ValueError:
+        raise CorruptCheckpointError(f"checkpoint {int(seq)} of {shown_thread(thread_id)} cannot be read") from None
+    check(found, f"checkpoint {int(seq)}", namespace, checkpoint_id, rev, created_at, metadata)
     return Entry(thread_id, namespace, checkpoint_id, parent[0] if parent else None, int(seq), rev, created, metadata)
 
 
@@ -152,13 +171,14 @@ def committed_at(stored: bytes) -> int:
 
 def payload_text(extents: Iterable[Extent], head: str, manifest: str) -> bytes:
     shown = "".join([f"{branch} {run} {skip} {length};" for branch, run, skip, length in extents])
-    return net(shown) + net(head) + net(manifest)
+    return net(shown) + net(head) + net(manifest) + net(str(checksum(shown, head, manifest)))
 
 
 def to_payload(stored: bytes) -> tuple[str, str]:
     """The head and the manifest in a payload."""
-    _, head, manifest = nets(stored)
-    return head.decode(), manifest.decode()
+    shown, head, manifest, *found = (part.decode() for part in nets(stored))
+    check(int(found[0]) if found else None, "the payload of a checkpoint", shown, head, manifest)
+    return head, manifest
 
 
 def to_extents(text: bytes) -> list[Extent]:
@@ -168,12 +188,23 @@ def to_extents(text: bytes) -> list[Extent]:
 
 
 def run_text(run: Run) -> bytes:
-    return b"%d %d %b" % (run.start, run.length, run.items.encode())
+    found, before = _run_checksum(run), run.before or ""
+    return f"{run.start} {run.length} {found},{before} {run.items}".encode()
+
+
+def _run_checksum(run: Run) -> int:
+    return checksum(run.branch, run.number, run.start, run.length, run.before, run.items)
 
 
 def to_run(field: bytes, stored: bytes) -> Run:
-    start, length, items = stored.split(b" ", 2)
-    return Run(*_run_name(field), int(start), int(length), items.decode())
+    start, length, items = stored.decode().split(" ", 2)
+    if items.startswith("["):  # stored in format 1
+        return Run(*_run_name(field), int(start), int(length), items)
+    about, items = items.split(" ", 1)
+    found, before = about.split(",")
+    run = Run(*_run_name(field), int(start), int(length), items, before or None)
+    check(int(found), "a run of items", *run[:4], run.before, items)
+    return run
 
 
 def to_run_info(field: bytes, header: bytes) -> RunInfo:
@@ -198,10 +229,8 @@ def to_stored(thread_id: str, answer: Sequence[bytes]) -> Stored:
         for at in range(0, len(rows), 2):
             run = to_run(rows[at], rows[at + 1])
             runs.setdefault(run.branch, []).append(run)
-    except ValueError as error:
-        raise CorruptCheckpointError(
-            f"checkpoint {found.checkpoint_id!r} of thread {thread_id!r} cannot be read: {error}"
-        ) from error
+    except ValueError:
+        raise CorruptCheckpointError(f"checkpoint {found.seq} of {shown_thread(thread_id)} cannot be read") from None
     return Stored(found, head, manifest, runs, bool(int(passed)))
 
 
@@ -216,15 +245,19 @@ def to_manifest(thread_id: str, rev: bytes, payload: bytes | None) -> tuple[str,
 
 
 def write_text(write: Write) -> bytes:
-    return b"".join(map(net, (str(write.idx), write.task_path, write.channel, write.value)))
+    value = _with_checksum(write.value, checksum(write.idx, write.channel, write.value))
+    return b"".join(map(net, (str(write.idx), write.task_path, write.channel, value)))
 
 
 def to_writes(task_id: bytes, stored: bytes) -> list[Write]:
     parts = [part.decode() for part in nets(stored)]
-    return [
-        Write(task_id.decode(), parts[at + 1], int(parts[at]), parts[at + 2], parts[at + 3])
-        for at in range(0, len(parts), 4)
-    ]
+    writes: list[Write] = []
+    for at in range(0, len(parts), 4):
+        idx, path, channel, text = parts[at : at + 4]
+        value, found = _without_checksum(text)
+        check(found, "a pending write", idx, channel, value)
+        writes.append(Write(task_id.decode(), path, int(idx), channel, value))
+    return writes
 
 
 def _instant(at: datetime) -> str:

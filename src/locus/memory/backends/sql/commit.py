@@ -17,7 +17,7 @@ from typing import Any
 
 from locus.memory.backends.sql.flavour import Flavour, Row, Steps, marks, portions
 from locus.memory.backends.sql.read import entry_of, now, write_list
-from locus.memory.backends.sql.schema import KNOWN, RUN_COLUMNS, RUN_INFO, CheckpointRow, of, without_thread
+from locus.memory.backends.sql.schema import KNOWN, RUN_INFO, CheckpointRow, of, without_thread
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.manifest import wanted
 from locus.memory.model.records import ANY, Base, Commit, Entry, Known, Outcome, Run, RunInfo, Write
@@ -93,10 +93,10 @@ class SQLThread:
         for run in commit.runs:
             insert = sql.insert_run
             if may_be_there(commit, run):
-                insert = sql.insert_unless_there(sql.runs, RUN_COLUMNS, sql.run_marks)
+                insert = sql.insert_unless_there(sql.runs, sql.run_columns, sql.run_marks)
             yield insert, self._run_values(run, outcome.seq)
         for run in commit.values:
-            yield sql.insert_unless_there(sql.runs, RUN_COLUMNS, sql.run_marks), self._run_values(run, outcome.seq)
+            yield sql.insert_unless_there(sql.runs, sql.run_columns, sql.run_marks), self._run_values(run, outcome.seq)
         if outcome.replaced is not None:
             yield from self.remove({outcome.replaced.seq}, spare=commit.manifest)
         yield from self.insert(added_entry(commit, outcome), commit.head, commit.manifest)
@@ -110,7 +110,7 @@ class SQLThread:
         )
 
     def _run_values(self, run: Run, seq: int) -> tuple[object, ...]:
-        return (self.key, *run[:4], seq, self.sql.json(run.items))
+        return self.sql.new_run(self.key, run, seq)
 
     def insert(self, entry: Entry, head: str, manifest: str) -> Steps[None]:
         """Write the row of a checkpoint."""
@@ -191,7 +191,7 @@ class SQLThread:
         for some in portions(sorted(set(runs) - set(unneeded_runs(extents, runs)))):
             names = [value for run in some for value in (run.branch, run.number)]
             condition = f"(o.branch, o.number) IN {self.sql.pairs(len(some))}"
-            yield self.copied(self.sql.runs, RUN_COLUMNS, condition, dest, names)
+            yield self.copied(self.sql.runs, self.sql.run_columns, condition, dest, names)
 
     def copied(
         self, table: str, columns: str, condition: str, dest: SQLThread, values: Sequence[Any]

@@ -28,7 +28,7 @@ from locus.memory.backends.sql.schema import (
     NewCheckpoint,
 )
 from locus.memory.model.codec import EXACT, Dialect, from_native, to_native
-from locus.memory.model.records import Entry, Write
+from locus.memory.model.records import Entry, Run, Write
 
 T = TypeVar("T")
 Row = Sequence[Any]
@@ -93,6 +93,8 @@ class Flavour:
     """The placeholder for a value of a JSON column."""
     newest = "c.id DESC"
     """The order of checkpoints of all threads, newest first."""
+    checksums = False
+    """Whether rows have a checksum: where JSON comes back as it was written. Other servers have checksums of pages."""
 
     def __init__(self, table_prefix: str = "locus_") -> None:
         self.prefix = table_prefix
@@ -112,15 +114,22 @@ class Flavour:
         self._columns = {name: f"c.{name}" for name in CheckpointRow._fields} | texts | others
         self.entry = self.columns()
         """The columns of an entry."""
-        self.stored = self.columns("head", "manifest", "passed", "thread")
+        checksum = ("checksum",) if self.checksums else ()
+        self.stored = self.columns("head", "manifest", "passed", "thread", *checksum)
         """The columns of a checkpoint for a load."""
-        self.run = f"{RUN_INFO}, {self.json_column('items')}"
-        """The columns of a run, in the order of `Run`."""
+        self.exported = self.columns("head", "manifest", "thread", *checksum)
+        """The columns of a checkpoint for an export."""
+        self.run_columns = ", ".join((RUN_COLUMNS, *checksum))
+        """The columns of the table of runs; `thread` comes first."""
+        self.run = ", ".join((f"{RUN_INFO}, {self.json_column('items')}, items_before", *checksum))
+        """The columns of a run for `read_run`."""
         json_columns = ("metadata", "head", "manifest")
         values = [self.json_mark if name in json_columns else "?" for name in NewCheckpoint._fields]
-        self.insert_checkpoint = f"INSERT INTO {self.checkpoints} ({CHECKPOINT_COLUMNS}) VALUES ({', '.join(values)})"
-        self.run_marks = f"VALUES (?, ?, ?, ?, ?, ?, {self.json_mark})"
-        self.insert_run = f"INSERT INTO {self.runs} ({RUN_COLUMNS}) {self.run_marks}"
+        columns, marked = (CHECKPOINT_COLUMNS, *checksum), (*values, *("?" for _ in checksum))
+        self.insert_checkpoint = f"INSERT INTO {self.checkpoints} ({', '.join(columns)}) VALUES ({', '.join(marked)})"
+        run_marks = ("?, ?, ?, ?, ?, ?", self.json_mark, "?", *("?" for _ in checksum))
+        self.run_marks = f"VALUES ({', '.join(run_marks)})"
+        self.insert_run = f"INSERT INTO {self.runs} ({self.run_columns}) {self.run_marks}"
 
     def columns(self, *more: str) -> str:
         """What to select for a `CheckpointRow`: the columns of an entry, and `more` of its fields."""
@@ -142,6 +151,18 @@ class Flavour:
             self.json(head),
             self.manifest_json(manifest),
         )
+
+    def new_run(self, thread: Any, run: Run, seq: int) -> tuple[Any, ...]:
+        """The row of a run, for an INSERT."""
+        return (thread, *run[:4], seq, self.json(run.items), run.before)
+
+    def read_run(self, row: Sequence[Any]) -> Run:
+        """A run from the columns `run`."""
+        branch, number, start, length, items, before = row
+        return Run(branch, number, start, length, self.read_json(items), before)
+
+    def check_checkpoint(self, row: CheckpointRow) -> None:
+        """Refuse a row that does not fit its checksum, if it has one."""
 
     def new_write(self, write: Write) -> tuple[Any, ...]:
         """A pending write for an INSERT: what follows the ids in its row."""

@@ -38,8 +38,8 @@ def within(sql: Flavour, prefix: str) -> tuple[str, list[Any]]:
 def entry_of(sql: Flavour, row: CheckpointRow) -> Entry:
     try:
         created = sql.read_time(row.created_at)
-    except (TypeError, ValueError) as error:
-        raise CorruptCheckpointError(f"checkpoint {row.checkpoint_id!r} has no time that can be read") from error
+    except (TypeError, ValueError):
+        raise CorruptCheckpointError(f"checkpoint {row.seq} has no time that can be read") from None
     return Entry(
         sql.read_text(row.thread_id),
         sql.read_text(row.namespace),
@@ -54,13 +54,8 @@ def entry_of(sql: Flavour, row: CheckpointRow) -> Entry:
 
 def stored_of(sql: Flavour, row: CheckpointRow, runs: Mapping[str, list[Run]] | None = None) -> Stored:
     head, manifest = sql.read_json(row.head), sql.read_json(row.manifest)
+    sql.check_checkpoint(row)
     return Stored(entry_of(sql, row), head, manifest, {} if runs is None else runs, bool(row.passed))
-
-
-def run_of(sql: Flavour, row: Row) -> Run:
-    """A run from the columns of `Flavour.run`."""
-    branch, number, start, length, items = row
-    return Run(branch, number, start, length, sql.read_json(items))
 
 
 def write_of(sql: Flavour, row: Row) -> Write:
@@ -141,7 +136,7 @@ def runs_of(sql: Flavour, thread: int, extents: Sequence[Extent]) -> Steps[list[
     for together in portions(parts, AT_ONCE):
         statement = " UNION ALL ".join(text for text, _ in together)
         rows = yield statement, [value for _, values in together for value in values]
-        found |= {(run.branch, run.number): run for run in (run_of(sql, row) for row in rows)}
+        found |= {(run.branch, run.number): run for run in map(sql.read_run, rows)}
     return list(found.values())
 
 
@@ -248,7 +243,7 @@ def get_writes(
 def export(sql: Flavour, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Steps[Exported]:
     """A page of checkpoints, with the runs and the pending writes that belong to it."""
     rows = yield (
-        f"SELECT {sql.columns('head', 'manifest', 'thread')} FROM {sql.joined}"
+        f"SELECT {sql.exported} FROM {sql.joined}"
         f" WHERE {sql.of_thread} AND {sql.alive} AND c.seq > ? ORDER BY c.seq LIMIT ?",
         (sql.text(thread_id), now(sql), after_seq, limit),
     )
@@ -276,7 +271,7 @@ def _runs(sql: Flavour, thread: int, newest: Mapping[str, int], known: Mapping[s
     for together in portions(parts, AT_ONCE):
         statement = " UNION ALL ".join(text for text, _ in together)
         rows = yield statement, [value for _, values in together for value in values]
-        found += [run_of(sql, row) for row in rows]
+        found += map(sql.read_run, rows)
     return found
 
 

@@ -16,7 +16,8 @@ from importlib.resources import files
 from string import Template
 from typing import Any, NamedTuple
 
-from locus.errors import ConfigurationError, UnsupportedFormatError
+from locus.errors import ConfigurationError
+from locus.memory.model import formats
 
 
 class NewCheckpoint(NamedTuple):
@@ -56,11 +57,14 @@ class CheckpointRow(NamedTuple):
     """The key of its thread."""
     key: int = 0
     """The number of the row itself."""
+    checksum: int | None = None
+    """Where the database keeps one (see `Flavour.checksums`)."""
 
 
 THREAD_COLUMNS = "id, thread_id, last_seq, expires_at"
 CHECKPOINT_COLUMNS = ", ".join(NewCheckpoint._fields)
-RUN_COLUMNS = "thread, branch, number, start, count, seq, items"
+RUN_COLUMNS = "thread, branch, number, start, count, seq, items, items_before"
+"""`items_before` is `Run.before`."""
 WRITE_KEY = "thread, namespace, checkpoint_id, task_id, idx"
 WRITE_COLUMNS = f"{WRITE_KEY}, task_path, channel, value"
 RUN_INFO = "branch, number, start, count"
@@ -114,13 +118,9 @@ def checked_name(name: object, what: str, longest: int = LONGEST_NAME, *, letter
     return name
 
 
-def check_format(found: int, known: int, where: str) -> None:
-    """Refuse tables that were made by a newer version."""
-    if found > known:
-        raise UnsupportedFormatError(
-            f"the tables in {where} have format {found}, and this version of Locus knows up to {known}: "
-            "upgrade locus-sdk"
-        )
+def check_format(found: int, known: int, least: object, where: str) -> None:
+    """Refuse tables that were made by a newer version; `least` is the format that one has to know to use them."""
+    formats.check_format(found, known, least, f"the tables in {where} have")
 
 
 def checked_format(found: object, known: int) -> int:

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 from locus.memory.backends.sql.flavour import Flavour, Row, Steps, marks
-from locus.memory.backends.sql.read import entry_of, now, run_of, stored_of
+from locus.memory.backends.sql.read import entry_of, now, stored_of
 from locus.memory.backends.sql.schema import CheckpointRow
 from locus.memory.model.codec import canonical, decode, encode
 from locus.memory.model.ids import digest, words
@@ -59,7 +59,7 @@ def leaf_of(value: Any) -> str | None:
 class RunItems:
     """The runs of one thread, and which of their items match the value."""
 
-    def __init__(self, runs: Sequence[Run], value: Any) -> None:
+    def __init__(self, runs: Iterable[Run], value: Any) -> None:
         self.branches: defaultdict[str, list[Run]] = defaultdict(list)
         for run in sorted(runs):
             self.branches[run.branch].append(run)
@@ -130,7 +130,7 @@ def _in_thread(sql: Flavour, thread: int, path: Path, value: Any) -> Steps[list[
         f"SELECT {sql.run} FROM {sql.runs} WHERE thread = ?",
         (thread,),
     )
-    items = RunItems([run_of(sql, row) for row in rows], value)
+    items = RunItems(map(sql.read_run, rows), value)
     rows = yield (
         f"SELECT {sql.columns('head', 'manifest', 'key')} FROM {sql.joined} WHERE c.thread = ? ORDER BY c.id DESC",
         (thread,),
@@ -179,7 +179,7 @@ def run_hit(
     if not rows:
         return None
     seq, *row = rows[0]
-    run = run_of(sql, row)
+    run = sql.read_run(row)
     start, length = run.start, run.length
     newer = yield (
         f"SELECT number, start FROM {sql.runs} WHERE thread = ? AND branch = ? AND number > ? ORDER BY number",

@@ -12,9 +12,9 @@ from collections.abc import Collection, Sequence
 
 from locus.memory.backends.sql.commit import SQLThread, SQLThreads
 from locus.memory.backends.sql.flavour import Steps
-from locus.memory.backends.sql.schema import RUN_COLUMNS, NewCheckpoint
 from locus.memory.backends.sqlite import search as sqlite_search
 from locus.memory.backends.sqlite.schema import SQL
+from locus.memory.model.checksums import checksum
 from locus.memory.model.codec import canonical, decode
 from locus.memory.model.ids import digest
 from locus.memory.model.records import ANY, Base, Commit, Entry, Outcome, RunInfo, Verdict
@@ -28,7 +28,7 @@ _LOOK = (
     " WHERE t.thread_id = ? AND t.expires_at IS NULL"
 )
 _INSERT_RUN, _INSERT_CHECKPOINT = SQL.insert_run, SQL.insert_checkpoint
-_INSERT_VALUE = SQL.insert_unless_there(SQL.runs, RUN_COLUMNS, SQL.run_marks)
+_INSERT_VALUE = SQL.insert_unless_there(SQL.runs, SQL.run_columns, SQL.run_marks)
 _INSERT_METADATA = "INSERT INTO locus_metadata VALUES (?, ?, last_insert_rowid())"
 
 
@@ -70,23 +70,14 @@ def _follows(commit: Commit, base: Base) -> bool:
 
 def _write(connection: sqlite3.Connection, commit: Commit, key: int, seq: int, parent_id: str) -> None:
     execute = connection.execute
-    for branch, number, start, length, items in commit.runs:
-        execute(_INSERT_RUN, (key, branch, number, start, length, seq, items))
-    for branch, number, start, length, items in commit.values:
-        execute(_INSERT_VALUE, (key, branch, number, start, length, seq, items))
-    row = NewCheckpoint(
-        key,
-        commit.namespace,
-        commit.checkpoint_id,
-        parent_id,
-        seq,
-        commit.rev,
-        SQL.time(commit.created_at),
-        commit.metadata,
-        commit.head,
-        commit.manifest,
-    )
-    execute(_INSERT_CHECKPOINT, row)
+    for run in commit.runs:
+        execute(_INSERT_RUN, SQL.new_run(key, run, seq))
+    for run in commit.values:
+        execute(_INSERT_VALUE, SQL.new_run(key, run, seq))
+    about = (commit.namespace, commit.checkpoint_id, seq, commit.rev, SQL.time(commit.created_at), commit.metadata)
+    namespace, checkpoint_id, *others = about
+    row = (key, namespace, checkpoint_id, parent_id, *others, commit.head, commit.manifest)
+    execute(_INSERT_CHECKPOINT, (*row, checksum(*about, commit.head, commit.manifest)))
     if commit.metadata != "{}":
         connection.executemany(_INSERT_METADATA, metadata_pairs(commit.metadata))
     expires_at = SQL.time(commit.expires_at) if commit.expires_at else None
@@ -101,7 +92,7 @@ class SQLiteThread(SQLThread):
         self._connection = connection
 
     def insert(self, entry: Entry, head: str, manifest: str) -> Steps[None]:
-        yield from super().insert(entry, head, manifest)
+        yield SQL.insert_checkpoint, SQL.checked_checkpoint(self.key, entry, head, manifest)
         if entry.metadata != "{}":
             self._connection.executemany(_INSERT_METADATA, metadata_pairs(entry.metadata))
 

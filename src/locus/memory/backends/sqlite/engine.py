@@ -34,7 +34,7 @@ from locus.memory.backends.sqlite.client import (
 )
 from locus.memory.backends.sqlite.commit import SQLiteThreads, append, metadata_value
 from locus.memory.backends.sqlite.config import IN_MEMORY
-from locus.memory.backends.sqlite.schema import SQL, checked_version
+from locus.memory.backends.sqlite.schema import OLD_SQL, SQL, WITHOUT_CHECKSUMS, SQLiteFlavour, checked_version
 from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.ids import Pattern
 from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Verdict, Write
@@ -43,10 +43,12 @@ from locus.memory.runtime.worker import Worker
 T = TypeVar("T")
 
 READERS = 4
+NOT_UTF_8 = "Could not decode to UTF-8"
+"""How the driver's error for a damaged text begins."""
 
 
-def _has_tables(file: SQLiteFile) -> bool:
-    return file.is_there() and checked_version(file.current()) > 0
+def _format_found(file: SQLiteFile) -> int:
+    return checked_version(file.current(), reading=True) if file.is_there() else 0
 
 
 class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):
@@ -59,6 +61,7 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         self._identity = f"sqlite:{path}" if path != IN_MEMORY else f"sqlite::memory:{uuid4().hex}"
         self._memory: MemoryFile | None = None
         self._query_timeout = query_timeout
+        self._sql: SQLiteFlavour = SQL
         if path == IN_MEMORY:
             kept = self._memory = MemoryFile(path, durability=durability, timeout=timeout, writable=True)
             self._writer: Worker[SQLiteFile] = Worker("locus-sqlite", lambda: kept)
@@ -81,12 +84,19 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         if not self.reading_only:
             try:
                 await self._writer.run(SQLiteFile.current)
+                return
             except sqlite3.OperationalError as error:
                 # A file that may only be read can be read. A save will say why it can't be kept.
-                if not is_read_only(error) or not await self._reader.run(_has_tables):
+                if not is_read_only(error):
                     raise
-        elif not await self._reader.run(_has_tables):
+                found = await self._reader.run(_format_found)
+                if not found:
+                    raise
+        else:
+            found = await self._reader.run(_format_found)
+        if not found:
             raise self.nothing_there()
+        self._sql = OLD_SQL if found <= WITHOUT_CHECKSUMS else SQL
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         def job(file: SQLiteFile) -> T:
@@ -96,7 +106,16 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             file.after_write(connection)
             return done
 
-        return await self._writer.run(job)
+        return await self._run(self._writer, job)
+
+    async def _run(self, worker: Worker[SQLiteFile], job: Callable[[SQLiteFile], T]) -> T:
+        try:
+            return await worker.run(job)
+        except sqlite3.OperationalError as error:
+            if NOT_UTF_8 not in str(error):
+                raise
+            # The driver's text has what it could not read, which may be anything that a user said.
+            raise CorruptCheckpointError("the SQLite database is damaged: a text in it is not UTF-8") from None
 
     async def _change(self, operation: Callable[[SQLiteThreads], Steps[T]]) -> T:
         return await self._write(lambda connection: execute(connection, operation(SQLiteThreads(connection))))
@@ -113,7 +132,7 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         except sqlite3.OperationalError as error:
             if not is_full(error):
                 raise
-        return await self._writer.run(lambda file: file.with_reserve(work))
+        return await self._run(self._writer, lambda file: file.with_reserve(work))
 
     async def _read(self, steps: Steps[T]) -> T:
         return await self._query(lambda connection, query: execute(connection, steps, query))
@@ -122,7 +141,7 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         """Do some work that only reads. It ends with its deadline, or with its caller's patience."""
         query = Query(self._query_timeout)
         try:
-            return await self._reader.run(lambda file: file.read(lambda found: work(found, query), query))
+            return await self._run(self._reader, lambda file: file.read(lambda found: work(found, query), query))
         except asyncio.CancelledError:
             query.abandon()
             raise
@@ -148,33 +167,33 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             file.after_write(connection)
             return outcome
 
-        return await self._writer.run(work)
+        return await self._run(self._writer, work)
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
-        return await self._read(sql_read.read(SQL, thread_id, namespace, checkpoint_id))
+        return await self._read(sql_read.read(self._sql, thread_id, namespace, checkpoint_id))
 
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
-        return await self._read(sql_read.entry(SQL, thread_id, namespace, checkpoint_id))
+        return await self._read(sql_read.entry(self._sql, thread_id, namespace, checkpoint_id))
 
     async def manifest(self, thread_id: str, namespace: str, checkpoint_id: str) -> tuple[str, str] | None:
-        return await self._read(sql_read.manifest(SQL, thread_id, namespace, checkpoint_id))
+        return await self._read(sql_read.manifest(self._sql, thread_id, namespace, checkpoint_id))
 
     async def history(
         self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
     ) -> list[Entry]:
-        return await self._read(sql_read.history(SQL, thread_id, namespace, limit, before_seq))
+        return await self._read(sql_read.history(self._sql, thread_id, namespace, limit, before_seq))
 
     async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
-        return await self._read(sql_read.recent(SQL, limit, prefix))
+        return await self._read(sql_read.recent(self._sql, limit, prefix))
 
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
-        here, bounds = sql_read.within(SQL, prefix)
+        here, bounds = sql_read.within(self._sql, prefix)
         pair = "c.id IN (SELECT checkpoint FROM locus_metadata WHERE key = ? AND value = ?)"
         values = (key, metadata_value(value), *bounds)
-        return await self._read(sql_read.entries(SQL, f"{pair} AND {here} ORDER BY c.id DESC", values, limit))
+        return await self._read(sql_read.entries(self._sql, f"{pair} AND {here} ORDER BY c.id DESC", values, limit))
 
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
-        return await self._read(sql_read.threads(SQL, pattern, limit))
+        return await self._read(sql_read.threads(self._sql, pattern, limit))
 
     async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
         return await self._remove(lambda threads: threads.delete(thread_id, namespace, seqs))
@@ -203,7 +222,7 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         )
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
-        return await self._read(sql_read.get_writes(SQL, thread_id, namespace, checkpoint_id, task_id))
+        return await self._read(sql_read.get_writes(self._sql, thread_id, namespace, checkpoint_id, task_id))
 
     async def expire(self, now: datetime) -> int:
         return await self._remove(lambda threads: threads.expire(now))
@@ -212,7 +231,7 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         return await self._change(lambda threads: threads.copy(source, dest, namespace, checkpoint_ids))
 
     async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
-        return await self._read(sql_read.export(SQL, thread_id, after_seq, limit, known))
+        return await self._read(sql_read.export(self._sql, thread_id, after_seq, limit, known))
 
     def translate(self, error: BaseException) -> CheckpointError:
         text = str(error)

@@ -7,7 +7,10 @@
     locus_metadata     every metadata key and value, for look-ups: the value as canonical JSON, or its digest
     locus_search       full text (FTS5, without a copy of the text), brought up to date by the next search
     locus_indexed      how far the full text has got in the rows of runs, and in those of checkpoints
-    locus_format       the version of these tables
+    locus_format       the version of these tables, and from which version on Locus may use them (see `formats`)
+
+Rows of checkpoints, runs and pending writes have a `checksum` of what they hold. `items_before` of a run is a digest
+of the items that precede it (see `locus.memory.model.chain`). What is NULL there was stored by an older version.
 
 All names begin with `locus_`, so that the tables can live in an application's own database. `locus_search` is created
 by the first search (see `search`), and everything else by the migrations.
@@ -20,26 +23,68 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from locus.errors import UnsupportedFormatError
 from locus.memory.backends.sql.flavour import Flavour, packed, unpacked
-from locus.memory.backends.sql.schema import read_migrations, statements_in
+from locus.memory.backends.sql.schema import (
+    RUN_INFO,
+    WRITE_COLUMNS,
+    WRITE_KEY,
+    CheckpointRow,
+    read_migrations,
+    statements_in,
+)
+from locus.memory.model.checksums import check, checksum
+from locus.memory.model.formats import check_format, oldest
+from locus.memory.model.records import Entry, Run
 
 MIGRATIONS = tuple(statements_in(script) for script in read_migrations("locus.memory.backends.sqlite"))
 
 
 class SQLiteFlavour(Flavour):
     lock = ""  # a writing transaction locks the whole file
+    checksums = True
 
     def pairs(self, count: int) -> str:
         return f"(VALUES {', '.join(['(?, ?)'] * count)})"
 
-    def write_values(self, text: str) -> tuple[str | bytes]:
-        """A column takes any type: text, or a BLOB if the value is packed."""
-        return (packed(text) or text,)
+    def new_run(self, thread: Any, run: Run, seq: int) -> tuple[Any, ...]:
+        branch, number, start, length, items, before = run
+        found = checksum(branch, number, start, length, before, items)
+        return (thread, branch, number, start, length, seq, items, before, found)
+
+    def read_run(self, row: Sequence[Any]) -> Run:
+        branch, number, start, length, items, before, found = row
+        if found is not None:
+            check(found, "a run of items", branch, number, start, length, before, items)
+        return Run(branch, number, start, length, self.read_json(items), before)
+
+    def checked_checkpoint(self, thread: int, entry: Entry, head: str, manifest: str) -> tuple[Any, ...]:
+        """The row of a checkpoint, for an INSERT, with its checksum. A removal may change `parent_id` later."""
+        row = self.new_checkpoint(thread, entry, head, manifest)
+        return (*row, checksum(row.namespace, row.checkpoint_id, *row[4:]))
+
+    def check_checkpoint(self, row: CheckpointRow) -> None:
+        about = (row.namespace, row.checkpoint_id, row.seq, row.rev, row.created_at, row.metadata)
+        check(row.checksum, "a checkpoint", *about, row.head, row.manifest)
+
+    def put_write(self) -> str:
+        return (
+            f"INSERT INTO {self.writes} ({WRITE_COLUMNS}, checksum)"
+            f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT ({WRITE_KEY}) DO UPDATE SET task_path ="
+            " excluded.task_path, channel = excluded.channel, value = excluded.value, checksum = excluded.checksum"
+        )
+
+    def write_columns(self, of: str = "") -> str:
+        return f"{of}value, {of}checksum"
+
+    def write_values(self, text: str) -> tuple[str | bytes, int]:
+        """A column takes any type: text, or a BLOB if the value is packed. The checksum is that of the text."""
+        return (packed(text) or text, checksum(text))
 
     def read_write(self, columns: Sequence[Any]) -> str:
-        (value,) = columns
-        return unpacked(value) if isinstance(value, bytes) else self.read_json(value)
+        value, found = columns
+        text = unpacked(value) if isinstance(value, bytes) else self.read_json(value)
+        check(found, "a pending write", text)
+        return text
 
     def time(self, at: datetime) -> str:
         """As text that sorts."""
@@ -49,7 +94,23 @@ class SQLiteFlavour(Flavour):
         return datetime.fromisoformat(value)
 
 
+class OldSQLiteFlavour(SQLiteFlavour):
+    """For a file of format 1 or 2 that is only read, and so is not migrated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stored = self.columns("head", "manifest", "passed", "thread")
+        self.exported = self.columns("head", "manifest", "thread")
+        self.run = f"{RUN_INFO}, items, NULL, NULL"
+
+    def write_columns(self, of: str = "") -> str:
+        return f"{of}value, NULL"
+
+
 SQL = SQLiteFlavour()
+OLD_SQL = OldSQLiteFlavour()
+WITHOUT_CHECKSUMS = 2
+"""The newest format that `OLD_SQL` is for."""
 
 
 def migrate(connection: sqlite3.Connection) -> None:
@@ -59,6 +120,9 @@ def migrate(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         found = checked_version(connection)
+        if found > len(MIGRATIONS):
+            connection.execute("ROLLBACK")
+            return
         if not found:
             connection.execute("CREATE TABLE IF NOT EXISTS locus_format (version INTEGER NOT NULL)")
             connection.execute("INSERT INTO locus_format VALUES (0)")
@@ -72,14 +136,16 @@ def migrate(connection: sqlite3.Connection) -> None:
         raise
 
 
-def checked_version(connection: sqlite3.Connection) -> int:
-    """The format of the tables, 0 if there are none; a newer format than this version knows is refused."""
+def checked_version(connection: sqlite3.Connection, *, reading: bool = False) -> int:
+    """The format of the tables, 0 if there are none; a newer one that this version cannot use is refused."""
     found = version(connection)
     if found > len(MIGRATIONS):
-        raise UnsupportedFormatError(
-            f"the database has format {found}, and this version of Locus knows up to {len(MIGRATIONS)}: "
-            "upgrade locus-sdk"
-        )
+        (columns,) = connection.execute(
+            "SELECT count(*) FROM pragma_table_info('locus_format') WHERE name = ?", (oldest(reading),)
+        ).fetchone()
+        select = f"SELECT max({oldest(reading)}) FROM locus_format"
+        least = connection.execute(select).fetchone()[0] if columns else None
+        check_format(found, len(MIGRATIONS), least, "the database has")
     return found
 
 

@@ -37,6 +37,12 @@ local function runs_there(branch, newest)
   return names
 end
 
+local function hand_over(name, text)
+  if seen[name] then return end
+  seen[name] = true
+  answer[#answer + 1] = name
+  answer[#answer + 1] = text
+end
 for branch, run, skip, length in string.gmatch(wanted, '(%S+) (%d+) (%d+) (%d+);') do
   -- From the newest run backwards, each shows what no newer one has replaced.
   local newest, limit = math.min(tonumber(run), tonumber(call('HGET', r, branch) or 0)), skip + length
@@ -51,16 +57,14 @@ for branch, run, skip, length in string.gmatch(wanted, '(%S+) (%d+) (%d+) (%d+);
       fields[#fields + 1] = names and names[at] or branch .. ' ' .. (newest + 1 - at)
     end
     for at, value in ipairs(call('HMGET', r, unpack(fields))) do
+      -- The newest run, even if it shows nothing: the reader has to know that it is there.
+      if value and fields[at] == branch .. ' ' .. run then hand_over(fields[at], value) end
       if value and limit > skip then
         local start, size = string.match(value, '^(%d+) (%d+) ')
         -- A damaged run is handed over as if it showed everything, so that the reader reports it.
         if start then start, size = tonumber(start), tonumber(size) else start, size = skip, limit - skip end
         if start < limit then
-          if math.max(start, skip) < math.min(limit, start + size) and not seen[fields[at]] then
-            seen[fields[at]] = true
-            answer[#answer + 1] = fields[at]
-            answer[#answer + 1] = value
-          end
+          if math.max(start, skip) < math.min(limit, start + size) then hand_over(fields[at], value) end
           limit = start
         end
       end
