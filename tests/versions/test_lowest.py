@@ -9,6 +9,7 @@ import re
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
@@ -99,6 +100,21 @@ def test_the_server(tmp_path: Path) -> None:
     database = f"sqlite:{tmp_path / 'served.db'}"
     with serving(tmp_path, database, python=str(made.python), **made.variables()) as server:
         smoke.check(server.url)
+        answers = {
+            "/openapi.json": httpx.get(f"{server.url}/openapi.json"),
+            "/metrics": httpx.get(f"{server.url}/metrics"),
+            "another path": httpx.get(f"{server.url}/nowhere"),
+            "another method": httpx.delete(f"{server.url}/recent"),
+            "a wrong body": httpx.post(f"{server.url}/search", json={"query": 1}),
+        }
+    assert {what: answer.status_code for what, answer in answers.items()} == {
+        "/openapi.json": 200,
+        "/metrics": 200,
+        "another path": 404,
+        "another method": 405,
+        "a wrong body": 422,
+    }
+    assert "GET" in answers["another method"].headers["Allow"]
 
 
 def test_the_contract_suite(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
-from starlette.routing import Route, Router
+from starlette.routing import Match, Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
 from locus.errors import CapabilityError, LocusError
@@ -114,8 +114,12 @@ class ServerMiddleware:
         """A path or method that the router does not know, as a problem."""
         if error.status_code != 405:
             return Problem(404, "no_such_path", "there is nothing under this path; /openapi.json lists what there is")
-        path = scope["route"].path
-        routes = [route for route in self._app.routes if isinstance(route, Route) and route.path == path]
+        # Asked again, because only newer versions of Starlette say which route it was.
+        routes = [
+            route
+            for route in self._app.routes
+            if isinstance(route, Route) and route.matches(scope)[0] is not Match.NONE
+        ]
         allowed = sorted({method for route in routes for method in route.methods or ()})
         text = f"{scope['method']:.20} is not for this path"
         return Problem(405, "method_not_allowed", text, headers={"Allow": ", ".join(allowed)})

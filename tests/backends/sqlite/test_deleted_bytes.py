@@ -12,6 +12,7 @@ import pytest
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.memory.backends import sqlite_checkpointer
+from locus.memory.backends.sqlite import search
 
 SECRET = "the colour of the door is viridian"
 
@@ -64,3 +65,21 @@ async def test_a_deleted_text_is_not_in_the_file(path: Path, how: str) -> None:
     assert SECRET.encode() not in bytes_of(path)
     async with sqlite_checkpointer(path) as checkpointer:
         assert await checkpointer.load("kept") == kept
+
+
+async def test_after_a_vacuum_no_word_is_in_the_index(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is brought up to date in portions, here many."""
+    monkeypatch.setattr(search, "MERGED_PAGES", 1)
+    async with sqlite_checkpointer(path) as checkpointer:
+        for number in range(30):
+            told = AgentState().with_message(Message.user(f"{'viridian' if number == 7 else ''} door {number}"))
+            await checkpointer.save(told, f"t{number}")
+            await checkpointer.search("door", limit=1)
+        assert [hit["thread_id"] for hit in await checkpointer.search("viridian")] == ["t7"]
+        await checkpointer.delete("t7")
+        await checkpointer.vacuum()
+        assert await checkpointer.search("viridian") == []
+        assert len(await checkpointer.search("door", limit=100)) == 29
+    assert b"viridian" not in bytes_of(path)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT up_to FROM locus_indexed WHERE what = 'forgotten'").fetchall() == [(0,)]

@@ -10,6 +10,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TypeVar
 from uuid import uuid4
 
@@ -225,7 +226,16 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         return await self._read(sql_read.get_writes(self._sql, thread_id, namespace, checkpoint_id, task_id))
 
     async def expire(self, now: datetime) -> int:
-        return await self._remove(lambda threads: threads.expire(now))
+        expired = await self._remove(lambda threads: threads.expire(now))
+        try:
+            begin = True
+            # One portion at a time, so that saves can go on in between.
+            while await self._write(partial(sqlite_search.clear_forgotten, begin=begin)):
+                begin = False
+        except sqlite3.OperationalError as error:
+            if not is_full(error):  # then the next time will do
+                raise
+        return expired
 
     async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
         return await self._change(lambda threads: threads.copy(source, dest, namespace, checkpoint_ids))

@@ -6,7 +6,8 @@
     locus_writes       pending writes: `value` is JSON, or a BLOB of the same JSON packed by zlib
     locus_metadata     every metadata key and value, for look-ups: the value as canonical JSON, or its digest
     locus_search       full text (FTS5, without a copy of the text), brought up to date by the next search
-    locus_indexed      how far the full text has got in the rows of runs, and in those of checkpoints
+    locus_indexed      how far the full text has got in the rows of runs, and in those of checkpoints; `forgotten` is 1
+                       while words of removed rows may be left in it
     locus_format       the version of these tables, and from which version on Locus may use them (see `formats`)
 
 Rows of checkpoints, runs and pending writes have a `checksum` of what they hold. `items_before` of a run is a digest

@@ -22,6 +22,9 @@ from locus.memory.model.records import Hit
 PORTION = 2_000
 PORTION_CHARACTERS = 2_000_000
 """How much text is indexed at once, about: saves wait meanwhile."""
+MERGED_PAGES = 500
+FORGOTTEN = "forgotten"
+"""The row of `locus_indexed` that is 1 while words of what was removed may be left in the index."""
 _SELECT = {
     "runs": "SELECT id, items FROM locus_runs",
     "checkpoints": "SELECT id, '[' || head || ',' || metadata || ']' FROM locus_checkpoints",
@@ -92,11 +95,33 @@ def forget_checkpoint(connection: sqlite3.Connection, key: int) -> None:
 
 def _forget(connection: sqlite3.Connection, what: str, select: str, values: tuple[Any, ...]) -> None:
     (up_to,) = connection.execute("SELECT up_to FROM locus_indexed WHERE what = ?", (what,)).fetchone()
-    for key, text in connection.execute(f"{select} AND id <= ?", (*values, up_to)).fetchall():
+    found = connection.execute(f"{select} AND id <= ?", (*values, up_to)).fetchall()
+    for key, text in found:
         connection.execute(
             "INSERT INTO locus_search (locus_search, rowid, text) VALUES ('delete', ?, ?)",
             (_row_id(what, key), _indexed(text)),
         )
+    if found:
+        connection.execute("INSERT OR REPLACE INTO locus_indexed VALUES (?, 1)", (FORGOTTEN,))
+
+
+def clear_forgotten(connection: sqlite3.Connection, *, begin: bool) -> bool:
+    """Write a part of the index anew, without the words of what was removed. True if there is more to do.
+
+    FTS5 only notes that a row was removed. Its words stay until the part of the index that has them is merged.
+    """
+    row = connection.execute("SELECT up_to FROM locus_indexed WHERE what = ?", (FORGOTTEN,)).fetchone()
+    if row is None or not row[0]:
+        return False
+    before = connection.total_changes
+    # A negative number begins to merge everything; the others go on with it.
+    connection.execute(
+        "INSERT INTO locus_search (locus_search, rank) VALUES ('merge', ?)", (-MERGED_PAGES if begin else MERGED_PAGES,)
+    )
+    if connection.total_changes - before > 1:  # the command itself counts as one
+        return True
+    connection.execute("UPDATE locus_indexed SET up_to = 0 WHERE what = ?", (FORGOTTEN,))
+    return False
 
 
 def search(connection: sqlite3.Connection, query: Query, terms: Sequence[str], limit: int) -> list[Hit]:
