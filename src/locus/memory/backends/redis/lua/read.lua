@@ -27,7 +27,7 @@ for branch, run, skip, length in string.gmatch(wanted, '(%S+) (%d+) (%d+) (%d+);
     local fields = {}
     for at = number, math.max(0, number - 99), -1 do fields[#fields + 1] = branch .. ' ' .. at end
     for at, value in ipairs(call('HMGET', r, unpack(fields))) do
-      -- The newest run, even if it shows nothing: the reader has to know that it is there.
+      -- The run that is named, even if it shows nothing: the reader has to know that it is there.
       if value and fields[at] == branch .. ' ' .. run then hand_over(fields[at], value) end
       if value and limit > skip then
         local start, size = string.match(value, '^(%d+) (%d+) ')
