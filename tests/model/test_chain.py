@@ -10,9 +10,10 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.memory.backends import MemoryCheckpointer
 from locus.memory.backends.memory import MemoryEngine
-from locus.memory.model import chain as chains
-from locus.memory.model.chain import BEGINNING, digest_before, extended, fits, texts_of, to_text
+from locus.memory.model import plan as planning
+from locus.memory.model.chain import digest_before, fits
 from locus.memory.model.manifest import visible
+from locus.memory.model.plan import BEGINNING, digest_text, extended, texts_of
 from locus.memory.model.records import Extent, Run
 
 
@@ -33,7 +34,7 @@ def expected(run: Run, runs: list[Run]) -> str | None:
     for older, low, high in visible(Extent(run.branch, run.number - 1, 0, run.start), branch):
         for text in texts_of(older, sort_keys=False)[low:high]:
             found = extended(found, text)
-    return to_text(found)
+    return digest_text(found)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -86,20 +87,22 @@ async def test_a_warm_save_digests_only_what_is_new(monkeypatch: pytest.MonkeyPa
         digested.append(text)
         return extended(before, text)
 
-    monkeypatch.setattr(chains, "extended", noted)
+    monkeypatch.setattr(planning, "extended", noted)
     await cp.save(state.with_message(Message.user("last")), "t")
     assert len(digested) == 1
 
 
 def test_runs_that_do_not_follow_each_other_do_not_fit() -> None:
     first = Run("b", 0, 0, 2, '["a"\n,"b"]')
-    after_both = to_text(extended(extended(BEGINNING, '"a"'), '"b"'))
-    after_one = to_text(extended(BEGINNING, '"a"'))
+    after_both = digest_text(extended(extended(BEGINNING, '"a"'), '"b"'))
+    after_one = digest_text(extended(BEGINNING, '"a"'))
     assert fits(first, Run("b", 2, 2, 1, '["c"]', after_both))
     assert fits(first, Run("b", 2, 1, 1, '["c"]', after_one))
     assert not fits(first, Run("b", 2, 2, 1, '["c"]', after_one))
     assert fits(first, Run("b", 2, 2, 1, '["c"]'))
-    assert fits(Run("b", 0, 0, 1, '[{"b":1,"a":2}]'), Run("b", 2, 1, 1, "[1]", to_text(extended(b"", '{"a":2,"b":1}'))))
+    assert fits(
+        Run("b", 0, 0, 1, '[{"b":1,"a":2}]'), Run("b", 2, 1, 1, "[1]", digest_text(extended(b"", '{"a":2,"b":1}')))
+    )
 
 
 @pytest.mark.parametrize("before", ["", "x", "ä" * 22, "#" * 22, "a" * 23])

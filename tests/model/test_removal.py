@@ -43,11 +43,8 @@ def infos(runs: list[Run]) -> list[RunInfo]:
 
 
 def named(extents: list[Extent]) -> set[tuple[str, int]]:
-    """The newest run of each branch that an extent names: its number must not be given out again."""
-    newest: dict[str, int] = {}
-    for extent in extents:
-        newest[extent.branch] = max(extent.run, newest.get(extent.branch, -1))
-    return set(newest.items())
+    """The runs that extents name: their numbers must not be given out again."""
+    return {(extent.branch, extent.run) for extent in extents}
 
 
 @given(branches(), st.data())

@@ -31,7 +31,6 @@ from locus.memory.model.arguments import (
 )
 from locus.memory.model.codec import canonical, decode, encode
 from locus.memory.model.ids import check_id, check_ids, check_pattern, checked_terms, new_id, query_terms
-from locus.memory.model.manifest import check_newest
 from locus.memory.model.payloads import dict_from, stored_trace
 from locus.memory.model.plan import Payload, Plan, Planner, Trace, TraceCache
 from locus.memory.model.records import ANY, Base, Commit, Entry, Hit, Outcome, Stored, Unset, Verdict, Write
@@ -248,10 +247,7 @@ class CheckpointStore:
     async def read(self, thread_id: str, checkpoint_id: str | None, namespace: str) -> Stored | None:
         check_ids(thread_id, checkpoint_id, namespace)
         async with self.using() as engine:
-            stored = await engine.read(thread_id, namespace, checkpoint_id)
-        if stored is not None:
-            check_newest(stored)
-        return stored
+            return await engine.read(thread_id, namespace, checkpoint_id)
 
     async def entry(self, thread_id: str, checkpoint_id: str | None, namespace: str) -> Entry | None:
         check_ids(thread_id, checkpoint_id, namespace)

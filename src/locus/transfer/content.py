@@ -16,12 +16,11 @@ from typing import Any
 
 from locus.core.state import AgentState
 from locus.memory.item_log import logged_change
-from locus.memory.model.chain import Chain
 from locus.memory.model.codec import canonical, decode, encode_trusted
 from locus.memory.model.ids import digest
 from locus.memory.model.manifest import decode_manifest
 from locus.memory.model.payloads import chains, dict_from, dict_payload, state_payload, stored_trace
-from locus.memory.model.plan import ListTrace, ListWriter, Planner, Runs, Trace, encode_manifest
+from locus.memory.model.plan import Chain, ListTrace, ListWriter, Planner, Runs, Trace, encode_manifest
 from locus.memory.model.records import Base, Entry, Extent, Path, Run, Stored, Write
 from locus.transfer.digests import value_digest, writes_digest
 from locus.transfer.items import Span, SpanMatcher, ThreadItems, slice_spans, spans_length

@@ -206,7 +206,10 @@ def _runs_from(data: Any) -> list[Run]:
     """The inverse. An older server sends no digests."""
     rows = data["runs"]
     digests = data.get("before") or [None] * len(rows)
-    return [Run(*row, before) for row, before in zip(rows, digests, strict=True)]
+    return [
+        Run(branch, number, start, length, items, before)
+        for (branch, number, start, length, items), before in zip(rows, digests, strict=True)
+    ]
 
 
 def stored_from(data: Any) -> Stored:

@@ -7,56 +7,35 @@ newer one. That tells a run which was lost or swapped, and later what a save has
 
 Nothing precedes the position 0, so a run that starts there has no digest. Nor has one that an older version has
 stored, or one whose writer did not know what precedes it: then nothing is checked.
+
+`plan` makes the digests, because a save needs nothing else of this module.
 """
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
-from collections.abc import Iterable, Sequence
-from hashlib import blake2b
+from base64 import b64decode
+from collections.abc import Sequence
 from operator import attrgetter
-from typing import NamedTuple
 
-from locus.memory.model.codec import decode, encode
+from locus.memory.model.plan import BEGINNING, DIGEST_LENGTH, MOST_MARKS, UNKNOWN, Chain, Mark, extended, texts_of
 from locus.memory.model.records import Run
 
-BEGINNING = b""
-"""The digest at the position 0."""
-SIZE = 16
-MOST_MARKS = 64
-"""How many positions of a branch are remembered: those near its end, where a list is changed."""
 LARGEST_TIP = 65_536
 """In characters. A longer text is not kept in memory only to be digested later."""
 
 _NUMBER = attrgetter("number")
-_TEXT_LENGTH = 22
-
-
-def extended(before: bytes, text: str) -> bytes:
-    """The digest after one more item."""
-    return blake2b(before + text.encode(), digest_size=SIZE).digest()
-
-
-def to_text(digest: bytes) -> str | None:
-    """A digest as it is stored."""
-    return b64encode(digest)[:_TEXT_LENGTH].decode() if digest else None
 
 
 def digest_before(run: Run) -> bytes | None:
     """The digest of what precedes a run; None if that is not known."""
     if run.start == 0:
         return BEGINNING
-    if run.before is None or len(run.before) != _TEXT_LENGTH:
+    if run.before is None or len(run.before) != DIGEST_LENGTH:
         return None
     try:
         return b64decode(f"{run.before}==", validate=True)
     except ValueError:
         return None
-
-
-def texts_of(run: Run, sort_keys: bool) -> list[str]:
-    """The texts of the items in a run."""
-    return [encode(item, sort_keys=sort_keys) for item in decode(run.items)]
 
 
 def fits(older: Run, newer: Run) -> bool:
@@ -72,58 +51,6 @@ def fits(older: Run, newer: Run) -> bool:
         if found == end:
             return True
     return False
-
-
-class Mark(NamedTuple):
-    """A position on a branch, and the digest of what precedes it."""
-
-    position: int
-    digest: bytes
-
-
-class Chain(NamedTuple):
-    """The marks of a branch as of a run, in order, as far as they are known.
-
-    `tip` is that run, if nobody has digested its items yet: most states that are loaded are never saved.
-    """
-
-    marks: tuple[Mark, ...]
-    tip: Run | None = None
-
-    def at(self, position: int, sort_keys: bool) -> bytes | None:
-        """The digest of what precedes a position; None if that is not known."""
-        for mark in reversed(self._digested(sort_keys)):
-            if mark.position <= position:
-                return mark.digest if mark.position == position else None
-        return None
-
-    def continued(self, position: int, texts: Iterable[str], sort_keys: bool) -> Chain:
-        """The chain after a run with these items was added at a position."""
-        found = self.at(position, sort_keys)
-        if found is None:
-            return UNKNOWN
-        kept = tuple(mark for mark in self._digested(sort_keys) if mark.position <= position)
-        return Chain(_with_items(kept, texts)[-MOST_MARKS:])
-
-    def _digested(self, sort_keys: bool) -> tuple[Mark, ...]:
-        tip = self.tip
-        if tip is None or not self.marks or self.marks[-1].position != tip.start:
-            return self.marks
-        return _with_items(self.marks, texts_of(tip, sort_keys))
-
-
-def _with_items(marks: tuple[Mark, ...], texts: Iterable[str]) -> tuple[Mark, ...]:
-    position, found = marks[-1]
-    more: list[Mark] = []
-    for text in texts:
-        position, found = position + 1, extended(found, text)
-        more.append(Mark(position, found))
-    return (*marks, *more)
-
-
-UNKNOWN = Chain(())
-OPENED = Chain((Mark(0, BEGINNING),))
-"""A branch without items."""
 
 
 def chain_of(runs: Sequence[Run], number: int) -> Chain:

@@ -7,6 +7,9 @@ Databases with a JSON type of their own change some values: jsonb turns 1e22 int
 0, MySQL loses integers past 64 bits, Oracle makes 1.0 an integer, none of them keeps NUL. Their engines declare
 a `Dialect`, and `to_native` replaces exactly those values by a tag, `{"$locus:float": "1e+22"}`. A dict in the user's
 data that looks like a tag is wrapped in one, so the two are never confused.
+
+Where text comes back byte for byte, it is stored with a checksum: of the texts as they are kept, and of the numbers
+that say where they belong. What an older version has stored has none, and is accepted.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 from pydantic_core import to_json
 
@@ -308,3 +312,14 @@ def texts_in(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for item in value:
             yield from texts_in(item)
+
+
+def checksum(*parts: object) -> int:
+    """The CRC-32 of these texts and numbers."""
+    return crc32("\n".join(map(str, parts)).encode())
+
+
+def check_sum(found: object, what: str, *parts: object) -> None:
+    """Refuse texts and numbers that do not fit their checksum; None is one that was never made."""
+    if found is not None and found != checksum(*parts):
+        raise CorruptCheckpointError(f"{what} does not fit its checksum: the stored data was changed or is damaged")

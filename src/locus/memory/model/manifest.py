@@ -14,7 +14,7 @@ from types import MappingProxyType
 from locus.errors import CorruptCheckpointError
 from locus.memory.model.chain import fits
 from locus.memory.model.codec import decode, encode
-from locus.memory.model.records import Extent, Path, Run, RunInfo, Stored
+from locus.memory.model.records import Extent, Path, Run, RunInfo
 
 _NUMBER = attrgetter("number")
 MOST = 2**53 - 1
@@ -107,14 +107,14 @@ def visible(extent: Extent, runs: Iterable[Run]) -> list[tuple[Run, int, int]]:
     return pieces
 
 
-def check_newest(stored: Stored) -> None:
-    """Whether the runs that a manifest names are there, and not only older ones, which would pass for the list.
+def check_named(manifest: str, runs: Mapping[str, Sequence[Run]]) -> None:
+    """Refuse runs that lack one which the manifest names: older ones would pass for what it said.
 
-    An engine gives them even if they show nothing. They never go while something names them.
+    A removal lets no such run go, even if it shows nothing. Older versions did, so this is only for what was stored
+    since.
     """
-    for extent in wanted(stored.manifest):
-        runs = stored.runs.get(extent.branch, ())
-        if not any(run.number == extent.run for run in reversed(runs)):
+    for extent in wanted(manifest):
+        if not any(run.number == extent.run for run in reversed(runs.get(extent.branch, ()))):
             raise CorruptCheckpointError(f"run {extent.run} of branch {extent.branch!r} is missing")
 
 

@@ -16,11 +16,11 @@ from pydantic import BaseModel, ValidationError
 from locus.core.frozen import FrozenDict, FrozenList, Items
 from locus.core.state import AgentState
 from locus.errors import CorruptCheckpointError, SerializationError
-from locus.memory.model.chain import Chain, chain_of
+from locus.memory.model.chain import chain_of
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.ids import shown_thread
 from locus.memory.model.manifest import Cuts, decode_manifest, items_text
-from locus.memory.model.plan import LARGE_VALUE, FieldTrace, ListTrace, Payload, Trace, fingerprint, item_text
+from locus.memory.model.plan import LARGE_VALUE, Chain, FieldTrace, ListTrace, Payload, Trace, fingerprint, item_text
 from locus.memory.model.records import Base, Extent, Path, Stored
 
 _LISTS = tuple(name for name, info in AgentState.model_fields.items() if isinstance(info.default, Items))

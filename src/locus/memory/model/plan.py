@@ -5,13 +5,14 @@ A `Payload` becomes a `Plan`: a head, a manifest and the runs that are new (see 
 and not written again: frozen objects are recognised by identity, everything else by digest. The fields of a plan are
 the trace for the next save.
 
-In this order: the data, traces and their cache, aligning two versions of a list, the planner, the writer of lists, and
-JSON texts.
+In this order: the data, the digests of branches (`chain` says what they are), traces and their cache, aligning two
+versions of a list, the planner, the writer of lists, and JSON texts.
 """
 
 from __future__ import annotations
 
 import threading
+from base64 import b64encode
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,8 +26,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from locus.core.frozen import FrozenDict, FrozenList, Items, is_ours, trusted
-from locus.memory.model.chain import OPENED, UNKNOWN, Chain, to_text
-from locus.memory.model.codec import check, encode, encode_trusted
+from locus.memory.model.codec import check, decode, encode, encode_trusted
 from locus.memory.model.ids import digest
 from locus.memory.model.records import Base, Extent, Path, Run
 
@@ -68,6 +68,82 @@ class Plan:
     runs: tuple[Run, ...]
     values: tuple[Run, ...]
     fields: Mapping[str, FieldTrace]
+
+
+BEGINNING = b""
+"""The digest at the position 0 of a branch: nothing precedes it."""
+DIGEST_SIZE = 16
+DIGEST_LENGTH = 22
+"""Of a digest as text."""
+MOST_MARKS = 64
+"""How many positions of a branch are remembered: those near its end, where a list is changed."""
+
+
+def extended(before: bytes, text: str) -> bytes:
+    """The digest of what precedes a position, after one more item (see `chain`)."""
+    return blake2b(before + text.encode(), digest_size=DIGEST_SIZE).digest()
+
+
+def digest_text(digest: bytes) -> str | None:
+    """A digest as it is stored."""
+    return b64encode(digest)[:DIGEST_LENGTH].decode() if digest else None
+
+
+def texts_of(run: Run, sort_keys: bool) -> list[str]:
+    """The texts of the items in a run."""
+    return [encode(item, sort_keys=sort_keys) for item in decode(run.items)]
+
+
+class Mark(NamedTuple):
+    """A position on a branch, and the digest of what precedes it."""
+
+    position: int
+    digest: bytes
+
+
+class Chain(NamedTuple):
+    """The marks of a branch as of a run, in order, as far as they are known.
+
+    `tip` is that run, if nobody has digested its items yet: most states that are loaded are never saved.
+    """
+
+    marks: tuple[Mark, ...]
+    tip: Run | None = None
+
+    def at(self, position: int, sort_keys: bool) -> bytes | None:
+        """The digest of what precedes a position; None if that is not known."""
+        for mark in reversed(self._digested(sort_keys)):
+            if mark.position <= position:
+                return mark.digest if mark.position == position else None
+        return None
+
+    def continued(self, position: int, texts: Iterable[str], sort_keys: bool) -> Chain:
+        """The chain after a run with these items was added at a position."""
+        found = self.at(position, sort_keys)
+        if found is None:
+            return UNKNOWN
+        kept = tuple(mark for mark in self._digested(sort_keys) if mark.position <= position)
+        return Chain(_with_items(kept, texts)[-MOST_MARKS:])
+
+    def _digested(self, sort_keys: bool) -> tuple[Mark, ...]:
+        tip = self.tip
+        if tip is None or not self.marks or self.marks[-1].position != tip.start:
+            return self.marks
+        return _with_items(self.marks, texts_of(tip, sort_keys))
+
+
+def _with_items(marks: tuple[Mark, ...], texts: Iterable[str]) -> tuple[Mark, ...]:
+    position, found = marks[-1]
+    more: list[Mark] = []
+    for text in texts:
+        position, found = position + 1, extended(found, text)
+        more.append(Mark(position, found))
+    return (*marks, *more)
+
+
+UNKNOWN = Chain(())
+OPENED = Chain((Mark(0, BEGINNING),))
+"""A branch without items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -524,7 +600,7 @@ class ListWriter:
         texts = [self._text(index) for index in fresh]
         chain = self._known.get(last.branch, UNKNOWN)
         before = chain.at(end, self._sort_keys)
-        self._runs.add(last.branch, last.run + 1, end, texts, None if before is None else to_text(before))
+        self._runs.add(last.branch, last.run + 1, end, texts, None if before is None else digest_text(before))
         self.chains[last.branch] = chain.continued(end, texts, self._sort_keys)
         return Extent(last.branch, last.run + 1, last.skip, last.length + len(fresh))
 

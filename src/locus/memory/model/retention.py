@@ -63,8 +63,8 @@ def new_parents(entries: Iterable[Entry], doomed: Collection[int]) -> dict[int, 
 def unneeded_runs(extents: Iterable[Extent], runs: Iterable[RunInfo]) -> list[RunInfo]:
     """The runs that no extent shows anything of.
 
-    The newest run that an extent names stays even so: its number must not be used again, or the extent would show
-    what another writer stored under it.
+    The run that an extent names stays even so. Its number must not be used again, or the extent would show what
+    another writer stored under it; and a reader who does not find it has to know that it is lost.
     """
     needs: defaultdict[str, list[Extent]] = defaultdict(list)
     for extent in set(extents):
@@ -77,8 +77,8 @@ def unneeded_runs(extents: Iterable[Extent], runs: Iterable[RunInfo]) -> list[Ru
         members.sort(key=lambda run: run.number)
         done: dict[int, int] = {}
         shown = {index for extent in needs[branch] for index, _, _ in walk(extent, members, done)}
-        newest = max((extent.run for extent in needs[branch]), default=-1)
-        unneeded += [run for index, run in enumerate(members) if index not in shown and run.number != newest]
+        named = {extent.run for extent in needs[branch]}
+        unneeded += [run for index, run in enumerate(members) if index not in shown and run.number not in named]
     return unneeded
 
 

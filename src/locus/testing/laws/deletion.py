@@ -232,3 +232,21 @@ class DeletionLaws(Laws):
         kept = await checkpointer.save(AgentState(agent_id="new"), "t")
         assert await checkpointer.store.engine.delete("t", None, {old.seq: old.rev}) == 0
         assert await checkpointer.list_checkpoints("t") == [kept]
+
+    async def test_a_number_that_a_checkpoint_names_is_not_given_out_again(
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
+    ) -> None:
+        """Else what another line writes would show in a checkpoint that was saved long before."""
+        first = AgentState().with_messages(conversation(3))
+        await checkpointer.save(first, "t", "first")
+        longer = first.with_message(message(4))
+        await checkpointer.save(longer, "t", "longer")
+        shorter = longer.with_messages_replaced(longer.messages[:2])
+        await checkpointer.save(shorter, "t", "shorter")
+        edited = longer.with_messages_replaced((*longer.messages[:3], message(5)))
+        await checkpointer.save(edited, "t", "edited")
+        for name in ("longer", "edited"):
+            assert await open_handle().delete("t", name)
+        other = first.with_messages_replaced((*first.messages[:1], message(6), message(7)))
+        await checkpointer.save(other, "t", "other")
+        await assert_all_load(open_handle(), "t", {"first": first, "shorter": shorter, "other": other})

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from locus.core.messages import Message, ToolCall
+from locus.core.state import AgentState
 from locus.memory.checkpointer import Checkpointer
+from locus.memory.model.chain import fits
+from locus.memory.model.manifest import decode_manifest, visible
 from locus.memory.model.payloads import dict_from
-from locus.memory.model.records import ANY
+from locus.memory.model.records import ANY, DEFAULT_NAMESPACE
 from locus.memory.storage import StorageBackend
+from locus.testing.data import conversation
 from locus.testing.laws.base import Laws, OpenHandle, dicts
 from locus.transfer import read as transfer_read
 from locus.transfer.digests import value_digest, writes_digest
@@ -62,3 +68,34 @@ class ExportLaws(Laws):
     async def test_a_thread_that_is_not_there_has_nothing_to_read(self, checkpointer: Checkpointer) -> None:
         await dicts(checkpointer).save("t", {"n": 1}, parent=ANY)
         assert [one async for one in transfer_read.checkpoints(checkpointer.store, "u")] == []
+
+    async def test_every_run_says_what_precedes_it(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
+        """Whoever wrote it: a handle that goes on, or one that has loaded the state; after an edit, and in a copy."""
+        if not checkpointer.store.engine.keeps_runs:
+            pytest.skip("this store keeps every state whole")
+        call = ToolCall(id="call", name="tool", arguments={"b": 1, "a": [1.0, -0.0, 1e22, 10**30], "aa": "\0"})
+        state = AgentState(agent_id="a").with_messages(conversation(4))
+        await checkpointer.save(state, "t")
+        for number in range(3):
+            state = state.with_message(Message.assistant(f"warm {number}", [call]))
+            await checkpointer.save(state, "t")
+        loaded = await open_handle().load("t")
+        assert loaded is not None
+        other = open_handle()
+        state = loaded.with_messages_replaced((*loaded.messages[:-1], Message.user("edited")))
+        await other.save(state, "t")
+        await other.save(state.with_message(Message.user("last")), "t")
+        assert await checkpointer.copy_thread("t", "copy")
+        for thread_id in ("t", "copy"):
+            stored = await open_handle().store.read(thread_id, None, DEFAULT_NAMESPACE)
+            assert stored is not None
+            cut = decode_manifest(stored.manifest)["messages",]
+            assert not isinstance(cut, str)
+            (extent,) = cut
+            pieces = visible(extent, stored.runs[extent.branch])
+            assert len(pieces) == 5
+            assert all(run.before is not None for run, _, _ in pieces[1:])
+            # Each was added to the one before it; for the edit, to what is left of that.
+            for (older, _, _), (newer, _, _) in pairwise(pieces):
+                assert fits(older, newer)
+                assert not fits(older._replace(items=newer.items, length=newer.length), newer)

@@ -6,11 +6,10 @@ events one by one, merged, or as a sweep has left them.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from locus.errors import CorruptCheckpointError
@@ -18,8 +17,6 @@ from locus.memory.backends.objects.schema import CheckpointRow, Parent, Record, 
 from locus.memory.model.manifest import walk, wanted
 from locus.memory.model.records import Entry, Known, RunInfo
 from locus.memory.model.retention import unneeded_runs
-
-_NUMBER = attrgetter("number")
 
 
 class WriteInfo(NamedTuple):
@@ -126,10 +123,6 @@ class ThreadIndex:
                 runs = self.runs.get(extent.branch, [])
                 for index, _, _ in walk(extent, runs, done.setdefault(extent.branch, {})):
                     found[runs[index]] = self.run_refs[extent.branch, runs[index].number]
-                # The newest, even if it shows nothing: the reader has to know that it is there.
-                newest = bisect_right(runs, extent.run, key=_NUMBER) - 1
-                if newest >= 0:
-                    found[runs[newest]] = self.run_refs[extent.branch, runs[newest].number]
         return found
 
     def needed_from(self) -> int:

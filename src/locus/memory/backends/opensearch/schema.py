@@ -58,8 +58,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
-from locus.memory.model.checksums import checksum
-from locus.memory.model.codec import canonical, decode, texts_in
+from locus.memory.model.codec import canonical, checksum, decode, texts_in
 from locus.memory.model.ids import digest, shown_thread, words
 from locus.memory.model.manifest import wanted
 from locus.memory.model.records import Entry, Known, Run, RunInfo

@@ -42,9 +42,9 @@ from hashlib import sha256
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.model.arguments import UNLIMITED
-from locus.memory.model.checksums import check, checksum
-from locus.memory.model.codec import canonical, decode
+from locus.memory.model.codec import canonical, check_sum, checksum, decode
 from locus.memory.model.ids import shown_thread
+from locus.memory.model.manifest import check_named
 from locus.memory.model.records import Entry, Extent, Run, RunInfo, Stored, Write
 
 FORMAT = 2
@@ -155,7 +155,7 @@ def to_entry(thread_id: str, seq: int | bytes, stored: bytes | None) -> Entry:
         created = datetime.fromisoformat(created_at)
     except ValueError:
         raise CorruptCheckpointError(f"checkpoint {int(seq)} of {shown_thread(thread_id)} cannot be read") from None
-    check(found, f"checkpoint {int(seq)}", namespace, checkpoint_id, rev, created_at, metadata)
+    check_sum(found, f"checkpoint {int(seq)}", namespace, checkpoint_id, rev, created_at, metadata)
     return Entry(thread_id, namespace, checkpoint_id, parent[0] if parent else None, int(seq), rev, created, metadata)
 
 
@@ -174,10 +174,14 @@ def payload_text(extents: Iterable[Extent], head: str, manifest: str) -> bytes:
     return net(shown) + net(head) + net(manifest) + net(str(checksum(shown, head, manifest)))
 
 
+_PARTS_IN_FORMAT_1 = 3
+"""Of a payload: without its checksum."""
+
+
 def to_payload(stored: bytes) -> tuple[str, str]:
     """The head and the manifest in a payload."""
     shown, head, manifest, *found = (part.decode() for part in nets(stored))
-    check(int(found[0]) if found else None, "the payload of a checkpoint", shown, head, manifest)
+    check_sum(int(found[0]) if found else None, "the payload of a checkpoint", shown, head, manifest)
     return head, manifest
 
 
@@ -203,7 +207,7 @@ def to_run(field: bytes, stored: bytes) -> Run:
     about, items = items.split(" ", 1)
     found, before = about.split(",")
     run = Run(*_run_name(field), int(start), int(length), items, before or None)
-    check(int(found), "a run of items", *run[:4], run.before, items)
+    check_sum(int(found), "a run of items", *run[:4], run.before, items)
     return run
 
 
@@ -229,6 +233,8 @@ def to_stored(thread_id: str, answer: Sequence[bytes]) -> Stored:
         for at in range(0, len(rows), 2):
             run = to_run(rows[at], rows[at + 1])
             runs.setdefault(run.branch, []).append(run)
+        if len(nets(payload)) > _PARTS_IN_FORMAT_1:
+            check_named(manifest, runs)
     except ValueError:
         raise CorruptCheckpointError(f"checkpoint {found.seq} of {shown_thread(thread_id)} cannot be read") from None
     return Stored(found, head, manifest, runs, bool(int(passed)))
@@ -255,7 +261,7 @@ def to_writes(task_id: bytes, stored: bytes) -> list[Write]:
     for at in range(0, len(parts), 4):
         idx, path, channel, text = parts[at : at + 4]
         value, found = _without_checksum(text)
-        check(found, "a pending write", idx, channel, value)
+        check_sum(found, "a pending write", idx, channel, value)
         writes.append(Write(task_id.decode(), path, int(idx), channel, value))
     return writes
 

@@ -11,7 +11,7 @@ from locus.errors import CorruptCheckpointError
 from locus.memory.backends.sql.flavour import Flavour, Row, Steps, marks, portions
 from locus.memory.backends.sql.schema import CheckpointRow
 from locus.memory.model.ids import Pattern, prefix_end
-from locus.memory.model.manifest import newest_runs, wanted
+from locus.memory.model.manifest import check_named, newest_runs, wanted
 from locus.memory.model.matching import has_value
 from locus.memory.model.records import Entry, Exported, Extent, Run, Stored, Write, writes_order
 
@@ -112,6 +112,8 @@ def read(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None
     stored = stored_of(sql, row, runs)
     for run in (yield from runs_of(sql, row.thread, wanted(stored.manifest))):
         runs.setdefault(run.branch, []).append(run)
+    if row.checksum is not None:
+        check_named(stored.manifest, runs)
     return stored
 
 

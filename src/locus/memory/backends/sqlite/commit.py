@@ -14,8 +14,7 @@ from locus.memory.backends.sql.commit import SQLThread, SQLThreads
 from locus.memory.backends.sql.flavour import Steps
 from locus.memory.backends.sqlite import search as sqlite_search
 from locus.memory.backends.sqlite.schema import SQL
-from locus.memory.model.checksums import checksum
-from locus.memory.model.codec import canonical, decode
+from locus.memory.model.codec import canonical, checksum, decode
 from locus.memory.model.ids import digest
 from locus.memory.model.records import ANY, Base, Commit, Entry, Outcome, RunInfo, Verdict
 

@@ -33,7 +33,7 @@ from locus.memory.backends.sql.schema import (
     read_migrations,
     statements_in,
 )
-from locus.memory.model.checksums import check, checksum
+from locus.memory.model.codec import check_sum, checksum
 from locus.memory.model.formats import check_format, oldest
 from locus.memory.model.records import Entry, Run
 
@@ -55,7 +55,7 @@ class SQLiteFlavour(Flavour):
     def read_run(self, row: Sequence[Any]) -> Run:
         branch, number, start, length, items, before, found = row
         if found is not None:
-            check(found, "a run of items", branch, number, start, length, before, items)
+            check_sum(found, "a run of items", branch, number, start, length, before, items)
         return Run(branch, number, start, length, self.read_json(items), before)
 
     def checked_checkpoint(self, thread: int, entry: Entry, head: str, manifest: str) -> tuple[Any, ...]:
@@ -65,7 +65,7 @@ class SQLiteFlavour(Flavour):
 
     def check_checkpoint(self, row: CheckpointRow) -> None:
         about = (row.namespace, row.checkpoint_id, row.seq, row.rev, row.created_at, row.metadata)
-        check(row.checksum, "a checkpoint", *about, row.head, row.manifest)
+        check_sum(row.checksum, "a checkpoint", *about, row.head, row.manifest)
 
     def put_write(self) -> str:
         return (
@@ -84,7 +84,7 @@ class SQLiteFlavour(Flavour):
     def read_write(self, columns: Sequence[Any]) -> str:
         value, found = columns
         text = unpacked(value) if isinstance(value, bytes) else self.read_json(value)
-        check(found, "a pending write", text)
+        check_sum(found, "a pending write", text)
         return text
 
     def time(self, at: datetime) -> str:

@@ -57,7 +57,7 @@ for branch, run, skip, length in string.gmatch(wanted, '(%S+) (%d+) (%d+) (%d+);
       fields[#fields + 1] = names and names[at] or branch .. ' ' .. (newest + 1 - at)
     end
     for at, value in ipairs(call('HMGET', r, unpack(fields))) do
-      -- The newest run, even if it shows nothing: the reader has to know that it is there.
+      -- The run that is named, even if it shows nothing: the reader has to know that it is there.
       if value and fields[at] == branch .. ' ' .. run then hand_over(fields[at], value) end
       if value and limit > skip then
         local start, size = string.match(value, '^(%d+) (%d+) ')
