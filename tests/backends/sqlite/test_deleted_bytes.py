@@ -28,7 +28,7 @@ def _built_to_leave_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     real = sqlite3.connect
 
     def connect(*given: Any, **options: Any) -> sqlite3.Connection:
-        connection = real(*given, **options)
+        connection: sqlite3.Connection = real(*given, **options)
         connection.execute("PRAGMA secure_delete=OFF")
         return connection
 
