@@ -29,6 +29,9 @@ FROM_PIP = {
 }
 """Where packages come from is a setting of the machine, and pip knows it."""
 
+THIS_PYTHON = Path(getattr(sys, "_base_executable", sys.executable))
+"""That of the machine, not of .venv: environments serve all copies of the project."""
+
 DESCRIBE = (
     "import json; from importlib.metadata import distributions as all_;"
     "print(json.dumps([[d.metadata['Name'], d.version, d.requires or []] for d in all_()]))"
@@ -77,7 +80,7 @@ def check_contract(made: Environment, folder: Path) -> None:
     made.run("-m", "pytest", *options, str(ROOT / "tests" / "versions" / "smoke" / "contract.py"))
 
 
-def environment(requirements: list[str], python: Path = Path(sys.executable), *, lowest: bool) -> Environment:
+def environment(requirements: list[str], python: Path = THIS_PYTHON, *, lowest: bool) -> Environment:
     """One that has what these requirements need: in the lowest versions that they name, or in the newest."""
     asked = {"requirements": sorted(requirements), "python": version_of(python), "machine": platform.machine()}
     text = json.dumps(asked | {"lowest": lowest, "built by": str(python)}, sort_keys=True)

@@ -123,11 +123,7 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         for thread_id in ids:
             if limit is not None and len(found) >= limit:
                 break
-            try:
-                has_checkpoints = await self._with_log(thread_id, lambda log: log.last_seq > 0, False)
-            except CorruptCheckpointError:
-                has_checkpoints = True  # it is there, and who asks for it is told what is wrong with it
-            if has_checkpoints:
+            if await self._with_log(thread_id, lambda log: log.last_seq > 0, False):
                 found.append(thread_id)
         return found
 
@@ -153,7 +149,10 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
     async def _each(self, work: Callable[[LogFile], list[T]], prefix: str) -> list[T]:
         """Ask every thread whose id starts with the prefix."""
         found: list[T] = []
-        for thread_id in await self.threads(Pattern(within=prefix), None):
+        thread_ids = await self._workers[0].run(lambda folder: list(folder.thread_ids()))
+        for thread_id in thread_ids:
+            if not thread_id.startswith(prefix):
+                continue
             try:
                 found += await self._with_log(thread_id, work, [])
             except CorruptCheckpointError:
