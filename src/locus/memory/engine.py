@@ -87,8 +87,8 @@ class Engine(ABC):
         checkpoints are not meant. Return how many checkpoints were removed."""
 
     @abstractmethod
-    async def recent(self, limit: int) -> list[Entry]:
-        """The newest entries of all threads."""
+    async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
+        """The newest entries of all threads whose ids start with `prefix`, a text without any syntax."""
 
     @abstractmethod
     def translate(self, error: BaseException) -> CheckpointError:
@@ -126,16 +126,23 @@ class FindsMetadata(ABC):
     """Find checkpoints by metadata."""
 
     @abstractmethod
-    async def find(self, key: str, value: str, limit: int) -> list[Entry]:
-        """Entries whose metadata has this value (canonical JSON) under this key, newest first."""
+    async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
+        """Entries whose metadata has this value (canonical JSON) under this key, newest first.
+
+        With a prefix: only of threads whose ids start with it.
+        """
 
 
 class Searches(ABC):
     """Full-text search."""
 
     @abstractmethod
-    async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
-        """Checkpoints with a run or a head that contains all terms, best first."""
+    async def search(self, terms: Sequence[str], limit: int, prefix: str = "") -> list[Hit]:
+        """Checkpoints with a run or a head that contains all terms, best first. Terms are different words.
+
+        With a prefix: only of threads whose ids start with it; and neither the scores nor the order may depend on what
+        other threads hold. It is enough to rank the newest `matching.RANKED` texts that have all terms.
+        """
 
 
 class Expires(ABC):

@@ -22,7 +22,7 @@ from locus.memory.model.arguments import (
     days_before,
 )
 from locus.memory.model.codec import canonical, decode, encode
-from locus.memory.model.ids import check_id, check_ids, check_pattern, new_id, words
+from locus.memory.model.ids import check_id, check_ids, check_pattern, checked_terms, new_id, query_terms
 from locus.memory.model.payloads import dict_from, stored_trace
 from locus.memory.model.plan import Payload, Plan, Planner, Trace, TraceCache
 from locus.memory.model.records import ANY, Base, Commit, Entry, Hit, Outcome, Stored, Unset, Verdict, Write
@@ -255,27 +255,37 @@ class CheckpointStore:
         async with self.using() as engine:
             return await engine.threads(matching, checked_limit(limit, None))
 
-    async def recent(self, limit: int | None) -> list[Entry]:
+    async def recent(self, limit: int | None, prefix: str = "") -> list[Entry]:
+        """The newest entries of all threads, or of those whose ids start with `prefix`; so with `find` and `search`."""
+        most = checked_limit(limit, UNLIMITED)
         async with self.using() as engine:
-            return await engine.recent(checked_limit(limit, UNLIMITED))
+            return await (engine.recent(most, prefix) if prefix else engine.recent(most))
 
-    async def find(self, key: str, value: Any, limit: int | None) -> list[Entry]:
+    async def find(self, key: str, value: Any, limit: int | None, prefix: str = "") -> list[Entry]:
         engine = self._with_capability(FindsMetadata, "metadata_query")
         if not isinstance(key, str):
             raise ConfigurationError(f"a metadata key is text, got {type(key).__name__}: {key!r:.80}")
         text = canonical(value, (key,))
         encode(key)
+        most = checked_limit(limit, UNLIMITED)
         async with self.using():
-            return await engine.find(key, text, checked_limit(limit, UNLIMITED))
+            return await (engine.find(key, text, most, prefix) if prefix else engine.find(key, text, most))
 
-    async def search(self, query: str, limit: int | None) -> list[Hit]:
-        engine = self._with_capability(Searches, "search")
+    async def search(self, query: str, limit: int | None, prefix: str = "") -> list[Hit]:
+        """With a prefix, neither scores nor order depend on what other threads hold."""
         if not isinstance(query, str):
             raise ConfigurationError(f"a search query is text, got {type(query).__name__}: {query!r:.80}")
         encode(query)
-        terms = words(query)
+        return await self.search_terms(query_terms(query), limit, prefix)
+
+    async def search_terms(self, terms: Sequence[str], limit: int | None, prefix: str = "") -> list[Hit]:
+        """The same for words that `words` has made already."""
+        engine = self._with_capability(Searches, "search")
+        found, most = checked_terms(terms), checked_limit(limit, UNLIMITED)
         async with self.using():
-            return await engine.search(terms, checked_limit(limit, UNLIMITED)) if terms else []
+            if not found or not most:
+                return []
+            return await (engine.search(found, most, prefix) if prefix else engine.search(found, most))
 
     async def vacuum(self, older_than_days: float | None, keep_last: int | None, dry_run: bool) -> int:
         check_vacuum(older_than_days, keep_last)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from starlette.requests import Request
 
-from locus.memory.model.arguments import UNLIMITED
 from locus.memory.model.ids import Pattern, check_id
 from locus.memory.store import CheckpointStore
 from locus.server.auth import GRANT_KEY, Grant
 from locus.server.bodies import Limits, read_json
 from locus.server.requests import Body
 from locus.wire.format import from_segment
+from locus.wire.problems import Problem
 
 T = TypeVar("T")
 B = TypeVar("B", bound=Body)
@@ -44,27 +45,33 @@ class AuthorizedStore:
         """The body of a request, checked by its model."""
         return model.check(await read_json(request, self.limits))
 
-    async def visible(
-        self, request: Request, limit: int, fetch: Callable[[int], Awaitable[list[T]]], thread_of: Callable[[T], str]
-    ) -> list[T]:
-        """The first `limit` of the items that `fetch` finds in threads that the sender may see."""
-        grant = self.grant(request)
-        if grant.everywhere or limit == 0:
-            return await fetch(limit)
-        asked = max(limit * 4, 100)
-        while True:
-            found = await fetch(min(asked, UNLIMITED))
-            visible = [item for item in found if grant.allows(thread_of(item))]
-            if len(visible) >= limit or len(found) < asked or asked >= UNLIMITED:
-                return visible[:limit]
-            asked *= 8
+    def prefix(self, request: Request, asked: str = "") -> str | None:
+        """What the ids of all threads start with that the sender may see and asks for; None if there can be none."""
+        granted = self.grant(request).prefix
+        if asked.startswith(granted):
+            return asked
+        return granted if granted.startswith(asked) else None
 
-    async def thread_ids(self, request: Request, pattern: Pattern, limit: int | None) -> list[str]:
+    async def query(self, found: Awaitable[list[T]]) -> list[T]:
+        """What a query over many threads finds, unless it takes too long."""
+        seconds = self.limits.query_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                return await found
+        except TimeoutError as error:
+            raise Problem(
+                500, "query_too_slow", f"this query took longer than {seconds:g} s: ask for less, or more precisely"
+            ) from error
+
+    def visible(self, request: Request, found: list[T], thread_of: Callable[[T], str]) -> list[T]:
+        """Only what is of threads that the sender may see. The store was asked for nothing else."""
         grant = self.grant(request)
+        return found if grant.everywhere else [item for item in found if grant.allows(thread_of(item))]
+
+    async def thread_ids(self, request: Request, pattern: Pattern, limit: int | None, asked: str = "") -> list[str]:
+        prefix = self.prefix(request, asked)
+        if prefix is None:
+            return []
         async with self.store.using() as engine:
-            if grant.everywhere:
-                return await engine.threads(pattern, limit)
-            # The store looks up one range. The prefix may contain pattern syntax, so only its literal start is used.
-            shared = Pattern(f"{Pattern(grant.prefix).prefix}*")
-            found = await engine.threads(shared, None)
-        return [name for name in found if grant.allows(name) and pattern.matches(name)][:limit]
+            found = await engine.threads(Pattern(pattern.text, prefix), limit)
+        return self.visible(request, found, str)

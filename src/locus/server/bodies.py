@@ -30,13 +30,15 @@ _GZIP = 31
 
 @dataclass(frozen=True)
 class Limits:
-    """How large a request may be, and how long it may take to arrive."""
+    """How large a request may be, how long it may take to arrive, and how long a query may take."""
 
     body_bytes: int = 64 * 1024 * 1024
     """The largest request body, before and after decompression."""
     body_seconds: float = 30.0
     state_bytes: int = 256 * 1024 * 1024
     """The largest state that the server builds for a client that asks for a whole state."""
+    query_seconds: float = 30.0
+    """How long a search, a list of threads or a metadata query may take."""
 
 
 async def read_json(request: Request, limits: Limits) -> dict[str, Any]:

@@ -44,6 +44,7 @@ from locus.testing.laws.namespaces import NamespaceLaws
 from locus.testing.laws.order import OrderLaws
 from locus.testing.laws.outage import OutageLaws
 from locus.testing.laws.patterns import PatternLaws
+from locus.testing.laws.prefixes import PrefixLaws
 from locus.testing.laws.processes import ProcessLaws
 from locus.testing.laws.refusals import RefusalLaws
 from locus.testing.laws.replacement import ReplacementLaws
@@ -101,6 +102,7 @@ class CoreContract(
     RefusalLaws,
     IdLaws,
     PatternLaws,
+    PrefixLaws,
     OrderLaws,
     DeletionLaws,
     LineageLaws,

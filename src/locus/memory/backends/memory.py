@@ -5,6 +5,7 @@ Dicts hold the same encoded records as every other backend, so nothing that a ca
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -40,9 +41,9 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             return None
         return table
 
-    def _live(self) -> Iterator[ThreadTable]:
+    def _live(self, prefix: str = "") -> Iterator[ThreadTable]:
         for thread_id in list(self._tables):
-            table = self._table(thread_id)
+            table = self._table(thread_id) if thread_id.startswith(prefix) else None
             if table is not None and table.rows:
                 yield table
 
@@ -90,18 +91,24 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
                 table.remove(doomed)
             return len(doomed)
 
-    async def recent(self, limit: int) -> list[Entry]:
+    async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
         with self._lock:
-            return newest((row.entry for table in self._live() for row in table.rows.values()), limit)
+            return newest((row.entry for table in self._live(prefix) for row in table.rows.values()), limit)
 
-    async def find(self, key: str, value: str, limit: int) -> list[Entry]:
+    async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
         with self._lock:
-            entries = (row.entry for table in self._live() for row in table.rows.values())
+            entries = (row.entry for table in self._live(prefix) for row in table.rows.values())
             return newest((entry for entry in entries if has_value(entry.metadata, key, value)), limit)
 
-    async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
+    async def search(self, terms: Sequence[str], limit: int, prefix: str = "") -> list[Hit]:
         with self._lock:
-            return best_hits((hit for table in self._live() for hit in table_hits(table, terms)), limit)
+            tables = list(self._live(prefix))
+        hits: list[Hit] = []
+        for table in tables:
+            with self._lock:
+                hits += table_hits(table, terms)
+            await asyncio.sleep(0)  # what else the event loop has to do does not wait for all threads
+        return best_hits(hits, limit)
 
     async def put_writes(
         self,

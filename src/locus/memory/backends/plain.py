@@ -218,16 +218,16 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
         newest_left = await self._call("load", f"{listed.thread_id}:{listed.entries[-1].checkpoint_id}")
         await self._call("save", f"{listed.thread_id}:{LATEST}", newest_left)
 
-    async def recent(self, limit: int) -> list[Entry]:
-        return newest(await self._all(), limit)
+    async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
+        return newest(await self._all(prefix), limit)
 
-    async def find(self, key: str, value: str, limit: int) -> list[Entry]:
-        return newest((entry for entry in await self._all() if has_value(entry.metadata, key, value)), limit)
+    async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
+        return newest((entry for entry in await self._all(prefix) if has_value(entry.metadata, key, value)), limit)
 
-    async def _all(self) -> list[Entry]:
+    async def _all(self, prefix: str) -> list[Entry]:
         return [
             entry
-            for thread_id in await self.threads(Pattern(), None)
+            for thread_id in await self.threads(Pattern(within=prefix), None)
             for entry in (await self._listed(thread_id)).entries
         ]
 

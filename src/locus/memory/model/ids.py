@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from unicodedata import normalize
+from unicodedata import combining, normalize
 
-from locus.errors import InvalidIdError
+from locus.errors import ConfigurationError, InvalidIdError
 
 MAX_ID_LENGTH = 255
 
@@ -59,37 +60,165 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
+def prefix_end(prefix: str) -> str | None:
+    """The first text, in the order of code points, that follows all texts with this prefix; None if there is none."""
+    while prefix:
+        last = ord(prefix[-1])
+        prefix = prefix[:-1]
+        if last < _LAST_CODE_POINT:
+            # Between the last character before the surrogates and the first one behind them there is nothing.
+            return prefix + chr(_AFTER_SURROGATES if last + 1 == _FIRST_SURROGATE else last + 1)
+    return None
+
+
+_FIRST_SURROGATE, _AFTER_SURROGATES, _LAST_CODE_POINT = 0xD800, 0xE000, 0x10FFFF
+
+MAX_PATTERN_LENGTH = 512
+MAX_STARS = 32
+"""How many `*` a pattern may have. Several in a row count as one."""
+
+
+class _Segment:
+    """A part of a pattern between two stars. Its length is fixed."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._regex: re.Pattern[str] | None = None
+        if "?" in text:
+            self._regex = re.compile("".join("." if char == "?" else re.escape(char) for char in text), re.DOTALL)
+
+    def is_at(self, value: str, start: int) -> bool:
+        if self._regex is None:
+            return value.startswith(self.text, start)
+        return self._regex.match(value, start) is not None
+
+    def end_after(self, value: str, start: int) -> int:
+        """Where it ends if it begins here, or as soon as possible behind; -1 if it does not occur there."""
+        if self._regex is None:
+            at = value.find(self.text, start)
+        else:
+            found = self._regex.search(value, start)
+            at = -1 if found is None else found.start()
+        return -1 if at < 0 else at + len(self.text)
+
+
 @dataclass(frozen=True)
 class Pattern:
-    """A pattern over ids: `*` stands for any text, `?` for one character, everything else for itself."""
+    """A pattern over ids: `*` stands for any text, `?` for one character, everything else for itself.
+
+    Only ids match that start with `within`, in which nothing is syntax.
+    """
 
     text: str = "*"
+    within: str = ""
 
     @property
     def matches_all(self) -> bool:
-        return self.text == "*"
+        return self.text == "*" and not self.within
 
     @cached_property
     def prefix(self) -> str:
         """What every match starts with: lets a database look at a range instead of everything."""
-        return re.split(r"[*?]", self.text, maxsplit=1)[0]
+        own = re.split(r"[*?]", self.text, maxsplit=1)[0]
+        return own if own.startswith(self.within) else self.within
 
     @cached_property
-    def _regex(self) -> re.Pattern[str]:
-        parts = (".*" if part == "*" else "." if part == "?" else re.escape(part) for part in self.text)
-        return re.compile("".join(parts), re.DOTALL)
+    def _segments(self) -> list[_Segment]:
+        return [_Segment(part) for part in re.split(r"\*+", self.text)]
 
     def matches(self, value: str) -> bool:
-        return self.matches_all or self._regex.fullmatch(value) is not None
+        """Whether an id matches.
+
+        Nothing is tried twice: each part between two stars is taken where it first occurs, because no later place
+        leaves more room for the parts behind it.
+        """
+        if not value.startswith(self.within):
+            return False
+        if self.text == "*":
+            return True
+        first, *middle = self._segments
+        at = len(first.text)
+        if not first.is_at(value, 0):
+            return False
+        if not middle:
+            return at == len(value)
+        last = middle.pop()
+        for part in middle:
+            at = part.end_after(value, at)
+            if at < 0:
+                return False
+        start = len(value) - len(last.text)
+        return at <= start and last.is_at(value, start)
 
 
 def check_pattern(value: object) -> Pattern:
     if not isinstance(value, str):
         raise InvalidIdError(f"pattern must be a str, got {type(value).__name__}: {value!r:.80}")
+    if len(value) > MAX_PATTERN_LENGTH:
+        raise InvalidIdError(
+            f"a pattern has at most {MAX_PATTERN_LENGTH} characters, got {len(value)}: use a shorter one"
+        )
+    stars = len(re.findall(r"\*+", value))
+    if stars > MAX_STARS:
+        raise InvalidIdError(f"a pattern has at most {MAX_STARS} stars, got {stars}: use fewer")
     check_text(value, "pattern")
     return Pattern(value)
 
 
+_WORD = re.compile(r"[^\W_]+")
+_LOWER_WORD = re.compile(r"(?:[^\W_]|(?<=i)\u0307)+")
+"""What `words` makes. Only one letter becomes two characters in lower case: İ, an i with a dot above."""
+
+MAX_QUERY_LENGTH = 10_000
+MAX_TERMS = 100
+
+_AT_ONCE = 512
+_BEFORE_ASCII = re.compile(r".+(?=[\x00-\x7f])", re.DOTALL)
+
+
 def words(text: str) -> list[str]:
     """The words of a text as search sees them: runs of letters and digits, in lower case."""
-    return [word.lower() for word in re.findall(r"[^\W_]+", normalize("NFC", text))]
+    return [word.lower() for word in _WORD.findall(text if text.isascii() else _composed(text))]
+
+
+def _composed(text: str) -> str:
+    """The text in normal form C, made of short pieces.
+
+    Normalizing sorts combining marks, which takes a time that grows by the square of how many stand in a row. No
+    ASCII character is ever joined to what stands before it, so that is where pieces end; long texts without any are
+    cut where no mark is.
+    """
+    pieces, at = [], 0
+    while at < len(text):
+        end = at + _AT_ONCE
+        if end < len(text):
+            found = _BEFORE_ASCII.match(text, at, end)
+            if found is not None:
+                end = found.end()
+            else:
+                end = next((cut for cut in range(end, end - 32, -1) if not combining(text[cut])), end)
+        pieces.append(normalize("NFC", text[at:end]))
+        at = end
+    return "".join(pieces)
+
+
+def query_terms(query: str) -> list[str]:
+    """The different words of a query; too many are refused."""
+    if len(query) > MAX_QUERY_LENGTH:
+        raise ConfigurationError(
+            f"a search query has at most {MAX_QUERY_LENGTH:,} characters, got {len(query):,}: search for fewer words"
+        )
+    return checked_terms(words(query))
+
+
+def checked_terms(terms: Iterable[str]) -> list[str]:
+    """Different words, each as `words` makes them. No engine gets anything else to search for."""
+    found = list(dict.fromkeys(terms))
+    if len(found) > MAX_TERMS:
+        raise ConfigurationError(
+            f"a search has at most {MAX_TERMS} different words, got {len(found):,}: search for fewer"
+        )
+    for term in found:
+        if len(term) > MAX_QUERY_LENGTH or not _LOWER_WORD.fullmatch(term) or term != term.lower():
+            raise ConfigurationError("a term of a search is one word in lower case: only letters and digits")
+    return found

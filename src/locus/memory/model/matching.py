@@ -13,6 +13,8 @@ from locus.memory.model.records import Entry, Hit, Run
 from locus.memory.model.table import ThreadTable
 
 SNIPPET = 160
+RANKED = 200
+"""How many of the texts that have all terms are ranked at least, where a database cannot rank them by themselves."""
 
 
 def searchable(text: str) -> str:

@@ -34,6 +34,7 @@ class About(Answer):
     pending_writes: bool
     deltas: bool
     exports: bool
+    prefixes: bool
     keeps_key_order: bool
     limits: ServerLimits
     encodings: list[str]
@@ -64,6 +65,7 @@ class OperationsRoutes(Routes):
                 "pending_writes": self._store.keeps_writes,
                 "deltas": engine.keeps_runs,
                 "exports": engine.offers(Exports),
+                "prefixes": True,
                 "keeps_key_order": engine.dialect.exact,
                 "limits": {"body_bytes": self._authorized.limits.body_bytes},
                 "encodings": ["gzip"],

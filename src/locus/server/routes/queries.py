@@ -14,14 +14,14 @@ from locus.errors import CapabilityError
 from locus.memory.engine import Expires, Searches
 from locus.memory.model.arguments import UNLIMITED, check_vacuum, days_before
 from locus.memory.model.codec import encode
-from locus.memory.model.ids import Pattern, words
+from locus.memory.model.ids import MAX_QUERY_LENGTH, MAX_TERMS, Pattern, checked_terms, query_terms
 from locus.memory.model.records import Entry, Hit
 from locus.memory.model.retention import outlived
 from locus.server import answers
 from locus.server.answers import Answer, Count, Entries
 from locus.server.bodies import json_response
 from locus.server.openapi import Routes, answer, operation
-from locus.server.requests import IN_QUERY, MOST, Body, Many, Moment, Query, invalid
+from locus.server.requests import IN_QUERY, MOST, Body, Many, Moment, Name, Query, invalid
 from locus.wire.format import entry_data, hit_data
 
 PORTION_SECONDS = 5.0
@@ -32,26 +32,29 @@ Limit = Annotated[int, Field(ge=0, le=UNLIMITED)]
 
 class Recent(Query):
     limit: Annotated[Limit, IN_QUERY] = 100
+    prefix: Name = ""
 
 
 class Find(Body):
     key: str
     value: Any
     limit: Limit = 100
+    prefix: Name = ""
 
 
 class Search(Body):
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["query"]}, {"required": ["terms"]}]})
 
-    query: str = ""
-    terms: Many[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
+    query: Annotated[str, Field(max_length=MAX_QUERY_LENGTH)] = ""
+    terms: Annotated[Many[str], Field(max_length=MAX_TERMS)] = Field(default_factory=list)
     limit: Limit = 10
+    prefix: Name = ""
 
     def words(self) -> list[str]:
         if ("terms" in self.model_fields_set) == ("query" in self.model_fields_set):
             raise invalid("query", "given, or terms, and not both")
         encode(self.query)  # refuses lone surrogates
-        return self.terms or words(self.query)
+        return checked_terms(self.terms) or query_terms(self.query)
 
 
 class Vacuum(Body):
@@ -82,18 +85,21 @@ class QueryRoutes(Routes):
 
     @operation("GET", "/recent", "The newest checkpoints of all threads", answer(Entries, "Entries"), query=Recent)
     async def recent(self, request: Request) -> Response:
-        found = await self._authorized.visible(request, Recent.of(request).limit, self._store.recent, _thread)
+        asked = Recent.of(request)
+        prefix = self._authorized.prefix(request, asked.prefix)
+        found = [] if prefix is None else await self._authorized.query(self._store.recent(asked.limit, prefix))
+        found = self._authorized.visible(request, found, _thread)
         return await json_response(request, {"checkpoints": [entry_data(entry) for entry in found]})
 
     @operation("POST", "/find", "Checkpoints by metadata, newest first", answer(Entries, "Entries"), body=Find)
     async def find(self, request: Request) -> Response:
         """Find checkpoints by metadata."""
         body = await self._authorized.body(request, Find)
-
-        async def fetch(most: int) -> list[Entry]:
-            return await self._store.find(body.key, body.value, most)
-
-        found = await self._authorized.visible(request, body.limit, fetch, _thread)
+        prefix = self._authorized.prefix(request, body.prefix)
+        found: list[Entry] = []
+        if prefix is not None:
+            found = await self._authorized.query(self._store.find(body.key, body.value, body.limit, prefix))
+        found = self._authorized.visible(request, found, _thread)
         return await json_response(request, {"checkpoints": [entry_data(entry) for entry in found]})
 
     @operation("POST", "/search", "Checkpoints that contain all words, best first", answer(Hits, "Hits"), body=Search)
@@ -103,13 +109,11 @@ class QueryRoutes(Routes):
         terms = body.words()
         if not isinstance(self._store.engine, Searches):
             raise CapabilityError("the store of this server does not support search")
-
-        async def fetch(most: int) -> list[Hit]:
-            async with self._store.using() as engine:
-                assert isinstance(engine, Searches)
-                return await engine.search(terms, most) if terms else []
-
-        found = await self._authorized.visible(request, body.limit, fetch, lambda hit: hit.entry.thread_id)
+        prefix = self._authorized.prefix(request, body.prefix)
+        found: list[Hit] = []
+        if prefix is not None:
+            found = await self._authorized.query(self._store.search_terms(terms, body.limit, prefix))
+        found = self._authorized.visible(request, found, lambda hit: hit.entry.thread_id)
         return await json_response(request, {"hits": [hit_data(hit) for hit in found]})
 
     @operation(

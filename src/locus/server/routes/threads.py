@@ -43,6 +43,7 @@ Listed = Annotated[int, Field(ge=0, le=MOST_LISTED), IN_QUERY]
 class ThreadList(Query):
     pattern: Annotated[str, Field(description="`*` stands for any text, `?` for one character")] = "*"
     limit: Listed | Literal["all"] = 100
+    prefix: Name = ""
 
 
 class ThreadDeletion(Query):
@@ -107,7 +108,8 @@ class ThreadRoutes(Routes):
     async def list_threads(self, request: Request) -> Response:
         query = ThreadList.of(request)
         limit = None if query.limit == "all" else query.limit
-        found = await self._authorized.thread_ids(request, check_pattern(query.pattern), limit)
+        pattern = check_pattern(query.pattern)
+        found = await self._authorized.query(self._authorized.thread_ids(request, pattern, limit, query.prefix))
         return await json_response(request, {"threads": found})
 
     @operation("DELETE", THREAD, "Delete a thread, or a namespace of it", NO_CONTENT, query=ThreadDeletion)

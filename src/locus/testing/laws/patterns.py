@@ -101,6 +101,20 @@ class PatternLaws(Laws):
         await checkpointer.put_writes("t", "latest", "task", [("x", 1)])
         assert await checkpointer.list_threads() == ["t", "u"]
 
+    async def test_a_pattern_of_many_stars_takes_no_time(self, checkpointer: Checkpointer) -> None:
+        """Trying every way to divide this id among the stars would not end in a lifetime."""
+        for name in ("a" * 120, "b" * 250):
+            await dicts(checkpointer).save(name, {})
+        for letter in "ab":
+            stars = f"*{letter}" * 30
+            assert await checkpointer.list_threads(None, f"{stars}c") == []
+            assert await checkpointer.list_threads(None, f"{stars}*?{letter}") != []
+
+    async def test_a_pattern_that_is_too_long_is_refused(self, checkpointer: Checkpointer) -> None:
+        for pattern in ("x" * 1_000, "*" * 1_000, "*a" * 100):
+            with pytest.raises(InvalidIdError, match="at most"):
+                await checkpointer.list_threads(10, pattern)
+
     async def test_a_pattern_that_is_no_text_is_refused(self, checkpointer: Checkpointer) -> None:
         bad: Any
         for bad in (None, 5, b"*", {"$regex": ".*"}, ["*"]):

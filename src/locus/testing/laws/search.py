@@ -178,6 +178,24 @@ class SearchLaws(Laws):
         for word in ("keyname", "threadname", "checkpointname", "default"):
             assert await _places(checkpointer, word) == set(), word
 
+    async def test_a_word_counts_once_however_often_it_is_asked_for(self, checkpointer: Checkpointer) -> None:
+        await dicts(checkpointer).save("t", {"m": ["heron and stork"]})
+        await dicts(checkpointer).save("u", {"m": ["heron"]})
+        once = await checkpointer.search("heron stork")
+        assert [hit["thread_id"] for hit in once] == ["t"]
+        assert await checkpointer.search("heron stork " * 800) == once
+
+    async def test_a_query_of_many_words_is_answered_or_refused(self, checkpointer: Checkpointer) -> None:
+        spoken = [f"word{number}" for number in range(100)]
+        await dicts(checkpointer).save("t", {"m": [" ".join(spoken)]})
+        await dicts(checkpointer).save("u", {"m": [" ".join(spoken[1:])]})
+        assert await _places(checkpointer, " ".join(spoken)) == {
+            ("t", (await checkpointer.history("t"))[0].checkpoint_id)
+        }
+        for query in (" ".join([*spoken, "another"]), "x" * 20_000, "e\u0301\u0323" * 1_000_000):
+            with pytest.raises(ConfigurationError, match="at most"):
+                await checkpointer.search(query)
+
     async def test_a_query_that_is_no_text_is_refused(self, checkpointer: Checkpointer) -> None:
         await dicts(checkpointer).save("t", {"m": ["word"]})
         bad: Any

@@ -136,31 +136,33 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
 
         return await self._on(thread_id, work)
 
-    async def _each(self, work: Callable[[LogFile], list[T]]) -> list[T]:
-        """Ask every thread."""
+    async def _each(self, work: Callable[[LogFile], list[T]], prefix: str) -> list[T]:
+        """Ask every thread whose id starts with the prefix."""
         found: list[T] = []
-        for thread_id in await self.threads(Pattern(), None):
+        for thread_id in await self.threads(Pattern(within=prefix), None):
             found += await self._with_log(thread_id, work, [])
         return found
 
-    async def recent(self, limit: int) -> list[Entry]:
-        entries = await self._each(lambda log: [s.entry(log.thread_id) for s in islice(log.checkpoints(), limit)])
-        return newest(entries, limit)
+    async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
+        def work(log: LogFile) -> list[Entry]:
+            return [seal.entry(log.thread_id) for seal in islice(log.checkpoints(), limit)]
 
-    async def find(self, key: str, value: str, limit: int) -> list[Entry]:
+        return newest(await self._each(work, prefix), limit)
+
+    async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
         def work(log: LogFile) -> list[Entry]:
             entries = (seal.entry(log.thread_id) for seal in log.checkpoints())
             return [entry for entry in entries if has_value(entry.metadata, key, value)][:limit]
 
-        return newest(await self._each(work), limit)
+        return newest(await self._each(work, prefix), limit)
 
-    async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
+    async def search(self, terms: Sequence[str], limit: int, prefix: str = "") -> list[Hit]:
         def work(folder: LogFolder, thread_id: str) -> list[Hit]:
             with folder.log(thread_id) as log:
                 return [] if log is None else list(table_hits(log.table(), terms))
 
         hits: list[Hit] = []
-        for thread_id in await self.threads(Pattern(), None):
+        for thread_id in await self.threads(Pattern(within=prefix), None):
             hits += await self._on(thread_id, partial(work, thread_id=thread_id))
         return best_hits(hits, limit)
 

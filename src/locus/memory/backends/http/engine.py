@@ -114,14 +114,14 @@ class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
     async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
         return await (await self._connected()).delete(thread_id, namespace, seqs)
 
-    async def recent(self, limit: int) -> list[Entry]:
-        return await (await self._connected()).recent(limit)
+    async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
+        return await (await self._connected()).recent(limit, prefix)
 
-    async def find(self, key: str, value: str, limit: int) -> list[Entry]:
-        return await (await self._connected()).find(key, value, limit)
+    async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
+        return await (await self._connected()).find(key, value, limit, prefix)
 
-    async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
-        return await (await self._connected()).search(terms, limit)
+    async def search(self, terms: Sequence[str], limit: int, prefix: str = "") -> list[Hit]:
+        return await (await self._connected()).search(terms, limit, prefix)
 
     async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
         return await (await self._connected()).copy(source, dest, namespace, checkpoint_ids)

@@ -45,6 +45,7 @@ class LocusServer:
         self.keeps_writes: bool = about["pending_writes"]
         self.keeps_runs: bool = about["deltas"]
         self.exports: bool = about.get("exports", False)
+        self.prefixes: bool = about.get("prefixes", False)
         self.dialect = EXACT if about["keeps_key_order"] else _CHANGES_KEYS
         self._compress = not client.config.local
 
@@ -112,9 +113,8 @@ class LocusServer:
         return found
 
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
-        answer = await self._ask(
-            "GET", "/threads", {"pattern": pattern.text, "limit": "all" if limit is None else limit}
-        )
+        query: dict[str, str | int] = {"pattern": pattern.text, "limit": "all" if limit is None else limit}
+        answer = await self._ask("GET", "/threads", query | self._within(pattern.within))
         return _read(lambda data: [str(thread_id) for thread_id in data["threads"]], answer)
 
     async def delete(self, thread_id: str, namespace: str | None, seqs: Mapping[int, str] | None) -> int:
@@ -124,17 +124,18 @@ class LocusServer:
         )
         return _read(lambda data: int(data["deleted"]), answer)
 
-    async def recent(self, limit: int) -> list[Entry]:
-        return _read(_entries, await self._ask("GET", "/recent", {"limit": limit}))
+    async def recent(self, limit: int, prefix: str) -> list[Entry]:
+        return _read(_entries, await self._ask("GET", "/recent", {"limit": limit} | self._within(prefix)))
 
-    async def find(self, key: str, value: str, limit: int) -> list[Entry]:
+    async def find(self, key: str, value: str, limit: int, prefix: str) -> list[Entry]:
         self._needs(self.capabilities.metadata_query, "metadata_query")
-        body = f'{{"key":{encode_trusted(key)},"value":{value},"limit":{limit}}}'
+        others = encode_trusted({"limit": limit} | self._within(prefix))
+        body = f'{{"key":{encode_trusted(key)},"value":{value},{others[1:]}'
         return _read(_entries, await self._ask("POST", "/find", body=body))
 
-    async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
+    async def search(self, terms: Sequence[str], limit: int, prefix: str) -> list[Hit]:
         self._needs(self.capabilities.search, "search")
-        body = encode_trusted({"terms": terms, "limit": limit})
+        body = encode_trusted({"terms": terms, "limit": limit} | self._within(prefix))
         answer = await self._ask("POST", "/search", body=body)
         return _read(lambda data: [hit_from(hit) for hit in data["hits"]], answer)
 
@@ -186,6 +187,12 @@ class LocusServer:
     async def expire(self) -> int:
         body = encode_trusted({"only_expired": True})
         return _read(lambda data: int(data["removed"]), await self._ask("POST", "/vacuum", body=body, retry=False))
+
+    def _within(self, prefix: str) -> dict[str, str | int]:
+        """How a request says what the ids of threads start with. A server that ignored it would answer too much."""
+        if prefix and not self.prefixes:
+            raise CapabilityError("this server is too old to limit a query to a prefix of thread ids: update it")
+        return {"prefix": prefix} if prefix else {}
 
     @staticmethod
     def _needs(able: bool, what: str) -> None:

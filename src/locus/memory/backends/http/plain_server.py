@@ -197,13 +197,13 @@ class PlainServer:
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
         self._cannot("list_threads")
 
-    async def recent(self, limit: int) -> list[Entry]:
+    async def recent(self, limit: int, prefix: str) -> list[Entry]:
         self._cannot("list_with_metadata")
 
-    async def find(self, key: str, value: str, limit: int) -> list[Entry]:
+    async def find(self, key: str, value: str, limit: int, prefix: str) -> list[Entry]:
         self._cannot("metadata_query")
 
-    async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
+    async def search(self, terms: Sequence[str], limit: int, prefix: str) -> list[Hit]:
         self._cannot("search")
 
     async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:

@@ -224,21 +224,22 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
         return await self._read(lambda: mysql_read.read(self.sql, thread_id, namespace, checkpoint_id))
 
-    async def find(self, key: str, value: str, limit: int) -> list[Entry]:
-        return await self._read(lambda: mysql_read.find(self.sql, key, value, limit))
+    async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
+        return await self._read(lambda: mysql_read.find(self.sql, key, value, limit, prefix))
 
-    async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
+    async def search(self, terms: Sequence[str], limit: int, prefix: str = "") -> list[Hit]:
         if not self._parser_checked:
             await self._read(lambda: mysql_search.check_parser(self.sql))
             self._parser_checked = True
         # A portion that is not full is the last one, so saves that go on meanwhile do not prolong this.
-        while await self._index_more():
+        while await self._index_more(prefix):
             pass
-        return await self._read(lambda: mysql_search.search(self.sql, terms, limit), at_once=True)
+        search = partial(mysql_search.search_within, prefix=prefix) if prefix else mysql_search.search
+        return await self._read(lambda: search(self.sql, terms, limit), at_once=True)
 
-    async def _index_more(self) -> bool:
-        """Index a portion; True if there may be more."""
-        portion = await self._read(lambda: mysql_search.next_portion(self.sql))
+    async def _index_more(self, prefix: str) -> bool:
+        """Index a portion of the threads whose ids start with a prefix; True if there may be more."""
+        portion = await self._read(lambda: mysql_search.next_portion(self.sql, prefix))
         if portion.threads:
             texts = await asyncio.to_thread(mysql_search.texts_of, self.sql, portion)
             await self._write(partial(mysql_search.index_portion, self.sql, portion, texts), repeatable=True)

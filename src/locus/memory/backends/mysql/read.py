@@ -67,8 +67,8 @@ def _time(text: object) -> datetime | None:
     return datetime.fromisoformat(text) if isinstance(text, str) else None
 
 
-def find(sql: MySQLFlavour, key: str, value: str, limit: int) -> Steps[list[Entry]]:
+def find(sql: MySQLFlavour, key: str, value: str, limit: int, prefix: str) -> Steps[list[Entry]]:
     """Look up a pair in the index; `value` is canonical JSON. Rows with too many pairs for it are checked here."""
     wanted = encode_trusted([metadata_key(key, value), TOO_MANY])
     condition = "JSON_OVERLAPS(c.metadata_keys, CAST(? AS JSON))"
-    return (yield from with_metadata(sql, sql.joined, condition, [wanted], key, value, limit))
+    return (yield from with_metadata(sql, sql.joined, condition, [wanted], key, value, limit, prefix))

@@ -17,6 +17,7 @@ from typing import Any
 from locus.errors import CapabilityError
 from locus.memory.backends.mysql.schema import MySQLFlavour
 from locus.memory.backends.sql.flavour import Row, Steps, marks, portions
+from locus.memory.backends.sql.read import within
 from locus.memory.backends.sql.search import (
     LONGEST_PLAIN,
     THREADS_AT_ONCE,
@@ -29,7 +30,7 @@ from locus.memory.backends.sql.search import (
     spelt,
     still_to_index,
 )
-from locus.memory.model.matching import best_hits
+from locus.memory.model.matching import RANKED, best_hits
 from locus.memory.model.records import Hit
 
 AT_ONCE_BYTES = 4_000_000
@@ -46,11 +47,13 @@ def check_parser(sql: MySQLFlavour) -> Steps[None]:
         )
 
 
-def next_portion(sql: MySQLFlavour) -> Steps[Portion]:
+def next_portion(sql: MySQLFlavour, prefix: str) -> Steps[Portion]:
     """What to index next. A row: thread, checkpoint, branch, number, JSON text."""
+    here, bounds = within(sql, prefix)
     rows = yield (
-        f"SELECT id, indexed_seq, last_seq FROM {sql.threads} WHERE unindexed = 1 ORDER BY id LIMIT {THREADS_AT_ONCE}",
-        (),
+        f"SELECT t.id, t.indexed_seq, t.last_seq FROM {sql.threads} t WHERE t.unindexed = 1 AND {here}"
+        f" ORDER BY t.id LIMIT {THREADS_AT_ONCE}",
+        bounds,
     )
     portion = portion_of(rows)
     if portion.threads:
@@ -120,26 +123,56 @@ def _in_size(rows: Sequence[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:
     return lists
 
 
+_MATCHING = "MATCH (words) AGAINST (? IN BOOLEAN MODE)"
+
+
+def _query(terms: Sequence[str]) -> str:
+    return " ".join(f"+{spelt(term)}" for term in terms)
+
+
 def search(sql: MySQLFlavour, terms: Sequence[str], limit: int) -> Steps[list[Hit]]:
     """Checkpoints with a row that contains all terms, best first."""
-    query = " ".join(f"+{spelt(term)}" for term in dict.fromkeys(terms))
-    matching = "MATCH (words) AGAINST (? IN BOOLEAN MODE)"
+    query = _query(terms)
     hits: list[Hit] = []
     skip, size = 0, limit * 2 + 10
     while True:
         rows = yield (
-            f"SELECT thread, checkpoint, branch, number, {matching} AS points FROM {sql.search}"
-            f" WHERE {matching} ORDER BY points DESC, id LIMIT ? OFFSET ?",
+            f"SELECT thread, checkpoint, branch, number, {_MATCHING} AS points FROM {sql.search}"
+            f" WHERE {_MATCHING} ORDER BY points DESC, id LIMIT ? OFFSET ?",
             (query, query, size, skip),
         )
-        for thread, checkpoint, branch, number, points in rows:
-            if checkpoint is None:
-                hit = yield from run_hit(sql, thread, branch, number, float(points), terms)
-            else:
-                hit = yield from checkpoint_hit(sql, checkpoint, float(points), terms)
-            hits += [hit] if hit is not None else []
+        for *row, points in rows:
+            hits += yield from _row_hits(sql, row, float(points), terms)
         # Several rows may belong to one checkpoint, so a full page may not be enough.
         found = best_hits(hits, limit)
         if len(found) >= limit or len(rows) < size:
             return found
         skip += len(rows)
+
+
+def search_within(sql: MySQLFlavour, terms: Sequence[str], limit: int, prefix: str) -> Steps[list[Hit]]:
+    """The same in threads whose ids start with a prefix.
+
+    MySQL's own points depend on how many rows of all threads have a word. So the rows that were indexed last are
+    ranked by their own texts.
+    """
+    here, bounds = within(sql, prefix)
+    rows = yield (
+        f"SELECT s.thread, s.checkpoint, s.branch, s.number FROM {sql.search} s"
+        f" JOIN {sql.threads} t ON t.id = s.thread WHERE {_MATCHING} AND {here} ORDER BY s.id DESC LIMIT ?",
+        (_query(terms), *bounds, max(RANKED, limit * 2 + 10)),
+    )
+    hits: list[Hit] = []
+    for row in rows:
+        hits += yield from _row_hits(sql, row, None, terms)
+    return best_hits(hits, limit)
+
+
+def _row_hits(sql: MySQLFlavour, row: Row, points: float | None, terms: Sequence[str]) -> Steps[list[Hit]]:
+    """The hit for a row of the full text, if there is one; without points, with those that its own text has."""
+    thread, checkpoint, branch, number = row
+    if checkpoint is None:
+        hit = yield from run_hit(sql, thread, branch, number, points, terms)
+    else:
+        hit = yield from checkpoint_hit(sql, checkpoint, points, terms)
+    return [] if hit is None else [hit]

@@ -166,16 +166,16 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
             await log.reset()
             return 1
 
-    async def recent(self, limit: int) -> list[Entry]:
-        return newest([entry async for entry in self._entries()], limit)
+    async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
+        return newest([entry async for entry in self._entries(prefix)], limit)
 
-    async def find(self, key: str, value: str, limit: int) -> list[Entry]:
-        found = [entry async for entry in self._entries() if has_value(entry.metadata, key, value)]
+    async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
+        found = [entry async for entry in self._entries(prefix) if has_value(entry.metadata, key, value)]
         return newest(found, limit)
 
-    async def _entries(self) -> AsyncIterator[Entry]:
-        """All entries of all threads. An index over them would cost every save a request."""
-        names = await self.threads(Pattern(), None)
+    async def _entries(self, prefix: str) -> AsyncIterator[Entry]:
+        """All entries of all threads with the prefix. An index over them would cost every save a request."""
+        names = await self.threads(Pattern(within=prefix), None)
         for start in range(0, len(names), 64):
             group = names[start : start + 64]
             for entries in await together([partial(self.history, name, None, None, None) for name in group], 16):

@@ -199,10 +199,13 @@ class Client:
         params: Json = {"allow_partial_search_results": "false"}
         if routing is not None:
             params["routing"] = routing
-        answer = self.send("POST", f"{self.index}/_search", {**body, "seq_no_primary_term": True}, **params)
+        # The server gives up before this side does, and stops searching; then `timed_out` is true.
+        limits = {"timeout": f"{max(1, int(self._config.timeout * 800))}ms", "seq_no_primary_term": True}
+        answer = self.send("POST", f"{self.index}/_search", {**body, **limits}, **params)
         shards = answer["_shards"]
         if answer["timed_out"] or shards["failed"]:
-            raise Failure(503, "search not finished", f"{shards['failed']} of {shards['total']} shards failed")
+            late = " within `timeout`" if answer["timed_out"] else ""
+            raise Failure(503, f"search not finished{late}", f"{shards['failed']} of {shards['total']} shards failed")
         return [
             Document(hit["_id"], hit.get("_source", {}), hit["_seq_no"], hit["_primary_term"], hit.get("sort", ()),
                 hit.get("_score") or 0.0)

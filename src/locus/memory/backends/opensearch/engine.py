@@ -94,13 +94,16 @@ class OpenSearchEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Co
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
         return await self._run(lambda client: read.list_threads(client, self._cache, pattern, limit))
 
-    async def recent(self, limit: int) -> list[Entry]:
-        return await self._run(lambda client: read.newest_entries(client, self._cache, limit))
+    async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
+        return await self._run(lambda client: read.newest_entries(client, self._cache, limit, prefix=prefix))
 
-    async def find(self, key: str, value: str, limit: int) -> list[Entry]:
-        return await self._run(lambda client: read.newest_entries(client, self._cache, limit, (key, value)))
+    async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
+        pair = (key, value)
+        return await self._run(lambda client: read.newest_entries(client, self._cache, limit, pair, prefix))
 
-    async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
+    async def search(self, terms: Sequence[str], limit: int, prefix: str = "") -> list[Hit]:
+        if prefix:
+            return await self._run(lambda client: search.search_within(client, self._cache, terms, limit, prefix))
         return await self._run(lambda client: search.search(client, self._cache, terms, limit))
 
     async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:

@@ -382,7 +382,15 @@ def live_filter(thread: str, state: ThreadState, *kinds: str) -> list[dict[str, 
     ]
 
 
-WRITES_ORDER = [{"checkpoint_id": "asc"}, {"namespace": "asc"}, {"task_id": "asc"}, {"position": "asc"}]
+IN_BATCH: Json = {"batch": {"order": "asc", "missing": "_first"}}
+"""What tells a document from its copy: the last key of every sort over documents of several batches."""
+WRITES_ORDER: list[Json] = [
+    {"checkpoint_id": "asc"},
+    {"namespace": "asc"},
+    {"task_id": "asc"},
+    {"position": "asc"},
+    IN_BATCH,
+]
 
 
 def writes_name(document: Document) -> CheckpointName:

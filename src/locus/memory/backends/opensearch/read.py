@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.opensearch.client import RACE, Client, Document, Failure, Json
+from locus.memory.backends.opensearch.client import RACE, Client, Document, Failure, Json, chunks
 from locus.memory.backends.opensearch.log import (
     CONTENTS,
+    IN_BATCH,
     ConcurrentRemoval,
     Log,
     ThreadCache,
@@ -278,26 +280,61 @@ def list_threads(client: Client, cache: ThreadCache, pattern: Pattern, limit: in
     return found
 
 
+MAX_THREADS = 10_000
+"""How many threads one query names; servers accept 65,536."""
+NEWEST_FIRST: list[Json] = [{"order": "desc"}, {"seq": "desc"}, {"thread": "asc"}, {"position": "asc"}, IN_BATCH]
+
+
+def in_threads(client: Client, prefix: str) -> Iterator[list[Json]]:
+    """Clauses that limit queries to the threads whose ids start with a prefix: one query, or several for many threads.
+
+    Only the document of a thread has its id; all others have the digest.
+    """
+    if not prefix:
+        yield []
+        return
+    # Lucene refuses ranges of longer texts.
+    start: Json = {"range": {"thread_id": {"gte": prefix[:100]}}}
+    clauses: list[Json] = [{"term": {"kind": THREAD}}, {"range": {"live": {"gt": 0}}}, start]
+    body = {
+        "query": {"bool": {"filter": clauses}},
+        "sort": [{"thread_id": "asc"}],
+        "_source": ["thread", "thread_id"],
+    }
+    threads: list[str] = []
+    for hits in client.pages(body):
+        threads += [hit.source["thread"] for hit in hits if hit.source["thread_id"].startswith(prefix)]
+        last = hits[-1].source["thread_id"]
+        if last > prefix and not last.startswith(prefix):
+            break
+    for some in chunks(threads, MAX_THREADS):
+        yield [{"terms": {"thread": list(some)}}]
+
+
 def newest_entries(
-    client: Client, cache: ThreadCache, limit: int, metadata: tuple[str, str] | None = None
+    client: Client, cache: ThreadCache, limit: int, metadata: tuple[str, str] | None = None, prefix: str = ""
 ) -> list[Entry]:
-    """The newest entries of all threads, or of those with a key and a value (canonical JSON) in their metadata."""
+    """The newest entries of threads whose ids start with a prefix: all of them, or those with a key and a value
+    (canonical JSON) in their metadata."""
     if not limit:
         return []
     client.refresh()
     clauses: list[Json] = [{"term": {"kind": CHECKPOINT}}]
     if metadata is not None:
         clauses.append({"term": {"metadata": metadata_term(*metadata)}})
-    body = {
-        "query": {"bool": {"filter": clauses}},
-        "sort": [{"order": "desc"}, {"seq": "desc"}, {"thread": "asc"}],
-        "_source": {"excludes": ["body.head", "body.runs"]},
-    }
-    hit_filter, found = HitFilter(client, cache), list[Entry]()
-    for hits in client.pages(body, size=min(1_000, limit + 10)):
-        for state, record, _ in hit_filter.visible(hits):
-            if metadata is None or has_value(record.metadata, *metadata):
-                found.append(record.entry(state.thread_id))
-            if len(found) >= limit:
-                return found
-    return found
+    hit_filter, found = HitFilter(client, cache), list[tuple[tuple[int, int], Entry]]()
+    for within in in_threads(client, prefix):
+        body = {
+            "query": {"bool": {"filter": [*clauses, *within]}},
+            "sort": NEWEST_FIRST,
+            "_source": {"excludes": ["body.head", "body.runs"]},
+        }
+        records = (
+            (state, record)
+            for hits in client.pages(body, size=min(1_000, limit + 10))
+            for state, record, _ in hit_filter.visible(hits)
+            if metadata is None or has_value(record.metadata, *metadata)
+        )
+        for state, record in islice(records, limit):
+            found.append(((record.order, record.seq), record.entry(state.thread_id)))
+    return [entry for _, entry in sorted(found, key=lambda one: one[0], reverse=True)[:limit]]

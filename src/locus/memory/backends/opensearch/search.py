@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from locus.memory.backends.opensearch.client import Client, Document
-from locus.memory.backends.opensearch.log import Log, ThreadCache
-from locus.memory.backends.opensearch.read import HitFilter
+from locus.memory.backends.opensearch.client import Client, Document, Json
+from locus.memory.backends.opensearch.log import IN_BATCH, Log, ThreadCache
+from locus.memory.backends.opensearch.read import NEWEST_FIRST, HitFilter, in_threads
 from locus.memory.backends.opensearch.schema import CHECKPOINT, RUNS, Record, RunKey, indexed_word, record_from
 from locus.memory.model.manifest import walk, wanted
-from locus.memory.model.matching import best_hits, score, searchable, shown_text, snippet
+from locus.memory.model.matching import RANKED, best_hits, score, searchable, shown_text, snippet
 from locus.memory.model.records import Hit, Run
 
 _MAX_TERMS = 500
@@ -21,7 +22,7 @@ def search(client: Client, cache: ThreadCache, terms: Sequence[str], limit: int)
     if not limit:
         return []
     client.refresh()
-    indexed_terms = [indexed_word(term) for term in dict.fromkeys(terms)][:_MAX_TERMS]
+    indexed_terms = [indexed_word(term) for term in terms][:_MAX_TERMS]
     body = {
         "query": {
             "bool": {
@@ -29,21 +30,58 @@ def search(client: Client, cache: ThreadCache, terms: Sequence[str], limit: int)
                 "must": [{"term": {"words": {"value": term}}} for term in indexed_terms],
             }
         },
-        "sort": [{"_score": "desc"}, {"thread": "asc"}, {"seq": "asc"}, {"position": "asc"}],
+        "sort": [{"_score": "desc"}, {"thread": "asc"}, {"seq": "asc"}, {"position": "asc"}, IN_BATCH],
     }
     hit_filter, found = HitFilter(client, cache), list[Hit]()
     for hits in client.pages(body, size=min(200, limit + 10)):
-        for state, record, hit in hit_filter.visible(hits):
-            text = _first_match(terms, record)
-            if text is not None:
-                found.append(Hit(record.entry(state.thread_id), hit.score, snippet(terms, text)))
-        for hit in hits:
-            if hit.source["kind"] == RUNS:
-                found += _hit_of_runs(client, cache, hit_filter, terms, hit)
+        found += _hits_of(client, cache, hit_filter, terms, hits)
         best = best_hits(found, limit)
         if len(best) >= limit:
             return best
     return best_hits(found, limit)
+
+
+def search_within(client: Client, cache: ThreadCache, terms: Sequence[str], limit: int, prefix: str) -> list[Hit]:
+    """The same in threads whose ids start with a prefix.
+
+    The server's own scores depend on how many documents of all threads have a word. So the newest documents are ranked
+    by their own texts.
+    """
+    client.refresh()
+    wanted_words: list[Json] = [{"term": {"words": {"value": indexed_word(term)}}} for term in terms][:_MAX_TERMS]
+    hit_filter, found = HitFilter(client, cache), list[Hit]()
+    most = max(RANKED, limit * 2 + 10)
+    for within in in_threads(client, prefix):
+        clauses: list[Json] = [{"terms": {"kind": [CHECKPOINT, RUNS]}}, *wanted_words, *within]
+        body = {"query": {"bool": {"filter": clauses}}, "sort": NEWEST_FIRST}
+        looked_at = 0
+        for hits in client.pages(body, size=RANKED):
+            found += _hits_of(client, cache, hit_filter, terms, hits, by_themselves=True)
+            looked_at += len(hits)
+            if looked_at >= most:
+                break
+    return best_hits(found, limit)
+
+
+def _hits_of(
+    client: Client,
+    cache: ThreadCache,
+    hit_filter: HitFilter,
+    terms: Sequence[str],
+    documents: Sequence[Document],
+    *,
+    by_themselves: bool = False,
+) -> Iterator[Hit]:
+    """The hits for documents, with the server's scores, or with those that their texts have `by_themselves`."""
+    for state, record, document in hit_filter.visible(documents):
+        text = _first_match(terms, record)
+        if text is not None:
+            points = score(terms, text) if by_themselves else document.score
+            yield Hit(record.entry(state.thread_id), points, snippet(terms, text))
+    for document in documents:
+        if document.source["kind"] == RUNS:
+            for found, text in _hit_of_runs(client, cache, hit_filter, terms, document):
+                yield replace(found, score=score(terms, text)) if by_themselves else found
 
 
 def _first_match(terms: Sequence[str], record: Record) -> str | None:
@@ -55,8 +93,9 @@ def _first_match(terms: Sequence[str], record: Record) -> str | None:
 
 def _hit_of_runs(
     client: Client, cache: ThreadCache, hit_filter: HitFilter, terms: Sequence[str], hit: Document
-) -> Iterator[Hit]:
-    """The hit for runs whose own checkpoint was removed: the first other checkpoint that shows these words."""
+) -> Iterator[tuple[Hit, str]]:
+    """The hit for runs whose own checkpoint was removed: the first other checkpoint that shows these words. And what
+    it shows."""
     state = hit_filter.state(hit)
     own = {stored.key: stored.run for stored in record_from(hit.source).runs if stored.run.items}
     if state is None or not any(score(terms, searchable(run.items)) for run in own.values()):
@@ -72,7 +111,7 @@ def _hit_of_runs(
                 run = own.get((extent.branch, runs[index].number))
                 text = "" if run is None else shown_text(run, low, high)
                 if text and score(terms, text):
-                    yield Hit(record.entry(state.thread_id), hit.score, snippet(terms, text))
+                    yield Hit(record.entry(state.thread_id), hit.score, snippet(terms, text)), text
                     return
 
 

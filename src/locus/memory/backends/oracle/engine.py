@@ -94,18 +94,18 @@ class OracleEngine(SQLServerEngine[OracleConnection]):
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
         return await self._read(lambda: oracle_read.read(self.sql, thread_id, namespace, checkpoint_id))
 
-    async def find(self, key: str, value: str, limit: int) -> list[Entry]:
-        return await self._read(lambda: oracle_read.find(self.sql, key, value, limit))
+    async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
+        return await self._read(lambda: oracle_read.find(self.sql, key, value, limit, prefix))
 
-    async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
+    async def search(self, terms: Sequence[str], limit: int, prefix: str = "") -> list[Hit]:
         # A portion that is not full is the last one, so saves that go on meanwhile do not prolong this.
-        while await self._index_more():
+        while await self._index_more(prefix):
             pass
-        return await self._read(lambda: oracle_search.search(self.sql, terms, limit))
+        return await self._read(lambda: oracle_search.search(self.sql, terms, limit, prefix))
 
-    async def _index_more(self) -> bool:
-        """Index a portion; True if there may be more."""
-        portion = await self._read(lambda: oracle_search.next_portion(self.sql))
+    async def _index_more(self, prefix: str) -> bool:
+        """Index a portion of the threads whose ids start with a prefix; True if there may be more."""
+        portion = await self._read(lambda: oracle_search.next_portion(self.sql, prefix))
         if portion.threads:
             texts = await asyncio.to_thread(oracle_search.texts_of, self.sql, portion)
             await self._write(partial(oracle_search.index_portion, self.sql, portion, texts), repeatable=True)

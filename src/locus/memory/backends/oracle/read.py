@@ -91,11 +91,11 @@ def _is_there(sql: OracleFlavour, row: CheckpointRow) -> Steps[bool]:
     return any(rev == row.rev for (rev,) in rows)
 
 
-def find(sql: OracleFlavour, key: str, value: str, limit: int) -> Steps[list[Entry]]:
+def find(sql: OracleFlavour, key: str, value: str, limit: int, prefix: str) -> Steps[list[Entry]]:
     """Look up a pair by its digest; `value` is canonical JSON."""
     tables = (
         f"{sql.metadata_pairs} p"
         f" JOIN {sql.checkpoints} c ON c.thread = p.thread AND c.namespace = p.namespace AND c.seq = p.seq"
         f" JOIN {sql.threads} t ON t.id = c.thread"
     )
-    return (yield from with_metadata(sql, tables, "p.pair = ?", [metadata_key(key, value)], key, value, limit))
+    return (yield from with_metadata(sql, tables, "p.pair = ?", [metadata_key(key, value)], key, value, limit, prefix))

@@ -19,6 +19,7 @@ from typing import Any
 from locus.memory.backends.oracle.client import BindRows
 from locus.memory.backends.oracle.schema import OracleFlavour, unindexed
 from locus.memory.backends.sql.flavour import Row, Steps, marks, portions
+from locus.memory.backends.sql.read import within
 from locus.memory.backends.sql.search import (
     THREADS_AT_ONCE,
     Portion,
@@ -42,12 +43,13 @@ PAGE = 200
 _SAFE = re.compile(r"x[xu][0-9a-z]+")
 
 
-def next_portion(sql: OracleFlavour) -> Steps[Portion]:
+def next_portion(sql: OracleFlavour, prefix: str) -> Steps[Portion]:
     """What to index next. A row: thread, seq (of a checkpoint), branch, number (of a run), JSON values."""
+    here, bounds = within(sql, prefix)
     rows = yield (
-        f"SELECT t.id, t.indexed_seq, t.last_seq FROM {sql.threads} t WHERE {unindexed()} > 0"
+        f"SELECT t.id, t.indexed_seq, t.last_seq FROM {sql.threads} t WHERE {unindexed()} > 0 AND {here}"
         f" ORDER BY {unindexed()} LIMIT {THREADS_AT_ONCE}",
-        (),
+        bounds,
     )
     portion = portion_of(rows)
     if portion.threads:
@@ -92,16 +94,21 @@ def _still_there(sql: OracleFlavour, threads: Sequence[ThreadToIndex]) -> Steps[
     return found | {(thread, seq, None, None) for thread, seq in heads}
 
 
-def search(sql: OracleFlavour, terms: Sequence[str], limit: int) -> Steps[list[Hit]]:
-    """Checkpoints with a row that contains all terms, best first."""
-    wanted = [spelt(term) for term in dict.fromkeys(terms)]
+def search(sql: OracleFlavour, terms: Sequence[str], limit: int, prefix: str) -> Steps[list[Hit]]:
+    """Checkpoints with a row that contains all terms, best first. The points of a row depend on nothing but the row."""
+    wanted = [spelt(term) for term in terms]
+    here, bounds = "", list[Any]()
+    if prefix:
+        condition, bounds = within(sql, prefix)
+        here = f" AND s.thread IN (SELECT t.id FROM {sql.threads} t WHERE {condition})"
     ranked: list[tuple[float, Row]] = []
     page, after = "", list[int]()
     while len(ranked) < MOST_ROWS:
         rows = yield (
             f"SELECT s.id, s.thread, s.seq, s.branch, s.number, s.words FROM {sql.search} s"
-            f" WHERE JSON_TEXTCONTAINS(s.words, '$.words', '{query(wanted)}'){page} ORDER BY s.id DESC LIMIT {PAGE}",
-            after,
+            f" WHERE JSON_TEXTCONTAINS(s.words, '$.words', '{query(wanted)}'){here}{page}"
+            f" ORDER BY s.id DESC LIMIT {PAGE}",
+            [*bounds, *after],
         )
         ranked += [(points, row) for _, *row, found in rows if (points := _points(found, wanted))]
         if len(rows) < PAGE:

@@ -167,13 +167,13 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
         return await self._read(lambda: postgresql_read.read(self.sql, thread_id, namespace, checkpoint_id))
 
-    async def find(self, key: str, value: str, limit: int) -> list[Entry]:
-        return await self._read(lambda: postgresql_read.find(self.sql, key, value, limit))
+    async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
+        return await self._read(lambda: postgresql_read.find(self.sql, key, value, limit, prefix))
 
-    async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
-        for thread, after in await self._read(lambda: postgresql_search.behind(self.sql)):
+    async def search(self, terms: Sequence[str], limit: int, prefix: str = "") -> list[Hit]:
+        for thread, after in await self._read(lambda: postgresql_search.behind(self.sql, prefix)):
             await self._index(thread, after)
-        return await self._read(lambda: postgresql_search.search(self.sql, terms, limit), at_once=True)
+        return await self._read(lambda: postgresql_search.search(self.sql, terms, limit, prefix), at_once=True)
 
     async def _index(self, thread: int, after: int) -> None:
         """Bring the full text of a thread up to date, in portions, so that its saves do not wait for long."""

@@ -52,7 +52,7 @@ FROM extents e, LATERAL (
     return found
 
 
-def find(sql: PostgreSQLFlavour, key: str, value: str, limit: int) -> Steps[list[Entry]]:
+def find(sql: PostgreSQLFlavour, key: str, value: str, limit: int, prefix: str = "") -> Steps[list[Entry]]:
     """Find candidates by containment, which has an index. It takes 1 for 1.0, and a part for the whole: check each."""
     # Metadata with NUL in a key, or with one key that looks like a tag, is kept as a list of pairs.
     forms = [f'{{"$locus:dict":[{sql.json(f"[{encode(key)},{value}]")}]}}']
@@ -60,4 +60,4 @@ def find(sql: PostgreSQLFlavour, key: str, value: str, limit: int) -> Steps[list
         forms.append(f"{{{encode(key)}:{sql.json(value)}}}")
     contained = " OR ".join(["c.metadata @> ?::jsonb"] * len(forms))
     condition = f"c.metadata <> '{{}}' AND ({contained})"
-    return (yield from with_metadata(sql, sql.joined, condition, forms, key, value, limit))
+    return (yield from with_metadata(sql, sql.joined, condition, forms, key, value, limit, prefix))

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
 from locus.memory.backends.sql.flavour import Row, Steps
+from locus.memory.backends.sql.read import within
 from locus.memory.backends.sql.search import row_hits
 from locus.memory.model.ids import digest, words
 from locus.memory.model.matching import best_hits, score, searchable
@@ -57,13 +58,14 @@ def vector(text: str) -> str | None:
     return made if size < MOST_BYTES else None
 
 
-def behind(sql: PostgreSQLFlavour) -> Steps[list[Row]]:
-    """Threads with something to index: key, and how far the index has got."""
+def behind(sql: PostgreSQLFlavour, prefix: str) -> Steps[list[Row]]:
+    """Threads with this prefix and something to index: key, and how far the index has got."""
+    here, bounds = within(sql, prefix)
     return (
         yield (
             f"SELECT t.id, coalesce(i.up_to, 0) FROM {sql.threads} t LEFT JOIN {sql.indexed} i ON i.thread = t.id"
-            " WHERE t.last_seq > coalesce(i.up_to, 0) ORDER BY t.id",
-            (),
+            f" WHERE t.last_seq > coalesce(i.up_to, 0) AND {here} ORDER BY t.id",
+            bounds,
         )
     )
 
@@ -120,18 +122,19 @@ def vectors_of(sql: PostgreSQLFlavour, portion: Portion) -> list[str | None]:
     return [vector(sql.read_json(text)) for *_, text in portion.rows]
 
 
-def search(sql: PostgreSQLFlavour, terms: Sequence[str], limit: int) -> Steps[list[Hit]]:
-    """Checkpoints with a row that has all terms, best first."""
+def search(sql: PostgreSQLFlavour, terms: Sequence[str], limit: int, prefix: str) -> Steps[list[Hit]]:
+    """Checkpoints with a row that has all terms, best first. The rank of a row depends on nothing but the row."""
     chosen = sorted(set(terms), key=len, reverse=True)[:MOST_TERMS]
     query = " & ".join(map(lexeme, chosen))
-    hits = yield from _large_hits(sql, terms)
+    hits = yield from _large_hits(sql, terms, prefix)
+    here, bounds = _in_threads(sql, prefix)
     skip, size = 0, limit * 2 + 10
     while True:
         rows = yield (
             "SELECT s.thread, s.seq, s.branch, s.number, ts_rank(s.words, q.query, 1) AS points"
             f" FROM {sql.search} s, (SELECT ?::tsquery AS query) q"
-            " WHERE s.words @@ q.query ORDER BY points DESC, s.thread, s.seq, s.branch LIMIT ? OFFSET ?",
-            (query, size, skip),
+            f" WHERE s.words @@ q.query{here} ORDER BY points DESC, s.thread, s.seq, s.branch LIMIT ? OFFSET ?",
+            (query, *bounds, size, skip),
         )
         for *row, points in rows:
             hits += yield from row_hits(sql, row, float(points), terms)
@@ -142,9 +145,18 @@ def search(sql: PostgreSQLFlavour, terms: Sequence[str], limit: int) -> Steps[li
         skip += len(rows)
 
 
-def _large_hits(sql: PostgreSQLFlavour, terms: Sequence[str]) -> Steps[list[Hit]]:
+def _in_threads(sql: PostgreSQLFlavour, prefix: str) -> tuple[str, list[Any]]:
+    """What follows a condition on rows `s`, and its values: they are of threads whose ids start with the prefix."""
+    if not prefix:
+        return "", []
+    here, bounds = within(sql, prefix)
+    return f" AND s.thread IN (SELECT t.id FROM {sql.threads} t WHERE {here})", bounds
+
+
+def _large_hits(sql: PostgreSQLFlavour, terms: Sequence[str], prefix: str) -> Steps[list[Hit]]:
     """Hits in the rows that have no vector."""
-    rows = yield f"SELECT thread, seq, branch, number FROM {sql.search} WHERE words IS NULL", ()
+    here, bounds = _in_threads(sql, prefix)
+    rows = yield f"SELECT s.thread, s.seq, s.branch, s.number FROM {sql.search} s WHERE s.words IS NULL{here}", bounds
     hits: list[Hit] = []
     for row in rows:
         text = yield from _text(sql, row)

@@ -83,7 +83,7 @@ class RedisClients:
         self, make: Callable[[], Any], *, shared: Any = None, retries: int, timeout: float, at_once: int
     ) -> None:
         self._retries = retries
-        self._timeout = timeout
+        self.timeout = timeout
 
         def open_client() -> _LoopClient:
             return _LoopClient(make() if shared is None else shared, asyncio.Semaphore(at_once))
@@ -105,7 +105,7 @@ class RedisClients:
             client, limit = self._by_loop.current()
             try:
                 # One clock for the whole request: the driver's own, one for each step, cost a save twice as much.
-                async with limit, asyncio.timeout(self._timeout):
+                async with limit, asyncio.timeout(self.timeout):
                     try:
                         answer = await client.execute_command("EVALSHA", script.sha, len(keys), *keys, *arguments)
                     except NoScriptError:
@@ -134,7 +134,7 @@ class RedisClients:
         while True:
             client, limit = self._by_loop.current()
             try:
-                async with limit, asyncio.timeout(self._timeout):
+                async with limit, asyncio.timeout(self.timeout):
                     return await work(client)
             except _TRANSIENT as error:
                 await self._pause(error, attempt)

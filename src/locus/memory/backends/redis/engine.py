@@ -148,11 +148,11 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies,
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
         return await self._index().threads(pattern, UNLIMITED if limit is None else limit)
 
-    async def recent(self, limit: int) -> list[Entry]:
-        return await self._index().recent(limit)
+    async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
+        return await self._index().recent(limit, prefix)
 
-    async def find(self, key: str, value: str, limit: int) -> list[Entry]:
-        return await self._index().find(key, value, limit)
+    async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
+        return await self._index().find(key, value, limit, prefix)
 
     def _index(self) -> IndexReader:
         return IndexReader(self._clients, self._layout, clean=not self.reading_only)
@@ -226,11 +226,14 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies,
         answer = await self._run(scripts.CONTENTS, thread_id)
         return ThreadContents(answer).export(thread_id, after_seq, known) if answer else Exported([], [])
 
-    async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
+    async def search(self, terms: Sequence[str], limit: int, prefix: str = "") -> list[Hit]:
         if not self._search:
             raise CapabilityError(
                 "this Redis server has no Search module, or search=False was said: Redis 8 and Redis Stack have it"
             )
+        if prefix:
+            newest_first = await self._index().threads_newest_first(prefix)
+            return await self._searcher().search_within(terms, limit, prefix, newest_first)
         return await self._searcher().search(terms, limit)
 
     def _searcher(self) -> RedisSearch:

@@ -28,12 +28,18 @@ _HISTORIES_AT_ONCE = 32
 
 
 class _IndexRow(NamedTuple):
-    """Something in the index of a bucket, with the time it is ordered by and the cursor to read on from."""
+    """Something in the index of a bucket, with the time it is ordered by."""
 
     at: int
     name: bytes
     entry: bytes | None
-    cursor: bytes
+
+
+class _IndexPage(NamedTuple):
+    """Rows of a bucket, and the cursor to read on from; None if there are no more."""
+
+    rows: list[_IndexRow]
+    cursor: bytes | None
 
 
 class IndexReader:
@@ -46,9 +52,8 @@ class IndexReader:
 
     async def threads(self, pattern: Pattern, limit: int) -> list[str]:
         """Ids of threads in the order of code points, which is that of their bytes."""
-        prefix = pattern.prefix.encode()
-        end = b"(" + prefix + b"\xff" if prefix else b"+"
-        starts = dict.fromkeys(range(self._layout.buckets), b"[" + prefix if prefix else b"-")
+        start, end = _range(pattern.prefix)
+        starts = dict.fromkeys(range(self._layout.buckets), start)
         found: list[bytes] = []
         page = self._page_size(limit)
         while limit:
@@ -63,18 +68,18 @@ class IndexReader:
             page = min(page * 2, _LARGEST_PAGE)
         return [name.decode() for name in sorted(found)[:limit]]
 
-    async def recent(self, limit: int) -> list[Entry]:
-        """The newest entries of all threads by the time of their commit."""
+    async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
+        """The newest entries, by the time of their commit, of all threads whose ids start with a prefix."""
         if not limit:
             return []
         best: list[tuple[int, Entry]] = []
         batch: list[str] = []
         size = 4
-        async with aclosing(self._merged(self._page_size(limit), self._recent_page, _recent_rows)) as rows:
-            async for row in rows:
-                if len(best) >= limit and best[limit - 1][0] >= row.at:
+        async with aclosing(self._threads_by_time(limit, prefix)) as threads:
+            async for at, name in threads:
+                if len(best) >= limit and best[limit - 1][0] >= at:
                     break
-                batch.append(row.name.decode())
+                batch.append(name)
                 if len(batch) == size:
                     best = _newest(best, await self._histories(batch, limit), limit)
                     batch, size = [], _HISTORIES_AT_ONCE
@@ -82,12 +87,44 @@ class IndexReader:
             best = _newest(best, await self._histories(batch, limit), limit)
         return [entry for _, entry in best]
 
-    async def find(self, key: str, value: str, limit: int) -> list[Entry]:
-        """The newest entries with this metadata."""
+    async def _threads_by_time(self, limit: int, prefix: str) -> AsyncGenerator[tuple[int, str]]:
+        """The times of last commits and the ids of threads, newest first."""
+        if prefix:
+            for thread in await self._within(prefix):
+                yield thread
+            return
+        async with aclosing(self._merged(self._page_size(limit), self._recent_page, _recent_rows)) as rows:
+            async for row in rows:
+                yield row.at, row.name.decode()
+
+    async def threads_newest_first(self, prefix: str) -> list[str]:
+        """The ids of threads that start with a prefix, by the time of their last commits."""
+        return [name for _, name in await self._within(prefix)]
+
+    async def _within(self, prefix: str) -> list[tuple[int, str]]:
+        start, end = _range(prefix)
+        starts = dict.fromkeys(range(self._layout.buckets), start)
+        found: list[tuple[int, str]] = []
+        while starts:
+            calls = [
+                self._call(scripts.THREADS_WITHIN, bucket, start, end, _LARGEST_PAGE)
+                for bucket, start in starts.items()
+            ]
+            for bucket, (names, times) in zip(list(starts), await self._clients.run_all(calls), strict=True):
+                found += [(int(time), name.decode()) for name, time in zip(names, times, strict=True) if time]
+                if len(names) == _LARGEST_PAGE:
+                    starts[bucket] = b"(" + names[-1]
+                else:
+                    del starts[bucket]
+        return sorted(found, reverse=True)
+
+    async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
+        """The newest entries with this metadata, of threads whose ids start with a prefix."""
         pair = pair_digest(key, value)
 
         def call(bucket: int, cursor: bytes, page: int) -> Call:
-            return self._call(scripts.FIND_METADATA, bucket, b"[" + pair, cursor or b"(" + pair + b"\xff", page)
+            start, end = b"[" + pair, cursor or b"(" + pair + b"\xff"
+            return self._call(scripts.FIND_METADATA, bucket, start, end, page, prefix.encode())
 
         found: list[Entry] = []
         gone: dict[int, list[bytes]] = {}
@@ -154,7 +191,7 @@ class IndexReader:
         return found
 
     async def _merged(
-        self, page: int, call: Callable[[int, bytes, int], Call], rows_of: Callable[[Any], list[_IndexRow]]
+        self, page: int, call: Callable[[int, bytes, int], Call], rows_of: Callable[[Any, int], _IndexPage]
     ) -> AsyncGenerator[_IndexRow]:
         """The rows of all buckets, newest first."""
         cursors = dict.fromkeys(range(self._layout.buckets), b"")
@@ -169,14 +206,14 @@ class IndexReader:
                 continue
             calls = [call(bucket, cursors[bucket], page) for bucket in empty]
             for bucket, answer in zip(empty, await self._clients.run_all(calls), strict=True):
-                rows = rows_of(answer)
+                rows, cursor = rows_of(answer, page)
                 read[bucket].extend(rows)
-                if rows:
-                    cursors[bucket] = rows[-1].cursor
-                else:
+                if cursor is not None:
+                    cursors[bucket] = cursor
+                    continue
+                del cursors[bucket]
+                if not rows:
                     del read[bucket]
-                if len(rows) < page:
-                    del cursors[bucket]
 
     def _recent_page(self, bucket: int, cursor: bytes, page: int) -> Call:
         return self._call(scripts.RECENT_THREADS, bucket, cursor or "+inf", page)
@@ -204,14 +241,22 @@ class IndexReader:
             await self._clients.run_all(calls)
 
 
-def _recent_rows(answer: Sequence[bytes]) -> list[_IndexRow]:
-    pairs = zip(answer[::2], answer[1::2], strict=True)
-    return [_IndexRow(int(score), name, None, b"(" + score) for name, score in pairs]
+def _range(prefix: str) -> tuple[bytes, bytes]:
+    """The ids that start with a prefix, as ZRANGEBYLEX takes them."""
+    start = prefix.encode()
+    return (b"[" + start, b"(" + start + b"\xff") if start else (b"-", b"+")
 
 
-def _found_rows(answer: Sequence[Any]) -> list[_IndexRow]:
-    pairs = zip(*answer, strict=True)
-    return [_IndexRow(int(member[16:32]), member, entry, b"(" + member) for member, entry in pairs]
+def _recent_rows(answer: Sequence[bytes], page: int) -> _IndexPage:
+    pairs = list(zip(answer[::2], answer[1::2], strict=True))
+    rows = [_IndexRow(int(score), name, None) for name, score in pairs]
+    return _IndexPage(rows, b"(" + pairs[-1][1] if len(pairs) == page else None)
+
+
+def _found_rows(answer: Sequence[Any], _page: int) -> _IndexPage:
+    members, entries, last = answer
+    rows = [_IndexRow(int(member[16:32]), member, entry) for member, entry in zip(members, entries, strict=True)]
+    return _IndexPage(rows, b"(" + last if last else None)
 
 
 def _newest(best: list[tuple[int, Entry]], more: list[tuple[int, Entry]], limit: int) -> list[tuple[int, Entry]]:

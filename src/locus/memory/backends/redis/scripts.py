@@ -53,6 +53,7 @@ CONTENTS = _load("contents")
 # Read and clean the index of a bucket.
 LIST_THREADS = _load("list_threads")
 RECENT_THREADS = _load("recent_threads")
+THREADS_WITHIN = _load("threads_within")
 FIND_METADATA = _load("find_metadata")
 STALE_METADATA = _load("stale_metadata")
 CLEAN_INDEX = _load("clean_index")

@@ -15,6 +15,8 @@ gives its documents the same time.
 
 from __future__ import annotations
 
+import re
+import time
 from bisect import bisect_right
 from collections.abc import Sequence
 from hashlib import sha256
@@ -22,6 +24,7 @@ from itertools import accumulate
 from typing import Any
 
 from redis.exceptions import NoPermissionError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.redis import scripts
@@ -29,11 +32,14 @@ from locus.memory.backends.redis.client import Call, RedisClients
 from locus.memory.backends.redis.remove import ThreadOutline
 from locus.memory.backends.redis.schema import Layout, to_payload, to_run
 from locus.memory.model.ids import words
-from locus.memory.model.matching import best_hits, score, searchable, shown_text, snippet
+from locus.memory.model.matching import RANKED, best_hits, score, searchable, shown_text, snippet
 from locus.memory.model.records import Entry, Hit, Run
 
 _PORTION = 200
 _LONGEST_WORD = 60
+_MOST_KEYS = 10_000
+"""How many documents a search in the threads of a prefix looks at."""
+_PLAIN = re.compile(r"[0-9A-Za-z/:_-]+")
 
 
 class RedisSearch:
@@ -62,7 +68,7 @@ class RedisSearch:
             return []
         await self._create()
         await self._index_more()
-        query = f"@words:({' '.join(map(token, terms))})"
+        query = _query_of(terms)
         hits: list[Hit] = []
         outlines: dict[str, ThreadOutline | None] = {}
         skip, page = 0, min(limit * 2 + 10, 1_000)
@@ -74,6 +80,39 @@ class RedisSearch:
             if len(found) >= limit or len(rows) < page:
                 return found
             skip += len(rows)
+
+    async def search_within(
+        self, terms: Sequence[str], limit: int, prefix: str, newest_first: Sequence[str]
+    ) -> list[Hit]:
+        """The same in threads whose ids start with a prefix; all of them are given, newest first.
+
+        The module's own scores depend on how many documents of all threads have a word. So the documents of the newest
+        threads are ranked by their own texts.
+        """
+        await self._create()
+        await self._index_more()
+        found: dict[str, list[bytes]] = {}
+        for key in await self._keys_within(_query_of(terms), prefix):
+            found.setdefault(self._document(key)[0], []).append(key)
+        hits: list[Hit] = []
+        outlines: dict[str, ThreadOutline | None] = {}
+        keys = [key for thread_id in newest_first for key in found.get(thread_id, ())]
+        most = max(RANKED, limit * 2 + 10)
+        for at in range(0, min(len(keys), most), _PORTION):
+            hits += await self._hits([(key, None) for key in keys[at : at + _PORTION]], terms, outlines)
+        return best_hits(hits, limit)
+
+    async def _keys_within(self, query: str, prefix: str) -> list[bytes]:
+        """The keys of documents that match, of threads whose ids start with a prefix, and perhaps of some others."""
+        # The key of a document has the id of its thread in it. A filter is an expression, so only what cannot be
+        # taken for something else goes into it.
+        part = max(_PLAIN.findall(prefix), key=len, default="")
+        filtered = ("FILTER", f"contains(@__key, '{part}')") if part else ()
+        options = ("LOAD", 1, "@__key", *filtered, "LIMIT", 0, _MOST_KEYS)
+        answer = await self._timed("FT.AGGREGATE", self._name, query, *options)
+        if isinstance(answer, dict):
+            return [row[b"extra_attributes"][b"__key"] for row in answer[b"results"]]
+        return [row[row.index(b"__key") + 1] for row in answer[1:]]
 
     async def _create(self) -> None:
         if self._name.encode() in await self._clients.command("FT._LIST"):
@@ -119,17 +158,30 @@ class RedisSearch:
                 return
 
     async def _query(self, query: str, skip: int, page: int) -> list[tuple[bytes, float]]:
-        options = ("NOCONTENT", "WITHSCORES", "LIMIT", skip, page, "TIMEOUT", 0)
-        answer = await self._clients.command("FT.SEARCH", self._name, query, *options)
+        answer = await self._timed("FT.SEARCH", self._name, query, "NOCONTENT", "WITHSCORES", "LIMIT", skip, page)
         if isinstance(answer, dict):
             # The caller's own client may speak the newer protocol.
             return [(row[b"id"], float(row[b"score"])) for row in answer[b"results"]]
         return [(answer[at], float(answer[at + 1])) for at in range(1, len(answer), 2)]
 
+    async def _timed(self, *words: Any) -> Any:
+        """What the module answers. It ends a query that takes too long, and may answer with what it has found by then;
+        so an answer that took that long counts as none."""
+        seconds = self._clients.timeout * 0.8
+        started = time.monotonic()
+        answer = await self._clients.command(*words, "TIMEOUT", max(1, int(seconds * 1_000)))
+        if time.monotonic() - started >= seconds:
+            raise RedisTimeoutError("the search was not finished in time; `timeout` says how long to wait")
+        return answer
+
     async def _hits(
-        self, rows: Sequence[tuple[bytes, float]], terms: Sequence[str], outlines: dict[str, ThreadOutline | None]
+        self,
+        rows: Sequence[tuple[bytes, float | None]],
+        terms: Sequence[str],
+        outlines: dict[str, ThreadOutline | None],
     ) -> list[Hit]:
-        documents: list[tuple[str, bytes, float]] = [(*self._document(key), points) for key, points in rows]
+        """The hits for documents; without points, with those that their own texts have."""
+        documents = [(*self._document(key), points) for key, points in rows]
         unknown = sorted({thread_id for thread_id, _, _ in documents} - outlines.keys())
         keys = self._layout.thread_keys
         answers = await self._clients.run_all([Call(scripts.OUTLINE, keys(name)) for name in unknown])
@@ -141,7 +193,7 @@ class RedisSearch:
             outline = outlines[thread_id]
             shown, entry = _text_and_entry(outline, name, text, terms) if outline and text else ("", None)
             if entry is not None:
-                hits.append(Hit(entry, points, snippet(terms, shown)))
+                hits.append(Hit(entry, score(terms, shown) if points is None else points, snippet(terms, shown)))
         return hits
 
     def _document(self, key: bytes) -> tuple[str, bytes]:
@@ -149,6 +201,10 @@ class RedisSearch:
         _, _, rest = key.removeprefix(f"{self._layout.prefix}doc:".encode()).partition(b"}:")
         size, _, rest = rest.partition(b":")
         return rest[: int(size)].decode(), rest[int(size) :]
+
+
+def _query_of(terms: Sequence[str]) -> str:
+    return f"@words:({' '.join(map(token, terms))})"
 
 
 def token(word: str) -> str:

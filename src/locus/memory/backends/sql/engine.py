@@ -200,8 +200,8 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
     ) -> list[Entry]:
         return await self._read(lambda: sql_read.history(self.sql, thread_id, namespace, limit, before_seq))
 
-    async def recent(self, limit: int) -> list[Entry]:
-        return await self._read(lambda: sql_read.recent(self.sql, limit))
+    async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
+        return await self._read(lambda: sql_read.recent(self.sql, limit, prefix))
 
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
         return await self._read(lambda: sql_read.threads(self.sql, pattern, limit))

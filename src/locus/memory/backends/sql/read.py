@@ -10,7 +10,7 @@ from typing import Any
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.sql.flavour import Flavour, Row, Steps, marks, portions
 from locus.memory.backends.sql.schema import CheckpointRow
-from locus.memory.model.ids import Pattern
+from locus.memory.model.ids import Pattern, prefix_end
 from locus.memory.model.manifest import newest_runs, wanted
 from locus.memory.model.matching import has_value
 from locus.memory.model.records import Entry, Exported, Extent, Run, Stored, Write, writes_order
@@ -23,6 +23,16 @@ AT_ONCE = 20
 def now(sql: Flavour) -> Any:
     """The current time as the driver takes it."""
     return sql.time(datetime.now(UTC))
+
+
+def within(sql: Flavour, prefix: str) -> tuple[str, list[Any]]:
+    """A condition, and its values: the id of the thread `t` starts with a prefix."""
+    if not prefix:
+        return "1 = 1", []
+    end = prefix_end(prefix)
+    if end is None:
+        return "t.thread_id >= ?", [sql.text(prefix)]
+    return "t.thread_id >= ? AND t.thread_id < ?", [sql.text(prefix), sql.text(end)]
 
 
 def entry_of(sql: Flavour, row: CheckpointRow) -> Entry:
@@ -137,19 +147,20 @@ def entries(sql: Flavour, condition: str, values: Sequence[Any], limit: int | No
 
 
 def with_metadata(
-    sql: Flavour, tables: str, condition: str, values: Sequence[Any], key: str, value: str, limit: int
+    sql: Flavour, tables: str, condition: str, values: Sequence[Any], key: str, value: str, limit: int, prefix: str
 ) -> Steps[list[Entry]]:
     """Entries whose metadata has this value (canonical JSON) under this key, newest first.
 
     The condition finds candidates by an index of `tables`, which may take others for it, too. So each is checked.
     """
     found: list[Entry] = []
+    here, bounds = within(sql, prefix)
     page, after = "", list[int]()
     while len(found) < limit:
         rows = yield (
-            f"SELECT {sql.columns('key')} FROM {tables} WHERE {sql.alive} AND {condition}{page}"
+            f"SELECT {sql.columns('key')} FROM {tables} WHERE {sql.alive} AND {condition} AND {here}{page}"
             f" ORDER BY c.id DESC LIMIT {PAGE}",
-            (now(sql), *values, *after),
+            (now(sql), *values, *bounds, *after),
         )
         candidates = [CheckpointRow(*row) for row in rows]
         entries = (entry_of(sql, row) for row in candidates)
@@ -174,8 +185,9 @@ def history(
     return (yield from entries(sql, f"{' AND '.join(conditions)} ORDER BY c.seq DESC", [*values, *bounds], limit))
 
 
-def recent(sql: Flavour, limit: int) -> Steps[list[Entry]]:
-    return (yield from entries(sql, f"1 = 1 ORDER BY {sql.newest}", (), limit))
+def recent(sql: Flavour, limit: int, prefix: str) -> Steps[list[Entry]]:
+    here, bounds = within(sql, prefix)
+    return (yield from entries(sql, f"{here} ORDER BY {sql.newest}", bounds, limit))
 
 
 def threads(sql: Flavour, pattern: Pattern, limit: int | None) -> Steps[list[str]]:

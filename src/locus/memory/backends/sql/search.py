@@ -143,8 +143,11 @@ def _in_thread(sql: Flavour, thread: int, path: Path, value: Any) -> Steps[list[
     return found
 
 
-def checkpoint_hit(sql: Flavour, key: int, points: float, terms: Sequence[str]) -> Steps[Hit | None]:
-    """The hit for the checkpoint with this row id, unless its thread has expired."""
+def checkpoint_hit(sql: Flavour, key: int, points: float | None, terms: Sequence[str]) -> Steps[Hit | None]:
+    """The hit for the checkpoint with this row id, unless its thread has expired.
+
+    Without points, those that its own text has.
+    """
     rows = yield (
         f"SELECT {sql.columns('head')} FROM {sql.joined} WHERE {sql.alive} AND c.id = ?",
         (now(sql), key),
@@ -153,7 +156,8 @@ def checkpoint_hit(sql: Flavour, key: int, points: float, terms: Sequence[str]) 
         return None
     row = CheckpointRow(*rows[0])
     entry = entry_of(sql, row)
-    return Hit(entry, points, snippet(terms, head_text(sql.read_json(row.head), entry.metadata)))
+    text = head_text(sql.read_json(row.head), entry.metadata)
+    return Hit(entry, score(terms, text) if points is None else points, snippet(terms, text))
 
 
 def head_text(head: str, metadata: str) -> str:
@@ -162,9 +166,12 @@ def head_text(head: str, metadata: str) -> str:
 
 
 def run_hit(
-    sql: Flavour, thread: int, branch: str, number: int, points: float, terms: Sequence[str]
+    sql: Flavour, thread: int, branch: str, number: int, points: float | None, terms: Sequence[str]
 ) -> Steps[Hit | None]:
-    """The hit for the first checkpoint that shows the words of a run: the one that added it, if it still exists."""
+    """The hit for the first checkpoint that shows the words of a run: the one that added it, if it still exists.
+
+    Without points, those that its own text has.
+    """
     rows = yield (
         f"SELECT seq, {sql.run} FROM {sql.runs} WHERE thread = ? AND branch = ? AND number = ?",
         (thread, branch, number),
@@ -199,7 +206,8 @@ def run_hit(
                     text = shown_text(run, *piece)
                     found[piece] = text if score(terms, text) else ""
                 if found[piece]:
-                    return Hit(entry_of(sql, checkpoint), points, snippet(terms, found[piece]))
+                    rank = score(terms, found[piece]) if points is None else points
+                    return Hit(entry_of(sql, checkpoint), rank, snippet(terms, found[piece]))
     return None
 
 

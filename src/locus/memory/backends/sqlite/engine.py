@@ -118,12 +118,14 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
     ) -> list[Entry]:
         return await self._read(sql_read.history(SQL, thread_id, namespace, limit, before_seq))
 
-    async def recent(self, limit: int) -> list[Entry]:
-        return await self._read(sql_read.recent(SQL, limit))
+    async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
+        return await self._read(sql_read.recent(SQL, limit, prefix))
 
-    async def find(self, key: str, value: str, limit: int) -> list[Entry]:
-        condition = "c.id IN (SELECT checkpoint FROM locus_metadata WHERE key = ? AND value = ?) ORDER BY c.id DESC"
-        return await self._read(sql_read.entries(SQL, condition, (key, metadata_value(value)), limit))
+    async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
+        here, bounds = sql_read.within(SQL, prefix)
+        pair = "c.id IN (SELECT checkpoint FROM locus_metadata WHERE key = ? AND value = ?)"
+        values = (key, metadata_value(value), *bounds)
+        return await self._read(sql_read.entries(SQL, f"{pair} AND {here} ORDER BY c.id DESC", values, limit))
 
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
         return await self._read(sql_read.threads(SQL, pattern, limit))
@@ -131,7 +133,7 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
     async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
         return await self._change(lambda threads: threads.delete(thread_id, namespace, seqs))
 
-    async def search(self, terms: Sequence[str], limit: int) -> list[Hit]:
+    async def search(self, terms: Sequence[str], limit: int, prefix: str = "") -> list[Hit]:
         while await self._write(sqlite_search.index_more):
             # One portion at a time, so that saves can go on in between.
             pass
@@ -139,6 +141,8 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         def job(file: SQLiteFile) -> list[Hit]:
             connection = file.current()
             with transaction(connection, "DEFERRED"):
+                if prefix:
+                    return sqlite_search.search_within(connection, terms, limit, prefix)
                 return sqlite_search.search(connection, terms, limit)
 
         return await self._reader.run(job)

@@ -11,11 +11,12 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+from locus.memory.backends.sql.read import within
 from locus.memory.backends.sql.search import checkpoint_hit, run_hit
 from locus.memory.backends.sqlite.client import execute
 from locus.memory.backends.sqlite.schema import SQL
 from locus.memory.model.ids import words
-from locus.memory.model.matching import best_hits, searchable
+from locus.memory.model.matching import RANKED, best_hits, searchable
 from locus.memory.model.records import Hit
 
 PORTION = 2_000
@@ -109,7 +110,27 @@ def search(connection: sqlite3.Connection, terms: Sequence[str], limit: int) -> 
         skip += len(rows)
 
 
-def _hit(connection: sqlite3.Connection, row_id: int, points: float, terms: Sequence[str]) -> Hit | None:
+def search_within(connection: sqlite3.Connection, terms: Sequence[str], limit: int, prefix: str) -> list[Hit]:
+    """The same in threads whose ids start with a prefix.
+
+    SQLite's own points depend on how many rows of all threads have a word. So the newest runs and the newest
+    checkpoints are ranked by their own texts.
+    """
+    query, most = " ".join(map(_spelt, terms)), max(RANKED, limit * 2 + 10)
+    here, bounds = within(SQL, prefix)
+    hits: list[Hit] = []
+    for what in _SELECT:
+        rows = connection.execute(
+            f"SELECT s.rowid FROM locus_search s CROSS JOIN locus_{what} x ON x.id = s.rowid / 2"
+            f" CROSS JOIN locus_threads t ON t.id = x.thread"
+            f" WHERE s.locus_search MATCH ? AND s.rowid % 2 = ? AND {here} ORDER BY s.rowid DESC LIMIT ?",
+            (query, _row_id(what, 0), *bounds, most),
+        ).fetchall()
+        hits += [hit for (row_id,) in rows if (hit := _hit(connection, row_id, None, terms)) is not None]
+    return best_hits(hits, limit)
+
+
+def _hit(connection: sqlite3.Connection, row_id: int, points: float | None, terms: Sequence[str]) -> Hit | None:
     if row_id % 2:
         steps = checkpoint_hit(SQL, row_id // 2, points, terms)
     else:

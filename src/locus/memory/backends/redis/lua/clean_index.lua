@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
 -- include: shared/bucket.lua
+-- include: shared/members.lua
 
 -- Takes threads and metadata out of the bucket's index. Each is checked once more: since it was found to be gone, the
 -- thread may have been saved to again.
@@ -12,8 +13,6 @@ for at = 2, ARGV[1] + 1 do
   end
 end
 for at = ARGV[1] + 2, #ARGV do
-  local seq, after = string.match(ARGV[at], '^(%d+):()', 33)
-  local entry = call('HGET', stem .. string.sub(ARGV[at], after), 'e' .. seq)
-  if not entry or string.sub(entry, 1, 16) ~= string.sub(ARGV[at], 17, 32) then call('ZREM', meta, ARGV[at]) end
+  if not entry_of(ARGV[at]) then call('ZREM', meta, ARGV[at]) end
 end
 return 1

@@ -1,5 +1,6 @@
 #!lua flags=no-writes
 -- include: shared/bucket.lua
+-- include: shared/members.lua
 
 -- Looks through a page of the metadata index: the last member of the page, or empty at the end, and those members
 -- whose checkpoint is gone.
@@ -7,7 +8,6 @@
 -- ARGV: from (as ZRANGEBYLEX takes it), how many.
 local members, stale = call('ZRANGEBYLEX', meta, ARGV[1], '+', 'LIMIT', 0, ARGV[2]), {}
 for _, member in ipairs(members) do
-  local seq, after = string.match(member, '^(%d+):()', 33)
-  if call('HEXISTS', stem .. string.sub(member, after), 'e' .. seq) == 0 then stale[#stale + 1] = member end
+  if not entry_of(member) then stale[#stale + 1] = member end
 end
 return {members[#members] or '', stale}
