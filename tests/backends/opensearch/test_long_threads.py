@@ -77,3 +77,19 @@ async def test_answers_of_several_pages_are_whole(
         assert await backend.delete("t00")
         assert await backend.vacuum(0) == 24
     assert isinstance(backend.store, CheckpointStore)
+
+
+async def test_no_pending_writes_are_skipped_between_two_pages(
+    store: OpenSearchStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a task writes after a copy stands beside what was copied of it: both have the same names and position."""
+    monkeypatch.setattr(opensearch_client.Client, "page_size", 1)
+    async with store.open() as checkpointer:
+        await checkpointer.save(AgentState(), "t", "c")
+        for task in ("one", "two", "three"):
+            await checkpointer.put_writes("t", "c", task, [("x", "old")])
+        assert await checkpointer.copy_thread("t", "copy")
+        for task in ("one", "two"):
+            await checkpointer.put_writes("copy", "c", task, [("x", "new")])
+        found = {write.task_id: write.value for write in await checkpointer.get_writes("copy", "c")}
+        assert found == {"one": "new", "two": "new", "three": "old"}

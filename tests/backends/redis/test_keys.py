@@ -112,6 +112,22 @@ async def test_a_save_is_one_request_and_lists_neither_scan_nor_walk_the_keys(st
             }
 
 
+async def test_a_sweep_takes_old_metadata_of_a_thread_that_began_anew(store: RedisStore) -> None:
+    """The new thread counts from 1 again, so its first checkpoint has the number of the old one."""
+    async with store.open() as handle:
+        await handle.save(AgentState(), "t", metadata={"k": "old"})
+        own = [key for key in store.stored_keys() if key.endswith(":t")]
+        with store.client() as client:
+            client.unlink(*own)  # as if its time had come
+        await handle.save(AgentState(), "t", metadata={"k": "new"})
+        await handle.vacuum()
+        (meta,) = [key for key in store.stored_keys() if key.endswith(":meta")]
+        with store.client() as client:
+            assert client.zcard(meta) == 1
+        assert len(await handle.query_by_metadata("k", "new")) == 1
+        assert await handle.query_by_metadata("k", "old") == []
+
+
 async def test_long_lists_are_read_page_by_page(store: RedisStore) -> None:
     names = sorted(f"t{number:05}" for number in range(700))
     async with store.open() as handle:

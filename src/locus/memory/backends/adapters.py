@@ -173,7 +173,10 @@ def sqlite_checkpointer(
     durability: Literal["full", "normal"] = "full",
     ttl_seconds: float | None = None,
     timeout: float = 30.0,
+    query_timeout: float = 60.0,
 ) -> StorageBackendAdapter:
     """A checkpointer in an SQLite file; the options are those of `SQLiteBackend`."""
-    backend = SQLiteBackend(path, durability=durability, ttl_seconds=ttl_seconds, timeout=timeout)
+    backend = SQLiteBackend(
+        path, durability=durability, ttl_seconds=ttl_seconds, timeout=timeout, query_timeout=query_timeout
+    )
     return StorageBackendAdapter(backend)

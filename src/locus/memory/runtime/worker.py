@@ -1,8 +1,8 @@
 """Threads that own blocking resources, and do what event loops ask of them.
 
-A `Worker` is one thread with one resource, and does one job after another. A `WorkerPool` has several threads, each
-with a resource of its own, and does several jobs at once. Both may be used from any number of event loops, and survive
-a fork.
+A `Worker` is one thread with one resource, and does one job after another. A `WorkerGroup` is several of them, for
+jobs that shall not wait for each other. A `WorkerPool` has several threads, each with a resource of its own, and does
+several jobs at once. All may be used from any number of event loops, and survive a fork.
 """
 
 from __future__ import annotations
@@ -93,6 +93,35 @@ class Worker(ForkGuard, Generic[R]):
             self._finalizer.detach()
             self._finalizer = None
         return jobs
+
+
+class WorkerGroup(Generic[R]):
+    """Several workers, each with a resource of its own. Whoever has least to do takes the next job, so that a job that
+    takes long holds up the others only when all workers have one."""
+
+    def __init__(self, name: str, open_resource: Callable[[], R], size: int) -> None:
+        self._workers = [Worker(f"{name}-{number}", open_resource) for number in range(1, size + 1)]
+        # Sets, because adding to one and taking away are single steps, from whichever thread they come.
+        self._waiting: list[set[object]] = [set() for _ in self._workers]
+
+    async def run(self, work: Callable[[R], T]) -> T:
+        """Do some work with a resource; raises what the work, or opening the resource, raised."""
+        return await _run_on_thread(work, self._submit)
+
+    async def close(self) -> None:
+        for worker in self._workers:
+            await worker.close()
+
+    def _submit(self, job: Job) -> None:
+        at = min(range(len(self._workers)), key=lambda number: len(self._waiting[number]))
+        (work, deliver), mark, waiting = job, object(), self._waiting[at]
+        waiting.add(mark)
+
+        def delivered(result: Any, error: BaseException | None) -> None:
+            waiting.discard(mark)
+            deliver(result, error)
+
+        self._workers[at]._submit((work, delivered))
 
 
 def _serve(jobs: SimpleQueue[Job], open_resource: Callable[[], R], before: threading.Thread | None) -> None:

@@ -77,6 +77,8 @@ class BulkItem:
 class Client:
     """The requests that the backend sends. One OS thread uses it, with a connection of its own."""
 
+    page_size = PAGE_SIZE
+
     def __init__(self, config: OpenSearchConfig, given: Any = None) -> None:
         driver = require("opensearchpy", "opensearch")
         self._errors = driver.exceptions
@@ -212,8 +214,9 @@ class Client:
             for hit in answer["hits"]["hits"]
         ]  # fmt: skip
 
-    def pages(self, body: Json, routing: str | None = None, size: int = PAGE_SIZE) -> Iterator[list[Document]]:
+    def pages(self, body: Json, routing: str | None = None, size: int | None = None) -> Iterator[list[Document]]:
         """All hits, page by page. No two hits may have the same values of `sort`."""
+        size = size or self.page_size
         last: Sequence[Any] | None = None
         while True:
             asked = {**body, "size": size, "track_total_hits": False}

@@ -63,6 +63,7 @@ CHANGED_THREADS = _load("changed_threads")
 UNINDEXED = _load("unindexed")
 INDEX_DOCUMENTS = _load("index_documents")
 DOCUMENT_SOURCE = _load("document_source")
+DOCUMENT_NAMES = _load("document_names")
 
 # Set up a store.
 WRITE_FORMAT = _load("write_format")

@@ -15,7 +15,6 @@ gives its documents the same time.
 
 from __future__ import annotations
 
-import re
 import time
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -37,9 +36,8 @@ from locus.memory.model.records import Entry, Hit, Run
 
 _PORTION = 200
 _LONGEST_WORD = 60
-_MOST_KEYS = 10_000
-"""How many documents a search in the threads of a prefix looks at."""
-_PLAIN = re.compile(r"[0-9A-Za-z/:_-]+")
+_THREADS_AT_ONCE = 100
+_KEYS_AT_ONCE = 5_000
 
 
 class RedisSearch:
@@ -91,28 +89,34 @@ class RedisSearch:
         """
         await self._create()
         await self._index_more()
-        found: dict[str, list[bytes]] = {}
-        for key in await self._keys_within(_query_of(terms), prefix):
-            found.setdefault(self._document(key)[0], []).append(key)
+        query, most = _query_of(terms), max(RANKED, limit * 2 + 10)
         hits: list[Hit] = []
         outlines: dict[str, ThreadOutline | None] = {}
-        keys = [key for thread_id in newest_first for key in found.get(thread_id, ())]
-        most = max(RANKED, limit * 2 + 10)
-        for at in range(0, min(len(keys), most), _PORTION):
-            hits += await self._hits([(key, None) for key in keys[at : at + _PORTION]], terms, outlines)
+        looked_at = 0
+        for first in range(0, len(newest_first), _THREADS_AT_ONCE):
+            names = await self._keys_of(newest_first[first : first + _THREADS_AT_ONCE])
+            for at in range(0, len(names), _KEYS_AT_ONCE):
+                found = await self._matching(query, names[at : at + _KEYS_AT_ONCE])
+                hits += await self._hits([(key, None) for key in found], terms, outlines)
+                looked_at += len(found)
+                if looked_at >= most:
+                    return best_hits(hits, limit)
         return best_hits(hits, limit)
 
-    async def _keys_within(self, query: str, prefix: str) -> list[bytes]:
-        """The keys of documents that match, of threads whose ids start with a prefix, and perhaps of some others."""
-        # The key of a document has the id of its thread in it. A filter is an expression, so only what cannot be
-        # taken for something else goes into it.
-        part = max(_PLAIN.findall(prefix), key=len, default="")
-        filtered = ("FILTER", f"contains(@__key, '{part}')") if part else ()
-        options = ("LOAD", 1, "@__key", *filtered, "LIMIT", 0, _MOST_KEYS)
-        answer = await self._timed("FT.AGGREGATE", self._name, query, *options)
-        if isinstance(answer, dict):
-            return [row[b"extra_attributes"][b"__key"] for row in answer[b"results"]]
-        return [row[row.index(b"__key") + 1] for row in answer[1:]]
+    async def _matching(self, query: str, keys: Sequence[bytes]) -> list[bytes]:
+        """Those of these documents that match; and those whose keys the module would cut off, at a NUL."""
+        found = [key for key in keys if b"\0" in key]
+        others = [key for key in keys if b"\0" not in key]
+        if others:
+            rows = await self._query(query, 0, len(others), "INKEYS", len(others), *others)
+            found += [key for key, _ in rows]
+        return found
+
+    async def _keys_of(self, thread_ids: Sequence[str]) -> list[bytes]:
+        """The keys of the documents of some threads."""
+        keys = [self._layout.thread_keys(thread_id) for thread_id in thread_ids]
+        answers = await self._clients.run_all([Call(scripts.DOCUMENT_NAMES, each) for each in keys])
+        return [each[-1] + name for each, names in zip(keys, answers, strict=True) for name in names]
 
     async def _create(self) -> None:
         if self._name.encode() in await self._clients.command("FT._LIST"):
@@ -157,8 +161,9 @@ class RedisSearch:
             if len(missing) < _PORTION * 2:
                 return
 
-    async def _query(self, query: str, skip: int, page: int) -> list[tuple[bytes, float]]:
-        answer = await self._timed("FT.SEARCH", self._name, query, "NOCONTENT", "WITHSCORES", "LIMIT", skip, page)
+    async def _query(self, query: str, skip: int, page: int, *options: Any) -> list[tuple[bytes, float]]:
+        shape = ("NOCONTENT", "WITHSCORES", *options, "LIMIT", skip, page)
+        answer = await self._timed("FT.SEARCH", self._name, query, *shape)
         if isinstance(answer, dict):
             # The caller's own client may speak the newer protocol.
             return [(row[b"id"], float(row[b"score"])) for row in answer[b"results"]]
@@ -192,8 +197,9 @@ class RedisSearch:
         for (thread_id, name, points), text in zip(documents, await self._clients.run_all(calls), strict=True):
             outline = outlines[thread_id]
             shown, entry = _text_and_entry(outline, name, text, terms) if outline and text else ("", None)
-            if entry is not None:
-                hits.append(Hit(entry, score(terms, shown) if points is None else points, snippet(terms, shown)))
+            if entry is None or (points is None and not score(terms, shown)):
+                continue
+            hits.append(Hit(entry, score(terms, shown) if points is None else points, snippet(terms, shown)))
         return hits
 
     def _document(self, key: bytes) -> tuple[str, bytes]:

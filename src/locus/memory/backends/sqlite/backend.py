@@ -17,7 +17,8 @@ class SQLiteBackend(StorageBackend):
 
     `durability="full"` waits until every save is on the disk; "normal" survives a killed process, and
     may lose the last saves when the power fails. `timeout` is how long, in seconds, to wait for other
-    processes. `":memory:"` keeps everything in this process.
+    processes, and `query_timeout` how long a search or another read may take. `":memory:"` keeps everything
+    in this process.
     """
 
     def __init__(
@@ -27,10 +28,13 @@ class SQLiteBackend(StorageBackend):
         durability: Durability = "full",
         ttl_seconds: float | None = None,
         timeout: float = 30.0,
+        query_timeout: float = 60.0,
     ) -> None:
-        config = SQLiteConfig.checked(path, durability, timeout)
+        config = SQLiteConfig.checked(path, durability, timeout, query_timeout)
         self.path = config.path
-        engine = SQLiteEngine(config.path, durability=config.durability, timeout=config.timeout)
+        engine = SQLiteEngine(
+            config.path, durability=config.durability, timeout=config.timeout, query_timeout=config.query_timeout
+        )
         super().__init__(CheckpointStore(engine, ttl_seconds=ttl_seconds))
 
     def __repr__(self) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from locus.memory.backends.sql.flavour import Steps, run_steps
@@ -20,7 +21,36 @@ from locus.memory.runtime.retry import Backoff
 
 T = TypeVar("T")
 
+_STEPS_BETWEEN_LOOKS = 20_000
+"""How many instructions of its own SQLite carries out, in well below a millisecond, before it asks for the time."""
 _LOCK_PAUSES = Backoff(0.01, 0.01, random_part=0.0)
+
+
+class Query:
+    """A read that ends when its time is up, or when nobody waits for it any more."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._deadline = math.inf
+        self._is_abandoned = False
+
+    def begin(self) -> None:
+        self._deadline = time.monotonic() + self._seconds
+
+    def abandon(self) -> None:
+        """From any thread."""
+        self._is_abandoned = True
+
+    def is_over(self) -> bool:
+        return self._is_abandoned or time.monotonic() > self._deadline
+
+    def check(self) -> None:
+        """Between two statements: SQLite asks only during long ones."""
+        if self.is_over():
+            raise self.error()
+
+    def error(self) -> TimeoutError:
+        return TimeoutError(f"a query took longer than query_timeout, {self._seconds:g} s")
 
 
 class SQLiteFile:
@@ -35,6 +65,25 @@ class SQLiteFile:
         self._writable = writable
         self._inode: tuple[int, int] | None = None
         self._connection: sqlite3.Connection | None = None
+        self._query: Query | None = None
+
+    def read(self, work: Callable[[sqlite3.Connection], T], query: Query) -> T:
+        """Do some work in a transaction that only reads, until the query is over."""
+        connection = self.current()
+        self._query = query
+        query.begin()
+        try:
+            with transaction(connection, "DEFERRED"):
+                return work(connection)
+        except sqlite3.OperationalError as error:
+            if query.is_over():
+                raise query.error() from error
+            raise
+        finally:
+            self._query = None
+
+    def _is_over(self) -> bool:
+        return self._query is not None and self._query.is_over()
 
     def _open(self) -> sqlite3.Connection:
         if self._untouched:
@@ -93,6 +142,7 @@ class SQLiteFile:
         if self._connection is None or self._current_inode() != self._inode:
             self.close()
             self._connection = self._open()
+            self._connection.set_progress_handler(self._is_over, _STEPS_BETWEEN_LOOKS)
             self._inode = self._current_inode()
         return self._connection
 
@@ -151,6 +201,13 @@ def transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iter
         raise
 
 
-def execute(connection: sqlite3.Connection, steps: Steps[T]) -> T:
-    """Run the steps of an operation, inside a transaction."""
-    return run_steps(steps, lambda text, values: connection.execute(text, values).fetchall())
+def execute(connection: sqlite3.Connection, steps: Steps[T], query: Query | None = None) -> T:
+    """Run the steps of an operation, inside a transaction; those of a query, until it is over."""
+    if query is None:
+        return run_steps(steps, lambda text, values: connection.execute(text, values).fetchall())
+
+    def run(text: str, values: Sequence[Any]) -> list[Any]:
+        query.check()
+        return connection.execute(text, values).fetchall()
+
+    return run_steps(steps, run)

@@ -22,16 +22,22 @@ class SQLiteConfig:
     """An absolute path, or `":memory:"`."""
     durability: Durability
     timeout: float
+    """Seconds to wait for locks of other processes."""
+    query_timeout: float
+    """Seconds that one read may take."""
 
     @classmethod
-    def checked(cls, path: str | Path, durability: Durability, timeout: float) -> SQLiteConfig:
+    def checked(
+        cls, path: str | Path, durability: Durability, timeout: float, query_timeout: float = 60.0
+    ) -> SQLiteConfig:
         """From what a user gave."""
         if not isinstance(path, str | Path) or not str(path) or "\0" in str(path):
             raise ConfigurationError(f"path must be the path of a file, got {path!r:.80}")
         if durability not in get_args(Durability):
             raise ConfigurationError(f'durability is "full" or "normal", got {durability!r}')
         checked_seconds(timeout, "timeout")
-        return cls(_absolute(path), durability, timeout)
+        checked_seconds(query_timeout, "query_timeout")
+        return cls(_absolute(path), durability, timeout, query_timeout)
 
 
 def _absolute(path: str | Path) -> str:

@@ -1,10 +1,12 @@
 """The engine for SQLite: one file, no server. Several processes may use it at once.
 
-A save is one transaction on an OS thread of its own. Reads happen on another, and wait for no save.
+A save is one transaction on an OS thread of its own. Reads happen on others, and wait neither for saves nor, as long
+as one of these threads is free, for each other.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
@@ -21,16 +23,18 @@ from locus.errors import (
 from locus.memory.backends.sql import read as sql_read
 from locus.memory.backends.sql.flavour import Steps
 from locus.memory.backends.sqlite import search as sqlite_search
-from locus.memory.backends.sqlite.client import MemoryFile, SQLiteFile, execute, transaction
+from locus.memory.backends.sqlite.client import MemoryFile, Query, SQLiteFile, execute, transaction
 from locus.memory.backends.sqlite.commit import SQLiteThreads, append, metadata_value
 from locus.memory.backends.sqlite.config import IN_MEMORY
 from locus.memory.backends.sqlite.schema import SQL, checked_version
 from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.ids import Pattern
 from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Verdict, Write
-from locus.memory.runtime.worker import Worker
+from locus.memory.runtime.worker import Worker, WorkerGroup
 
 T = TypeVar("T")
+
+READERS = 4
 
 
 class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):
@@ -39,13 +43,14 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
     driver_errors = (sqlite3.Error, OSError)
     sql = SQL
 
-    def __init__(self, path: str, *, durability: str, timeout: float) -> None:
+    def __init__(self, path: str, *, durability: str, timeout: float, query_timeout: float = 60.0) -> None:
         self._identity = f"sqlite:{path}" if path != IN_MEMORY else f"sqlite::memory:{uuid4().hex}"
         self._memory: MemoryFile | None = None
+        self._query_timeout = query_timeout
         if path == IN_MEMORY:
             kept = self._memory = MemoryFile(path, durability=durability, timeout=timeout, writable=True)
             self._writer: Worker[SQLiteFile] = Worker("locus-sqlite", lambda: kept)
-            self._reader = self._writer
+            self._reader: Worker[SQLiteFile] | WorkerGroup[SQLiteFile] = self._writer
             return
 
         def opener(writable: bool) -> Callable[[], SQLiteFile]:
@@ -54,7 +59,7 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             )
 
         self._writer = Worker("locus-sqlite-writer", opener(True))
-        self._reader = Worker("locus-sqlite-reader", opener(False))
+        self._reader = WorkerGroup("locus-sqlite-reader", opener(False), READERS)
 
     @property
     def identity(self) -> str:
@@ -78,12 +83,16 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         return await self._write(lambda connection: execute(connection, operation(SQLiteThreads(connection))))
 
     async def _read(self, steps: Steps[T]) -> T:
-        def job(file: SQLiteFile) -> T:
-            connection = file.current()
-            with transaction(connection, "DEFERRED"):
-                return execute(connection, steps)
+        return await self._query(lambda connection, query: execute(connection, steps, query))
 
-        return await self._reader.run(job)
+    async def _query(self, work: Callable[[sqlite3.Connection, Query], T]) -> T:
+        """Do some work that only reads. It ends with its deadline, or with its caller's patience."""
+        query = Query(self._query_timeout)
+        try:
+            return await self._reader.run(lambda file: file.read(lambda found: work(found, query), query))
+        except asyncio.CancelledError:
+            query.abandon()
+            raise
 
     async def carry_out(self, operation: Callable[[], Steps[T]], *, writing: bool, alone: bool = False) -> T:
         """Run steps on tables that are not the engine's, in one transaction; `alone`: there is one step only."""
@@ -138,14 +147,9 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             # One portion at a time, so that saves can go on in between.
             pass
 
-        def job(file: SQLiteFile) -> list[Hit]:
-            connection = file.current()
-            with transaction(connection, "DEFERRED"):
-                if prefix:
-                    return sqlite_search.search_within(connection, terms, limit, prefix)
-                return sqlite_search.search(connection, terms, limit)
-
-        return await self._reader.run(job)
+        if prefix:
+            return await self._query(lambda c, query: sqlite_search.search_within(c, query, terms, limit, prefix))
+        return await self._query(lambda c, query: sqlite_search.search(c, query, terms, limit))
 
     async def put_writes(
         self,
@@ -177,6 +181,8 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         text = str(error)
         if "no such module: fts5" in text:
             return CapabilityError("this Python's SQLite was built without FTS5, so there is no search")
+        if isinstance(error, TimeoutError):
+            return BackendUnavailableError(f"{text}: ask for less, or raise it")
         if isinstance(error, sqlite3.DataError) or "too big" in text:
             return SerializationError(f"a value is larger than SQLite can hold: {text}")
         if isinstance(error, sqlite3.OperationalError) and "no such table" not in text:

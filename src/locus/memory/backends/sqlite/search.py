@@ -13,13 +13,15 @@ from typing import Any
 
 from locus.memory.backends.sql.read import within
 from locus.memory.backends.sql.search import checkpoint_hit, run_hit
-from locus.memory.backends.sqlite.client import execute
+from locus.memory.backends.sqlite.client import Query, execute
 from locus.memory.backends.sqlite.schema import SQL
 from locus.memory.model.ids import words
 from locus.memory.model.matching import RANKED, best_hits, searchable
 from locus.memory.model.records import Hit
 
 PORTION = 2_000
+PORTION_CHARACTERS = 2_000_000
+"""How much text is indexed at once, about: saves wait meanwhile."""
 _SELECT = {
     "runs": "SELECT id, items FROM locus_runs",
     "checkpoints": "SELECT id, '[' || head || ',' || metadata || ']' FROM locus_checkpoints",
@@ -51,14 +53,20 @@ def index_more(connection: sqlite3.Connection) -> bool:
     full = False
     for what, select in _SELECT.items():
         (up_to,) = connection.execute("SELECT up_to FROM locus_indexed WHERE what = ?", (what,)).fetchone()
-        rows = connection.execute(f"{select} WHERE id > ? ORDER BY id LIMIT ?", (up_to, PORTION)).fetchall()
+        rows = connection.execute(f"{select} WHERE id > ? ORDER BY id LIMIT ?", (up_to, PORTION))
+        count = size = 0
         for key, text in rows:
             connection.execute(
                 "INSERT INTO locus_search (rowid, text) VALUES (?, ?)", (_row_id(what, key), _indexed(text))
             )
-        if rows:
-            connection.execute("UPDATE locus_indexed SET up_to = ? WHERE what = ?", (rows[-1][0], what))
-        full = full or len(rows) == PORTION
+            up_to, count, size = key, count + 1, size + len(text)
+            if size > PORTION_CHARACTERS:
+                full = True
+                break
+        rows.close()
+        if count:
+            connection.execute("UPDATE locus_indexed SET up_to = ? WHERE what = ?", (up_to, what))
+        full = full or count == PORTION
     return full
 
 
@@ -91,18 +99,18 @@ def _forget(connection: sqlite3.Connection, what: str, select: str, values: tupl
         )
 
 
-def search(connection: sqlite3.Connection, terms: Sequence[str], limit: int) -> list[Hit]:
+def search(connection: sqlite3.Connection, query: Query, terms: Sequence[str], limit: int) -> list[Hit]:
     """Checkpoints with a row that has all terms, best first."""
-    query = " ".join(map(_spelt, terms))
+    wanted = " ".join(map(_spelt, terms))
     hits: list[Hit] = []
     skip = 0
     while True:
         rows = connection.execute(
             "SELECT rowid, -bm25(locus_search) FROM locus_search WHERE locus_search MATCH ?"
             " ORDER BY 2 DESC LIMIT ? OFFSET ?",
-            (query, limit * 2 + 10, skip),
+            (wanted, limit * 2 + 10, skip),
         ).fetchall()
-        hits += [hit for row_id, points in rows if (hit := _hit(connection, row_id, points, terms)) is not None]
+        hits += [hit for row_id, points in rows if (hit := _hit(connection, query, row_id, points, terms)) is not None]
         # Several rows may belong to one checkpoint, so a full page may not be enough.
         found = best_hits(hits, limit)
         if len(found) >= limit or not rows:
@@ -110,13 +118,15 @@ def search(connection: sqlite3.Connection, terms: Sequence[str], limit: int) -> 
         skip += len(rows)
 
 
-def search_within(connection: sqlite3.Connection, terms: Sequence[str], limit: int, prefix: str) -> list[Hit]:
+def search_within(
+    connection: sqlite3.Connection, query: Query, terms: Sequence[str], limit: int, prefix: str
+) -> list[Hit]:
     """The same in threads whose ids start with a prefix.
 
     SQLite's own points depend on how many rows of all threads have a word. So the newest runs and the newest
     checkpoints are ranked by their own texts.
     """
-    query, most = " ".join(map(_spelt, terms)), max(RANKED, limit * 2 + 10)
+    wanted, most = " ".join(map(_spelt, terms)), max(RANKED, limit * 2 + 10)
     here, bounds = within(SQL, prefix)
     hits: list[Hit] = []
     for what in _SELECT:
@@ -124,13 +134,15 @@ def search_within(connection: sqlite3.Connection, terms: Sequence[str], limit: i
             f"SELECT s.rowid FROM locus_search s CROSS JOIN locus_{what} x ON x.id = s.rowid / 2"
             f" CROSS JOIN locus_threads t ON t.id = x.thread"
             f" WHERE s.locus_search MATCH ? AND s.rowid % 2 = ? AND {here} ORDER BY s.rowid DESC LIMIT ?",
-            (query, _row_id(what, 0), *bounds, most),
+            (wanted, _row_id(what, 0), *bounds, most),
         ).fetchall()
-        hits += [hit for (row_id,) in rows if (hit := _hit(connection, row_id, None, terms)) is not None]
+        hits += [hit for (row_id,) in rows if (hit := _hit(connection, query, row_id, None, terms)) is not None]
     return best_hits(hits, limit)
 
 
-def _hit(connection: sqlite3.Connection, row_id: int, points: float | None, terms: Sequence[str]) -> Hit | None:
+def _hit(
+    connection: sqlite3.Connection, query: Query, row_id: int, points: float | None, terms: Sequence[str]
+) -> Hit | None:
     if row_id % 2:
         steps = checkpoint_hit(SQL, row_id // 2, points, terms)
     else:
@@ -138,4 +150,4 @@ def _hit(connection: sqlite3.Connection, row_id: int, points: float | None, term
             "SELECT thread, branch, number FROM locus_runs WHERE id = ?", (row_id // 2,)
         )
         steps = run_hit(SQL, thread, branch, number, points, terms)
-    return execute(connection, steps)
+    return execute(connection, steps, query)
