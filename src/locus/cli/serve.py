@@ -46,6 +46,13 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     add("--header-timeout", type=float, default=15.0, metavar="SECONDS", help="how long request headers may take (15)")
     add("--body-timeout", type=float, default=30.0, metavar="SECONDS", help="how long a request body may take (30)")
     add(
+        "--query-timeout",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="how long a search or a list of threads may take (30)",
+    )
+    add(
         "--grace",
         type=float,
         default=30.0,
@@ -80,6 +87,7 @@ def _config(options: argparse.Namespace) -> ServerConfig:
         max_body_bytes=int(options.max_body * 1024 * 1024),
         header_seconds=options.header_timeout,
         body_seconds=options.body_timeout,
+        query_seconds=options.query_timeout,
         grace_seconds=options.grace,
         log_level=options.log_level,
     )

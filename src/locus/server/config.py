@@ -31,6 +31,7 @@ class ServerConfig:
     max_body_bytes: int = 64 * 1024 * 1024
     header_seconds: float = 15.0
     body_seconds: float = 30.0
+    query_seconds: float = 30.0
     grace_seconds: float = 30.0
     log_level: str = "info"
 
@@ -43,6 +44,7 @@ class ServerConfig:
             raise ConfigurationError("--max-body is a number of megabytes, and a kilobyte at least")
         checked_seconds(self.header_seconds, "--header-timeout")
         checked_seconds(self.body_seconds, "--body-timeout")
+        checked_seconds(self.query_seconds, "--query-timeout")
         checked_seconds(self.grace_seconds, "--grace")
         if self.workers > 1 and self.store.partition(":")[0] == "memory":
             raise ConfigurationError("several workers cannot share a memory store: leave out --workers")

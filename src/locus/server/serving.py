@@ -40,7 +40,9 @@ def worker_app() -> ServerMiddleware:
 
 def app_of(config: ServerConfig) -> ServerMiddleware:
     HeaderTimeoutProtocol.header_seconds = config.header_seconds
-    limits = Limits(body_bytes=config.max_body_bytes, body_seconds=config.body_seconds)
+    limits = Limits(
+        body_bytes=config.max_body_bytes, body_seconds=config.body_seconds, query_seconds=config.query_seconds
+    )
     return create_app(get_checkpointer(config.store), config.auth, limits=limits, hosts=config.hosts)
 
 

@@ -196,6 +196,15 @@ class SearchLaws(Laws):
             with pytest.raises(ConfigurationError, match="at most"):
                 await checkpointer.search(query)
 
+    async def test_terms_are_words_and_nothing_else(self, checkpointer: Checkpointer) -> None:
+        """What reaches an engine by the server's `terms` could otherwise be syntax of its database."""
+        await dicts(checkpointer).save("t", {"m": ["İstanbul and x1y2"]})
+        for words in (["i\u0307stanbul"], ["x1y2", "and"], ["and", "and"]):
+            assert [hit.entry.thread_id for hit in await checkpointer.store.search_terms(words, 10)] == ["t"], words
+        for term in ('"', "\\", "'", "a b", "x*", "-x", "a&b", "@words", "and|x", "AND", "", " ", "_", "\0", "i\u0301"):
+            with pytest.raises(ConfigurationError):
+                await checkpointer.store.search_terms([term], 10)
+
     async def test_a_query_that_is_no_text_is_refused(self, checkpointer: Checkpointer) -> None:
         await dicts(checkpointer).save("t", {"m": ["word"]})
         bad: Any

@@ -93,6 +93,10 @@ _BEGIN = {
 _ROLLBACK = ("ROLLBACK",)
 
 
+GRACE_SECONDS = 1.0
+"""The server goes on that long, at most, with a query that nobody waits for any more. It does not notice by itself."""
+
+
 class Result(NamedTuple):
     """What one statement returned."""
 
@@ -121,8 +125,8 @@ class MySQLConnection(Connection):
                 ("SET NAMES utf8mb4", ()),
                 (
                     "SET SESSION autocommit = 1, sql_mode = ?, time_zone = '+00:00',"
-                    " transaction_isolation = 'READ-COMMITTED', innodb_lock_wait_timeout = ?",
-                    (SQL_MODE, lock_seconds),
+                    " transaction_isolation = 'READ-COMMITTED', innodb_lock_wait_timeout = ?, max_execution_time = ?",
+                    (SQL_MODE, lock_seconds, int((self._seconds + GRACE_SECONDS) * 1_000)),
                 ),
             ]
         )
@@ -308,6 +312,7 @@ _HINTS = {
     1290: "it is read-only: a replica, or a server that is being replaced; connect to the primary",
     1792: "it is read-only: a replica, or a server that is being replaced; connect to the primary",
     1836: "it is read-only: a replica, or a server that is being replaced; connect to the primary",
+    3024: "a statement took longer than command_timeout",
     LOCK_TIMEOUT: "another transaction holds a lock for too long",
     DEADLOCK: "transactions got into each other's way again and again",
 }

@@ -246,7 +246,9 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
         return portion.is_full
 
 
-_SESSION = "@@autocommit, @@sql_mode, @@time_zone, @@transaction_isolation, @@innodb_lock_wait_timeout"
+_SESSION = (
+    "@@autocommit, @@sql_mode, @@time_zone, @@transaction_isolation, @@innodb_lock_wait_timeout, @@max_execution_time"
+)
 """What `MySQLConnection.prepare` sets, and what has to be restored in somebody else's connection."""
 
 

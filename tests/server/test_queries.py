@@ -1,0 +1,125 @@
+"""What a token that may read can ask for: bounded in time, nothing but words, and nothing of other tenants."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locus.memory.backends import sqlite_checkpointer
+from locus.memory.backends.memory import MemoryEngine
+from locus.memory.checkpointer import Checkpointer
+from locus.memory.model.ids import Pattern
+from locus.memory.model.records import Entry, Hit
+from locus.memory.storage import StorageBackend
+from locus.memory.store import CheckpointStore
+from locus.server import Limits, create_app
+from tests.server.running import ACME_READER, READER, TOKENS, asking, guarded
+
+
+class WatchedEngine(MemoryEngine):
+    """Notes the threads that it answers with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answered: set[str] = set()
+
+    async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
+        found = await super().threads(pattern, limit)
+        self.answered.update(found)
+        return found
+
+    async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
+        return self._noted(await super().recent(limit, prefix))
+
+    async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
+        return self._noted(await super().find(key, value, limit, prefix))
+
+    async def search(self, terms: Sequence[str], limit: int, prefix: str = "") -> list[Hit]:
+        found = await super().search(terms, limit, prefix)
+        self._noted([hit.entry for hit in found])
+        return found
+
+    def _noted(self, found: list[Entry]) -> list[Entry]:
+        self.answered.update(entry.thread_id for entry in found)
+        return found
+
+
+class StalledEngine(MemoryEngine):
+    """Its searches do not end."""
+
+    async def search(self, terms: Sequence[str], limit: int, prefix: str = "") -> list[Hit]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+async def test_the_store_is_asked_for_nothing_of_other_tenants() -> None:
+    engine = WatchedEngine()
+    store = CheckpointStore(engine)
+    backend = StorageBackend(store)
+    for name in ("acme/1", "acme/2", "acme-corp/1", "other"):
+        await backend.save(name, {"m": ["kangaroo"]}, metadata={"k": "v"})
+    async with asking(guarded(Checkpointer(store)), ACME_READER) as client:
+        assert (await client.get("/threads?pattern=*&limit=1")).json()["threads"] == ["acme/1"]
+        assert (await client.get("/threads?pattern=*2")).json()["threads"] == ["acme/2"]
+        assert (await client.get("/threads?pattern=other")).json()["threads"] == []
+        for asked in ("acme/", "", "acme/2", "other", "acme-corp/"):
+            expected = {name for name in ("acme/1", "acme/2") if name.startswith(asked)}
+            listed = (await client.get("/threads", params={"prefix": asked})).json()["threads"]
+            recent = (await client.get("/recent", params={"prefix": asked})).json()["checkpoints"]
+            found = (await client.post("/find", json={"key": "k", "value": "v", "prefix": asked})).json()["checkpoints"]
+            hits = (await client.post("/search", json={"query": "kangaroo", "prefix": asked})).json()["hits"]
+            assert set(listed) == expected
+            for entries in (recent, found, hits):
+                assert {entry["thread_id"] for entry in entries} == expected
+    assert engine.answered == {"acme/1", "acme/2"}
+
+
+async def test_scores_tell_a_tenant_nothing_of_others(tmp_path: Path) -> None:
+    """SQLite's own scores would: they depend on how rare a word is among all threads."""
+    async with sqlite_checkpointer(tmp_path / "a.db") as store, asking(guarded(store), ACME_READER) as acme:
+        backend = StorageBackend(store.store)
+        await backend.save("acme/1", {"m": ["our merger with initech"]})
+        await backend.save("acme/2", {"m": ["initech initech"]})
+
+        async def seen() -> Any:
+            return (await acme.post("/search", json={"query": "initech"})).json()["hits"]
+
+        before = await seen()
+        assert [hit["thread_id"] for hit in before] == ["acme/2", "acme/1"]
+        for number in range(20):
+            await backend.save(f"other/{number}", {"m": ["buy initech"]})
+        assert await seen() == before
+
+
+@pytest.mark.parametrize("term", ['"', "\\", "a b", "x*", "-x", "AND", "", "@words:{a}"])
+async def test_a_term_that_is_no_word_is_refused(tmp_path: Path, term: str) -> None:
+    async with sqlite_checkpointer(tmp_path / "a.db") as store, asking(guarded(store), READER) as client:
+        answer = await client.post("/search", json={"terms": [term]})
+        assert (answer.status_code, answer.json()["code"]) == (400, "invalid_request")
+
+
+async def test_long_patterns_and_queries_are_refused() -> None:
+    async with asking(guarded(), READER) as client:
+        for pattern in ("*a" * 100, "x" * 1_000):
+            answer = await client.get("/threads", params={"pattern": pattern})
+            assert (answer.status_code, answer.json()["code"]) == (400, "invalid_id")
+        many = [f"w{number}" for number in range(200)]
+        for body in ({"query": "x" * 20_000}, {"query": " ".join(many)}, {"terms": many}):
+            answer = await client.post("/search", json=body)
+            assert answer.status_code in (400, 422)
+            assert answer.json()["code"] == "invalid_request"
+
+
+async def test_a_query_that_takes_too_long_ends_while_others_go_on() -> None:
+    store = CheckpointStore(StalledEngine())
+    await StorageBackend(store).save("t", {"m": ["kangaroo"]})
+    app = create_app(Checkpointer(store), TOKENS, limits=Limits(query_seconds=0.2))
+    async with asking(app, READER) as client:
+        stalled = asyncio.create_task(client.post("/search", json={"query": "kangaroo"}))
+        assert (await client.get("/threads")).json()["threads"] == ["t"]
+        answer = await stalled
+        assert (answer.status_code, answer.json()["code"]) == (500, "query_too_slow")
