@@ -16,6 +16,8 @@ from locus.errors import BackendUnavailableError, ConfigurationError, Serializat
 from locus.extras import require
 from locus.memory.backends import MySQLBackend, mysql_checkpointer
 from locus.memory.backends.mysql.client import MySQLConnection, Result
+from locus.memory.backends.mysql.engine import MySQLEngine
+from locus.memory.backends.sql.flavour import Steps
 from tests.backends.mysql.stores import raw_connection, run_sql, with_port
 from tests.servers.mysql import MySQLServer
 from tests.servers.proxy import Proxy
@@ -232,6 +234,28 @@ async def test_a_thread_that_somebody_else_has_locked_is_waited_for(
             assert await checkpointer.load("t") is not None, "reading waits for nobody"
         await checkpointer.save(said(state, "four"), "t")
         assert len(await checkpointer.list_checkpoints("t")) == 3
+
+
+async def test_a_query_that_stalls_ends_on_the_server_and_holds_up_nobody(url: str, mysql_server: MySQLServer) -> None:
+    """The server does not notice by itself that nobody waits for the answer."""
+
+    def stalled() -> Steps[None]:
+        yield "SELECT BENCHMARK(1000000000000, MD5('stalled'))", ()
+
+    async with mysql_checkpointer(dsn=f"{url}&command_timeout=2") as checkpointer, mysql_checkpointer(dsn=url) as other:
+        state = said(AgentState(), "one")
+        await checkpointer.save(state, "t")
+        engine = checkpointer.store.engine
+        assert isinstance(engine, MySQLEngine)
+        query = asyncio.create_task(engine.carry_out(stalled, writing=False))
+        await asyncio.sleep(0)
+        assert await other.load("t") == await checkpointer.load("t") == state
+        with pytest.raises(TimeoutError, match="command_timeout"):
+            await query
+        running = "SELECT count(*) FROM information_schema.processlist WHERE info LIKE '%BENCHMARK(1%stalled%)'"
+        async with asyncio.timeout(20):
+            while run_sql(mysql_server.url, running) != [(0,)]:  # noqa: ASYNC110 - only the server knows
+                await asyncio.sleep(0.02)
 
 
 async def test_encrypted_connections(url: str, mysql_server: MySQLServer) -> None:

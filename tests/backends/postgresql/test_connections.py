@@ -18,6 +18,7 @@ from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError, ConfigurationError
 from locus.memory.backends import PostgreSQLBackend
 from locus.memory.backends.postgresql.engine import PostgreSQLEngine
+from locus.memory.backends.sql.flavour import Steps
 from tests.backends.postgresql.store import PostgreSQLStore
 
 pytestmark = pytest.mark.postgresql
@@ -195,6 +196,27 @@ async def test_a_statement_that_takes_too_long_is_given_up(watched: Watched) -> 
             assert await backend.load("t") == {"n": 1}
         await backend.save("t", {"n": 3})
         assert await backend.count() == 2
+
+
+async def test_a_query_that_stalls_ends_on_the_server_and_holds_up_nobody(watched: Watched) -> None:
+    def stalled() -> Steps[None]:
+        yield "SELECT pg_sleep(3600)", ()
+
+    async with watched.open(command_timeout=2.0) as backend, watched.open() as other:
+        await backend.save("t", {"n": 1})
+        engine = backend.store.engine
+        assert isinstance(engine, PostgreSQLEngine)
+        query = asyncio.create_task(engine.carry_out(stalled, writing=False))
+        await asyncio.sleep(0)
+        assert await other.load("t") == await backend.load("t") == {"n": 1}
+        with pytest.raises(TimeoutError, match="command_timeout"):
+            await query
+        running = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND state = 'active'"
+        with watched.store.connection() as connection:
+            async with asyncio.timeout(20):
+                # Only the server knows.
+                while connection.execute(running, (watched.name,)).fetchall() != [(0,)]:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
 
 
 async def test_cancelled_saves_and_loads_leave_the_pool_whole(watched: Watched) -> None:
