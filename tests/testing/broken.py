@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from locus.memory.backends.memory import MemoryEngine
 from locus.memory.checkpointer import Checkpointer
+from locus.memory.model.arguments import UNLIMITED
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.ids import Pattern
 from locus.memory.model.manifest import wanted
-from locus.memory.model.records import DEFAULT_NAMESPACE, Commit, Entry, Outcome, Stored, Verdict
+from locus.memory.model.records import DEFAULT_NAMESPACE, Commit, Entry, Hit, Outcome, Stored, Verdict
 from locus.memory.model.retention import Removal
 from locus.memory.model.table import Row, ThreadTable
 from locus.memory.store import CheckpointStore
@@ -135,6 +136,24 @@ class LikePatterns(MemoryEngine):
         return sorted(table.thread_id for table in self._live() if re.fullmatch(like, table.thread_id, re.DOTALL))[
             :limit
         ]
+
+
+class FiltersAfterwards(MemoryEngine):
+    """The prefix is looked at when the limit has cut off already what is of others."""
+
+    async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
+        return [entry for entry in await super().recent(limit) if entry.thread_id.startswith(prefix)]
+
+
+class SharedScores(MemoryEngine):
+    """A hit counts for less, the more threads of all have one of the words."""
+
+    async def search(self, terms: Sequence[str], limit: int, prefix: str = "") -> list[Hit]:
+        everywhere = 0
+        for term in terms:
+            everywhere += len(await super().search([term], UNLIMITED))
+        found = await super().search(terms, limit, prefix)
+        return [replace(hit, score=hit.score / everywhere) for hit in found]
 
 
 class NoNamespaces(MemoryEngine):

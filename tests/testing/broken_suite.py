@@ -83,6 +83,14 @@ class TestLikePatterns(InMemory):
     engine = broken.LikePatterns
 
 
+class TestFiltersAfterwards(InMemory):
+    engine = broken.FiltersAfterwards
+
+
+class TestSharedScores(InMemory):
+    engine = broken.SharedScores
+
+
 class TestNoNamespaces(InMemory):
     engine = broken.NoNamespaces
 
