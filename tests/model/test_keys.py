@@ -9,8 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locus.errors import InvalidIdError
-from locus.memory.model.ids import Pattern, check_id, check_pattern, digest, new_id, words
+from locus.errors import ConfigurationError, InvalidIdError
+from locus.memory.model.ids import (
+    Pattern,
+    check_id,
+    check_pattern,
+    checked_terms,
+    digest,
+    new_id,
+    prefix_end,
+    query_terms,
+    words,
+)
 from locus.testing.data import BAD_IDS, HOSTILE_IDS, budget
 
 few = st.text("ab*?[.\n", max_size=6)
@@ -90,3 +100,43 @@ def test_the_words_of_a_text() -> None:
     assert words("Hello, wörld_2! — it's") == ["hello", "wörld", "2", "it", "s"]
     assert words("jose\u0301") == words("JOSÉ") == ["josé"]
     assert words("\0 *!") == []
+
+
+@given(few, st.text("ab*?", max_size=3), st.text("ab*?", max_size=6))
+@budget(80)
+def test_a_pattern_within_a_prefix_matches_less(pattern: str, within: str, value: str) -> None:
+    limited = Pattern(pattern, within)
+    assert limited.matches(value) == (Pattern(pattern).matches(value) and value.startswith(within))
+    if limited.matches(value):
+        assert value.startswith(limited.prefix)
+
+
+@given(st.text("aé\ud7ff\ue000\U0010ffff", max_size=3), st.text("aéb\ud7ff\ue000\U0010ffff", max_size=4))
+@budget(80)
+def test_a_prefix_is_a_range(prefix: str, value: str) -> None:
+    end = prefix_end(prefix)
+    assert value.startswith(prefix) == (prefix <= value and (end is None or value < end))
+    if end is not None:
+        end.encode()  # no surrogates
+
+
+def test_all_words_may_be_looked_for_and_nothing_else() -> None:
+    capitals = [char for char in map(chr, range(0x110000)) if char.lower() != char]
+    assert len(capitals) > 1_000
+    for char in capitals:
+        assert checked_terms(words(f"x{char}y"))
+    for term in ("", "a b", "A", "a*", "_", '"', "i\u0301", "\u0307"):
+        with pytest.raises(ConfigurationError):
+            checked_terms([term])
+    assert checked_terms(["a", "b", "a"]) == query_terms("a B. A!") == ["a", "b"]
+
+
+def test_rows_of_combining_marks_take_no_time() -> None:
+    """Sorting a row of so many at once would take minutes."""
+    assert words("x" + "\u0301\u0323" * 100_000) == ["x"]
+
+
+@given(st.text("ae \u0301\u0323\u3099か\u1100\u1161é", max_size=40), st.integers(1, 80))
+@budget(40)
+def test_long_texts_have_the_words_of_short_ones(text: str, times: int) -> None:
+    assert words(f"{text} " * times) == words(text) * times

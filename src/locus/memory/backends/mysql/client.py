@@ -95,6 +95,8 @@ _ROLLBACK = ("ROLLBACK",)
 
 GRACE_SECONDS = 1.0
 """The server goes on that long, at most, with a query that nobody waits for any more. It does not notice by itself."""
+LONGEST_QUERY = 2**32 - 1
+"""The highest `max_execution_time`, in milliseconds."""
 
 
 class Result(NamedTuple):
@@ -126,7 +128,7 @@ class MySQLConnection(Connection):
                 (
                     "SET SESSION autocommit = 1, sql_mode = ?, time_zone = '+00:00',"
                     " transaction_isolation = 'READ-COMMITTED', innodb_lock_wait_timeout = ?, max_execution_time = ?",
-                    (SQL_MODE, lock_seconds, int((self._seconds + GRACE_SECONDS) * 1_000)),
+                    (SQL_MODE, lock_seconds, min(int((self._seconds + GRACE_SECONDS) * 1_000), LONGEST_QUERY)),
                 ),
             ]
         )

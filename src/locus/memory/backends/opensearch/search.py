@@ -13,21 +13,17 @@ from locus.memory.model.manifest import walk, wanted
 from locus.memory.model.matching import RANKED, best_hits, score, searchable, shown_text, snippet
 from locus.memory.model.records import Hit, Run
 
-_MAX_TERMS = 500
-"""How many words of a query the index is asked for; its hits are checked for the others."""
-
 
 def search(client: Client, cache: ThreadCache, terms: Sequence[str], limit: int) -> list[Hit]:
     """Checkpoints with a run or a head that has all terms, best first."""
     if not limit:
         return []
     client.refresh()
-    indexed_terms = [indexed_word(term) for term in terms][:_MAX_TERMS]
     body = {
         "query": {
             "bool": {
                 "filter": [{"terms": {"kind": [CHECKPOINT, RUNS]}}],
-                "must": [{"term": {"words": {"value": term}}} for term in indexed_terms],
+                "must": _wanted_words(terms),
             }
         },
         "sort": [{"_score": "desc"}, {"thread": "asc"}, {"seq": "asc"}, {"position": "asc"}, IN_BATCH],
@@ -48,11 +44,10 @@ def search_within(client: Client, cache: ThreadCache, terms: Sequence[str], limi
     by their own texts.
     """
     client.refresh()
-    wanted_words: list[Json] = [{"term": {"words": {"value": indexed_word(term)}}} for term in terms][:_MAX_TERMS]
     hit_filter, found = HitFilter(client, cache), list[Hit]()
     most = max(RANKED, limit * 2 + 10)
     for within in in_threads(client, prefix):
-        clauses: list[Json] = [{"terms": {"kind": [CHECKPOINT, RUNS]}}, *wanted_words, *within]
+        clauses: list[Json] = [{"terms": {"kind": [CHECKPOINT, RUNS]}}, *_wanted_words(terms), *within]
         body = {"query": {"bool": {"filter": clauses}}, "sort": NEWEST_FIRST}
         looked_at = 0
         for hits in client.pages(body, size=RANKED):
@@ -61,6 +56,10 @@ def search_within(client: Client, cache: ThreadCache, terms: Sequence[str], limi
             if looked_at >= most:
                 break
     return best_hits(found, limit)
+
+
+def _wanted_words(terms: Sequence[str]) -> list[Json]:
+    return [{"term": {"words": {"value": indexed_word(term)}}} for term in terms]
 
 
 def _hits_of(

@@ -172,7 +172,7 @@ class RedisSearch:
     async def _timed(self, *words: Any) -> Any:
         """What the module answers. It ends a query that takes too long, and may answer with what it has found by then;
         so an answer that took that long counts as none."""
-        seconds = self._clients.timeout * 0.8
+        seconds = min(self._clients.timeout * 0.8, 3_600)
         started = time.monotonic()
         answer = await self._clients.command(*words, "TIMEOUT", max(1, int(seconds * 1_000)))
         if time.monotonic() - started >= seconds:
