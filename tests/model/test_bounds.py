@@ -18,6 +18,7 @@ from locus.memory.backends import FileCheckpointer
 from locus.memory.backends.file.schema import CHECKSUM_KEY
 from locus.memory.backends.objects.schema import split_texts
 from locus.memory.backends.sql.flavour import LARGEST, packed, unpacked
+from locus.memory.item_log import logged_change
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.manifest import MOST, decode_manifest
 from locus.memory.model.records import Entry
@@ -58,6 +59,15 @@ def test_a_vacuum_keeps_the_last_of_every_line() -> None:
 def test_an_extent_has_numbers_that_can_be(extent: Any) -> None:
     with pytest.raises(CorruptCheckpointError, match="manifest"):
         decode_manifest(encode([[["messages"], [extent]]]))
+
+
+def test_a_log_of_items_believes_no_other_numbers() -> None:
+    def metadata(*extent: Any) -> str:
+        return encode({"log": encode(["add", [extent]])})
+
+    assert logged_change(metadata("b", 1, 0, 2)) == ("add", (("b", 1, 0, 2),), None)
+    for extent in (("b", 1, 0, -2), ("b", MOST + 1, 0, 2), ("b", 1, "0", 2), (None, 1, 0, 2)):
+        assert logged_change(metadata(*extent)) is None
 
 
 def test_the_largest_numbers_of_an_extent_are_read() -> None:

@@ -24,7 +24,7 @@ from locus.core.tasks import finished
 from locus.errors import CheckpointError, CheckpointNotFoundError, ConflictError, CorruptCheckpointError
 from locus.memory.model.codec import decode, encode, encode_trusted
 from locus.memory.model.ids import check_ids, new_id
-from locus.memory.model.manifest import decode_manifest, items_text
+from locus.memory.model.manifest import checked_extent, decode_manifest, items_text
 from locus.memory.model.payloads import dict_from
 from locus.memory.model.plan import MAX_EXTENTS, part, run_of
 from locus.memory.model.records import Base, Commit, Entry, Extent, Outcome, Run, Stored, Verdict
@@ -288,7 +288,7 @@ def logged_change(metadata: str) -> LoggedChange | None:
     """What a checkpoint's metadata says of its log; None if something else made the checkpoint."""
     try:
         change, extents, *rest = decode(decode(metadata)["log"])
-        return LoggedChange(str(change), tuple(Extent(*extent) for extent in extents), *rest)
+        return LoggedChange(str(change), tuple(checked_extent(*extent) for extent in extents), *rest)
     except (KeyError, TypeError, ValueError, CorruptCheckpointError):
         return None
 

@@ -31,7 +31,7 @@ def decode_manifest(manifest: str) -> Cuts:
     try:
         return MappingProxyType(
             {
-                tuple(path): cut if isinstance(cut, str) else tuple(_extent(*extent) for extent in cut)
+                tuple(path): cut if isinstance(cut, str) else tuple(checked_extent(*extent) for extent in cut)
                 for path, cut in decode(manifest)
             }
         )
@@ -39,7 +39,7 @@ def decode_manifest(manifest: str) -> Cuts:
         raise CorruptCheckpointError(f"stored manifest cannot be read ({type(error).__name__})") from None
 
 
-def _extent(branch: object, run: object, skip: object, length: object) -> Extent:
+def checked_extent(branch: object, run: object, skip: object, length: object) -> Extent:
     """An extent, if that is what was stored: its numbers bound queries and loops."""
     if type(branch) is str and type(run) is type(skip) is type(length) is int:
         extent = Extent(branch, run, skip, length)
