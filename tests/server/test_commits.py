@@ -13,11 +13,11 @@ from locus.core.state import AgentState
 from locus.errors import LocusError
 from locus.memory.model.ids import digest, new_id
 from locus.memory.model.payloads import dict_payload, state_payload
-from locus.memory.model.plan import Planner
-from locus.memory.model.records import ANY, Base, Commit
+from locus.memory.model.plan import Planner, Trace
+from locus.memory.model.records import ANY, Base, Commit, Entry, Stored
 from locus.server.commits import MOST_EXTENTS, commit_from
 from locus.testing.data import conversation
-from locus.wire.format import commit_text
+from locus.wire.format import commit_text, stored_from, stored_text
 from locus.wire.problems import Problem
 
 
@@ -57,6 +57,43 @@ def _read(text: str, if_latest: Any = ANY) -> Commit:
 def test_what_a_client_sends_arrives(changes: dict[str, Any]) -> None:
     commit = replace(_commit(), **changes)
     assert _read(commit_text(commit)) == commit
+
+
+def _appending() -> Commit:
+    """A commit with a run that knows what precedes it."""
+    state = AgentState().with_messages(conversation(3))
+    first = Planner(new_id(), None).plan(state_payload(state))
+    longer = state.with_messages(conversation(2))
+    plan = Planner(new_id(), Trace(Base("c", "r"), first.fields)).plan(state_payload(longer))
+    assert [run.before is not None for run in plan.runs] == [True]
+    return replace(_commit(), head=plan.head, manifest=plan.manifest, runs=plan.runs, values=plan.values)
+
+
+def test_the_digest_of_what_precedes_a_run_arrives() -> None:
+    commit = _appending()
+    assert _read(commit_text(commit)) == commit
+
+
+def test_an_older_server_or_client_does_without_the_digest() -> None:
+    """The protocol has the same number: what one side does not know is beside what it knows."""
+    commit = _appending()
+    without = replace(commit, runs=tuple(run._replace(before=None) for run in commit.runs))
+    assert "before" not in json.loads(commit_text(commit, before=False))
+    assert _read(commit_text(commit, before=False)) == without
+    entry = Entry("t", "n", "c", None, 1, commit.rev, commit.created_at, commit.metadata)
+    stored = Stored(entry, commit.head, commit.manifest, {run.branch: [run] for run in commit.runs})
+    answer = json.loads(stored_text(stored))
+    assert [len(row) for row in answer["runs"]] == [5]
+    assert stored_from(answer) == stored
+    del answer["before"]
+    assert stored_from(answer).runs == {run.branch: [run] for run in without.runs}
+
+
+@pytest.mark.parametrize("before", [["x"], ["!" * 22], [1], "text", ["A" * 22] * 2, ["A" * 23]])
+def test_digests_that_are_none_are_refused(before: Any) -> None:
+    data = json.loads(commit_text(_appending())) | {"before": before}
+    with pytest.raises((Problem, LocusError)):
+        _read(json.dumps(data))
 
 
 def test_values_at_the_limits_arrive() -> None:

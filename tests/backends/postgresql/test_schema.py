@@ -11,8 +11,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.errors import ConfigurationError, UnsupportedFormatError
+from locus.errors import ConfigurationError, CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends import PostgreSQLBackend, postgresql_checkpointer
 from locus.memory.backends.postgresql.schema import FORMAT
 from locus.testing.processes import jobs
@@ -211,3 +212,31 @@ def test_a_format_that_there_is_not_is_refused() -> None:
     for wrong in (-1, 99, True, "1"):
         with pytest.raises(ConfigurationError, match="from_format"):
             PostgreSQLBackend.ddl(from_format=wrong)  # type: ignore[arg-type]
+
+
+async def test_a_newer_format_is_used_if_it_allows_that(store: PostgreSQLStore) -> None:
+    async with store.open() as cp:
+        await cp.save(AgentState(), "t")
+    for least, allowed in ((FORMAT, True), (FORMAT + 1, False), (None, False)):
+        with store.connection() as connection:
+            connection.execute("UPDATE locus_format SET version = %s, min_writer = %s", (FORMAT + 1, least))
+        async with store.open() as cp:
+            if allowed:
+                assert await cp.load("t") is not None
+            else:
+                with pytest.raises(UnsupportedFormatError, match="upgrade"):
+                    await cp.load("t")
+
+
+async def test_a_lost_edit_does_not_bring_back_what_it_replaced(store: PostgreSQLStore) -> None:
+    async with store.open() as cp:
+        one = AgentState(agent_id="agent").with_messages([Message.user("said"), Message.user("wrong")])
+        await cp.save(one, "t", "c1")
+        two = one.with_messages_replaced((*one.messages[:-1], Message.user("right")))
+        await cp.save(two, "t", "c2")
+        await cp.save(two.with_message(Message.user("last")), "t", "c3")
+    with store.connection() as connection:
+        connection.execute("DELETE FROM locus_runs WHERE number = 1")
+    async with store.open() as cp:
+        with pytest.raises(CorruptCheckpointError):
+            await cp.load("t")

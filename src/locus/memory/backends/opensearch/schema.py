@@ -58,7 +58,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
-from locus.memory.model.codec import canonical, checksum, decode, texts_in
+from locus.memory.model.codec import canonical, checksum, decode, run_checksum, texts_in
 from locus.memory.model.ids import digest, shown_thread, words
 from locus.memory.model.manifest import wanted
 from locus.memory.model.records import Entry, Known, Run, RunInfo
@@ -412,13 +412,9 @@ def _run_source(stored: StoredRun) -> dict[str, Any]:
         "length": run.length,
         "items": run.items,
         "trail": pack_earlier_runs(stored.earlier),
-        "sum": _run_checksum(run),
+        "sum": run_checksum(*run),
     }
     return source if run.before is None else {**source, "before": run.before}
-
-
-def _run_checksum(run: Run) -> int:
-    return checksum(*run[:4], run.before, run.items)
 
 
 def _record_body(record: Record) -> dict[str, Any]:
@@ -519,7 +515,7 @@ def _run_from(found: Source) -> StoredRun:
         _text(found.get("items", "")),
         None if found.get("before") is None else _text(found["before"]),
     )
-    if run.items and found.get("sum", _UNSUMMED) not in (_UNSUMMED, _run_checksum(run)):
+    if run.items and found.get("sum", _UNSUMMED) not in (_UNSUMMED, run_checksum(*run)):
         raise CorruptCheckpointError("a run of items does not fit its checksum")
     return StoredRun(run, unpack_earlier_runs(found["trail"]))
 

@@ -42,7 +42,7 @@ from hashlib import sha256
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.model.arguments import UNLIMITED
-from locus.memory.model.codec import canonical, check_sum, checksum, decode
+from locus.memory.model.codec import canonical, check_sum, checksum, decode, run_checksum
 from locus.memory.model.ids import shown_thread
 from locus.memory.model.manifest import check_named
 from locus.memory.model.records import Entry, Extent, Run, RunInfo, Stored, Write
@@ -192,12 +192,8 @@ def to_extents(text: bytes) -> list[Extent]:
 
 
 def run_text(run: Run) -> bytes:
-    found, before = _run_checksum(run), run.before or ""
+    found, before = run_checksum(*run), run.before or ""
     return f"{run.start} {run.length} {found},{before} {run.items}".encode()
-
-
-def _run_checksum(run: Run) -> int:
-    return checksum(run.branch, run.number, run.start, run.length, run.before, run.items)
 
 
 def to_run(field: bytes, stored: bytes) -> Run:
@@ -207,7 +203,8 @@ def to_run(field: bytes, stored: bytes) -> Run:
     about, items = items.split(" ", 1)
     found, before = about.split(",")
     run = Run(*_run_name(field), int(start), int(length), items, before or None)
-    check_sum(int(found), "a run of items", *run[:4], run.before, items)
+    if int(found) != run_checksum(*run):
+        raise CorruptCheckpointError("a run of items does not fit its checksum")
     return run
 
 

@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from locus.errors import CorruptCheckpointError
 from locus.memory.backends.sql.flavour import Flavour, packed, unpacked
 from locus.memory.backends.sql.schema import (
     RUN_INFO,
@@ -33,7 +34,7 @@ from locus.memory.backends.sql.schema import (
     read_migrations,
     statements_in,
 )
-from locus.memory.model.codec import check_sum, checksum
+from locus.memory.model.codec import check_sum, checksum, run_checksum
 from locus.memory.model.formats import check_format, oldest
 from locus.memory.model.records import Entry, Run
 
@@ -49,13 +50,12 @@ class SQLiteFlavour(Flavour):
 
     def new_run(self, thread: Any, run: Run, seq: int) -> tuple[Any, ...]:
         branch, number, start, length, items, before = run
-        found = checksum(branch, number, start, length, before, items)
-        return (thread, branch, number, start, length, seq, items, before, found)
+        return (thread, branch, number, start, length, seq, items, before, run_checksum(*run))
 
     def read_run(self, row: Sequence[Any]) -> Run:
         branch, number, start, length, items, before, found = row
-        if found is not None:
-            check_sum(found, "a run of items", branch, number, start, length, before, items)
+        if found is not None and found != run_checksum(branch, number, start, length, items, before):
+            raise CorruptCheckpointError("a run of items does not fit its checksum")
         return Run(branch, number, start, length, self.read_json(items), before)
 
     def checked_checkpoint(self, thread: int, entry: Entry, head: str, manifest: str) -> tuple[Any, ...]:
