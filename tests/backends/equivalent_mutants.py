@@ -200,8 +200,8 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "_shape: run.number > 0 -> True",
         ),
         "no two checkpoints have the same rev, and the index finds them by their ids": (
-            'SQL UPDATE "locus_threads" FROM seen | EXISTS (SELECT 1 FROM "locus_checkpoints" c WHERE c.thread = s.id AND'
-            " c.namespace = ? AND c.checkpoint_id = ? AND c.rev = ? OFFSET 0) | c.checkpoint_id = ?",
+            'SQL UPDATE "locus_threads" FROM seen | EXISTS (SELECT 1 FROM "locus_checkpoints" c WHERE c.thread = s.id'
+            " AND c.namespace = ? AND c.checkpoint_id = ? AND c.rev = ? OFFSET 0) | c.checkpoint_id = ?",
         ),
         "nothing is there that a run of a new save could collide with": (
             "_Builder._unless_there: self._shape.fresh_id -> False",

@@ -30,8 +30,8 @@ SAMPLE: dict[str, tuple[tuple[str, int], ...]] = {
         ("ThreadLog._change: proposal.draft is None -> False", 0),
     ),
     "opensearch model": (
-        ("CommitView.has_run: not location.newest -> False", 0),
-        ("_attempt: not state_is_current -> False", 8),
+        ("CommitView.has_run: not location.newest -> False", 14),
+        ("_attempt: not state_is_current -> False", 13),
     ),
     "redis": (
         ("Lua if same and planned ~= version() then: same and planned ~= version() -> false", 6),
