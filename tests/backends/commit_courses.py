@@ -7,14 +7,15 @@ ones with one thing about them that is not, because that is what the conditions 
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from locus.memory.engine import Copies, Engine, Expires, KeepsWrites
 from locus.memory.model.codec import canonical, decode
@@ -30,7 +31,8 @@ Payload = dict[str, Any]
 
 BEGUN = datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
 NAMESPACES = ("", "side")
-IDS = ("c0", "c1", "c2")
+IDS = ("c0", "c1")
+SOON = timedelta(milliseconds=10)
 LARGE = tuple(f"{letter} and so on, at such a length that it is kept once. " * 24 for letter in "AB")
 
 _names = count()
@@ -48,6 +50,8 @@ class Traits:
     """Whether sequence numbers are 1, 2, 3…; else they only grow."""
     forgets_runs: bool = True
     """Whether the number of a run that was removed is free again; else it is never given out again."""
+    restores: bool = True
+    """Whether a save can be sent again after its checkpoint was removed, while others have continued its lists."""
     sure_of_branches: bool = True
     """Whether a branch is said to be taken only where it is. If not, it may be said of any but the run that follows one
     which the latest checkpoint brought: the save comes again then, on a branch of its own."""
@@ -101,6 +105,7 @@ class Thread:
 
     def __init__(self, forgets_runs: bool) -> None:
         self.last_seq = 0
+        self.expires_at: datetime | None = None
         self.kept: list[Kept] = []
         self._runs: set[RunInfo] = set()
         self._forgets_runs = forgets_runs
@@ -117,9 +122,18 @@ class Thread:
         found = self.of(namespace)
         return found[-1].known if found else None
 
+    def awaited(self, namespace: str) -> list[str]:
+        """Parents that were named, and are not there."""
+        named = [kept.entry.parent_id for kept in self.of(namespace)]
+        return [parent_id for parent_id in named if parent_id and self.find(namespace, parent_id) is None]
+
     def has_run(self, branch: str, number: int) -> bool:
         there = {run[:2] for run in self._runs} if self._forgets_runs else self._given_out
         return any(name == branch and taken >= number for name, taken in there)
+
+    def has_continued(self, commit: Commit) -> bool:
+        """Whether there is more on a branch that this commit opened."""
+        return any(run.number == 0 and self.has_run(run.branch, 1) for run in commit.runs)
 
     def add(self, save: Save, outcome: Outcome) -> None:
         commit = save.commit
@@ -146,7 +160,7 @@ class Thread:
 
     def copied(self, dest: str, namespace: str | None, ids: Collection[str] | None) -> Thread:
         copy = Thread(self._forgets_runs)
-        copy.last_seq = self.last_seq
+        copy.last_seq, copy.expires_at = self.last_seq, self.expires_at
         copy.kept = [
             replace(kept, entry=replace(kept.entry, thread_id=dest))
             for kept in self.kept
@@ -190,11 +204,24 @@ class Model:
     def write(self, save: Save, outcome: Outcome) -> None:
         if outcome.verdict is not Verdict.COMMITTED or outcome.repeated:
             return
-        thread_id, expires_at = save.commit.thread_id, save.commit.expires_at
+        thread_id = save.commit.thread_id
         thread = self._threads[thread_id] = self.thread(thread_id)
         thread.add(save, outcome)
-        if expires_at is not None and expires_at <= datetime.now(UTC):
-            del self._threads[thread_id]
+        thread.expires_at = save.commit.expires_at
+        self.expire()
+
+    def expire(self) -> None:
+        """Remove what has ended."""
+        now = datetime.now(UTC)
+        for thread_id, thread in list(self._threads.items()):
+            if thread.expires_at is not None and thread.expires_at <= now:
+                del self._threads[thread_id]
+
+    def ends_soon(self) -> datetime | None:
+        """When the thread ends that is to end soon."""
+        soon = datetime.now(UTC) + SOON
+        ends = [thread.expires_at for thread in self._threads.values() if thread.expires_at is not None]
+        return min((end for end in ends if end <= soon), default=None)
 
     def may_be_taken(self, commit: Commit) -> bool:
         """Whether an engine that is not sure may say that a branch has gone on."""
@@ -267,7 +294,7 @@ def shortened(seeds: list[int], tried: Callable[[list[int]], DifferenceFound | N
     return found
 
 
-ASPECTS = ("id", "base", "base", "parent", "parent", "latest", "replaces", "branches", "expiry")
+ASPECTS = ("id", "base", "base", "parent", "parent", "latest", "latest", "replaces", "branches", "expiry")
 """What may be out of the ordinary about a commit. A replacement and a fork have a few things in common."""
 
 
@@ -284,17 +311,21 @@ class Saves:
         self.made: list[Kept] = []
         """All checkpoints that there ever were."""
 
-    def drawn(self, thread_id: str) -> Save:
-        dice, odd = self._dice, self._odd()
-        namespace = dice.pick(("", "", "", *NAMESPACES))
+    def drawn(self, thread_id: str, odd: Collection[str] | None = None, base: Kept | None = None) -> Save:
+        """`odd` says what is out of the ordinary about it, and `base` what it builds on, if that is not to be drawn."""
+        dice = self._dice
+        odd = self._odd() if odd is None else set(odd)
+        namespace = base.entry.namespace if base else dice.pick(("", *NAMESPACES))
         thread = self._model.thread(thread_id)
         rev = f"r{self._course:04x}{next(self._revs):04x}"
-        fresh = not odd & {"id", "replacement"} and not dice.rarely(5)
+        awaited = thread.awaited(namespace)
+        fresh = not odd & {"id", "replacement"} and not dice.rarely(2 if awaited else 5)
         checkpoint_id = rev if fresh else self._id(thread, namespace, odd)
-        origin = self._origin(thread_id, namespace, odd)
-        base = origin.base if origin else None
-        parent_id, required, as_named = self._parent(thread_id, namespace, checkpoint_id, base, odd)
-        payload = self._payload(origin.payload if origin else {})
+        origin = base or self._origin(thread_id, namespace, odd)
+        named = origin.base if origin else None
+        parent_id, required, as_named = self._parent(thread_id, namespace, checkpoint_id, named, odd)
+        before = origin.payload if origin else {}
+        payload = before if "return" in odd else self._payload(before, "append" in odd)
         trace = Trace(origin.base, origin.fields) if origin else None
         plan = Planner(rev, trace, own_branches="branches" in odd).plan(dict_payload(payload))
         commit = Commit(
@@ -308,19 +339,24 @@ class Saves:
             plan.manifest,
             plan.runs,
             plan.values,
-            base,
+            named,
             parent_id,
             required,
             as_named,
-            self._if_latest(thread_id, namespace, base, odd),
+            self._if_latest(thread_id, namespace, named, odd),
             self._replaces(thread, namespace, checkpoint_id, odd),
             fresh,
             self._expiry(odd),
         )
         return Save(commit, payload, plan.fields)
 
+    def lasting(self, thread_id: str, odd: Collection[str] | None = None, base: Kept | None = None) -> Save:
+        """One that does not let its thread end soon: nobody knows what will be first, the end or what comes next."""
+        save = self.drawn(thread_id, odd, base)
+        return replace(save, commit=replace(save.commit, expires_at=None))
+
     def _odd(self) -> set[str]:
-        match self._dice.pick(("ordinary", "ordinary", "replacement", "fork", "one", "one", "one", "two", "any")):
+        match self._dice.pick(("ordinary", "ordinary", "replacement", "fork", "fork", *["one"] * 3, "two", "any")):
             case "one":
                 return {self._dice.pick(ASPECTS)}
             case "two":
@@ -333,7 +369,9 @@ class Saves:
     def _id(self, thread: Thread, namespace: str, odd: Collection[str]) -> str:
         """An id of the caller's."""
         there = [kept.entry.checkpoint_id for kept in thread.of(namespace)]
-        return self._dice.pick(there[-3:]) if "replacement" in odd and there else self._dice.pick(IDS)
+        if "replacement" in odd and there:
+            return self._dice.pick(there[-3:])
+        return self._dice.pick([*IDS, *thread.awaited(namespace) * 3])
 
     def _others(self, thread_id: str, namespace: str) -> list[Kept]:
         """What does not belong here: of another thread, of another namespace, or no longer there."""
@@ -343,17 +381,24 @@ class Saves:
     def _origin(self, thread_id: str, namespace: str, odd: Collection[str]) -> Kept | None:
         """The checkpoint that the commit is a delta of."""
         there = self._model.thread(thread_id).of(namespace)
+        if "whole" in odd:
+            return None
         if "fork" in odd and there:
             return self._dice.pick(there)
         if "replacement" in odd and there:
             return self._dice.pick([*there[-3:], None])
-        if "base" not in odd:
-            return there[-1] if there else None
         other = self._others(thread_id, namespace)
+        gone = [kept for kept in other if (kept.entry.thread_id, kept.entry.namespace) == (thread_id, namespace)]
+        if "base" not in odd:
+            # Whoever saves next may not know that everything was deleted.
+            latest = there or (gone if self._dice.rarely(3) else [])
+            return latest[-1] if latest else None
         # One that had the id of one that is there is the hardest to tell from it.
         names = {kept.entry.checkpoint_id for kept in there}
         alike = [kept for kept in other if kept.entry.checkpoint_id in names]
-        choice = self._dice.pick([there[:-1], alike or there[:-1], alike, other, []])
+        # So is the checkpoint that was saved last, if that was in another namespace.
+        last = [kept for kept in self._model.thread(thread_id).kept[-1:] if kept.entry.namespace != namespace]
+        choice = self._dice.pick([there[:-1], alike or gone, gone[-3:], last or gone[-3:], other, []])
         return self._dice.pick(choice) if choice else None
 
     def _parent(
@@ -362,7 +407,7 @@ class Saves:
         dice = self._dice
         usual = base.checkpoint_id if base else ANY
         if "replacement" in odd:
-            return dice.pick((usual, ANY, checkpoint_id, "nobody")), False, False
+            return dice.pick((usual, ANY, checkpoint_id, checkpoint_id, "nobody")), False, dice.rarely(4)
         if "parent" not in odd:
             return dice.pick((usual, usual, ANY)), False, False
         there = [kept.entry.checkpoint_id for kept in self._model.thread(thread_id).of(namespace)]
@@ -370,16 +415,20 @@ class Saves:
         named = dice.pick(
             [usual, ANY, None, None, *["nobody"] * 3, *[checkpoint_id] * 3, *there[-3:], *other[-3:], *IDS]
         )
-        return named, dice.rarely(2), dice.rarely(3)
+        if dice.rarely(3):
+            return dice.pick((named, *IDS)), dice.rarely(2), True
+        return named, dice.rarely(2), False
 
     def _if_latest(self, thread_id: str, namespace: str, base: Base | None, odd: Collection[str]) -> str | None | Unset:
         dice, thread = self._dice, self._model.thread(thread_id)
         latest = thread.latest(namespace)
         right = latest.checkpoint_id if latest else None
+        followed = base.checkpoint_id if base else right
         if "latest" not in odd:
-            return dice.pick((ANY, ANY, right))
+            # Who builds on something that is not there may take that for the latest.
+            return dice.pick((ANY, followed) if "base" in odd else (ANY, ANY, ANY, right, right, followed))
         there = [kept.entry.checkpoint_id for kept in thread.kept]
-        return dice.pick((None, right, base.checkpoint_id if base else None, "nobody", *there[-3:]))
+        return dice.pick((None, None, right, base.checkpoint_id if base else None, "nobody", "nobody", *there[-3:]))
 
     def _replaces(self, thread: Thread, namespace: str, checkpoint_id: str, odd: Collection[str]) -> str | None:
         same = thread.find(namespace, checkpoint_id)
@@ -391,11 +440,14 @@ class Saves:
     def _expiry(self, odd: Collection[str]) -> datetime | None:
         if "expiry" not in odd or not self._expires:
             return None
-        return datetime.now(UTC).replace(microsecond=0) + timedelta(hours=self._dice.pick((1, 1, 1, -1)))
+        day = timedelta(days=1)
+        return datetime.now(UTC) + self._dice.pick((day, day, -day, SOON))
 
-    def _payload(self, before: Payload) -> Payload:
-        """Mostly one list with something at its end."""
+    def _payload(self, before: Payload, append: bool) -> Payload:
+        """Mostly one list with something at its end; nothing but that with `append`."""
         dice = self._dice
+        if append:
+            return {**before, "a": [*before.get("a", []), {"n": next(self._items)}]}
         payload: Payload = {"a": list(before.get("a", [])), "b": list(before.get("b", []))}
         for name in ("a", "b") if dice.rarely(3) else ("a",):
             payload[name] = self._edited(payload[name])
@@ -419,16 +471,66 @@ class Saves:
                 return items
 
 
-KINDS_OF_STEP = (*["save"] * 15, *["resend"] * 2, *["delete"] * 3, "copy", "writes")
+Work = Callable[[], Awaitable[None]]
+Overlap = Callable[[Engine, Work, Engine, Work], Awaitable[bool]]
+"""Does two works, each with its handle, so that the first gets in the way of the second while that is under way.
+
+Returns whether it did, so that all is as if it had been first; if not, as if the second had been first."""
+
+
+async def one_after_another(_first: Engine, do_first: Work, _second: Engine, do_second: Work) -> bool:
+    await do_first()
+    await do_second()
+    return True
+
+
+class Step(NamedTuple):
+    """Something that an engine is asked to do; `settle` lets the model do it, and compares the answers."""
+
+    do: Callable[[Engine], Awaitable[Any]]
+    settle: Callable[[Any], None]
+
+
+PAIRS = (
+    ("any", "any"),
+    ("deletion", "ordinary"),
+    ("deletion", "replacement"),
+    *[("base", "replacement")] * 3,
+    ("replacement", "fork"),
+    ("ordinary", "ordinary"),
+    ("parent", "ordinary"),
+)
+"""What is done at once: what is out of the ordinary about two saves. The first may be a deletion instead, or build on
+what the second replaces."""
+
+KINDS_OF_STEP = (
+    "restore",
+    *["save"] * 15,
+    *["resend"] * 2,
+    *["delete"] * 3,
+    "copy",
+    "copy",
+    "writes",
+    "return",
+    "overlap",
+    "overlap",
+)
 
 
 class Course:
     """One random course on a few threads, by an engine (all handles are on the same data) and by the model."""
 
-    def __init__(self, handles: Sequence[Engine], traits: Traits, tally: Counter[str] | None = None) -> None:
+    def __init__(
+        self,
+        handles: Sequence[Engine],
+        traits: Traits,
+        overlap: Overlap = one_after_another,
+        tally: Counter[str] | None = None,
+    ) -> None:
         self._dice = Dice()
         self._handles = handles
         self._traits = traits
+        self._overlap = overlap
         self._tally: Counter[str] = Counter() if tally is None else tally
         self._model = Model(traits)
         self._saves = Saves(self._dice, self._model, isinstance(handles[0], Expires))
@@ -452,41 +554,137 @@ class Course:
 
     @property
     def _engine(self) -> Engine:
-        """Mostly the first handle: what it remembers of a thread is what a shortcut goes by."""
-        return self._handles[-1] if self._dice.rarely(4) else self._handles[0]
+        """Mostly the first handle: what it remembers of a thread is what a shortcut goes by. The last knows little."""
+        return self._handles[self._dice.pick((0, 0, 0, 0, 0, 0, 1, 1, -1))]
 
     async def _step(self) -> None:
-        thread_id = self._dice.pick((*self._threads[:1] * 6, *self._threads))
-        match self._dice.pick(KINDS_OF_STEP):
+        dice = self._dice
+        thread_id = dice.pick((*self._threads[:1] * 3, *self._threads))
+        match dice.pick(KINDS_OF_STEP):
             case "resend" if self._sent:
-                sent = self._dice.pick(self._sent[-6:])
+                sent = dice.pick(self._removed() if dice.rarely(2) else self._sent[-6:])
                 # What is sent again is no longer known to be the first of its id.
-                await self._commit(replace(sent, commit=replace(sent.commit, fresh_id=False)))
+                await self._do(self._saving(replace(sent, commit=replace(sent.commit, fresh_id=False))))
             case "delete":
-                await self._delete(thread_id)
+                await self._do(self._deleting(thread_id))
             case "copy":
                 await self._copy(thread_id)
             case "writes":
                 await self._put_writes(thread_id)
+            case "return":
+                await self._return(thread_id)
+            case "restore":
+                await self._restore(thread_id)
+            case "overlap":
+                await self._do_both(thread_id)
             case _:
-                await self._commit(self._saves.drawn(thread_id))
+                await self._do(self._saving(self._saves.drawn(thread_id)))
 
-    async def _commit(self, save: Save) -> None:
+    async def _do(self, step: Step) -> None:
+        step.settle(await step.do(self._engine))
+        await self._wait()
+
+    async def _return(self, thread_id: str) -> None:
+        """Save an old checkpoint anew, without a change, and go on from there: its lists may have been continued."""
+        kept = self._model.thread(thread_id).kept
+        if kept:
+            base = self._dice.pick(kept)
+            await self._do(self._saving(self._saves.drawn(thread_id, {"return"}, base)))
+            latest = self._model.thread(thread_id).of(base.entry.namespace)[-1:]
+            await self._do(self._saving(self._saves.drawn(thread_id, {"ordinary"}, *latest)))
+
+    async def _restore(self, thread_id: str) -> None:
+        """Remove a checkpoint whose lists others have continued, send it again, and go on from there."""
+        thread = self._model.thread(thread_id)
+        there = {kept.entry.rev: kept for kept in thread.kept}
+        continued = [
+            save
+            for save in self._sent
+            if save.commit.rev in there and save.commit.thread_id == thread_id and thread.has_continued(save.commit)
+        ]
+        if continued and self._traits.restores:
+            save = self._dice.pick(continued)
+            await self._do(self._deleting(thread_id, [there[save.commit.rev]]))
+            await self._do(self._saving(replace(save, commit=replace(save.commit, fresh_id=False))))
+            latest = self._model.thread(thread_id).of(save.commit.namespace)[-1:]
+            await self._do(self._saving(self._saves.drawn(thread_id, {"ordinary"}, *latest)))
+
+    async def _do_both(self, thread_id: str) -> None:
+        saves, there = self._saves, self._model.thread(thread_id).kept
+        match self._dice.pick(PAIRS):
+            case "any", "any":
+                first, second = self._saving(saves.lasting(thread_id)), saves.lasting(thread_id)
+            case "deletion", odd:
+                # Somebody removes a checkpoint while another builds on it.
+                second = saves.lasting(thread_id, {odd})
+                first = self._deleting(thread_id, [kept for kept in there if kept.base == second.commit.base])
+            case "base", odd:
+                # Somebody builds on a checkpoint while another replaces it, and needs nothing of it.
+                second = saves.lasting(thread_id, {odd, "whole"})
+                old = [kept for kept in there if kept.entry.rev == second.commit.replaces]
+                first = self._saving(saves.lasting(thread_id, {"ordinary"}, *old))
+            case odd, other:
+                first, second = self._saving(saves.lasting(thread_id, {odd})), saves.lasting(thread_id, {other})
+        await self._do_at_once(first, self._saving(second))
+
+    async def _do_at_once(self, first: Step, second: Step) -> None:
+        handle, meddler = self._handles[:2]
+        found: list[Any] = [None, None]
+
+        async def do_first() -> None:
+            found[0] = await first.do(meddler)
+
+        async def do_second() -> None:
+            found[1] = await second.do(handle)
+
+        in_order = await self._overlap(meddler, do_first, handle, do_second)
+        self._told.append(f"these two at once, the {'first' if in_order else 'second'} counts first:")
+        done = [(first, found[0]), (second, found[1])]
+        for step, answer in done if in_order else done[::-1]:
+            step.settle(answer)
+        await self._wait()
+
+    async def _wait(self) -> None:
+        """Until what ends soon has ended."""
+        ends = self._model.ends_soon()
+        if ends is not None:
+            await asyncio.sleep((ends - datetime.now(UTC)).total_seconds() + 0.005)
+            self._model.expire()
+            for thread_id in self._threads:
+                self._forget_numbers(thread_id)
+
+    def _removed(self) -> list[Save]:
+        """What was sent, and is not there, in threads that are, and of that what others have continued, if any."""
+        threads = {thread_id: self._model.thread(thread_id) for thread_id in self._threads}
+        revs = {kept.entry.rev for thread in threads.values() for kept in thread.kept}
+        removed = [s for s in self._sent if threads[s.commit.thread_id].kept and s.commit.rev not in revs]
+        continued = [save for save in removed if threads[save.commit.thread_id].has_continued(save.commit)]
+        if not self._traits.restores:
+            return [save for save in self._sent if save not in continued] or self._sent[:1]
+        return continued or removed or self._sent
+
+    def _saving(self, save: Save) -> Step:
         commit = save.commit
-        expected = self._model.decided(commit)
-        self._told.append(f"{_shown(commit)} -> {_shown(expected)}")
-        found = await self._engine.commit(commit)
-        self._tally[f"{expected.verdict.name}{' again' if expected.repeated else ''}"] += 1
-        self._sent.append(save)
-        if found.verdict is Verdict.BRANCH_TAKEN and expected.verdict in (Verdict.COMMITTED, Verdict.NO_PARENT):
-            doubted = not self._traits.sure_of_branches and self._model.may_be_taken(commit)
-            assert doubted, f"{found}, not {expected}"
-            return
-        self._check_answer(commit.thread_id, found, expected)
-        self._model.write(save, expected)
-        if expected.verdict is Verdict.COMMITTED and not expected.repeated:
-            self._saves.made.append(save.kept(expected))
-        self._forget_numbers(commit.thread_id)
+
+        async def do(engine: Engine) -> Outcome:
+            return await engine.commit(commit)
+
+        def settle(found: Outcome) -> None:
+            expected = self._model.decided(commit)
+            self._told.append(f"{_shown(commit)} -> {_shown(expected)}")
+            self._tally[f"{expected.verdict.name}{' again' if expected.repeated else ''}"] += 1
+            self._sent.append(save)
+            if found.verdict is Verdict.BRANCH_TAKEN and expected.verdict in (Verdict.COMMITTED, Verdict.NO_PARENT):
+                doubted = not self._traits.sure_of_branches and self._model.may_be_taken(commit)
+                assert doubted, f"{found}, not {expected}"
+                return
+            self._check_answer(commit.thread_id, found, expected)
+            self._model.write(save, expected)
+            if expected.verdict is Verdict.COMMITTED and not expected.repeated:
+                self._saves.made.append(save.kept(expected))
+            self._forget_numbers(commit.thread_id)
+
+        return Step(do, settle)
 
     def _check_answer(self, thread_id: str, found: Outcome, expected: Outcome) -> None:
         numbers = self._numbers[thread_id]
@@ -511,23 +709,33 @@ class Course:
         for seq in numbers.keys() - left:
             del numbers[seq]
 
-    async def _delete(self, thread_id: str) -> None:
+    def _deleting(self, thread_id: str, favoured: Sequence[Kept] = ()) -> Step:
         dice, kept = self._dice, self._model.thread(thread_id).kept
         namespace: str | None = dice.pick((None, *NAMESPACES))
         seqs: dict[int, str] | None = None
         if not dice.rarely(6):
-            chosen = [dice.pick(kept) for _ in range(dice.pick((1, 1, 1, 2, 3)))] if kept else []
+            if not favoured and dice.rarely(2):
+                # Who loses a parent gets another.
+                parents = {one.entry.parent_id for one in kept}
+                favoured = [one for one in kept if one.entry.checkpoint_id in parents]
+            chosen = [dice.pick(favoured or kept) for _ in range(dice.pick((1, 1, 1, 2, 3)))] if kept else []
             revs = [one.entry.rev for one in self._saves.made[-5:]]
             seqs = {one.entry.seq: dice.pick(revs) if dice.rarely(6) else one.entry.rev for one in chosen}
         elif dice.rarely(2):
             namespace = None
-        self._told.append(f"delete {thread_id!r} {namespace!r} {seqs}")
         numbers = self._numbers[thread_id]
         named = None if seqs is None else {numbers[seq]: rev for seq, rev in seqs.items()}
-        found = await self._engine.delete(thread_id, namespace, named)
-        expected = self._model.delete(thread_id, namespace, seqs)
-        assert found == expected, f"{found} were deleted, not {expected}"
-        self._forget_numbers(thread_id)
+
+        async def do(engine: Engine) -> int:
+            return await engine.delete(thread_id, namespace, named)
+
+        def settle(found: int) -> None:
+            self._told.append(f"delete {thread_id!r} {namespace!r} {seqs}")
+            expected = self._model.delete(thread_id, namespace, seqs)
+            assert found == expected, f"{found} were deleted, not {expected}"
+            self._forget_numbers(thread_id)
+
+        return Step(do, settle)
 
     async def _copy(self, source: str) -> None:
         engine, dice = self._engine, self._dice
@@ -555,6 +763,10 @@ class Course:
             numbers = [entry.seq for entry in reversed(entries)]
             self._numbers[dest] = dict(zip(seqs, numbers, strict=True))
             self._saves.made += copied
+            # Both go on from there, on branches of the same names.
+            for thread_id in (source, dest):
+                latest = [one for one in self._model.thread(thread_id).kept if one.entry.rev == copied[-1].entry.rev]
+                await self._do(self._saving(self._saves.drawn(thread_id, {"append"}, *latest)))
 
     async def _put_writes(self, thread_id: str) -> None:
         """Only because a thread may then be there without a checkpoint."""

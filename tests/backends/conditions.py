@@ -26,7 +26,8 @@ _WATCHER = "_watched_by_locus_tests"
 class Condition:
     """A condition of a function, and what it may be replaced by.
 
-    That is the value which lets the others decide, if it is an operand of an `and` or an `or`; else both.
+    That is the value which lets the others decide, if it is an operand of an `and` or an `or`, and the one which lets
+    the function go on, if it leaves where the condition is met; else both.
     """
 
     function: FunctionType
@@ -65,10 +66,16 @@ def _found(function: FunctionType) -> Iterator[Condition]:
 def _values(parent: ast.AST, node: ast.expr) -> tuple[bool, ...]:
     if isinstance(parent, ast.BoolOp):
         return (isinstance(parent.op, ast.And),)
+    if isinstance(parent, ast.If) and node is parent.test and _leaves(parent):
+        return (False,)
     is_test = isinstance(parent, ast.If | ast.IfExp) and node is parent.test
     is_filter = isinstance(parent, ast.comprehension) and node in parent.ifs
     is_said = isinstance(node, ast.Compare) and not isinstance(parent, ast.Assert)
     return (True, False) if is_test or is_filter or is_said else ()
+
+
+def _leaves(statement: ast.If) -> bool:
+    return not statement.orelse and isinstance(statement.body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break)
 
 
 def _expressions(definition: ast.AST) -> list[tuple[ast.AST, str, int | None, ast.expr]]:

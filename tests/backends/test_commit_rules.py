@@ -15,10 +15,7 @@ from tests.backends.commit_courses import Course, DifferenceFound, seeds_of, sho
 from tests.backends.conditions import watch
 from tests.backends.course_stores import KINDS, bench, kinds
 
-COURSES = {"memory": 150, "file": 60, "sqlite": 60, "objects": 60, "redis": 60, "postgresql": 50, "mysql": 40}
-"""How many take a few seconds; the others are slow."""
-SLOW = 20
-TWINS = {"opensearch": 6, "s3": 6}
+TWINS = {"opensearch", "s3"}
 """The same engines as over a model of the server, which show what only the server can: that takes the fewest."""
 
 IMPOSSIBLE = {
@@ -31,8 +28,8 @@ IMPOSSIBLE = {
 def test_an_engine_answers_as_the_rule_does(
     name: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind, count = KINDS[name], {**COURSES, **TWINS}.get(name, SLOW)
-    courses = random.sample(range(2**32), count * 20) if SOAK else range(count)
+    kind = KINDS[name]
+    courses = random.sample(range(2**32), kind.courses * 20) if SOAK else range(kind.courses)
     answers: Counter[str] = Counter()
     asked = watch(monkeypatch, commit_rules.decide, commit_rules._parent)
 
@@ -40,7 +37,7 @@ def test_an_engine_answers_as_the_rule_does(
 
         def tried(seeds: list[int]) -> DifferenceFound | None:
             try:
-                place.run(Course(place.handles, kind.traits, answers).run(seeds))
+                place.run(Course(place.handles, kind.traits, kind.overlap, answers).run(seeds))
             except DifferenceFound as found:
                 return found
             return None

@@ -256,7 +256,7 @@ class LogFile:
         index = 0
         while True:
             if index == len(self._read):
-                if self._complete or not self._read:
+                if self._complete:
                     return
                 before = self._before(self._read[-1])
                 if before is None:

@@ -153,8 +153,8 @@ class CommitView:
 
     def latest(self, namespace: str) -> Known | None:
         place = self._state.latest_places.get(namespace)
-        for (base_namespace, _), base in self.bases.items():
-            if base_namespace == namespace and base.place == place:
+        for base in self.bases.values():
+            if base.place == place:
                 return base
         if not self._state.live:
             return None

@@ -137,11 +137,11 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies,
 
     async def _replacing_arguments(self, commit: Commit) -> list[Any]:
         outline = await self._outline(commit.thread_id)
+        # If that is another one than the commit may replace, the script refuses.
         doomed = {
             seq
             for seq, entry in outline.entries.items()
-            if entry.rev == commit.replaces
-            and (entry.namespace, entry.checkpoint_id) == (commit.namespace, commit.checkpoint_id)
+            if (entry.namespace, entry.checkpoint_id) == (commit.namespace, commit.checkpoint_id)
         }
         return commit_arguments(commit, outline.removal_arguments(doomed, replacement=commit), outline.version)
 

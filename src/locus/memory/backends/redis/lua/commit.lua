@@ -49,7 +49,7 @@ end
 ---- Decide. Nothing is written before the last check has passed. ----
 
 local same, same_rev = split(found[4])
-if same and same_rev == rev then return {'REPEATED', same, parent_of(same) or false} end
+if same_rev == rev then return {'REPEATED', same, parent_of(same) or false} end
 if same and same_rev ~= replaces then return {'EXISTS'} end
 
 local _, latest = split(found[3])
@@ -73,19 +73,19 @@ for at = runs_at, runs_at + count * 3 - 1, 3 do
 end
 
 -- A checkpoint is never its own parent: where it would be, it takes the parent of the one that it replaces.
+-- Where no parent is named, `parent` and its field are empty.
 local chosen = nil
-local named = parent_mode == '=' or parent_mode == '!' or parent_mode == '~'
-if named and same and parent == cid then
+if same and parent == cid then
   chosen = parent_of(same)
 elseif parent_mode == '~' then
   if parent ~= cid then chosen = parent end
-elseif named and found[6] then
+elseif found[6] then
   chosen = parent
 elseif parent_mode == '!' then
   return {'NO_PARENT'}
 elseif parent_mode ~= '-' then
   chosen = latest
-  if same and latest == cid then chosen = parent_of(same) end
+  if latest == cid then chosen = parent_of(same) end
 end
 
 if same and planned ~= version() then return {'MOVED'} end

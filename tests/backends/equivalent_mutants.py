@@ -1,0 +1,211 @@
+"""Conditions of shortcuts without which every answer is the same, by engine and by the reason.
+
+They are there for other purposes: speed, memory, the type checker, or something that is no part of the commit rule.
+"""
+
+from __future__ import annotations
+
+SLOWER = "the quick way is left more often, and the other one, which asks the rule, gives the same answer"
+ASKS_MORE = "more is looked up than the rule asks for"
+READS_ON = "a log is read further than is needed"
+MARKERS = "it is about markers, which say what threads there are, and no answer depends on them"
+FAULTS = "it is about answers that were lost, and here none is"
+TYPES = "it tells the type checker what the next step finds out as well"
+
+_NO_ROW = 'SQL UPDATE "locus_threads" FROM seen | NOT EXISTS (SELECT 1 FROM'
+_NO_RUN = f'{_NO_ROW} "locus_runs" r WHERE r.thread = s.id AND r.branch = ? AND r.number >= ? OFFSET 0)'
+_NO_CHECKPOINT = (
+    f'{_NO_ROW} "locus_checkpoints" c WHERE c.thread = s.id AND c.namespace = ? AND c.checkpoint_id = ? OFFSET 0)'
+)
+
+EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
+    "sqlite": {
+        SLOWER: (
+            "append: run.number > 0 -> False",
+            "append: is_passed -> True",
+            "append: commit.if_latest is not ANY -> True",
+            "_follows: commit.if_latest is ANY -> False",
+            "_follows: commit.if_latest == base.checkpoint_id -> False",
+            "SQL SELECT FROM locus_checkpoints | n.thread = t.id",
+            "SQL SELECT FROM locus_checkpoints | n.namespace = ?",
+        ),
+        ASKS_MORE: (
+            "append: run.number > 0 -> True",
+            "SQLThread.look: commit.if_latest is not ANY or (commit.parent_id is not None and commit.parent_id not in"
+            " view.by_id) -> True",
+            "SQLThread.look: commit.parent_id is not None -> True",
+            "SQLThread.look: commit.parent_id not in view.by_id -> True",
+            "SQLThread.look: run.number > 0 -> True",
+            "SQL SELECT FROM locus_checkpoints | checkpoint_id IN (?)",
+        ),
+        "a thread that was created for nothing is rolled back": (
+            "SQLThreads.commit: commit.base is not None -> False",
+        ),
+        "this engine does not ask which thread was written": ("SQLThreads.commit: changed is not None -> False",),
+    },
+    "file": {
+        READS_ON: (
+            "LogFile.newest_first: self._complete -> False",
+            "LogFile.find: key not in self._ids and (not self._complete) -> True",
+            "LogFile.find: key not in self._ids -> True",
+            "LogFile.find: not self._complete -> True",
+            "LogFile.find: key in self._ids -> False",
+            "LogFile.has_run: not self._complete -> True",
+        ),
+    },
+    "objects": {
+        READS_ON: (
+            "ThreadLog._change: known is None -> False",
+            "ThreadLog._change: known -> False",
+            "ThreadLog._change: attempt == 0 -> True",
+            "ThreadLog._change: attempt == 0 -> False",
+        ),
+        MARKERS: (
+            "ObjectEngine.commit: index.rows -> True",
+            "ObjectEngine.commit: index.rows -> False",
+            "ThreadLog._change: proposal.transition is Transition.ENDS -> True",
+            "ThreadLog._change: proposal.transition is Transition.ENDS -> False",
+            "ThreadLog._change: known.index.born == number - 1 -> True",
+            "ThreadLog._change: bool(known.index.rows) -> True",
+            "ThreadLog._change: just_begun -> True",
+            "ThreadLog._change: proposal.transition is Transition.NONE -> True",
+        ),
+        FAULTS: ("ThreadLog._put_event: not await self._was_put_by(by, key) -> False",),
+        TYPES: (
+            "ObjectEngine.commit: named is None -> False",
+            "ThreadIndex.parent: isinstance(parent, int) -> True",
+        ),
+        "only text is looked for among what is awaited": ("ThreadIndex._add: isinstance(row.parent, str) -> True",),
+        "both places have the same text, until a sweep removes one": (
+            "ThreadIndex._add_run: run.branch.startswith('#') -> True",
+            "ThreadIndex._add_run: run.branch.startswith('#') -> False",
+        ),
+    },
+    "opensearch model": {
+        SLOWER: (
+            "_attempt: state_is_current -> True",
+            "_attempt: base -> False",
+            "_referenced_ids: commit.base is not None -> False",
+            "_referenced_ids: isinstance(commit.parent_id, str) -> False",
+            "_referenced_ids: commit.fresh_id -> True",
+            "CommitView.__init__: cached is not None and cached.state.changes == state.changes -> False",
+            "CommitView.__init__: name in names -> False",
+            "CommitView.latest: base.place == place -> False",
+            "_find_run: stored is None -> True",
+            "ThreadCache.get: not cached.fresh -> True",
+            "ThreadCache.put: before is not None and before.state.position > state.position -> False",
+            "ThreadCache.put: before is not None and before.state.changes == state.changes -> False",
+            "ThreadCache.put: before.state.position > state.position -> True",
+            "ThreadCache.put: base is not None -> False",
+        ),
+        ASKS_MORE: (
+            "_referenced_ids: commit.fresh_id -> False",
+            "CommitView.__init__: name in names -> True",
+            "CommitView.find: name not in self.bases and self._state.live -> True",
+            "CommitView.find: name not in self.bases -> True",
+            "CommitView.find: self._state.live -> True",
+            "CommitView.latest: not self._state.live -> False",
+            "Log.find: not self.state.exists(now_micros()) -> False",
+        ),
+        FAULTS: (
+            "commit_to_log: resends == _MAX_RESENDS or failure.status != 'N/A' -> False",
+            "commit_to_log: resends == _MAX_RESENDS -> False",
+            "commit_to_log: failure.status != 'N/A' -> False",
+        ),
+        "only a process that was killed leaves a removal unfinished": (
+            "_attempt: log.pending_removal is not None and (not commit.fresh_id) -> True",
+            "_attempt: log.pending_removal is not None and (not commit.fresh_id) -> False",
+            "_attempt: log.pending_removal is not None -> True",
+            "_attempt: not commit.fresh_id -> True",
+            "Log.use_cached_state: cached.state.removing -> False",
+        ),
+        "it says only whether to wait before the next attempt": (
+            "commit_to_log: state_is_current -> True",
+            "commit_to_log: state_is_current -> False",
+        ),
+        "what was planned on an old state is not written, because its place in the log is taken": (
+            "_attempt: not state_is_current (2) -> False",
+        ),
+        "a commit refers to no run that its base does not show; who makes up another one is refused": (
+            "_attempt: record is None -> False",
+            "_attempt: state_is_current (3) -> True",
+            "_attempt: state_is_current (3) -> False",
+            "CommitView.has_run: self._base_name is None -> False",
+            "CommitView.has_run: location is None -> False",
+            "_record: runs is None -> False",
+            "_record: locations is None -> False",
+            "_stored_runs: last is None -> False",
+            "_stored_runs: base is None -> False",
+            "_find_run: location is None -> False",
+            "_run_locations: location is None -> False",
+            "_run_locations: base is None -> False",
+        ),
+        "a commit brings one run of a branch, and its manifest names no other of it": (
+            "_run_locations: branch not in highest -> True",
+            "_run_locations: highest[branch] == number -> True",
+        ),
+        "only while another handle removes what is being read": (
+            "_find_run: stored is None (2) -> False",
+            "_find_run: record is None -> False",
+            "Log.latest: record is None -> False",
+        ),
+        "another OS thread may have dropped it": ("CommitView.__init__: cached is not None -> True",),
+        "a name leads to no other checkpoint than its own": (
+            "Log.find: record is not None -> True",
+            "Log.find: record.name == name -> True",
+        ),
+        "courses have fewer namespaces than a state lists": (
+            "Log.latest: self.state.more -> True",
+            "Log.latest: self.state.more -> False",
+        ),
+        "it says how long what is listed of an expiry may be late": ("_record: expires is None -> True",),
+        "courses are shorter than a cached state is trusted": (
+            "ThreadCache.get: cached is not None and (not cached.fresh) -> False",
+        ),
+        "courses have fewer threads than a cache": (
+            "ThreadCache.put: len(self._threads) > MAX_CACHED_THREADS -> False",
+        ),
+    },
+    "redis": {
+        SLOWER: ("RedisEngine.commit: commit.replaces is None -> False",),
+    },
+    "postgresql": {
+        SLOWER: (
+            "PostgreSQLEngine._commit: await self._only_lacks_its_base(connection, commit) -> False",
+            "PostgreSQLEngine._commit: statement is not None -> False",
+            "PostgreSQLEngine._only_lacks_its_base: entry.rev != base.rev -> False",
+            "_Builder._conditions: shape.if_latest is None -> False",
+            "_Builder._conditions: shape.if_latest is not ANY -> True",
+            "_Builder._conditions: shape.parent_looked_up -> True",
+            "_shape: isinstance(commit.if_latest, str) -> True",
+            'SQL SELECT FROM "locus_checkpoints" JOIN "locus_threads" | t.id = c.thread',
+            'SQL SELECT FROM "locus_checkpoints" JOIN "locus_threads" | (t.expires_at IS NULL OR t.expires_at > ?)',
+            f"{_NO_CHECKPOINT} | c.thread = s.id",
+            f"{_NO_CHECKPOINT} | c.namespace = ?",
+            f"{_NO_CHECKPOINT} | c.checkpoint_id = ?",
+            f"{_NO_RUN} | r.thread = s.id",
+            f"{_NO_RUN} | r.branch = ?",
+            f"{_NO_RUN} | r.number >= ?",
+            "can_be_first: isinstance(commit.parent_id, str) -> True",
+            "can_be_first: commit.parent_required or commit.parent_as_named -> True",
+            "_shape: named (2) -> True",
+            "_shape: not commit.parent_as_named -> True",
+        ),
+        ASKS_MORE: (
+            "_Builder._conditions: not shape.fresh_id -> True",
+            "_Builder._conditions: continues -> True",
+            'SQL SELECT FROM "locus_checkpoints" | checkpoint_id IN (?)',
+            "_Builder.in_thread: shape.if_latest is not ANY or shape.parent is ANY -> True",
+            "_shape: base is None or parent != base.checkpoint_id -> True",
+            "_shape: run.number > 0 -> True",
+        ),
+        "no two checkpoints have the same rev, and the index finds them by their ids": (
+            'SQL UPDATE "locus_threads" FROM seen | EXISTS (SELECT 1 FROM "locus_checkpoints" c WHERE c.thread = s.id'
+            " AND c.namespace = ? AND c.checkpoint_id = ? AND c.rev = ? OFFSET 0) | c.checkpoint_id = ?",
+        ),
+        "nothing is there that a run of a new save could collide with": (
+            "_Builder._unless_there: self._shape.fresh_id -> False",
+        ),
+        "more statements are built, and they say the same": ("_shape: isinstance(commit.if_latest, str) -> False",),
+    },
+}
