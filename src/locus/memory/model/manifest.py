@@ -115,7 +115,7 @@ def check_named(manifest: str, runs: Mapping[str, Sequence[Run]]) -> None:
     """
     for extent in wanted(manifest):
         if not any(run.number == extent.run for run in reversed(runs.get(extent.branch, ()))):
-            raise CorruptCheckpointError(f"run {extent.run} of branch {extent.branch!r} is missing")
+            raise CorruptCheckpointError(f"the items of run {extent.run} of branch {extent.branch!r} are missing")
 
 
 def _is_all(extent: Extent, runs: Sequence[Run]) -> bool:
