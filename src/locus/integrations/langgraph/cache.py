@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from locus.memory.model.manifest import decode_manifest, items_text
 from locus.memory.model.payloads import chains
 from locus.memory.model.plan import FieldTrace, ListTrace, Trace, fingerprint, part
 from locus.memory.model.records import Base, Extent, Run, Stored
+from locus.memory.runtime.forks import fork_safe_lock
 
 CacheKey = tuple[str, str]
 """Thread id and namespace."""
@@ -31,7 +31,7 @@ class SaverCache:
         self._checkpoints: OrderedDict[CacheKey, CachedCheckpoint] = OrderedDict()
         self._touched: dict[CacheKey, OrderedDict[str, dict[int, Any]]] = {}
         self._weight = 0
-        self._lock = threading.Lock()  # a saver may be used from several OS threads and event loops at once
+        self._lock = fork_safe_lock()  # a saver may be used from several OS threads and event loops at once
 
     def get(self, key: CacheKey) -> CachedCheckpoint:
         with self._lock:
