@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,17 @@ import pytest
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.errors import BackendUnavailableError, CheckpointError, ConfigurationError, CorruptCheckpointError
+from locus.errors import (
+    BackendUnavailableError,
+    CheckpointError,
+    ConfigurationError,
+    CorruptCheckpointError,
+    UnsupportedFormatError,
+)
 from locus.memory.backends import FileCheckpointer
+from locus.memory.backends.file.client import write_new
 from locus.memory.backends.file.log import LogFile
-from locus.memory.backends.file.schema import file_name
+from locus.memory.backends.file.schema import FORMAT, file_name, records_of
 from locus.memory.model.codec import encode
 from locus.memory.model.manifest import wanted
 from locus.memory.model.payloads import loaded_state
@@ -68,7 +77,7 @@ def with_a_changed_byte(log: Path, places: range) -> Iterator[tuple[str, list[An
 
 def test_a_changed_byte_is_never_read_as_something_else(log: Path) -> None:
     before = everything(log)
-    # Damage to the last record cannot be told from a save that was cut short.
+    # The last record has tests of its own.
     for where, found in with_a_changed_byte(log, range(log.read_bytes().rindex(b'{"head"'))):
         assert found == before, f"unnoticed at {where}"
 
@@ -218,3 +227,36 @@ def test_a_log_that_is_replaced_is_read_as_it_is_now(cp: FileCheckpointer, log: 
     assert again is not None
     assert len(again.messages) == 3
     assert cp.sync.list_checkpoints("t") == [saved, "other"]
+
+
+@pytest.mark.parametrize(
+    ("least", "readable", "writable"),
+    [
+        ({}, False, False),
+        ({"min_reader": FORMAT}, True, False),
+        ({"min_reader": FORMAT, "min_writer": FORMAT}, True, True),
+        ({"min_reader": FORMAT + 1, "min_writer": FORMAT + 1}, False, False),
+    ],
+    ids=str,
+)
+def test_a_log_in_a_newer_format_says_who_may_use_it(
+    cp: FileCheckpointer, log: Path, least: dict[str, int], readable: bool, writable: bool
+) -> None:
+    read = LogFile(log, "t")
+    assert read.refresh()
+    first, *others = records_of(read.table())
+    read.release()
+    write_new(log, [replace(first, facts={**first.facts, "locus": FORMAT + 1, **least}), *others], pretty=True)
+    before = log.read_bytes()
+    with FileCheckpointer(cp.get_storage_path()).sync as fresh:
+        with nullcontext() if readable else pytest.raises(UnsupportedFormatError, match="upgrade"):
+            assert fresh.load("t") is not None
+        calls: list[Callable[[], object]] = [
+            lambda: fresh.save(AgentState(), "t"),
+            lambda: fresh.put_writes("t", "c1", "task", [("channel", 1)]),
+            lambda: fresh.delete("t", "c1"),
+        ]
+        for call in calls:
+            with nullcontext() if writable else pytest.raises(UnsupportedFormatError, match="upgrade"):
+                call()
+    assert (log.read_bytes() == before) == (not writable)

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from locus.errors import CorruptCheckpointError
+from locus.errors import CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends.objects.engine import ObjectEngine
-from locus.memory.backends.objects.schema import thread_name
+from locus.memory.backends.objects.schema import VERSION, thread_name
 from locus.memory.model.records import Base, Commit, Run, Stored, Verdict, Write
 from tests.backends.objects.in_memory import MemoryObjectStore
 
@@ -212,3 +212,22 @@ async def test_another_event_cannot_take_the_place_of_a_lost_one() -> None:
     await late.commit(replace(commit(9, Base("c1", "r1")), runs=(), manifest="[]"))
     with pytest.raises(CorruptCheckpointError, match="lost"):
         await ObjectEngine(store).read(THREAD, "default", None)
+
+
+async def test_a_newer_format_says_who_may_use_it() -> None:
+    store = await story()
+    for least, reading, allowed in (
+        ("", True, False),
+        (f',"min_reader":{VERSION}', True, True),
+        (f',"min_reader":{VERSION}', False, False),
+        (f',"min_writer":{VERSION}', False, True),
+        (f',"min_writer":{VERSION + 1}', False, False),
+    ):
+        store.objects["locus.json"] = (f'{{"format":{VERSION + 1}{least}}}\n'.encode(), MOMENT)
+        engine = ObjectEngine(store)
+        engine.reading_only = reading
+        if allowed:
+            assert await engine.read(THREAD, "default", None) is not None
+        else:
+            with pytest.raises(UnsupportedFormatError, match="upgrade"):
+                await engine.read(THREAD, "default", None)

@@ -358,7 +358,8 @@ class TestPutting:
         put(saver, thread(checkpoint_ns=""), x=1)
         with closing(sqlite3.connect(path)) as connection, connection:
             connection.execute(
-                """UPDATE locus_checkpoints SET head = replace(head, '"langgraph":1', '"langgraph":2')"""
+                "UPDATE locus_checkpoints SET checksum = NULL,"
+                """ head = replace(head, '"langgraph":1', '"langgraph":2')"""
             )
         with pytest.raises(UnsupportedFormatError, match="upgrade locus-sdk"):
             saver.get_tuple(thread())

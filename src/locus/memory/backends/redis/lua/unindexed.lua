@@ -15,6 +15,8 @@ for _, seq in ipairs(call('ZRANGE', s, 0, -1)) do
     local entry, metadata = call('HGET', h, 'e' .. seq), nil
     at = 17
     for _ = 1, 6 do metadata, at = net(entry, at) end
+    -- Behind a line feed there is a checksum.
+    metadata = string.match(metadata, '^[^\n]*')
     missing[#missing + 1] = 'c' .. seq
     missing[#missing + 1] = '[' .. head .. ',' .. metadata .. ']'
   end
@@ -23,6 +25,8 @@ for _, name in ipairs(call('HKEYS', r)) do
   if #missing < limit * 2 and string.find(name, ' ', 1, true) and not known['r' .. name] then
     local _, items = split(call('HGET', r, name))
     _, items = split(items)
+    -- In format 1 there was no checksum before the items.
+    if string.sub(items, 1, 1) ~= '[' then items = string.match(items, '^%S* (.*)$') or items end
     missing[#missing + 1] = 'r' .. name
     missing[#missing + 1] = items
   end
