@@ -26,6 +26,7 @@ from locus.memory.backends.objects.backend import ObjectCheckpointStore
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.objects.remove import GRACE
 from locus.memory.backends.objects.schema import parse_event, thread_name
+from locus.memory.runtime.retry import Backoff
 from locus.memory.storage import StorageBackend
 from locus.testing.laws.base import exact
 from locus.testing.stateful import ModelThread
@@ -109,12 +110,14 @@ class World:
         self.deleted: dict[str, set[str]] = {name: set() for name in THREADS}
         self._waiting: list[Request] = []
         self._asleep: list[asyncio.Future[None]] = []
+        self._pausing: list[asyncio.Future[None]] = []
         self._after: dict[tuple[int, str, str], str] = {}
         self._processes = 0
         self._count = 0
         self._tasks: dict[int, asyncio.Task[None]] = {}
         monkeypatch.setattr(objects_read, "time", self.clock)
         monkeypatch.setattr(merge, "FAN", 4)
+        monkeypatch.setattr(Backoff, "pause", lambda _backoff, _attempt: self._pause())
 
     def handle(self, process: int | None = None) -> StorageBackend:
         """A handle of a process, or one whose requests need not wait."""
@@ -155,7 +158,9 @@ class World:
             for process, task in list(self._tasks.items()):
                 if task.done():
                     self._collect(process, steps)
-            if self._waiting:
+            if self._pausing and (not self._waiting or self.random.random() < 0.5):
+                self._end_one_pause()
+            elif self._waiting:
                 self._let_one_go()
             elif self._asleep:
                 self._wake_one()
@@ -204,6 +209,18 @@ class World:
         """Do nothing until all others do nothing either, or are waiting: then much time may pass."""
         self._asleep.append(asyncio.get_running_loop().create_future())
         await self._asleep[-1]
+
+    async def _pause(self) -> None:
+        """Between two attempts. In real time, hours of this world could go by meanwhile."""
+        if not self._tasks:
+            return
+        self._pausing.append(asyncio.get_running_loop().create_future())
+        await self._pausing[-1]
+
+    def _end_one_pause(self) -> None:
+        pausing = self._pausing.pop(self.random.randrange(len(self._pausing)))
+        if not pausing.done():
+            pausing.set_result(None)
 
     def _wake_one(self) -> None:
         self.clock.seconds += self.random.choice([10, 299, 301, 4_000])
