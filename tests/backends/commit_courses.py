@@ -50,8 +50,6 @@ class Traits:
     """Whether sequence numbers are 1, 2, 3…; else they only grow."""
     forgets_runs: bool = True
     """Whether the number of a run that was removed is free again; else it is never given out again."""
-    restores: bool = True
-    """Whether a save can be sent again after its checkpoint was removed, while others have continued its lists."""
     sure_of_branches: bool = True
     """Whether a branch is said to be taken only where it is. If not, it may be said of any but the run that follows one
     which the latest checkpoint brought: the save comes again then, on a branch of its own."""
@@ -602,7 +600,7 @@ class Course:
             for save in self._sent
             if save.commit.rev in there and save.commit.thread_id == thread_id and thread.has_continued(save.commit)
         ]
-        if continued and self._traits.restores:
+        if continued:
             save = self._dice.pick(continued)
             await self._do(self._deleting(thread_id, [there[save.commit.rev]]))
             await self._do(self._saving(replace(save, commit=replace(save.commit, fresh_id=False))))
@@ -659,8 +657,6 @@ class Course:
         revs = {kept.entry.rev for thread in threads.values() for kept in thread.kept}
         removed = [s for s in self._sent if threads[s.commit.thread_id].kept and s.commit.rev not in revs]
         continued = [save for save in removed if threads[save.commit.thread_id].has_continued(save.commit)]
-        if not self._traits.restores:
-            return [save for save in self._sent if save not in continued] or self._sent[:1]
         return continued or removed or self._sent
 
     def _saving(self, save: Save) -> Step:

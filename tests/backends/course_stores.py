@@ -52,8 +52,7 @@ Open = Callable[[], Engine]
 """A new handle on the store."""
 Store = Callable[[pytest.FixtureRequest, Path], AbstractContextManager[Open]]
 
-# A known fault: it takes the branches of a save that is sent again for new ones, and two runs get the same number.
-OF_OPENSEARCH = Traits(restores=False, sure_of_branches=False)
+OF_OPENSEARCH = Traits(sure_of_branches=False)
 NUMBERED_BY_EVENTS = Traits(counts=False, forgets_runs=False)
 
 

@@ -143,7 +143,7 @@ class ModelClient(Client):
             hits.append({"_id": name, "_seq_no": kept.seq_no, "_primary_term": 1, "_score": points, "kept": kept})
         for hit in hits:
             hit["sort"] = [_sort_value(key, hit) for key in body.get("sort", [])]
-        orders = [next(iter(key.values())) for key in body.get("sort", [])]
+        orders = [_order(next(iter(key.values()))) for key in body.get("sort", [])]
         for at in range(len(orders) - 1, -1, -1):
             hits.sort(key=lambda hit, at=at: hit["sort"][at], reverse=orders[at] == "desc")  # type: ignore[misc]
         after = body.get("search_after")
@@ -187,8 +187,18 @@ def _drop(value: Any, path: Sequence[str]) -> None:
 
 
 def _sort_value(key: Json, hit: Json) -> Any:
-    name = next(iter(key))
-    return hit["_score"] if name == "_score" else hit["kept"].source[name]
+    ((name, how),) = key.items()
+    if name == "_score":
+        return hit["_score"]
+    source = hit["kept"].source
+    if isinstance(how, str):
+        return source[name]
+    assert how["missing"] == "_first"
+    return source.get(name, "")
+
+
+def _order(how: str | Json) -> str:
+    return how if isinstance(how, str) else str(how["order"])
 
 
 def _is_after(values: Sequence[Any], last: Sequence[Any], orders: Sequence[str]) -> bool:

@@ -169,6 +169,18 @@ def test_a_window_does_not_keep_what_is_before_it() -> None:
     assert sorted(kept) == [7, 8]
 
 
+def test_a_run_that_was_sent_twice_stays_where_somebody_refers_to_it() -> None:
+    """Another save continued the first, and was there when that was removed; a third shows what was sent again."""
+    run = StoredRun(Run("b", 0, 0, 4, encode(["item"] * 4)))
+    first, again = (replace(_checkpoint(place, [], ["b", 0, 0, 4]), runs=(run,)) for place in (1, 3))
+    second = _checkpoint(2, [(1, 4, 1)], ["b", 1, 0, 5])
+    shown = _checkpoint(4, [], ["b", 0, 0, 4], run_locations=again.run_locations)
+    records = [first.emptied(first.runs), second, again, shown]
+    assert runs_to_keep(records, [3]) == {1: {("b", 0): True}, 2: {("b", 1): True}, 3: {("b", 0): True}}
+    assert runs_to_keep(records, [3, 4]) == {1: {("b", 0): True}, 2: {("b", 1): True}}
+    assert runs_to_keep(records, [2]) == {3: {("b", 0): True}}
+
+
 def test_a_value_stays_where_somebody_refers_to_it() -> None:
     """It was sent twice; the copy that is referred to is the one that has to stay."""
     value = StoredRun(Run("#v", 0, 0, 1, '["large"]'))

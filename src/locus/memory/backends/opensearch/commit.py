@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from locus.errors import CorruptCheckpointError
@@ -25,6 +26,7 @@ from locus.memory.backends.opensearch.schema import (
 )
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.ids import shown_thread
+from locus.memory.model.manifest import newest_runs
 from locus.memory.model.records import Commit, Known, Outcome, Verdict
 
 _MAX_ATTEMPTS = 400
@@ -136,6 +138,7 @@ class CommitView:
         cached = log.cache.get(log.thread)
         if cached is not None and cached.state.changes == state.changes:
             self.bases = {name: base for name, base in cached.bases.items() if name in names}
+        self._newest_runs: Mapping[str, int] | None = None
         self._base_name = None if commit.base is None else (commit.namespace, commit.base.checkpoint_id)
 
     @property
@@ -168,9 +171,28 @@ class CommitView:
             return True
         base = self.bases[self._base_name]
         location = base.locations.get((branch, number - 1))
-        return (
-            location is None or not location.newest or self._state.latest_places.get(self._base_name[0]) != base.place
-        )
+        if location is None or self._state.latest_places.get(self._base_name[0]) != base.place:
+            return True
+        if location.newest:
+            return False
+        # Others had continued what the base brought itself. They may be gone.
+        return location.place != base.place or self._newest_run(branch) >= number
+
+    def continued(self, commit: Commit) -> set[str]:
+        """The branches that begin with this commit, and have another run already: it was sent before, its checkpoint
+        was removed, and others had continued its lists."""
+        begun = {run.branch for run in commit.runs if run.number == 0}
+        nothing_was_removed = self._state.live == self._state.last_seq
+        if not begun or commit.fresh_id or nothing_was_removed:
+            return set()
+        return {branch for branch in begun if self._newest_run(branch) > 0}
+
+    def _newest_run(self, branch: str) -> int:
+        """The number of the newest run of a branch that a checkpoint names; 0 if there is none. Reads them all."""
+        if self._newest_runs is None:
+            checkpoints = self._log.visible_checkpoints(self._log.all_records())
+            self._newest_runs = newest_runs(record.manifest for record in checkpoints)
+        return self._newest_runs.get(branch, 0)
 
 
 def _record(log: Log, commit: Commit, outcome: Outcome, state: ThreadState, view: CommitView) -> Record | None:
@@ -181,7 +203,7 @@ def _record(log: Log, commit: Commit, outcome: Outcome, state: ThreadState, view
     if runs is None:
         return None
     base_is_latest = base is not None and state.latest_places.get(commit.namespace) == base.place
-    locations = _run_locations(commit, place, runs, base, base_is_latest)
+    locations = _run_locations(commit, place, runs, base, base_is_latest, view.continued(commit))
     if locations is None:
         return None
     created = to_micros(commit.created_at)
@@ -241,14 +263,19 @@ def _find_run(log: Log, base: KnownBase, key: RunKey) -> tuple[StoredRun, int] |
 
 
 def _run_locations(
-    commit: Commit, place: int, runs: dict[RunKey, StoredRun], base: KnownBase | None, base_is_latest: bool
+    commit: Commit,
+    place: int,
+    runs: dict[RunKey, StoredRun],
+    base: KnownBase | None,
+    base_is_latest: bool,
+    continued: Collection[str],
 ) -> list[RunLocation] | None:
     """Where the runs are that the manifest names. None if neither the commit nor its base has one of them."""
     highest = dict(sorted(runs))
     locations: list[RunLocation] = []
     for branch, number in run_keys(commit.manifest):
         if (branch, number) in runs:
-            locations.append(RunLocation(place, highest[branch] == number))
+            locations.append(RunLocation(place, highest[branch] == number and branch not in continued))
             continue
         location = None if base is None else base.locations.get((branch, number))
         if location is None:

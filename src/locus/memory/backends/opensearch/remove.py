@@ -6,7 +6,7 @@ written first, as a batch of records that nobody sees, and becomes visible with 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -264,8 +264,13 @@ def runs_to_keep(records: Sequence[Record], removed: Collection[int]) -> RunsToK
         for key, location in record.locations_by_run().items()
         if key[0][0] == "#"
     }
-    elsewhere = {stored.key for record in records if record.place not in removed for stored in record.runs}
-    infos = {(info.branch, info.number): info for record in records for info in run_infos(record)}
+    lost = _lost_doubles(records, staying)
+    infos = {
+        (info.branch, info.number): info
+        for record in records
+        for info in run_infos(record)
+        if ((info.branch, info.number), record.place) not in lost
+    }
     unneeded = {(run.branch, run.number) for run in unneeded_runs(extents, infos.values())}
     bounds = _bounds(extents, infos.values())
     kept: RunsToKeep = {}
@@ -277,13 +282,34 @@ def runs_to_keep(records: Sequence[Record], removed: Collection[int]) -> RunsToK
                 with_items = keep
             else:
                 low, high = bounds.get(branch, (0, -1))
-                # The number was used again after a removal: nobody needs the older run.
-                replaced = record.place in removed and key in elsewhere
-                keep = low < number <= high and not replaced
+                keep = low < number <= high and (key, record.place) not in lost
                 with_items = key not in unneeded
             if keep:
                 kept.setdefault(record.place, {})[key] = with_items
     return kept
+
+
+def _lost_doubles(records: Sequence[Record], staying: Sequence[Record]) -> set[tuple[RunKey, int]]:
+    """Of the runs that several records have, those that nobody refers to, with the places of their records.
+
+    A number may be used again after a removal, and a save may be sent again whose lists others have continued.
+    """
+    times = Counter(stored.key for record in records for stored in record.runs)
+    doubled = {branch for (branch, _), many in times.items() if many > 1}
+    if not doubled:
+        return set()
+    there = {
+        (stored.key, record.place): stored for record in records for stored in record.runs if stored.key[0] in doubled
+    }
+    lost = set(there)
+    left = [(key, location.place) for record in staying for key, location in record.locations_by_run().items()]
+    while left:
+        found = left.pop()
+        if found in lost:
+            lost.remove(found)
+            branch = found[0][0]
+            left += [((branch, ref.number), ref.place) for ref in there[found].earlier]
+    return {(key, place) for key, place in lost if times[key] > 1}
 
 
 def _bounds(extents: Iterable[Extent], infos: Iterable[RunInfo]) -> dict[str, tuple[int, int]]:
