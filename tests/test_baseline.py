@@ -25,6 +25,7 @@ RELATIVES = {
     "TestRedis": "the same engine and server as TestRedisWithModules, without the modules",
     "TestValkey": "the same engine and scripts on another server",
     "TestRedisCluster": "the same engine and scripts on several nodes",
+    "TestOCI": "the same engine as TestS3, through another client; `make soak` runs the whole contract",
     "TestHTTPOnPostgreSQL": "the same client and server as TestHTTPOnSQLite, over another store",
 }
 """Classes that keep only the laws that can differ there; each says which, and why, where it is defined."""

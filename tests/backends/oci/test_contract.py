@@ -14,9 +14,20 @@ from locus.memory.backends.oci_bucket.backend import OCIBucketBackend
 from locus.memory.checkpointer import Checkpointer
 from locus.testing import REQUIRED
 from locus.testing.contract import CoreContract, DurableLaws
+from locus.testing.laws.capabilities import CapabilityLaws
+from locus.testing.laws.conflicts import ConflictLaws
 from locus.testing.laws.copies import CopyLaws
+from locus.testing.laws.crash import CrashLaws
+from locus.testing.laws.damage import DamageLaws
+from locus.testing.laws.deletion import DeletionLaws
+from locus.testing.laws.handles import HandleLaws
+from locus.testing.laws.ids import IdLaws
 from locus.testing.laws.metadata import MetadataLaws
 from locus.testing.laws.outage import OutageLaws
+from locus.testing.laws.patterns import PatternLaws
+from locus.testing.laws.processes import ProcessLaws
+from locus.testing.laws.round_trip import RoundTripLaws
+from locus.testing.stateful import StatefulLaws
 from locus.testing.stores import DurableTestStore
 from tests.backends.effort import FewerRepetitions
 from tests.servers.oci.fixtures import quick_retries
@@ -66,8 +77,9 @@ class OCIStore(DurableTestStore):
         self._server.start()
 
 
-@pytest.mark.oci
-class TestOCI(FewerRepetitions, CoreContract, MetadataLaws, CopyLaws, OutageLaws, DurableLaws):
+class OnOCI(FewerRepetitions):
+    """For both classes below."""
+
     required = REQUIRED["oci"]
     # A request takes Oracle's SDK some milliseconds of the processor, and the engine is tried on S3, too.
     line_step = 20
@@ -77,3 +89,28 @@ class TestOCI(FewerRepetitions, CoreContract, MetadataLaws, CopyLaws, OutageLaws
     @pytest.fixture
     def store(self, oci_server: OCIServer, oci_prefix: str) -> OCIStore:
         return OCIStore(oci_server, oci_prefix)
+
+
+@pytest.mark.oci
+class TestOCI(
+    OnOCI,
+    CapabilityLaws,
+    RoundTripLaws,  # bodies of objects
+    IdLaws,  # ids become names of objects
+    PatternLaws,  # lists, in pages of the service
+    DeletionLaws,  # requests that delete many objects
+    ConflictLaws,  # a put that is refused because the object exists
+    DamageLaws,
+    HandleLaws,  # worker threads, several event loops
+    ProcessLaws,  # and forks
+    OutageLaws,
+    CrashLaws,
+    StatefulLaws,
+):
+    """The engine keeps the whole contract on S3. Here it keeps the laws that can differ for another client."""
+
+
+@pytest.mark.oci
+@pytest.mark.soak
+class TestWholeContractOnOCI(OnOCI, CoreContract, MetadataLaws, CopyLaws, OutageLaws, DurableLaws):
+    """In `make soak`: every law."""
