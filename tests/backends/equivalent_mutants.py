@@ -10,6 +10,7 @@ ASKS_MORE = "more is looked up than the rule asks for"
 READS_ON = "a log is read further than is needed"
 MARKERS = "it is about markers, which say what threads there are, and no answer depends on them"
 FAULTS = "it is about answers that were lost, and here none is"
+FORMATS = "it is about what older or newer versions wrote, and here this one wrote everything"
 TYPES = "it tells the type checker what the next step finds out as well"
 
 _NO_ROW = 'SQL UPDATE "locus_threads" FROM seen | NOT EXISTS (SELECT 1 FROM'
@@ -52,6 +53,7 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "LogFile.find: key in self._ids -> False",
             "LogFile.has_run: not self._complete -> True",
         ),
+        FORMATS: ("FileEngine.commit: log is not None -> False",),
     },
     "objects": {
         READS_ON: (
@@ -75,6 +77,10 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "ObjectEngine.commit: named is None -> False",
             "ThreadIndex.parent: isinstance(parent, int) -> True",
         ),
+        FORMATS: (
+            "ThreadIndex._commit: record.get('sums') -> False",
+            "ThreadIndex._commit: [None] * (len(record['runs']) + 1) -> False",
+        ),
         "only text is looked for among what is awaited": ("ThreadIndex._add: isinstance(row.parent, str) -> True",),
         "both places have the same text, until a sweep removes one": (
             "ThreadIndex._add_run: run.branch.startswith('#') -> True",
@@ -91,6 +97,9 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "CommitView.__init__: cached is not None and cached.state.changes == state.changes -> False",
             "CommitView.__init__: name in names -> False",
             "CommitView.latest: base.place == place -> False",
+            "CommitView.has_run: location.newest -> False",
+            "CommitView.continued: run.number == 0 -> True",
+            "CommitView.continued: self._newest_run(branch) > 0 -> True",
             "_find_run: stored is None -> True",
             "ThreadCache.get: not cached.fresh -> True",
             "ThreadCache.put: before is not None and before.state.position > state.position -> False",
@@ -105,6 +114,13 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "CommitView.find: name not in self.bases -> True",
             "CommitView.find: self._state.live -> True",
             "CommitView.latest: not self._state.live -> False",
+            "CommitView.has_run: location.place != base.place -> False",
+            "CommitView.continued: self._state.live == self._state.last_seq -> False",
+            "CommitView.continued: not begun or commit.fresh_id or nothing_was_removed -> False",
+            "CommitView.continued: not begun -> False",
+            "CommitView.continued: commit.fresh_id -> False",
+            "CommitView.continued: nothing_was_removed -> False",
+            "CommitView._newest_run: self._newest_runs is None -> True",
             "Log.find: not self.state.exists(now_micros()) -> False",
         ),
         FAULTS: (

@@ -162,6 +162,8 @@ SHORTCUTS = {
             opensearch_commit.CommitView.find,
             opensearch_commit.CommitView.latest,
             opensearch_commit.CommitView.has_run,
+            opensearch_commit.CommitView.continued,
+            opensearch_commit.CommitView._newest_run,
             opensearch_commit._record,
             opensearch_commit._stored_runs,
             opensearch_commit._find_run,

@@ -30,7 +30,7 @@ SAMPLE: dict[str, tuple[tuple[str, int], ...]] = {
         ("ThreadLog._change: proposal.draft is None -> False", 0),
     ),
     "opensearch model": (
-        ("CommitView.has_run: not location.newest -> False", 14),
+        ("_run_locations: branch not in continued -> True", 8),
         ("_attempt: not state_is_current -> False", 13),
     ),
     "redis": (
@@ -38,18 +38,9 @@ SAMPLE: dict[str, tuple[tuple[str, int], ...]] = {
         ("Lua if number > 0 then: number > 0 -> true", 8),
         ("Lua elseif parent_mode == '!' then: parent_mode == '!' -> false", 0),
     ),
-    "postgresql": (
-        ('SQL UPDATE "locus_threads" FROM seen | t.last_seq = s.last_seq', 2),
-        ('SQL UPDATE "locus_threads" FROM seen | t.removals = s.removals', 0),
-    ),
-    "mysql": (
-        ("Chain.continued_by: commit.namespace == self.namespace -> True", 4),
-        ("Chain.continued_by: commit.if_latest in (ANY, base.checkpoint_id) -> True", 1),
-    ),
-    "oracle": (
-        ("Chain.continued_by: commit.namespace == self.namespace -> True", 4),
-        ("Chain.continued_by: commit.if_latest in (ANY, base.checkpoint_id) -> True", 1),
-    ),
+    "postgresql": (('SQL UPDATE "locus_threads" FROM seen | t.removals = s.removals', 0),),
+    "mysql": (("Chain.continued_by: commit.if_latest in (ANY, base.checkpoint_id) -> True", 1),),
+    "oracle": (("Chain.continued_by: commit.if_latest in (ANY, base.checkpoint_id) -> True", 1),),
 }
 """Some mutants of each engine, and for each a course that finds out about it."""
 
@@ -67,10 +58,11 @@ def test_a_course_finds_out_that_a_condition_is_missing(
 
 # The equivalent mutants of MySQL and Oracle have not been told from the others yet.
 @pytest.mark.soak
+@pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", kinds(*EQUIVALENT))
 def test_no_condition_can_be_taken_away(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     with trial_of(name, request, tmp_path) as trial:
-        courses = list(range(KINDS[name].courses))
+        courses = list(range(KINDS[name].enough))
         assert trial.differs(courses) is None, "the code as it is does not pass"
         mutants = trial.mutants()
         survivors = set()
@@ -82,10 +74,14 @@ def test_no_condition_can_be_taken_away(name: str, request: pytest.FixtureReques
                 # What has found one finds the next, more often than not.
                 courses.remove(found)
                 courses.insert(0, found)
-    equivalent = _equivalent(name)
-    assert not survivors - equivalent, "nobody notices that these conditions are missing"
-    assert not equivalent - {mutant.name for mutant in mutants}, "these are listed, and there is no such condition"
-    assert not equivalent - survivors, "these are listed as equivalent, and are not"
+    equivalent, there = _equivalent(name), {mutant.name for mutant in mutants}
+    faults = {
+        "nobody notices that these conditions are missing": survivors - equivalent,
+        "these are listed, and there is no such condition": equivalent - there,
+        "these are listed as equivalent, and are not": equivalent & there - survivors,
+    }
+    told = [f"{fault}: {mutant}" for fault, found in faults.items() for mutant in sorted(found)]
+    assert not told, "\n".join(told)
 
 
 def _equivalent(name: str) -> set[str]:
