@@ -52,7 +52,8 @@ class Statement(NamedTuple):
 
 def in_new_thread(sql: PostgreSQLFlavour, commit: Commit) -> Statement | None:
     """For a thread that is not there yet; None if this commit cannot be the first."""
-    if not can_be_first(commit):
+    # Most saves have a base, and need not ask any further.
+    if commit.base is not None or not can_be_first(commit):
         return None
     return _for_new_thread(sql, _shape(commit))
 
