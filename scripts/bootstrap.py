@@ -107,7 +107,8 @@ def install(what: list[str], *, quickly: bool) -> None:
     if quickly and uses_the_usual_index():
         try:
             run([*pip, "uv"])
-            run([str(VENV_PYTHON), "-m", "uv", "pip", "install", "--python", str(VENV_PYTHON), *what])
+            uv = [str(VENV_PYTHON), "-m", "uv", "pip", "install", "--python", str(VENV_PYTHON)]
+            run([*uv, *what], UV_SYSTEM_CERTS="1")  # as pip does; behind a proxy no others may do
             return
         except SystemExit:
             say("uv could not install it; now with pip")
