@@ -166,9 +166,13 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "Log.latest: record is None -> False",
         ),
         "another OS thread may have dropped it": ("CommitView.__init__: cached is not None -> True",),
-        "a name leads to no other checkpoint than its own": (
-            "Log.find: record is not None -> True",
-            "Log.find: record.name == name -> True",
+        "a name leads to no other checkpoint than its own": ("Log.find: record.name == name -> True",),
+        "it tells a record that is lost from one that is being removed, and here none is lost": (
+            "commit_to_log: state_is_current and at == unchanged -> False",
+            "commit_to_log: state_is_current (2) -> True",
+            "commit_to_log: at == unchanged -> True",
+            "commit_to_log: state_is_current (3) -> True",
+            "commit_to_log: state_is_current (3) -> False",
         ),
         "courses have fewer namespaces than a state lists": (
             "Log.latest: self.state.more -> True",
@@ -178,8 +182,9 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
         "courses are shorter than a cached state is trusted": (
             "ThreadCache.get: cached is not None and (not cached.fresh) -> False",
         ),
-        "courses have fewer threads than a cache": (
+        "it bounds what a cache holds": (
             "ThreadCache.put: len(self._threads) > MAX_CACHED_THREADS -> False",
+            "ThreadCache.put: len(bases) > MAX_CACHED_BASES -> False",
         ),
     },
     "redis": {
