@@ -71,8 +71,12 @@ class Layout:
         return [f"{stem}ids", f"{stem}recent", f"{stem}meta", f"{stem}h:", f"{stem}ends"]
 
     def thread_keys(self, thread_id: str) -> list[bytes]:
-        """As scripts on a thread take them. The tenth is how the keys of its search documents begin."""
+        """As scripts on a thread take them."""
         return _thread_keys(self.prefix, self.bucket(thread_id), thread_id)
+
+    def document_stem(self, thread_id: str) -> bytes:
+        """How the keys of a thread's search documents begin."""
+        return _document_stem(self.prefix, self.bucket(thread_id), thread_id)
 
 
 @lru_cache(maxsize=1024)
@@ -80,7 +84,11 @@ def _thread_keys(prefix: str, bucket: int, thread_id: str) -> list[bytes]:
     stem, name = f"{prefix}{{{bucket}}}:".encode(), thread_id.encode()
     keys = [b"%b%b:%b" % (stem, kind, name) for kind in (b"h", b"s", b"p", b"r", b"w", b"x")]
     keys += [stem + part for part in (b"ids", b"recent", b"meta")]
-    return [*keys, f"{prefix}doc:{{{bucket}}}:".encode() + net(name), stem + b"ends"]
+    return [*keys, _document_stem(prefix, bucket, thread_id), stem + b"ends"]
+
+
+def _document_stem(prefix: str, bucket: int, thread_id: str) -> bytes:
+    return f"{prefix}doc:{{{bucket}}}:".encode() + net(thread_id)
 
 
 def net(text: str | bytes) -> bytes:

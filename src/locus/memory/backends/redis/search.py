@@ -114,9 +114,10 @@ class RedisSearch:
 
     async def _keys_of(self, thread_ids: Sequence[str]) -> list[bytes]:
         """The keys of the documents of some threads."""
-        keys = [self._layout.thread_keys(thread_id) for thread_id in thread_ids]
-        answers = await self._clients.run_all([Call(scripts.DOCUMENT_NAMES, each) for each in keys])
-        return [each[-1] + name for each, names in zip(keys, answers, strict=True) for name in names]
+        layout = self._layout
+        calls = [Call(scripts.DOCUMENT_NAMES, layout.thread_keys(thread_id)) for thread_id in thread_ids]
+        answers = zip(thread_ids, await self._clients.run_all(calls), strict=True)
+        return [layout.document_stem(thread_id) + name for thread_id, names in answers for name in names]
 
     async def _create(self) -> None:
         if self._name.encode() in await self._clients.command("FT._LIST"):
