@@ -117,8 +117,10 @@ async def test_a_sweep_takes_old_metadata_of_a_thread_that_began_anew(store: Red
     async with store.open() as handle:
         await handle.save(AgentState(), "t", metadata={"k": "old"})
         own = [key for key in store.stored_keys() if key.endswith(":t")]
+        (ends,) = [key for key in store.stored_keys() if key.endswith(":ends")]
         with store.client() as client:
             client.unlink(*own)  # as if its time had come
+            client.hset(ends, "t", "1")
         await handle.save(AgentState(), "t", metadata={"k": "new"})
         await handle.vacuum()
         (meta,) = [key for key in store.stored_keys() if key.endswith(":meta")]
