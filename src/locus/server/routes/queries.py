@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from locus.errors import CapabilityError
+from locus.errors import CapabilityError, ConfigurationError
 from locus.memory.engine import Expires, Searches
 from locus.memory.model.arguments import UNLIMITED, days_before
 from locus.memory.model.codec import encode
@@ -47,9 +47,7 @@ class Search(Body):
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["query"]}, {"required": ["terms"]}]})
 
     query: Annotated[str, Field(max_length=MAX_QUERY_LENGTH)] = ""
-    terms: Annotated[Many[Annotated[Text, Field(min_length=1)]], Field(max_length=MAX_TERMS)] = Field(
-        default_factory=list
-    )
+    terms: Annotated[Many[Text], Field(max_length=MAX_TERMS)] = Field(default_factory=list)
     limit: Limit = 10
     prefix: Name = ""
 
@@ -57,7 +55,10 @@ class Search(Body):
         if ("terms" in self.model_fields_set) == ("query" in self.model_fields_set):
             raise invalid("query", "given, or terms, and not both")
         encode(self.query)  # refuses lone surrogates
-        return checked_terms(self.terms) or query_terms(self.query)
+        try:
+            return checked_terms(self.terms) or query_terms(self.query)
+        except ConfigurationError as error:
+            raise Problem(400, "invalid_request", str(error)) from None
 
 
 class Vacuum(Body):
