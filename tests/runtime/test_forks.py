@@ -72,3 +72,4 @@ def test_a_fork_waits_for_whoever_holds_a_lock(make: Callable[[], Any]) -> None:
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
     assert lock.acquire(blocking=False), "and it is free in the parent, too"
+    lock.release()  # the next fork waits for it, if it is still there by then
