@@ -20,6 +20,11 @@
 
 from __future__ import annotations
 
+from locus._other_distribution import refuse_mixture
+
+# `locus/__init__.py` asks this too, but if the other distribution was installed last, it is theirs.
+refuse_mixture()
+
 
 class LocusError(Exception):
     """The root of all errors of this library."""
@@ -74,7 +79,7 @@ class CorruptCheckpointError(CheckpointError):
 
 
 class UnsupportedFormatError(CorruptCheckpointError):
-    """The stored format is newer than this version of Locus understands: upgrade `locus-sdk`."""
+    """The stored format is newer than this version of Locus understands: upgrade `locus-state`."""
 
 
 class BackendUnavailableError(CheckpointError):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 
+import locus
 from locus.cli import copy, import_, serve
 from locus.errors import LocusError
 
@@ -30,15 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="locus", description="Keeps the state of AI agents.")
-    made.add_argument("--version", action="version", version=f"locus {_version()}")
+    made.add_argument("--version", action="version", version=f"locus {locus.__version__}")
     commands = made.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for command in _COMMANDS:
         command.add_to(commands)
     return made
-
-
-def _version() -> str:
-    try:
-        return version("locus-sdk")
-    except PackageNotFoundError:
-        return "(not installed)"

@@ -13,7 +13,7 @@ Every law of the contract is then a test of that class. A backend that lacks a c
 `CoreContract` and the mixins of those it has; the suite checks that these two agree. A backend that other
 processes can open inherits `DurableContract`, which has the laws of outages, processes and crashes as well.
 
-The suite needs pytest, pytest-asyncio and hypothesis: `pip install "locus-sdk[testing]"`. Properties are
+The suite needs pytest, pytest-asyncio and hypothesis: `pip install "locus-state[testing]"`. Properties are
 tried with the same few examples on every run; `LOCUS_SOAK=1` tries many more, and other ones each time.
 """
 

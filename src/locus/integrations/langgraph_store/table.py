@@ -90,7 +90,7 @@ class StoreTable:
         if version > FORMAT:
             raise UnsupportedFormatError(
                 f"the table {self.name} has format {version}, and this version of Locus knows up to {FORMAT}: "
-                "upgrade locus-sdk"
+                "upgrade locus-state"
             )
         return int(version)
 

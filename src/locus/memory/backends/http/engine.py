@@ -82,7 +82,7 @@ class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
             if about.get("protocol") != PROTOCOL:
                 raise UnsupportedFormatError(
                     f"the server speaks protocol {about.get('protocol')!r:.20} and this client {PROTOCOL}: "
-                    "bring both to the same version of locus-sdk"
+                    "bring both to the same version of locus-state"
                 )
             try:
                 return self._locus_server(self.client, about)
