@@ -237,7 +237,14 @@ async def test_resuming_a_finished_thread_returns_its_answer_and_saves_nothing(s
     before = await story.store.list_checkpoints("story", limit=100)
     result = await story.agent().resume_invoke("story")
     assert (result.message, result.stop_reason, result.metrics.model_calls) == (story.answer, "complete", 0)
+    assert result.nothing_to_resume
     assert await story.store.list_checkpoints("story", limit=100) == before
+
+
+async def test_what_was_resumed_is_told_apart_from_what_had_its_answer(story: Story) -> None:
+    async for cut in story.cuts():
+        result = await story.agent(unknown_outcome="skip").resume_invoke(await story.killed_at(cut))
+        assert result.nothing_to_resume == (result.metrics.model_calls + result.metrics.checkpoints == 0), cut
 
 
 async def test_there_must_be_something_to_resume(story: Story) -> None:

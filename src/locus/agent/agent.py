@@ -6,20 +6,21 @@ import asyncio
 import inspect
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
+from typing import Any, Never, NoReturn
 from uuid import uuid4
 
-from locus.agent.config import AgentConfig
+from locus.agent.config import AgentConfig, Store, Tools, UnknownOutcome
+from locus.agent.middleware import Middleware
 from locus.agent.recovery import repaired
 from locus.agent.results import AgentResult
 from locus.agent.run import Emit, Run
-from locus.agent.sessions import ConversationSession, NoSession, PlainSession, Session, ThreadSession
+from locus.agent.sessions import ConversationSession, NoSession, OnConflict, PlainSession, Session, ThreadSession
 from locus.core.events import Event
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError, ConflictError
+from locus.hints import did_you_mean
 from locus.memory.checkpointer import BaseCheckpointer, Checkpointer, StoreVerbs
 from locus.memory.conversation import AgentCheckpointer
 from locus.memory.registry import as_checkpointer
@@ -35,22 +36,75 @@ OnEvent = Callable[[Event], Any]
 _BETWEEN_LOOKS = Backoff(0.01, 0.5, factor=1.5, random_part=0.0)
 
 
+class _FromConfig:
+    """Stands for a setting that was not given by keyword."""
+
+    def __repr__(self) -> str:
+        return "the config's"
+
+
+_FROM_CONFIG: Any = _FromConfig()
+
+
 class Agent:
     """An agent. Settings come by keyword, or as an `AgentConfig`, or both, and then keywords win.
 
     With a checkpointer and a `thread_id` every step is kept; without a `thread_id` a run is stateless.
+
+    - `model`: a model, or its name: `"openai:gpt-4.1"`. Without one, `LOCUS_MODEL_PROVIDER` or an OCI configuration
+      has to say which.
+    - `tools`: tools, or plain functions.
+    - `system_prompt`: put before the conversation at every model call; not stored.
+    - `checkpointer`: where threads are kept: a checkpointer, a storage backend, or a URL such as `"sqlite:agents.db"`.
+    - `memory`: the same, or an object that keeps only messages. Give one of the two.
+    - `agent_id`: noted in the state, and in the metadata of each checkpoint.
+    - `checkpoint_every_n_iterations`: how often a round of tool results becomes a checkpoint.
+    - `reflexion`: whether to keep a confidence score, and to point out repeated calls to the model.
+    - `middleware`: what acts on the conversation before the model sees it, and on calls before they are made.
+    - `max_iterations`, `max_tokens`, `max_seconds`: the limits of one run: model calls, tokens, time.
+    - `tool_timeout`: seconds for a tool that has no timeout of its own; `None` for no limit.
+    - `on_conflict`: what to do when another worker was faster in the same thread: "raise", "fork" or "wait".
+    - `wait_seconds`: with "wait", a run that saves nothing for this long is taken for dead.
+    - `unknown_outcome`: what to do with a call that was under way when a process was killed: "skip", "ask" or "retry".
     """
 
-    def __init__(self, config: AgentConfig | None = None, **settings: Any) -> None:
-        try:
-            self.config = replace(config or AgentConfig(), **settings)
-        except TypeError as error:
-            known = ", ".join(sorted(AgentConfig.__dataclass_fields__))
-            raise ConfigurationError(f"{error}; the settings are: {known}") from error
-        model = self.config.model
-        self.model: Model = get_model(model) if model is None or isinstance(model, str) else model
+    def __init__(
+        self,
+        config: AgentConfig | None = None,
+        *,
+        model: Model | str | None = _FROM_CONFIG,
+        tools: Tools = _FROM_CONFIG,
+        system_prompt: str | None = _FROM_CONFIG,
+        checkpointer: Store | None = _FROM_CONFIG,
+        memory: Store | AgentCheckpointer | None = _FROM_CONFIG,
+        agent_id: str | None = _FROM_CONFIG,
+        checkpoint_every_n_iterations: int = _FROM_CONFIG,
+        reflexion: bool = _FROM_CONFIG,
+        middleware: Sequence[Middleware] = _FROM_CONFIG,
+        max_iterations: int = _FROM_CONFIG,
+        max_tokens: int | None = _FROM_CONFIG,
+        max_seconds: float | None = _FROM_CONFIG,
+        tool_timeout: float | None = _FROM_CONFIG,
+        on_conflict: OnConflict = _FROM_CONFIG,
+        wait_seconds: float = _FROM_CONFIG,
+        unknown_outcome: UnknownOutcome = _FROM_CONFIG,
+        **unknown: Never,
+    ) -> None:
+        given = locals()
+        if unknown:
+            name = next(iter(unknown))
+            known = sorted(AgentConfig.__dataclass_fields__)
+            raise ConfigurationError(
+                f"Agent has no setting {name!r:.80}{did_you_mean(name, known)}; the settings are: {', '.join(known)}"
+            )
+        settings = {name: given[name] for name in AgentConfig.__dataclass_fields__}
+        self.config = replace(
+            config or AgentConfig(), **{name: value for name, value in settings.items() if value is not _FROM_CONFIG}
+        )
+        chosen = self.config.model
+        self.model: Model = get_model(chosen) if chosen is None or isinstance(chosen, str) else chosen
         if not isinstance(self.model, Model):
-            raise ConfigurationError(f"a model has the method complete, and {type(model).__name__} has not")
+            raise ConfigurationError(f"a model has the method complete, and {type(chosen).__name__} has not")
         self.tools = ToolRegistry(self.config.tools)
         self._kept = self._memory()
 
@@ -81,14 +135,12 @@ class Agent:
             return PlainSession(kept, thread_id)
         return ConversationSession(kept, thread_id)
 
-    async def run(self, prompt: Prompt, thread_id: str | None = None) -> AsyncGenerator[Event, None]:
+    def run(self, prompt: Prompt, thread_id: str | None = None) -> AsyncGenerator[Event, None]:
         """Run, and tell what happens. The last event is a `TerminateEvent` or an `InterruptEvent`.
 
         Leaving the loop before the end cancels the run; the thread can go on from where it was.
         """
-        async with aclosing(_streamed(lambda tell: self.invoke(prompt, thread_id, on_event=tell))) as events:
-            async for event in events:
-                yield event
+        return EventStream(_streamed(lambda tell: self.invoke(prompt, thread_id, on_event=tell)), "run", "invoke")
 
     async def invoke(
         self, prompt: Prompt, thread_id: str | None = None, *, on_event: OnEvent | None = None
@@ -113,16 +165,16 @@ class Agent:
         """`invoke` for code that is not async; works inside a running event loop, too."""
         return PORTAL.run(self.invoke(prompt, thread_id, on_event=on_event))
 
-    async def resume(self, thread_id: str, decision: Any = None) -> AsyncGenerator[Event, None]:
+    def resume(self, thread_id: str, decision: Any = None) -> AsyncGenerator[Event, None]:
         """Go on where the thread stopped: after a kill, a limit, or, with a decision, an interrupt."""
-        async with aclosing(_streamed(lambda tell: self.resume_invoke(thread_id, decision, on_event=tell))) as events:
-            async for event in events:
-                yield event
+        return EventStream(
+            _streamed(lambda tell: self.resume_invoke(thread_id, decision, on_event=tell)), "resume", "resume_invoke"
+        )
 
     async def resume_invoke(
         self, thread_id: str, decision: Any = None, *, on_event: OnEvent | None = None
     ) -> AgentResult:
-        """Go on to the end, and return the result."""
+        """Go on to the end, and return the result. `result.nothing_to_resume` tells that the thread had its answer."""
         session = self._session(thread_id)
         state = await session.load()
         while True:
@@ -185,6 +237,36 @@ def _emitter(on_event: OnEvent | None) -> Emit:
                 await answer
 
     return emit
+
+
+class EventStream(AsyncGenerator[Event, None]):
+    """The events of a run. It is read with `async for`; `await` says so, and names the method that returns a result."""
+
+    def __init__(self, events: AsyncGenerator[Event, None], method: str, other: str) -> None:
+        self._events = events
+        self._method = method
+        self._other = other
+
+    def __aiter__(self) -> AsyncGenerator[Event, None]:
+        return self
+
+    async def __anext__(self) -> Event:
+        return await anext(self._events)
+
+    async def asend(self, value: None) -> Event:
+        return await self._events.asend(value)
+
+    async def athrow(self, *error: Any) -> Event:
+        return await self._events.athrow(*error)
+
+    async def aclose(self) -> None:
+        await self._events.aclose()
+
+    def __await__(self) -> NoReturn:
+        raise TypeError(
+            f"{self._method}() is a stream of events: write `async for event in agent.{self._method}(…)`, "
+            f"or `await agent.{self._other}(…)` for the result alone"
+        )
 
 
 async def _streamed(start: Callable[[OnEvent], Coroutine[Any, Any, AgentResult]]) -> AsyncGenerator[Event, None]:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from locus.agent.middleware import Middleware
 from locus.agent.sessions import OnConflict
+from locus.core.protocols import PlainStore
 from locus.errors import ConfigurationError
+from locus.memory.conversation import AgentCheckpointer
+from locus.models.base import Model
+from locus.tools import Tool
 
 UnknownOutcome = Literal["ask", "retry", "skip"]
+Tools = Sequence[Tool[..., Any] | Callable[..., Any]]
+Store = PlainStore | str
+"""A checkpointer, a storage backend, any object with their methods, or a URL."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,11 +31,11 @@ class AgentConfig:
     `ConflictError`, go on in a "fork", or "wait" for its run to end.
     """
 
-    model: Any = None
-    tools: Sequence[Any] = ()
+    model: Model | str | None = None
+    tools: Tools = ()
     system_prompt: str | None = None
-    checkpointer: Any = None
-    memory: Any = None
+    checkpointer: Store | None = None
+    memory: Store | AgentCheckpointer | None = None
     agent_id: str | None = None
     checkpoint_every_n_iterations: int = 1
     reflexion: bool = False
@@ -57,3 +64,20 @@ class AgentConfig:
                 raise ConfigurationError(f"{name} is one of {', '.join(allowed)}, got {getattr(self, name)!r}")
         if self.checkpointer is not None and self.memory is not None:
             raise ConfigurationError("give either checkpointer or memory: both say where the conversation is kept")
+
+
+class Settings(TypedDict, total=False):
+    """The settings that a factory hands on to `Agent`, by keyword. Those that it names itself are not among them."""
+
+    checkpointer: Store | None
+    agent_id: str | None
+    checkpoint_every_n_iterations: int
+    reflexion: bool
+    middleware: Sequence[Middleware]
+    max_iterations: int
+    max_tokens: int | None
+    max_seconds: float | None
+    tool_timeout: float | None
+    on_conflict: OnConflict
+    wait_seconds: float
+    unknown_outcome: UnknownOutcome

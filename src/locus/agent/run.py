@@ -85,6 +85,7 @@ class Run:
         self.state = state
         self.result: AgentResult | None = None
         self.accepted = False
+        self._nothing_to_resume = False
         self._executed_before = len(state.tool_executions)
         self._metrics = AgentMetrics()
         self._started = time.perf_counter()
@@ -105,6 +106,7 @@ class Run:
             return
         self.state = append_queued_messages(self.state)
         if is_answered(self.state.messages) or not self.state.messages:
+            self._nothing_to_resume = not self.accepted and not self._metrics.tool_calls
             await self._end("complete")
             return
         await self._loop()
@@ -395,6 +397,7 @@ class Run:
             thread_id=self._session.thread_id,
             checkpoint_id=self._session.latest,
             interrupt=interrupt,
+            nothing_to_resume=self._nothing_to_resume,
         )
         return self.result
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
+from locus.core.protocols import CheckpointerCapabilities as CheckpointerCapabilities
 from locus.errors import CheckpointError, ConfigurationError
 from locus.memory.model.codec import EXACT, Dialect
 from locus.memory.model.ids import Pattern
@@ -183,17 +183,3 @@ class Exports(ABC):
         to the number that is `known` of the branch; and their pending writes. `limit` is how many are enough: at least
         1, and a store that reads all of a thread anyway gives all.
         """
-
-
-@dataclass(frozen=True)
-class CheckpointerCapabilities:
-    """What a checkpointer can do beyond saving, loading and listing."""
-
-    search: bool = False
-    metadata_query: bool = False
-    vacuum: bool = False
-    branching: bool = False
-    ttl: bool = False
-    list_threads: bool = False
-    list_with_metadata: bool = False
-    persistent_checkpoint_ids: bool = False
