@@ -25,7 +25,7 @@ from locus.server.routes.threads import ThreadRoutes
 
 def all_routes(authorized: AuthorizedStore, metrics: Metrics) -> list[Route]:
     classes = (OperationsRoutes, ThreadRoutes, EngineRoutes, QueryRoutes)
-    software = _version()
+    software = software_version()
     openapi = document(software, authorized.limits, (one for routes in classes for one in routes.operations()))
     return [
         *EngineRoutes(authorized).routes(),
@@ -35,7 +35,7 @@ def all_routes(authorized: AuthorizedStore, metrics: Metrics) -> list[Route]:
     ]
 
 
-def _version() -> str:
+def software_version() -> str:
     try:
         return version("locus-sdk")
     except PackageNotFoundError:
