@@ -8,7 +8,6 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -100,10 +99,6 @@ def test_a_store_is_named_without_its_secrets(url: str, name: str) -> None:
     assert found.startswith(name) or found == name
     for secret in ("s3cret", "a-name"):
         assert secret not in found
-
-
-def test_the_version_is_that_of_the_distribution() -> None:
-    assert software_version() in {version("locus-sdk")}
 
 
 def test_tokens_are_read_again_and_a_broken_file_changes_nothing(tmp_path: Path) -> None:
