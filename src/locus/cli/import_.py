@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from locus.cli import transfer
+from locus.cli import tokens, transfer
 
 _DESCRIPTION = """\
 Import threads of other libraries into a Locus store. The source is only read.
@@ -49,6 +49,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 def run(options: argparse.Namespace) -> int:
     from locus.transfer.imports import import_store
+    from locus.transfer.stores import resolve_url
 
     work = partial(
         import_store,
@@ -57,5 +58,6 @@ def run(options: argparse.Namespace) -> int:
         tenant=options.tenant,
         sessions_table=options.sessions_table,
         messages_table=options.messages_table,
+        destination_token=tokens.token_for(resolve_url(options.destination), options.token_file),
     )
     return transfer.run(options, work)

@@ -10,11 +10,15 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TextIO
 
+from locus.cli import tokens
+
 if TYPE_CHECKING:
     from locus.transfer.report import Report
 
-_EPILOG = """\
+_EPILOG = f"""\
 Keep a URL that contains a password in an environment variable: env:NAME stands for the value of the variable NAME.
+
+{tokens.HELP}
 
 You can stop the command at any moment and run it again; it continues where it was. At the end it reads every checkpoint
 back from the destination and compares it with the source. The exit code is 0 if all threads are there and equal, 1 if
@@ -47,6 +51,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--dry-run", action="store_true", help="read everything, write nothing, and report what would be done")
     add("--jobs", type=_jobs, default=4, metavar="N", help="how many threads are moved at the same time (4)")
     add("--json", action="store_true", help="print the result as JSON")
+    tokens.add_option(command)
 
 
 def _jobs(text: str) -> int:

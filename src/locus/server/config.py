@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
+from typing import Self
 
 from locus.errors import ConfigurationError
 from locus.memory.model.arguments import checked_seconds
-from locus.server.auth import Token, parse_tokens
+from locus.server.auth import Token, parse_tokens, read_token_file
 from locus.server.rates import Rate
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
@@ -16,7 +17,11 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """How a server is started. `tokens` is text, one token per line, as `parse_tokens` reads it."""
+    """How a server is started.
+
+    `tokens` is text, one token per line, as `parse_tokens` reads it; `file_tokens` is the text of the file
+    `token_file`, which is read again on SIGHUP. `store_token` is for a store that is on another server.
+    """
 
     store: str = field(repr=False)
     host: str = "127.0.0.1"
@@ -35,6 +40,9 @@ class ServerConfig:
     rate: str | None = None
     audit: str | None = None
     log_key: str = field(default="", repr=False)
+    token_file: str | None = None
+    file_tokens: str = field(default="", repr=False)
+    store_token: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
@@ -64,7 +72,15 @@ class ServerConfig:
 
     @property
     def auth(self) -> list[Token] | None:
-        return parse_tokens(self.tokens) or None
+        return [*parse_tokens(self.tokens), *parse_tokens(self.file_tokens)] or None
+
+    def with_tokens_read_again(self) -> Self:
+        """The same with what the token file holds now. One that holds no token would open the server to everybody."""
+        assert self.token_file is not None
+        text = read_token_file(self.token_file)
+        if not parse_tokens(text):
+            raise ConfigurationError("the token file holds no token")
+        return replace(self, file_tokens=text)
 
     @property
     def hosts(self) -> Collection[str] | None:

@@ -17,14 +17,19 @@ async def copy_store(
     dry_run: bool = False,
     jobs: int = 4,
     progress: Progress = lambda _report: None,
+    source_token: str | None = None,
+    destination_token: str | None = None,
 ) -> Report:
-    """Copy the threads that match a pattern from one store to another. Both are given as URLs; see `move.move`."""
-    origin, target = open_to_read(source), open_store(destination)
+    """Copy the threads that match a pattern from one store to another. Both are given as URLs; see `move.move`.
+
+    The tokens are for stores on servers.
+    """
+    origin, target = open_to_read(source, source_token), open_store(destination, destination_token)
     name = target.engine.identity
     try:
         if origin.engine.identity == name:
             raise ConfigurationError(f"source and destination are the same store: {name}")
-        there = await open_existing(destination) if dry_run else target
+        there = await open_existing(destination, destination_token) if dry_run else target
         try:
             return await move(
                 StoreSource(origin), there, name=name, pattern=pattern, dry_run=dry_run, jobs=jobs, progress=progress

@@ -34,13 +34,15 @@ async def import_store(
     tenant: str = "default",
     sessions_table: str = "agent_sessions",
     messages_table: str = "agent_messages",
+    destination_token: str | None = None,
 ) -> Report:
     """Import threads from the store of another library; see `move.move`.
 
     `allowed_types` are the classes that states of LangGraph may contain, or their names ("my_app.state:Ticket").
     `tenant` is the tenant of a `PgCheckpointer` of locus-sdk. The two tables are those of sessions of openai-agents.
+    `destination_token` is for a destination on a server.
     """
-    target = open_store(destination)
+    target = open_store(destination, destination_token)
     name = target.engine.identity
     origin: Source | None = None
     try:
@@ -53,7 +55,7 @@ async def import_store(
             origin = _openai_agents(url, sessions_table, messages_table)
         else:
             raise ConfigurationError(f"nothing is known of {kind!r:.40}; threads come from {', '.join(KINDS)}")
-        there = await open_existing(destination) if dry_run else target
+        there = await open_existing(destination, destination_token) if dry_run else target
         try:
             return await move(origin, there, name=name, pattern=pattern, dry_run=dry_run, jobs=jobs, progress=progress)
         finally:
