@@ -22,6 +22,7 @@ from locus.core.state import AgentState
 from locus.errors import ConfigurationError, ConflictError
 from locus.memory.checkpointer import BaseCheckpointer, Checkpointer, StoreVerbs
 from locus.memory.conversation import AgentCheckpointer
+from locus.memory.model.records import DEFAULT_NAMESPACE
 from locus.memory.registry import as_checkpointer
 from locus.memory.runtime.portal import PORTAL
 from locus.memory.runtime.retry import Backoff
@@ -127,7 +128,7 @@ class Agent:
         state = await session.load()
         while True:
             if state is None:
-                raise ConfigurationError(f"there is no thread {thread_id!r} to resume; begin it with run()")
+                raise await self._not_begun(thread_id)
             run = Run(self.config, self.model, self.tools, session, state, _emitter(on_event))
             try:
                 await run.go_on(decision)
@@ -137,6 +138,15 @@ class Agent:
                 state = await self._wait(session)
             else:
                 return _result(run)
+
+    async def _not_begun(self, thread_id: str) -> ConfigurationError:
+        kept = self._kept
+        there = (
+            await kept.store.other_namespaces(thread_id, DEFAULT_NAMESPACE) if isinstance(kept, Checkpointer) else ""
+        )
+        if there:
+            return ConfigurationError(f"no agent has begun thread {thread_id!r}, so it cannot be resumed: {there}")
+        return ConfigurationError(f"there is no thread {thread_id!r} to resume; begin it with run()")
 
     def resume_sync(self, thread_id: str, decision: Any = None, *, on_event: OnEvent | None = None) -> AgentResult:
         """`resume_invoke` for code that is not async."""
