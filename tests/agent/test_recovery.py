@@ -247,7 +247,7 @@ async def test_there_must_be_something_to_resume(story: Story) -> None:
     with pytest.raises(ConfigurationError, match="there is no thread"):
         await Agent(model=Following("x")).resume_invoke("story")
     await story.store.save(AgentState(), "elsewhere", namespace="")
-    with pytest.raises(ConfigurationError, match="no agent has begun thread 'elsewhere'.*other namespaces: ''"):
+    with pytest.raises(ConfigurationError, match=r"no agent has begun thread 'elsewhere'.*other namespaces: ''"):
         await story.agent().resume_invoke("elsewhere")
 
 

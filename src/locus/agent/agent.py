@@ -140,10 +140,9 @@ class Agent:
                 return _result(run)
 
     async def _not_begun(self, thread_id: str) -> ConfigurationError:
-        kept = self._kept
-        there = (
-            await kept.store.other_namespaces(thread_id, DEFAULT_NAMESPACE) if isinstance(kept, Checkpointer) else ""
-        )
+        there = ""
+        if isinstance(self._kept, Checkpointer):
+            there = await self._kept.store.other_namespaces(thread_id, DEFAULT_NAMESPACE)
         if there:
             return ConfigurationError(f"no agent has begun thread {thread_id!r}, so it cannot be resumed: {there}")
         return ConfigurationError(f"there is no thread {thread_id!r} to resume; begin it with run()")
