@@ -23,6 +23,7 @@ from locus.errors import ConfigurationError, ConflictError
 from locus.hints import did_you_mean
 from locus.memory.checkpointer import BaseCheckpointer, Checkpointer, StoreVerbs
 from locus.memory.conversation import AgentCheckpointer
+from locus.memory.model.records import DEFAULT_NAMESPACE
 from locus.memory.registry import as_checkpointer
 from locus.memory.runtime.portal import PORTAL
 from locus.memory.runtime.retry import Backoff
@@ -179,7 +180,7 @@ class Agent:
         state = await session.load()
         while True:
             if state is None:
-                raise ConfigurationError(f"there is no thread {thread_id!r} to resume; begin it with run()")
+                raise await self._not_begun(thread_id)
             run = Run(self.config, self.model, self.tools, session, state, _emitter(on_event))
             try:
                 await run.go_on(decision)
@@ -189,6 +190,14 @@ class Agent:
                 state = await self._wait(session)
             else:
                 return _result(run)
+
+    async def _not_begun(self, thread_id: str) -> ConfigurationError:
+        there = ""
+        if isinstance(self._kept, Checkpointer):
+            there = await self._kept.store.other_namespaces(thread_id, DEFAULT_NAMESPACE)
+        if there:
+            return ConfigurationError(f"no agent has begun thread {thread_id!r}, so it cannot be resumed: {there}")
+        return ConfigurationError(f"there is no thread {thread_id!r} to resume; begin it with run()")
 
     def resume_sync(self, thread_id: str, decision: Any = None, *, on_event: OnEvent | None = None) -> AgentResult:
         """`resume_invoke` for code that is not async."""

@@ -38,6 +38,8 @@ from locus.memory.model.retention import ancestors, outlived
 from locus.memory.runtime.forks import fork_safe_lock
 
 _ATTEMPTS = 8
+_MOST_NAMED = 5
+"""How many namespaces an error names: a graph may have very many."""
 _LONG_TO_READ = 1_000_000
 """Characters that take some tens of milliseconds to read through."""
 
@@ -263,9 +265,34 @@ class CheckpointStore:
             if before is not None:
                 known = await engine.entry(thread_id, namespace or "", before)
                 if known is None:
-                    raise CheckpointNotFoundError(f"thread {thread_id!r} has no checkpoint {before!r} to list from")
+                    raise await self.not_found(thread_id, before, namespace, " to list from")
                 before_seq = known.seq
             return await engine.history(thread_id, namespace, checked_limit(limit, None), before_seq)
+
+    async def namespaces(self, thread_id: str) -> list[str]:
+        """The namespaces in which a thread has checkpoints, in order; empty if there is no such thread."""
+        check_ids(thread_id, None, None)
+        async with self.using() as engine:
+            return await engine.namespaces(thread_id)
+
+    async def not_found(
+        self, thread_id: str, checkpoint_id: str, namespace: str | None, purpose: str = ""
+    ) -> CheckpointNotFoundError:
+        """The error for a checkpoint that is not there. It says if the thread is in another namespace."""
+        there = "" if namespace is None else await self.other_namespaces(thread_id, namespace)
+        where = "" if namespace is None else f" in the namespace {namespace!r:.80}"
+        return CheckpointNotFoundError(
+            f"thread {thread_id!r} has no checkpoint {checkpoint_id!r}{where}{purpose}{there and '; '}{there}"
+        )
+
+    async def other_namespaces(self, thread_id: str, namespace: str) -> str:
+        """Says for an error where a thread has checkpoints, if it is not in this namespace; else it is empty."""
+        others = [name for name in await self.namespaces(thread_id) if name != namespace]
+        if not others:
+            return ""
+        named = ", ".join(f"{name!r:.80}" for name in others[:_MOST_NAMED])
+        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+        return f"the thread has checkpoints in other namespaces: {named}{more}"
 
     async def delete(self, thread_id: str, checkpoint_id: str | None, namespace: str | None) -> bool:
         """Delete a checkpoint of a namespace, or a whole namespace, or a whole thread."""

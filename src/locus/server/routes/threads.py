@@ -17,7 +17,7 @@ from locus.memory.model.manifest import visible, wanted
 from locus.memory.model.payloads import dict_payload, payload_text
 from locus.memory.model.records import ANY, Stored
 from locus.memory.model.records import Write as StoredWrite
-from locus.server.answers import Answer, Checkpoint, Entries, existing
+from locus.server.answers import NO_THREAD, Answer, Checkpoint, Entries, missing
 from locus.server.bodies import is_large, json_response, jsonl_response, text_response
 from locus.server.memory_budget import share_of
 from locus.server.openapi import CHECKPOINT, NO_CONTENT, THREAD, Routes, answer, operation, text_answer
@@ -86,6 +86,10 @@ class Threads(Answer):
     threads: list[Id]
 
 
+class Namespaces(Answer):
+    namespaces: list[str]
+
+
 class Saved(Answer):
     thread_id: Id
     checkpoint_id: Id
@@ -117,12 +121,22 @@ class ThreadRoutes(Routes):
         found = await self._authorized.query(self._authorized.thread_ids(request, pattern, limit, query.prefix))
         return await json_response(request, {"threads": found})
 
+    @operation("GET", f"{THREAD}/namespaces", "Where a thread has checkpoints", answer(Namespaces, "Names, in order"))
+    async def list_namespaces(self, request: Request) -> Response:
+        """The namespaces in which a thread has checkpoints."""
+        found = await self._store.namespaces(self._authorized.thread(request))
+        if not found:
+            raise Problem(404, NOT_FOUND, NO_THREAD)
+        return await json_response(request, {"namespaces": found})
+
     @operation("DELETE", THREAD, "Delete a thread, or a namespace of it", NO_CONTENT, query=ThreadDeletion)
     async def delete_thread(self, request: Request) -> Response:
         """Delete the whole thread, or one of its namespaces."""
         thread_id = self._authorized.thread(request, writing=True)
-        if not await self._store.delete(thread_id, None, ThreadDeletion.of(request).namespace):
-            raise Problem(404, NOT_FOUND, "this thread does not exist")
+        namespace = ThreadDeletion.of(request).namespace
+        if not await self._store.delete(thread_id, None, namespace):
+            there = "" if namespace is None else await self._store.other_namespaces(thread_id, namespace)
+            raise Problem(404, NOT_FOUND, f"this thread has nothing in this namespace; {there}" if there else NO_THREAD)
         return Response(status_code=204)
 
     @operation(
@@ -182,7 +196,10 @@ class ThreadRoutes(Routes):
 
     async def _load(self, request: Request, checkpoint_id: str | None) -> Response:
         thread_id = self._authorized.thread(request)
-        stored = existing(await self._store.read(thread_id, checkpoint_id, Namespaced.of(request).namespace))
+        namespace = Namespaced.of(request).namespace
+        stored = await self._store.read(thread_id, checkpoint_id, namespace)
+        if stored is None:
+            raise missing(await self._store.other_namespaces(thread_id, namespace))
         headers = {"ETag": etag(stored.entry.checkpoint_id)}
         return await text_response(request, await self._with_state(request, stored), headers=headers)
 
@@ -214,8 +231,9 @@ class ThreadRoutes(Routes):
     @operation("DELETE", CHECKPOINT, "Delete a checkpoint", NO_CONTENT, query=Namespaced)
     async def delete(self, request: Request) -> Response:
         thread_id = self._authorized.thread(request, writing=True)
-        checkpoint_id = self._authorized.checkpoint(request)
-        existing(await self._store.delete(thread_id, checkpoint_id, Namespaced.of(request).namespace))
+        checkpoint_id, namespace = self._authorized.checkpoint(request), Namespaced.of(request).namespace
+        if not await self._store.delete(thread_id, checkpoint_id, namespace):
+            raise missing(await self._store.other_namespaces(thread_id, namespace))
         return Response(status_code=204)
 
     @operation(
@@ -266,7 +284,7 @@ class ThreadRoutes(Routes):
         thread_id = self._authorized.thread(request)
         async with self._store.using() as engine:
             if not await engine.history(thread_id, None, 1, None):
-                raise Problem(404, NOT_FOUND, "this thread does not exist")
+                raise Problem(404, NOT_FOUND, NO_THREAD)
         return jsonl_response(request, self._lines(request, thread_id))
 
     async def _lines(self, request: Request, thread_id: str) -> AsyncIterator[bytes]:

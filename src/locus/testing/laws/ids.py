@@ -199,6 +199,7 @@ def _with_thread_id(handle: Checkpointer, bad: Any) -> Verbs:
         "put_writes": lambda: handle.put_writes(bad, "c", "task", [("x", 1)]),
         "get_writes": lambda: handle.get_writes(bad, "c"),
         "diff": lambda: handle.diff(bad, "c", "c"),
+        "list_namespaces": lambda: handle.list_namespaces(bad),
     }
 
 

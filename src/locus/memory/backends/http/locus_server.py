@@ -46,6 +46,7 @@ class LocusServer:
         self.keeps_runs: bool = about["deltas"]
         self.exports: bool = about.get("exports", False)
         self.prefixes: bool = about.get("prefixes", False)
+        self.lists_namespaces: bool = about.get("namespaces", False)
         self._takes_before: bool = about.get("before", False)
         self.dialect = EXACT if about["keeps_key_order"] else _CHANGES_KEYS
         self._compress = not client.config.local
@@ -112,6 +113,10 @@ class LocusServer:
                 break
             before_seq = page[-1].seq
         return found
+
+    async def namespaces(self, thread_id: str) -> list[str]:
+        answer = await self._ask("GET", f"/threads/{segment(thread_id)}/namespaces")
+        return [] if answer is None else _read(lambda data: [str(name) for name in data["namespaces"]], answer)
 
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
         query: dict[str, str | int] = {"pattern": pattern.text, "limit": "all" if limit is None else limit}
