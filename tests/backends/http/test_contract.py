@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 from locus.testing import REQUIRED
-from locus.testing.contract import DurableContract
+from locus.testing.contract import DurableContract, StallLaws
 from locus.testing.laws.capabilities import CapabilityLaws
 from locus.testing.laws.conflicts import ConflictLaws
 from locus.testing.laws.crash import CrashLaws
@@ -36,7 +36,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 @pytest.mark.http
-class TestHTTPOnSQLite(FewerRepetitions, DurableContract):
+class TestHTTPOnSQLite(FewerRepetitions, DurableContract, StallLaws):
     """What is atomic here is the server's commit; which line of the client comes after it matters less."""
 
     required = REQUIRED["http"]
@@ -69,6 +69,7 @@ class TestHTTPOnPostgreSQL(
     ConflictLaws,  # verdicts of another engine on the wire
     SearchLaws,  # its scores and snippets
     OutageLaws,  # the server answers, and the store behind it does not
+    StallLaws,
     CrashLaws,
     StatefulLaws,
 ):

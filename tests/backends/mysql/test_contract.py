@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from locus.testing import REQUIRED
-from locus.testing.contract import DurableContract
+from locus.testing.contract import DurableContract, StallLaws
 from tests.backends.mysql.stores import MySQLStore, drop_tables, new_name
 from tests.servers.mysql import MySQLServer
 from tests.servers.proxy import Proxy
@@ -29,7 +29,7 @@ def used_tables(mysql_server: MySQLServer) -> Iterator[str]:
     drop_tables(mysql_server.url, name)
 
 
-class TestMySQL(DurableContract):
+class TestMySQL(DurableContract, StallLaws):
     required = REQUIRED["mysql"]
     line_samples = 8
     line_step = 6

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
+from oci.retry import NoneRetryStrategy  # type: ignore[import-untyped]
 
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.objects.schema import thread_folder, thread_name
@@ -27,14 +28,16 @@ from locus.testing.laws.outage import OutageLaws
 from locus.testing.laws.patterns import PatternLaws
 from locus.testing.laws.processes import ProcessLaws
 from locus.testing.laws.round_trip import RoundTripLaws
+from locus.testing.laws.stalls import StallLaws
 from locus.testing.stateful import StatefulLaws
-from locus.testing.stores import DurableTestStore
+from locus.testing.stores import DurableTestStore, Stall, StallTestStore
 from tests.backends.effort import FewerRepetitions
+from tests.backends.stalls import stalling_on_the_way
 from tests.servers.oci.fixtures import quick_retries
 from tests.servers.oci.server import OCIServer
 
 
-class OCIStore(DurableTestStore):
+class OCIStore(DurableTestStore, StallTestStore):
     """A prefix of the server's bucket."""
 
     def __init__(self, server: OCIServer, prefix: str) -> None:
@@ -45,16 +48,14 @@ class OCIStore(DurableTestStore):
     def url(self) -> str:
         return self._server.url_of(self._prefix)
 
-    def open(self, *, ttl_seconds: float | None = None) -> Checkpointer:
-        return OCIBucketBackend(
-            self._server.bucket,
-            self._server.namespace,
-            self._prefix,
-            config_file=self._server.config_file,
-            service_endpoint=self._server.endpoint,
-            retry_strategy=quick_retries(),
-            ttl_seconds=ttl_seconds,
-        )
+    def open(self, *, ttl_seconds: float | None = None, **options: Any) -> Checkpointer:
+        given = {
+            "config_file": self._server.config_file,
+            "service_endpoint": self._server.endpoint,
+            "retry_strategy": quick_retries(),
+            "ttl_seconds": ttl_seconds,
+        }
+        return OCIBucketBackend(self._server.bucket, self._server.namespace, self._prefix, **(given | options))
 
     async def corrupt(self, thread_id: str) -> None:
         """Cut off the end of every text."""
@@ -75,6 +76,15 @@ class OCIStore(DurableTestStore):
         self._server.kill()
         yield
         self._server.start()
+
+    @asynccontextmanager
+    async def stalling(self, seconds: float) -> AsyncIterator[Stall]:
+        def open_through(port: int) -> Checkpointer:
+            once = NoneRetryStrategy()
+            return self.open(service_endpoint=f"http://127.0.0.1:{port}", timeout=seconds, retry_strategy=once)
+
+        async with stalling_on_the_way(self._server.port, open_through) as stall:
+            yield stall
 
 
 class OnOCI(FewerRepetitions):
@@ -104,6 +114,7 @@ class TestOCI(
     HandleLaws,  # worker threads, several event loops
     ProcessLaws,  # and forks
     OutageLaws,
+    StallLaws,
     CrashLaws,
     StatefulLaws,
 ):
@@ -112,5 +123,5 @@ class TestOCI(
 
 @pytest.mark.oci
 @pytest.mark.soak
-class TestWholeContractOnOCI(OnOCI, CoreContract, MetadataLaws, CopyLaws, OutageLaws, DurableLaws):
+class TestWholeContractOnOCI(OnOCI, CoreContract, MetadataLaws, CopyLaws, OutageLaws, StallLaws, DurableLaws):
     """In `make soak`: every law."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 from locus.testing import REQUIRED
-from locus.testing.contract import DurableContract
+from locus.testing.contract import DurableContract, StallLaws
 from locus.testing.laws.outage import OutageLaws
 from tests.backends.effort import FewerRepetitions
 from tests.backends.opensearch.store import OpenSearchStore
@@ -31,7 +31,7 @@ def emptied(opensearch_server: OpenSearchServer) -> Iterator[OpenSearchStore]:
     store.remove()
 
 
-class TestOpenSearch(FewerRepetitions, DurableContract):
+class TestOpenSearch(FewerRepetitions, DurableContract, StallLaws):
     required = REQUIRED["opensearch"]
     # Deaths before each single write, and many orders of requests, are tried on a model of the index.
     line_step = 60

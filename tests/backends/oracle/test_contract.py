@@ -13,7 +13,7 @@ from locus.memory.backends import OracleCheckpointSaver, OracleSyncCheckpointSav
 from locus.memory.saver import CheckpointSaver
 from locus.memory.store import CheckpointStore
 from locus.testing import REQUIRED, SaverLaws
-from locus.testing.contract import DurableContract
+from locus.testing.contract import DurableContract, StallLaws
 from locus.testing.laws.crash import CrashLaws
 from locus.testing.laws.outage import OutageLaws
 from locus.testing.laws.saver import OpenSaver
@@ -45,7 +45,7 @@ class OwnSavers(SaverLaws):
             await saver.close()
 
 
-class TestOracle(OwnSavers, DurableContract):
+class TestOracle(OwnSavers, DurableContract, StallLaws):
     required = REQUIRED["oracle"]
     # What is atomic here is the server's transaction; the shared steps are tried at every line elsewhere.
     random_kills = 16

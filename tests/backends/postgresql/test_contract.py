@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from locus.testing import REQUIRED
-from locus.testing.contract import DurableContract
+from locus.testing.contract import DurableContract, StallLaws
 from tests.backends.postgresql.store import PostgreSQLStore, new_store
 from tests.servers.postgresql import PostgreSQLServer
 from tests.servers.proxy import Proxy
@@ -20,7 +20,7 @@ def proxy(postgresql_server: PostgreSQLServer) -> Iterator[Proxy]:
 
 
 @pytest.mark.postgresql
-class TestPostgreSQL(DurableContract):
+class TestPostgreSQL(DurableContract, StallLaws):
     required = REQUIRED["postgresql"]
     # What is atomic here is the server's transaction; which line of ours comes after it matters less.
     line_samples = 8

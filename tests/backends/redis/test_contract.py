@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from locus.testing import REQUIRED
-from locus.testing.contract import DurableContract
+from locus.testing.contract import DurableContract, StallLaws
 from locus.testing.laws.capabilities import CapabilityLaws
 from locus.testing.laws.conflicts import ConflictLaws
 from locus.testing.laws.copies import CopyLaws
@@ -36,7 +36,7 @@ WITHOUT_SEARCH = replace(REQUIRED["redis"], search=False)
 
 
 @pytest.mark.redis("redis-stack")
-class TestRedisWithModules(DurableContract):
+class TestRedisWithModules(DurableContract, StallLaws):
     """The whole contract, search included."""
 
     required = REQUIRED["redis"]
@@ -62,6 +62,7 @@ class TestRedis(
     DeletionLaws,  # and a removal that finds none
     ExpiryLaws,
     OutageLaws,
+    StallLaws,
     CrashLaws,
     StatefulLaws,
 ):
@@ -91,6 +92,7 @@ class TestValkey(
     MetadataLaws,  # its own sorted sets and scans
     ExpiryLaws,  # its own clock and eviction
     OutageLaws,
+    StallLaws,
     CrashLaws,
     StatefulLaws,
 ):

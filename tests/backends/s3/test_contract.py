@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 from locus.testing import REQUIRED
-from locus.testing.contract import CoreContract, DurableLaws
+from locus.testing.contract import CoreContract, DurableLaws, StallLaws
 from locus.testing.laws.copies import CopyLaws
 from locus.testing.laws.metadata import MetadataLaws
 from locus.testing.laws.outage import OutageLaws
@@ -18,7 +18,7 @@ from tests.servers.proxy import Proxy
 from tests.servers.seaweedfs import SeaweedServer
 
 
-class TestS3(FewerRepetitions, CoreContract, MetadataLaws, CopyLaws, OutageLaws, DurableLaws):
+class TestS3(FewerRepetitions, CoreContract, MetadataLaws, CopyLaws, OutageLaws, StallLaws, DurableLaws):
     required = REQUIRED["s3"]
     # Only requests change anything, and `test_object_interleavings` lets processes end between any two of them.
     line_step = 30
