@@ -19,7 +19,7 @@ from locus.testing.data import SOAK
 from locus.testing.processes.workers import PATIENCE, Crew, Message, Worker
 from tests.agent.crash_jobs import REPEATABLE, as_told, work
 
-KILLS = 600 if SOAK else 200
+KILLS = 600 if SOAK else 100
 POLICIES: tuple[UnknownOutcome, ...] = ("skip", "ask", "retry")
 MOST_KILLS = 5
 """How often one run is killed, at most, before it is let go to its end."""

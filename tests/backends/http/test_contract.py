@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import ClassVar
 
@@ -12,14 +12,13 @@ from locus.testing import REQUIRED
 from locus.testing.contract import DurableContract, StallLaws
 from locus.testing.laws.capabilities import CapabilityLaws
 from locus.testing.laws.conflicts import ConflictLaws
-from locus.testing.laws.crash import CrashLaws
 from locus.testing.laws.evolution import EvolutionLaws
 from locus.testing.laws.outage import OutageLaws
 from locus.testing.laws.round_trip import RoundTripLaws
 from locus.testing.laws.search import SearchLaws
 from locus.testing.laws.stale import StaleBaseLaws
 from locus.testing.stateful import StatefulLaws
-from tests.backends.effort import FewerRepetitions
+from tests.backends.effort import FewerRepetitions, FewestRepetitions
 from tests.backends.embedded import SQLiteStore
 from tests.backends.http.store import ServerProcess, StoreOverHTTP, server_process
 from tests.backends.postgresql.store import new_store
@@ -40,9 +39,7 @@ class TestHTTPOnSQLite(FewerRepetitions, DurableContract, StallLaws):
     """What is atomic here is the server's commit; which line of the client comes after it matters less."""
 
     required = REQUIRED["http"]
-    line_samples = 8
-    line_step = 8
-    saves_while_removing: ClassVar = {"checkpoints": 30, "vacuum": 30, "thread": 60}
+    saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 20, "vacuum": 20, "thread": 60}
 
     @pytest.fixture
     def store(self, server: ServerProcess) -> Iterator[StoreOverHTTP]:
@@ -61,7 +58,7 @@ def proxy(postgresql_server: PostgreSQLServer) -> Iterator[Proxy]:
 
 @pytest.mark.postgresql
 class TestHTTPOnPostgreSQL(
-    FewerRepetitions,
+    FewestRepetitions,
     CapabilityLaws,
     RoundTripLaws,  # the client plans for a store whose JSON is not the text that was sent
     EvolutionLaws,
@@ -70,14 +67,14 @@ class TestHTTPOnPostgreSQL(
     SearchLaws,  # its scores and snippets
     OutageLaws,  # the server answers, and the store behind it does not
     StallLaws,
-    CrashLaws,
     StatefulLaws,
 ):
-    """Another store behind the same server: the laws that can differ for it."""
+    """Another store behind the same server: the laws that can differ for it.
+
+    A killed client is the same for the server whatever it saves to, and a killed server is PostgreSQL's killed client.
+    """
 
     required = REQUIRED["http"]
-    line_samples = 8
-    line_step = 8
 
     @pytest.fixture
     def store(

@@ -8,6 +8,7 @@ import pytest
 
 from locus.testing import REQUIRED
 from locus.testing.contract import DurableContract, StallLaws
+from tests.backends.effort import FewerRepetitions
 from tests.backends.mysql.stores import MySQLStore, drop_tables, new_name
 from tests.servers.mysql import MySQLServer
 from tests.servers.proxy import Proxy
@@ -29,10 +30,8 @@ def used_tables(mysql_server: MySQLServer) -> Iterator[str]:
     drop_tables(mysql_server.url, name)
 
 
-class TestMySQL(DurableContract, StallLaws):
+class TestMySQL(FewerRepetitions, DurableContract, StallLaws):
     required = REQUIRED["mysql"]
-    line_samples = 8
-    line_step = 6
 
     @pytest.fixture
     def store(

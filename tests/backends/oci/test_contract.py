@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from oci.retry import NoneRetryStrategy  # type: ignore[import-untyped]
@@ -31,7 +31,7 @@ from locus.testing.laws.round_trip import RoundTripLaws
 from locus.testing.laws.stalls import StallLaws
 from locus.testing.stateful import StatefulLaws
 from locus.testing.stores import DurableTestStore, Stall, StallTestStore
-from tests.backends.effort import FewerRepetitions
+from tests.backends.effort import FewestRepetitions
 from tests.backends.stalls import stalling_on_the_way
 from tests.servers.oci.fixtures import quick_retries
 from tests.servers.oci.server import OCIServer
@@ -87,14 +87,10 @@ class OCIStore(DurableTestStore, StallTestStore):
             yield stall
 
 
-class OnOCI(FewerRepetitions):
-    """For both classes below."""
+class OnOCI(FewestRepetitions):
+    """For both classes below. A request takes Oracle's SDK some milliseconds of the processor."""
 
     required = REQUIRED["oci"]
-    # A request takes Oracle's SDK some milliseconds of the processor, and the engine is tried on S3, too.
-    line_step = 20
-    line_samples = 5
-    saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 15, "vacuum": 15, "thread": 40}
 
     @pytest.fixture
     def store(self, oci_server: OCIServer, oci_prefix: str) -> OCIStore:
@@ -107,7 +103,7 @@ class TestOCI(
     CapabilityLaws,
     RoundTripLaws,  # bodies of objects
     IdLaws,  # ids become names of objects
-    PatternLaws,  # lists, in pages of the service
+    PatternLaws,  # lists, as the service makes them
     DeletionLaws,  # requests that delete many objects
     ConflictLaws,  # a put that is refused because the object exists
     DamageLaws,

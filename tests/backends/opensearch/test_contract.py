@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import pytest
 
+from locus.memory.backends.opensearch.client import PAGE_SIZE
 from locus.testing import REQUIRED
 from locus.testing.contract import DurableContract, StallLaws
 from locus.testing.laws.outage import OutageLaws
@@ -36,7 +37,8 @@ class TestOpenSearch(FewerRepetitions, DurableContract, StallLaws):
     # Deaths before each single write, and many orders of requests, are tried on a model of the index.
     line_step = 60
     line_samples = 4
-    saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 25, "vacuum": 15, "thread": 25}
+    saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 15, "vacuum": 15, "thread": 25}
+    many_checkpoints = PAGE_SIZE + 1
 
     @pytest.fixture
     def store(self, emptied: OpenSearchStore, request: pytest.FixtureRequest) -> Iterator[OpenSearchStore]:

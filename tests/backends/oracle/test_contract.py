@@ -17,6 +17,7 @@ from locus.testing.contract import DurableContract, StallLaws
 from locus.testing.laws.crash import CrashLaws
 from locus.testing.laws.outage import OutageLaws
 from locus.testing.laws.saver import OpenSaver
+from tests.backends.effort import FewestRepetitions
 from tests.backends.oracle.fixtures import oracle_place, oracle_proxy, oracle_store, oracle_tables
 from tests.backends.oracle.stores import OracleStore, drop_tables, new_name, place_of
 from tests.servers.oracle.fixtures import OracleDatabase
@@ -45,16 +46,10 @@ class OwnSavers(SaverLaws):
             await saver.close()
 
 
-class TestOracle(OwnSavers, DurableContract, StallLaws):
+class TestOracle(FewestRepetitions, OwnSavers, DurableContract, StallLaws):
     required = REQUIRED["oracle"]
-    # What is atomic here is the server's transaction; the shared steps are tried at every line elsewhere.
-    random_kills = 16
-    line_samples = 2
-    line_step = 100
-    turns_of_processes = 8
-    evolution_turns = 16
+    # What stands in for the server is slow, and does the SQL of the other databases.
     saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 10, "vacuum": 10, "thread": 24}
-    examples_and_steps: ClassVar[tuple[int, int]] = (4, 16)
 
     @pytest.fixture
     def store(

@@ -8,6 +8,7 @@ import pytest
 
 from locus.testing import REQUIRED
 from locus.testing.contract import DurableContract, StallLaws
+from tests.backends.effort import FewerRepetitions
 from tests.backends.postgresql.store import PostgreSQLStore, new_store
 from tests.servers.postgresql import PostgreSQLServer
 from tests.servers.proxy import Proxy
@@ -20,11 +21,8 @@ def proxy(postgresql_server: PostgreSQLServer) -> Iterator[Proxy]:
 
 
 @pytest.mark.postgresql
-class TestPostgreSQL(DurableContract, StallLaws):
+class TestPostgreSQL(FewerRepetitions, DurableContract, StallLaws):
     required = REQUIRED["postgresql"]
-    # What is atomic here is the server's transaction; which line of ours comes after it matters less.
-    line_samples = 8
-    line_step = 8
 
     @pytest.fixture
     def store(self, postgresql_server: PostgreSQLServer, proxy: Proxy) -> Iterator[PostgreSQLStore]:

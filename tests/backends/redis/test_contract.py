@@ -27,7 +27,7 @@ from locus.testing.laws.retention import RetentionLaws
 from locus.testing.laws.round_trip import RoundTripLaws
 from locus.testing.laws.stale import StaleBaseLaws
 from locus.testing.stateful import StatefulLaws
-from tests.backends.effort import FewerRepetitions
+from tests.backends.effort import FewerRepetitions, FewestRepetitions
 from tests.backends.redis.stores import ClusterStore, RedisStore
 from tests.servers.proxy import Proxy
 from tests.servers.redis import RedisCluster, RedisServer, ValkeyServer
@@ -36,12 +36,10 @@ WITHOUT_SEARCH = replace(REQUIRED["redis"], search=False)
 
 
 @pytest.mark.redis("redis-stack")
-class TestRedisWithModules(DurableContract, StallLaws):
+class TestRedisWithModules(FewerRepetitions, DurableContract, StallLaws):
     """The whole contract, search included."""
 
     required = REQUIRED["redis"]
-    # Each line is Python's; what is atomic is the server's script.
-    line_step = 3
 
     @pytest.fixture
     def store(self, redis_stack_server: RedisServer) -> Iterator[RedisStore]:
@@ -56,7 +54,7 @@ class TestRedisWithModules(DurableContract, StallLaws):
 
 @pytest.mark.redis("redis")
 class TestRedis(
-    FewerRepetitions,
+    FewestRepetitions,
     CapabilityLaws,  # search is not there, and says so
     RoundTripLaws,  # a save that leaves no document for search
     DeletionLaws,  # and a removal that finds none
@@ -69,8 +67,6 @@ class TestRedis(
     """A server without modules, which most people have."""
 
     required = WITHOUT_SEARCH
-    line_step = 12
-    line_samples = 10
 
     @pytest.fixture
     def store(self, redis_server: RedisServer) -> Iterator[RedisStore]:
@@ -82,7 +78,7 @@ class TestRedis(
 
 @pytest.mark.redis("valkey")
 class TestValkey(
-    FewerRepetitions,
+    FewestRepetitions,
     CapabilityLaws,
     RoundTripLaws,  # its own Lua and cjson: numbers, empty lists, large texts
     ConflictLaws,  # what the scripts decide
@@ -99,8 +95,6 @@ class TestValkey(
     """Another server that runs the same scripts."""
 
     required = WITHOUT_SEARCH
-    line_step = 12
-    line_samples = 10
 
     @pytest.fixture
     def store(self, valkey_server: ValkeyServer) -> Iterator[RedisStore]:
@@ -112,9 +106,8 @@ class TestValkey(
 
 @pytest.mark.redis("redis-cluster")
 class TestRedisCluster(
-    FewerRepetitions,
+    FewestRepetitions,
     CapabilityLaws,
-    RoundTripLaws,
     IdLaws,  # ids become parts of keys, whose slot must not depend on what they contain
     PatternLaws,  # lists are put together from all nodes
     MetadataLaws,  # and so is the index of metadata
@@ -127,11 +120,9 @@ class TestRedisCluster(
     CrashLaws,
     StatefulLaws,
 ):
-    """Three nodes: all keys of a thread share a slot, and nothing else does."""
+    """Three nodes, each a server as above: all keys of a thread share a slot, and nothing else does."""
 
     required = WITHOUT_SEARCH
-    line_step = 30
-    line_samples = 5
 
     @pytest.fixture
     def store(self, redis_cluster: RedisCluster) -> Iterator[ClusterStore]:

@@ -21,8 +21,9 @@ from tests.servers.seaweedfs import SeaweedServer
 class TestS3(FewerRepetitions, CoreContract, MetadataLaws, CopyLaws, OutageLaws, StallLaws, DurableLaws):
     required = REQUIRED["s3"]
     # Only requests change anything, and `test_object_interleavings` lets processes end between any two of them.
-    line_step = 30
-    line_samples = 8
+    line_step = 60
+    line_samples = 3
+    queried_every = 5
     # Writers of one thread wait for each other's requests.
     saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 15, "vacuum": 15, "thread": 40}
     # What a handle imports when it is opened: each process that is killed would take a second for it.

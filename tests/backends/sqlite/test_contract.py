@@ -20,12 +20,12 @@ from locus.testing.processes.jobs import try_to_read
 from locus.testing.processes.ledger import content_of
 from locus.testing.processes.workers import Crew
 from tests.backends.creation import CreationLaws
+from tests.backends.effort import EmbeddedRepetitions
 from tests.backends.embedded import SQLiteStore
 
 
-class TestSQLite(CreationLaws, DurableContract, StallLaws):
+class TestSQLite(EmbeddedRepetitions, CreationLaws, DurableContract, StallLaws):
     required = REQUIRED["sqlite"]
-    line_step = 2
 
     def store_in(self, folder: Path) -> SQLiteStore:
         return SQLiteStore(folder)

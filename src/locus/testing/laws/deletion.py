@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import ClassVar
 
 from locus.core.state import AgentState
 from locus.memory.checkpointer import Checkpointer
@@ -31,6 +32,9 @@ async def _turns(handle: Checkpointer, count: int, thread_id: str = "t") -> dict
 
 class DeletionLaws(Laws):
     """Law 3."""
+
+    many_checkpoints: ClassVar[int] = 1_100
+    """More than stores list or delete at once; fewer, where nothing is done in portions."""
 
     async def test_deleting_the_newest_makes_the_one_before_it_the_latest(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
@@ -164,9 +168,9 @@ class DeletionLaws(Laws):
         self, checkpointer: Checkpointer
     ) -> None:
         backend = dicts(checkpointer)
-        for number in range(1_100):
+        for number in range(self.many_checkpoints):
             await backend.save("t", {"n": number}, metadata={"n": number})
-        assert len(await ids(backend, "t")) == 1_100
+        assert len(await ids(backend, "t")) == self.many_checkpoints
         assert await backend.delete("t")
         assert await ids(backend, "t") == []
         assert await backend.list_with_metadata() == []
