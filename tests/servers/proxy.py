@@ -9,7 +9,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
-from typing import Self, TypeVar
+from typing import NoReturn, Self, TypeVar
 
 from tests.servers.ports import free_port
 
@@ -174,6 +174,28 @@ class Proxy:
         if len(data) >= left:
             self._budgets[direction] = None
             self._cut()
+
+
+class NoProxy(Proxy):
+    """In the place of one, for a test that never makes it misbehave: passing on each byte would take half its time."""
+
+    def __init__(self, target_port: int) -> None:
+        self.port = target_port
+        self.target = ("127.0.0.1", target_port)
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def accept(self) -> None:
+        pass
+
+    def _none(self, *_arguments: object, **_named: object) -> NoReturn:
+        raise AssertionError("there is no proxy: tests.backends.proxied says which tests have one")
+
+    refuse = cut = cut_after = delay = stall = wait_until_it_holds = wait_for_the_dead = _none
 
 
 class _Connection:

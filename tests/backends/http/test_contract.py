@@ -22,6 +22,7 @@ from tests.backends.effort import FewerRepetitions, FewestRepetitions
 from tests.backends.embedded import SQLiteStore
 from tests.backends.http.store import ServerProcess, StoreOverHTTP, server_process
 from tests.backends.postgresql.store import new_store
+from tests.backends.proxied import proxy_for
 from tests.servers.postgresql import PostgreSQLServer
 from tests.servers.proxy import Proxy
 
@@ -50,9 +51,9 @@ class TestHTTPOnSQLite(FewerRepetitions, DurableContract, StallLaws):
         store.close()
 
 
-@pytest.fixture(scope="module")
-def proxy(postgresql_server: PostgreSQLServer) -> Iterator[Proxy]:
-    with Proxy(postgresql_server.port) as proxy:
+@pytest.fixture
+def proxy(postgresql_server: PostgreSQLServer, request: pytest.FixtureRequest) -> Iterator[Proxy]:
+    with proxy_for(request, postgresql_server.port) as proxy:
         yield proxy
 
 

@@ -10,15 +10,16 @@ from locus.testing import REQUIRED
 from locus.testing.contract import DurableContract, StallLaws
 from tests.backends.effort import FewerRepetitions
 from tests.backends.mysql.stores import MySQLStore, drop_tables, new_name
+from tests.backends.proxied import proxy_for
 from tests.servers.mysql import MySQLServer
 from tests.servers.proxy import Proxy
 
 pytestmark = pytest.mark.mysql
 
 
-@pytest.fixture(scope="module")
-def proxy(mysql_server: MySQLServer) -> Iterator[Proxy]:
-    with Proxy(mysql_server.port) as proxy:
+@pytest.fixture
+def proxy(mysql_server: MySQLServer, request: pytest.FixtureRequest) -> Iterator[Proxy]:
+    with proxy_for(request, mysql_server.port) as proxy:
         yield proxy
 
 

@@ -10,9 +10,9 @@ import pytest
 from locus.memory.backends.opensearch.client import PAGE_SIZE
 from locus.testing import REQUIRED
 from locus.testing.contract import DurableContract, StallLaws
-from locus.testing.laws.outage import OutageLaws
 from tests.backends.effort import FewerRepetitions
 from tests.backends.opensearch.store import OpenSearchStore
+from tests.backends.proxied import is_behind_the_proxy
 from tests.servers.opensearch import OpenSearchServer
 from tests.servers.proxy import Proxy
 
@@ -48,13 +48,6 @@ class TestOpenSearch(FewerRepetitions, DurableContract, StallLaws):
             yield store
             store.remove()
             return
-        proxy = request.getfixturevalue("proxy") if test in _OUTAGES else None
+        proxy = request.getfixturevalue("proxy") if is_behind_the_proxy(request) else None
         yield OpenSearchStore(emptied.server_url, emptied.index, proxy)
         emptied.empty()
-
-
-_OUTAGES = {
-    "test_an_outage_is_an_error_in_every_process",
-    *(name for name in vars(OutageLaws) if name.startswith("test")),
-}
-"""The tests that go through the proxy; it would only slow down the others."""

@@ -10,13 +10,14 @@ from locus.testing import REQUIRED
 from locus.testing.contract import DurableContract, StallLaws
 from tests.backends.effort import FewerRepetitions
 from tests.backends.postgresql.store import PostgreSQLStore, new_store
+from tests.backends.proxied import proxy_for
 from tests.servers.postgresql import PostgreSQLServer
 from tests.servers.proxy import Proxy
 
 
-@pytest.fixture(scope="module")
-def proxy(postgresql_server: PostgreSQLServer) -> Iterator[Proxy]:
-    with Proxy(postgresql_server.port) as proxy:
+@pytest.fixture
+def proxy(postgresql_server: PostgreSQLServer, request: pytest.FixtureRequest) -> Iterator[Proxy]:
+    with proxy_for(request, postgresql_server.port) as proxy:
         yield proxy
 
 

@@ -28,8 +28,8 @@ from locus.testing.laws.round_trip import RoundTripLaws
 from locus.testing.laws.stale import StaleBaseLaws
 from locus.testing.stateful import StatefulLaws
 from tests.backends.effort import FewerRepetitions, FewestRepetitions
+from tests.backends.proxied import proxy_for
 from tests.backends.redis.stores import ClusterStore, RedisStore
-from tests.servers.proxy import Proxy
 from tests.servers.redis import RedisCluster, RedisServer, ValkeyServer
 
 WITHOUT_SEARCH = replace(REQUIRED["redis"], search=False)
@@ -42,8 +42,8 @@ class TestRedisWithModules(FewerRepetitions, DurableContract, StallLaws):
     required = REQUIRED["redis"]
 
     @pytest.fixture
-    def store(self, redis_stack_server: RedisServer) -> Iterator[RedisStore]:
-        with Proxy(redis_stack_server.port) as proxy:
+    def store(self, redis_stack_server: RedisServer, request: pytest.FixtureRequest) -> Iterator[RedisStore]:
+        with proxy_for(request, redis_stack_server.port) as proxy:
             store = RedisStore(redis_stack_server, proxy, search=True)
             yield store
             store.remove()
@@ -69,8 +69,8 @@ class TestRedis(
     required = WITHOUT_SEARCH
 
     @pytest.fixture
-    def store(self, redis_server: RedisServer) -> Iterator[RedisStore]:
-        with Proxy(redis_server.port) as proxy:
+    def store(self, redis_server: RedisServer, request: pytest.FixtureRequest) -> Iterator[RedisStore]:
+        with proxy_for(request, redis_server.port) as proxy:
             store = RedisStore(redis_server, proxy)
             yield store
             store.remove()
@@ -97,8 +97,8 @@ class TestValkey(
     required = WITHOUT_SEARCH
 
     @pytest.fixture
-    def store(self, valkey_server: ValkeyServer) -> Iterator[RedisStore]:
-        with Proxy(valkey_server.port) as proxy:
+    def store(self, valkey_server: ValkeyServer, request: pytest.FixtureRequest) -> Iterator[RedisStore]:
+        with proxy_for(request, valkey_server.port) as proxy:
             store = RedisStore(valkey_server, proxy)
             yield store
             store.remove()

@@ -13,8 +13,8 @@ from locus.testing.laws.copies import CopyLaws
 from locus.testing.laws.metadata import MetadataLaws
 from locus.testing.laws.outage import OutageLaws
 from tests.backends.effort import FewerRepetitions
+from tests.backends.proxied import proxy_for
 from tests.backends.s3.store import S3Store, set_credentials
-from tests.servers.proxy import Proxy
 from tests.servers.seaweedfs import SeaweedServer
 
 
@@ -30,9 +30,11 @@ class TestS3(FewerRepetitions, CoreContract, MetadataLaws, CopyLaws, OutageLaws,
     worker_modules = ("aiohttp", "botocore.auth", "botocore.credentials", "botocore.session")
 
     @pytest.fixture
-    def store(self, s3_server: SeaweedServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Store]:
+    def store(
+        self, s3_server: SeaweedServer, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    ) -> Iterator[S3Store]:
         set_credentials(s3_server, monkeypatch)
-        with Proxy(s3_server.port) as proxy:
+        with proxy_for(request, s3_server.port) as proxy:
             store = S3Store(s3_server, proxy)
             yield store
             store.remove()
