@@ -30,7 +30,7 @@ class FewerRepetitions:
     turns_of_processes: ClassVar[int] = 12
     evolution_turns: ClassVar[int] = 50 if SOAK else 16
     examples_and_steps: ClassVar[tuple[int, int]] = (6, 25)
-    saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 30, "vacuum": 30, "thread": 100}
+    saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 20, "vacuum": 20, "thread": 60}
     many_checkpoints: ClassVar[int] = 1_100 if SOAK else 510
     if not SOAK:
         other_ids: ClassVar[Sequence[str]] = LOOK_ALIKE_IDS

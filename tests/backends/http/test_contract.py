@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import count
-from typing import ClassVar
 
 import pytest
 
@@ -40,7 +39,6 @@ class TestHTTPOnSQLite(FewerRepetitions, DurableContract, StallLaws):
     """What is atomic here is the server's commit; which line of the client comes after it matters less."""
 
     required = REQUIRED["http"]
-    saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 20, "vacuum": 20, "thread": 60}
 
     @pytest.fixture
     def store(self, server: ServerProcess) -> Iterator[StoreOverHTTP]:
