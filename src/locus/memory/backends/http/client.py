@@ -354,6 +354,11 @@ def problem_details(response: Response) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def is_too_large(error: HTTPRefusedError) -> bool:
+    """Whether the server refused because of a size: of the request, or of the answer."""
+    return isinstance(error.__cause__, httpx.HTTPStatusError) and error.__cause__.response.status_code == 413
+
+
 def raise_error(response: Response) -> NoReturn:
     """Raise the error for a response that is no success."""
     found = problem_details(response)
