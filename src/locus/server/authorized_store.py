@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from starlette.requests import Request
 
 from locus.memory.model.ids import Pattern, check_id
+from locus.memory.model.records import Entry, Hit
 from locus.memory.store import CheckpointStore
 from locus.server.auth import GRANT_KEY, THREADS_KEY, Grant
 from locus.server.bodies import Limits, read_body
+from locus.server.lists import listed
 from locus.server.requests import Body
 from locus.wire.format import from_segment
 from locus.wire.problems import Problem
 
 T = TypeVar("T")
+E = TypeVar("E", Entry, Hit)
 B = TypeVar("B", bound=Body)
 
 
@@ -68,6 +72,15 @@ class AuthorizedStore:
                 500, "query_too_slow", f"this query took longer than {seconds:g} s: ask for less, or more precisely"
             ) from error
 
+    async def entries(self, ask: Callable[[int], Awaitable[list[E]]], limit: int) -> list[E]:
+        """What a query over many threads finds, unless it takes too long or is too large."""
+        return await self.query(listed(ask, limit, self.limits.state_bytes))
+
+    def check_metadata(self, metadata: str) -> None:
+        most = self.limits.metadata_bytes
+        if len(metadata) > most:
+            raise Problem(413, "too_large", f"metadata has at most {most} bytes here: put what is large into the state")
+
     def visible(self, request: Request, found: list[T], thread_of: Callable[[T], str]) -> list[T]:
         """Only what is of threads that the sender may see. The store was asked for nothing else."""
         grant = self.grant(request)
@@ -78,5 +91,5 @@ class AuthorizedStore:
         if prefix is None:
             return []
         async with self.store.using() as engine:
-            found = await engine.threads(Pattern(pattern.text, prefix), limit)
+            found = await engine.threads(replace(pattern, within=prefix), limit)
         return self.visible(request, found, str)

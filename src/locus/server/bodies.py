@@ -51,7 +51,9 @@ class Limits:
     """The largest request body, before and after decompression."""
     body_seconds: float = 30.0
     state_bytes: int = 256 * 1024 * 1024
-    """The largest state that the server builds for a client that asks for a whole state."""
+    """The largest state, and the largest list, that the server builds for a client that asks for one."""
+    metadata_bytes: int = 4 * 1024 * 1024
+    """The largest metadata of a checkpoint. Lists hold those of many."""
     body_values: int = 1_000_000
     """The most JSON values in a body: numbers, texts, lists, objects and so on, however deep inside."""
     memory_bytes: int = 1024 * 1024 * 1024

@@ -102,6 +102,7 @@ class EngineRoutes(Routes):
             ),
             self._authorized.grant(request),
         )
+        self._authorized.check_metadata(commit.metadata)
         async with self._store.using() as engine:
             if commit.base is not None and not engine.keeps_runs:
                 raise CapabilityError("the store of this server keeps whole states only: send no base")

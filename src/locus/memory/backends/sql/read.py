@@ -219,6 +219,8 @@ def counted(sql: Flavour, pattern: Pattern, limit: int | None, what: str) -> Ste
     everything at once."""
     found: list[tuple[str, int]] = []
     after, comparison = sql.text(pattern.prefix), ">="
+    if pattern.after > pattern.prefix:
+        after, comparison = sql.text(pattern.after), ">"
     while True:
         size = max(1_000, limit or 0)
         rows = yield (
