@@ -11,6 +11,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from locus.errors import ConfigurationError
+
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 """For `os.open`: a link in the place of a file is an error."""
 BYTES = getattr(os, "O_BINARY", 0)
@@ -27,6 +29,15 @@ def make_folder(folder: Path) -> None:
         one.mkdir(0o700, exist_ok=True)
         if _is_shared(one.parent):
             one.chmod(0o770)
+
+
+def refuse_missing_parent(path: Path) -> None:
+    """Refuse an absolute path whose folder does not exist: it is more likely mistyped than meant to be made."""
+    if path.is_absolute() and not path.parent.exists():
+        raise ConfigurationError(
+            f"{str(path)!r} is in a folder that does not exist: make {str(path.parent)!r}, or have it made with "
+            "create_folder=True (in a URL: ?create_folder=true)"
+        )
 
 
 def create_file(path: str | Path) -> int:

@@ -230,6 +230,7 @@ _HINTS = {
 _CORRUPT = {"22023", "22P02", "42703", "42P01", "XX001", "XX002"}
 # When a connection is refused, libpq tells the server's reason as text only.
 _REASONS = {
+    "the database system is": "57P03",  # starting up, shutting down, in recovery
     "too many clients": "53300",
     "remaining connection slots": "53300",
     "too many connections": "53300",
