@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from functools import partial
+from pathlib import Path
 
 from locus.cli import tokens, transfer
 
@@ -40,7 +42,8 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         action="append",
         default=[],
         metavar="MODULE:CLASS",
-        help="langgraph: a class of yours that states contain; may be repeated",
+        help="langgraph: a class of yours that states contain, or a TypedDict or a graph that declares such classes, "
+        "in a module that is installed or in the current folder; may be repeated",
     )
     add("--tenant", default="default", help="locus-sdk: the tenant of PgCheckpointer (default)")
     add("--sessions-table", default="agent_sessions", metavar="NAME", help="openai-agents: (agent_sessions)")
@@ -51,6 +54,9 @@ def run(options: argparse.Namespace) -> int:
     from locus.transfer.imports import import_store
     from locus.transfer.stores import resolve_url
 
+    if options.allow and str(Path.cwd()) not in sys.path:
+        # As `python -m` does it: the console script's own folder is of no use to anybody.
+        sys.path.insert(0, str(Path.cwd()))
     work = partial(
         import_store,
         options.kind,

@@ -79,6 +79,9 @@ def run(options: argparse.Namespace, work: Callable[..., Awaitable[Report]]) -> 
     sys.stdout.write(f"{text}\n")
     for problem in report.problems:
         sys.stderr.write(f"locus: thread {problem.thread!r}: {problem.message}\n")
+    if report.missing and len(report.problems) > 1:  # else it has been said
+        allow = " ".join(f"--allow {name}" for name in report.missing)
+        sys.stderr.write(f"locus: to allow all classes that are missing, add {allow}\n")
     return 0 if report.ok else 1
 
 

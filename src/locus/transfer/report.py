@@ -43,6 +43,8 @@ class Report:
     """Checkpoints that were read back from the destination and are equal."""
     seconds: float = 0.0
     problems: list[Problem] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    """Classes that would have to be allowed, for all threads together, as `module:name`."""
 
     @property
     def ok(self) -> bool:

@@ -23,8 +23,8 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from locus.errors import CapabilityError, ConfigurationError, CorruptCheckpointError
 from locus.integrations.langgraph.cache import SaverCache, saved_checkpoint
-from locus.integrations.langgraph.classes import typed_codec
-from locus.integrations.langgraph.codec import TypedCodec
+from locus.integrations.langgraph.classes import declare, refused_types, typed_codec
+from locus.integrations.langgraph.codec import NotAllowedError, TypedCodec
 from locus.integrations.langgraph.items import ListEncoder, returned
 from locus.integrations.langgraph.payloads import CheckpointEncoder, loaded_lists, stored_namespace
 from locus.integrations.langgraph.read import (
@@ -36,6 +36,7 @@ from locus.integrations.langgraph.read import (
     stored_path,
     stored_value,
 )
+from locus.integrations.langgraph.schemas import DeclaredClasses, calling_graph, listed_classes, named_classes
 from locus.memory.model.codec import decode, encode
 from locus.memory.registry import get_checkpointer
 from locus.memory.runtime.portal import PORTAL
@@ -49,13 +50,17 @@ class LocusSaver(BaseCheckpointSaver[Any]):
     """A LangGraph checkpointer on any Locus store, for sync and async graphs, usable from any OS thread.
 
     `store` is a checkpointer, a storage backend, or a name or URL with its `options`. `close` closes a store that was
-    opened here by name, and leaves others open. `allowed_types` are classes of yours that a state may contain, in
-    addition to plain Python types, LangChain's messages and documents, and LangGraph's own classes.
+    opened here by name, and leaves others open.
+
+    A state may contain plain Python types, LangChain's and LangGraph's own classes, and the Pydantic models,
+    dataclasses, enums and named tuples that the graph declares: in its state, its input and output, its context and the
+    inputs of its nodes. `allowed_types` are other classes of yours. A `TypedDict` or a graph among them stands for all
+    classes that it declares.
 
     The sync methods run their async counterparts on a background event loop.
     """
 
-    def __init__(self, store: Any, *, allowed_types: Iterable[type] = (), **options: Any) -> None:
+    def __init__(self, store: Any, *, allowed_types: Iterable[Any] = (), **options: Any) -> None:
         if options and not isinstance(store, str):
             raise ConfigurationError(
                 f"options ({', '.join(options)}) belong to a name or URL; this store is open already"
@@ -66,13 +71,15 @@ class LocusSaver(BaseCheckpointSaver[Any]):
             raise CapabilityError(
                 f"{type(self.store.engine).__name__} keeps no pending writes, and LangGraph needs them"
             )
-        self._codec = typed_codec(allowed_types)
+        self._codec = typed_codec(listed_classes(allowed_types))
+        self._declared = DeclaredClasses()
         super().__init__(serde=JSONSerializer(self._codec))
         self._reader = Reader(self.store, self._codec)
         self._cache = SaverCache()
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The checkpoint that the config names, or the latest; `None` if there is none. Raises if the store is down."""
+        self._allow_declared(calling_graph())
         thread_id, namespace = _thread_and_namespace(config)
         key = (thread_id, stored_namespace(namespace))
         found = await self._reader.one(*key, _checkpoint_id(config))
@@ -94,6 +101,7 @@ class LocusSaver(BaseCheckpointSaver[Any]):
 
         `filter` is metadata that must be equal. `before` names a checkpoint; only older ones are listed.
         """
+        self._allow_declared(calling_graph())
         listing = self._listing(config, filter, before, limit)
         while some := await listing.next():
             for found in some:
@@ -116,14 +124,18 @@ class LocusSaver(BaseCheckpointSaver[Any]):
         known = self._cache.get(key).at(parent, sort_keys)
         encoder = ListEncoder(self._codec, sort_keys=sort_keys)
         encoding = CheckpointEncoder(self._codec, encoder, known.lists, self._cache.touched(key, parent))
-        payload = encoding.payload(checkpoint, namespace)
         about = get_serializable_checkpoint_metadata(config, metadata)
+        try:
+            payload = encoding.payload(checkpoint, namespace)
+            encoded = self._codec.encode(about, ("metadata",))
+        except NotAllowedError as error:
+            raise error.naming(refused_types(self._codec, [checkpoint, about])) from None
         done = await self.store.save(
             thread_id,
             payload,
             namespace=key[1],
             checkpoint_id=checkpoint["id"],
-            metadata=self._codec.encode(about, ("metadata",)),
+            metadata=encoded,
             parent=parent,
             parent_as_named=True,
             known=known.base(parent),
@@ -140,14 +152,18 @@ class LocusSaver(BaseCheckpointSaver[Any]):
         if checkpoint_id is None:
             raise ConfigurationError("put_writes needs the id of a checkpoint: config['configurable']['checkpoint_id']")
         self._cache.touch((thread_id, stored_namespace(namespace)), checkpoint_id, returned(v for _, v in writes))
+        try:
+            encoded = [
+                (channel, stored_value(self._codec.encode(value, ("writes", index, channel)), task_path))
+                for index, (channel, value) in enumerate(writes)
+            ]
+        except NotAllowedError as error:
+            raise error.naming(refused_types(self._codec, [value for _, value in writes])) from None
         await self.store.put_writes(
             thread_id,
             checkpoint_id,
             task_id,
-            [
-                (channel, stored_value(self._codec.encode(value, ("writes", index, channel)), task_path))
-                for index, (channel, value) in enumerate(writes)
-            ],
+            encoded,
             task_path=stored_path(task_path),
             namespace=stored_namespace(namespace),
             keep_numbered=bool(writes) and all(channel in SPECIAL_CHANNELS for channel, _ in writes),
@@ -216,8 +232,18 @@ class LocusSaver(BaseCheckpointSaver[Any]):
         return 1 if current is None else current + 1
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> Self:
-        """This saver itself: it loads the classes in `allowed_types`, and none by name."""
+        """This saver, which now allows these classes of data, if the program has imported them.
+
+        LangGraph calls it in its strict mode, with the classes that a graph declares.
+        """
+        declare(self._codec, named_classes(extra_allowlist))
         return self
+
+    def _allow_declared(self, graph: Any) -> None:
+        """Allow the classes that a graph declares."""
+        kinds = None if graph is None else self._declared.of_another(graph)
+        if kinds is not None:
+            declare(self._codec, kinds)
 
     def _listing(
         self,
@@ -262,6 +288,7 @@ class LocusSaver(BaseCheckpointSaver[Any]):
         return f"LocusSaver({self.store.engine.identity!r})"
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        self._allow_declared(calling_graph())
         return PORTAL.run(self.aget_tuple(config))
 
     def list(
@@ -272,6 +299,7 @@ class LocusSaver(BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
+        self._allow_declared(calling_graph())
         listing = self._listing(config, filter, before, limit)
         while some := PORTAL.run(listing.next()):
             yield from some
