@@ -31,7 +31,7 @@ class FewerRepetitions:
     evolution_turns: ClassVar[int] = 50 if SOAK else 16
     examples_and_steps: ClassVar[tuple[int, int]] = (6, 25)
     saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 20, "vacuum": 20, "thread": 60}
-    many_checkpoints: ClassVar[int] = 1_100 if SOAK else 510
+    long_thread: ClassVar[int] = 1_100 if SOAK else 510
     if not SOAK:
         other_ids: ClassVar[Sequence[str]] = LOOK_ALIKE_IDS
 
@@ -47,4 +47,4 @@ class FewestRepetitions(FewerRepetitions):
     evolution_turns: ClassVar[int] = 50 if SOAK else 10
     examples_and_steps: ClassVar[tuple[int, int]] = (3, 25)
     saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 15, "vacuum": 15, "thread": 40}
-    many_checkpoints: ClassVar[int] = 1_100 if SOAK else 60
+    long_thread: ClassVar[int] = 1_100 if SOAK else 60

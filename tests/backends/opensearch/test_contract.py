@@ -38,7 +38,7 @@ class TestOpenSearch(FewerRepetitions, DurableContract, StallLaws):
     line_step = 60
     line_samples = 4
     saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 15, "vacuum": 15, "thread": 25}
-    many_checkpoints = PAGE_SIZE + 1
+    long_thread = PAGE_SIZE + 1
 
     @pytest.fixture
     def store(self, emptied: OpenSearchStore, request: pytest.FixtureRequest) -> Iterator[OpenSearchStore]:

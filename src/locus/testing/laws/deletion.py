@@ -33,8 +33,8 @@ async def _turns(handle: Checkpointer, count: int, thread_id: str = "t") -> dict
 class DeletionLaws(Laws):
     """Law 3."""
 
-    many_checkpoints: ClassVar[int] = 1_100
-    """More than stores list or delete at once; fewer, where nothing is done in portions."""
+    long_thread: ClassVar[int] = 1_100
+    """How many checkpoints a long thread has: more than most databases take in one statement."""
 
     async def test_deleting_the_newest_makes_the_one_before_it_the_latest(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
@@ -168,9 +168,9 @@ class DeletionLaws(Laws):
         self, checkpointer: Checkpointer
     ) -> None:
         backend = dicts(checkpointer)
-        for number in range(self.many_checkpoints):
+        for number in range(self.long_thread):
             await backend.save("t", {"n": number}, metadata={"n": number})
-        assert len(await ids(backend, "t")) == self.many_checkpoints
+        assert len(await ids(backend, "t")) == self.long_thread
         assert await backend.delete("t")
         assert await ids(backend, "t") == []
         assert await backend.list_with_metadata() == []
