@@ -26,6 +26,8 @@ if TYPE_CHECKING:
         LocusError,
         MissingDependencyError,
         SerializationError,
+        ThreadBusyError,
+        ThreadTakenOverError,
         UnsupportedFormatError,
     )
     from locus.memory import get_checkpointer
@@ -56,6 +58,8 @@ __all__ = [
     "Message",
     "MissingDependencyError",
     "SerializationError",
+    "ThreadBusyError",
+    "ThreadTakenOverError",
     "UnsupportedFormatError",
     "get_checkpointer",
     "tool",
