@@ -180,7 +180,7 @@ class Agent:
         """Whether a run that another one was faster than tries once more. Without leases, waiting has no end."""
         mode = self.config.on_conflict
         in_time = time.monotonic() < deadline
-        return mode == "wait" and (in_time or not session.keeps_lease) or mode == "take_over" and in_time
+        return in_time if mode == "take_over" else mode == "wait" and (in_time or not session.keeps_lease)
 
     async def _load_to_run(self, session: Session, deadline: float) -> AgentState | None:
         """What the thread has, once a new run may begin in it."""

@@ -14,7 +14,7 @@ three are called `PLACE`). There is one such write a thread, each replaces the o
     {"id": …, "ended": "cancelled"}       this run is over, and why
 
 An id fits only the thread that it was made for, so the lease in a copy of a checkpoint is none. A worker that has lost
-its lease, and does not know it yet, may replace what the new one wrote; then the new one's checkpoints count alone until
+its lease, and does not know it yet, may replace what the new one wrote: then only the new one's checkpoints count until
 it renews again.
 
 The times are of the writer's clock. A reader adds `SKEW` seconds before it takes a worker for dead, so the clocks of

@@ -132,7 +132,7 @@ class PendingWritesLaws(Laws):
     async def test_writes_beside_the_checkpoints_go_with_the_thread(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
-        """Writes of a checkpoint that is never saved, in a namespace that nothing else uses: agents keep leases there."""
+        """Writes of a checkpoint that is never saved, in a namespace that nothing else uses. Leases are kept so."""
 
         async def beside(handle: Checkpointer) -> list[Any]:
             return [write.value for write in await handle.get_writes("t", "beside", namespace="beside")]
