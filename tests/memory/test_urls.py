@@ -175,8 +175,8 @@ def test_what_is_no_name_is_told_what_was_meant(given: str, meant: str) -> None:
 @pytest.mark.parametrize("url", ["sqlite:////{}/nowhere/a.db", "sqlite:{}/nowhere/a.db", "file://{}/nowhere/a"])
 def test_no_folder_is_made_for_an_absolute_path_unless_it_is_asked_for(url: str, tmp_path: Path) -> None:
     place = url.format(str(tmp_path).lstrip("/") if "////" in url else tmp_path)
-    with pytest.raises(ConfigurationError, match=r"in a folder that does not exist: make .*create_folder=true"):
-        get_checkpointer(place)
+    with pytest.raises(ConfigurationError, match=r"nowhere' does not exist: make it, .*create_folder=true"):
+        get_checkpointer(place).sync.load("t")
     assert list(tmp_path.iterdir()) == []
     for asked in (get_checkpointer(f"{place}?create_folder=true"), get_checkpointer(place, create_folder=True)):
         asked.sync.save(AgentState(), "t")

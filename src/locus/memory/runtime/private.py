@@ -19,8 +19,16 @@ BYTES = getattr(os, "O_BINARY", 0)
 """For `os.open`: Windows changes line ends otherwise."""
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder, and those above it that are missing."""
+def make_folder(folder: Path, *, within: Path | None = None) -> None:
+    """Make a folder, and those above it that are missing; `within` a folder that must exist already, if one is given.
+
+    It is given for an absolute path that nobody asked to make: a missing folder there is more likely mistyped.
+    """
+    if within is not None and not within.exists():
+        raise ConfigurationError(
+            f"the folder {str(within)!r} does not exist: make it, or have it made with create_folder=True "
+            "(in a URL: ?create_folder=true)"
+        )
     missing = []
     while not folder.exists():
         missing.append(folder)
@@ -29,15 +37,6 @@ def make_folder(folder: Path) -> None:
         one.mkdir(0o700, exist_ok=True)
         if _is_shared(one.parent):
             one.chmod(0o770)
-
-
-def refuse_missing_parent(path: Path) -> None:
-    """Refuse an absolute path whose folder does not exist: it is more likely mistyped than meant to be made."""
-    if path.is_absolute() and not path.parent.exists():
-        raise ConfigurationError(
-            f"{str(path)!r} is in a folder that does not exist: make {str(path.parent)!r}, or have it made with "
-            "create_folder=True (in a URL: ?create_folder=true)"
-        )
 
 
 def create_file(path: str | Path) -> int:

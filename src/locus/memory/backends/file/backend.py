@@ -17,7 +17,7 @@ class FileCheckpointer(Checkpointer):
     """Keeps every thread in a file of its own, as JSON that you can read.
 
     `pretty=False` writes a record on one line, which is smaller but harder to read. The folder is made if it does
-    not exist. `create_folder=True` also makes the folders above an absolute path.
+    not exist. `create_folder=True` makes the folders above an absolute path, too.
     """
 
     def __init__(
@@ -30,7 +30,8 @@ class FileCheckpointer(Checkpointer):
     ) -> None:
         config = FileConfig.checked(base_dir, pretty, ttl_seconds, create_folder)
         self._base = config.base_dir
-        super().__init__(CheckpointStore(FileEngine(config.base_dir, config.pretty), ttl_seconds=config.ttl_seconds))
+        engine = FileEngine(config.base_dir, config.pretty, makes_parents=config.makes_parents)
+        super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds))
 
     def get_storage_path(self) -> Path:
         """The folder that holds everything."""
@@ -50,4 +51,6 @@ class FileCheckpointer(Checkpointer):
 def from_location(location: str = "", **options: Any) -> FileCheckpointer:
     """`"file:./dir"`, `"file:///srv/dir"`: unlike those of databases, the path in a file URL is absolute."""
     config = FileConfig.from_url(f"file:{location}", **options)
-    return FileCheckpointer(config.base_dir, config.pretty, ttl_seconds=config.ttl_seconds, create_folder=True)
+    return FileCheckpointer(
+        config.base_dir, config.pretty, ttl_seconds=config.ttl_seconds, create_folder=config.makes_parents
+    )

@@ -9,7 +9,6 @@ from typing import Any
 
 from locus.errors import ConfigurationError
 from locus.memory.model.arguments import possible_path
-from locus.memory.runtime.private import refuse_missing_parent
 from locus.memory.runtime.url import flag, folder_of, split_options
 
 DEFAULT_FOLDER = ".locus_checkpoints"
@@ -25,6 +24,8 @@ class FileConfig:
     """An absolute path."""
     pretty: bool = True
     ttl_seconds: float | None = None
+    makes_parents: bool = False
+    """Whether to make the folders above it, too."""
 
     @classmethod
     def checked(
@@ -39,12 +40,10 @@ class FileConfig:
             raise ConfigurationError(f"base_dir must be the path of a folder, got {base_dir!r:.80}")
         with possible_path(base_dir):
             base = Path(base_dir).expanduser()
-            if not create_folder:
-                refuse_missing_parent(Path(base_dir))
             is_file = base.exists() and not base.is_dir()
         if is_file:
             raise ConfigurationError(f"{str(base_dir)!r} is a file; name a folder")
-        return cls(base.absolute(), pretty, ttl_seconds)
+        return cls(base.absolute(), pretty, ttl_seconds, create_folder or not Path(base_dir).is_absolute())
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> FileConfig:

@@ -34,7 +34,11 @@ class SQLiteBackend(StorageBackend):
         config = SQLiteConfig.checked(path, durability, timeout, query_timeout, ttl_seconds, create_folder)
         self.path = config.path
         engine = SQLiteEngine(
-            config.path, durability=config.durability, timeout=config.timeout, query_timeout=config.query_timeout
+            config.path,
+            durability=config.durability,
+            timeout=config.timeout,
+            query_timeout=config.query_timeout,
+            makes_folder=config.makes_folder,
         )
         super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds))
 
@@ -53,5 +57,5 @@ def from_location(location: str = "", **options: Any) -> Checkpointer:
         ttl_seconds=config.ttl_seconds,
         timeout=config.timeout,
         query_timeout=config.query_timeout,
-        create_folder=True,  # the path has been checked
+        create_folder=config.makes_folder,
     )

@@ -9,7 +9,6 @@ from typing import Any, Literal, get_args
 
 from locus.errors import ConfigurationError
 from locus.memory.model.arguments import checked_seconds, possible_path
-from locus.memory.runtime.private import refuse_missing_parent
 from locus.memory.runtime.url import flag, path_of, split_options
 
 Durability = Literal["full", "normal"]
@@ -36,6 +35,8 @@ class SQLiteConfig:
     query_timeout: float = 60.0
     """Seconds that one read may take."""
     ttl_seconds: float | None = None
+    makes_folder: bool = True
+    """Whether to make the folder of the file."""
 
     @classmethod
     def checked(
@@ -54,7 +55,8 @@ class SQLiteConfig:
             raise ConfigurationError(f'durability is "full" or "normal", got {durability!r}')
         checked_seconds(timeout, "timeout")
         checked_seconds(query_timeout, "query_timeout")
-        return cls(_absolute(path, create_folder), durability, timeout, query_timeout, ttl_seconds)
+        makes_folder = create_folder or not Path(path).is_absolute()
+        return cls(_absolute(path), durability, timeout, query_timeout, ttl_seconds, makes_folder)
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> SQLiteConfig:
@@ -68,13 +70,11 @@ class SQLiteConfig:
         return cls.checked(**(found | options))
 
 
-def _absolute(path: str | Path, create_folder: bool) -> str:
+def _absolute(path: str | Path) -> str:
     if str(path) == IN_MEMORY:
         return IN_MEMORY
     with possible_path(path):
         file = Path(path).expanduser()
-        if not create_folder:
-            refuse_missing_parent(Path(path))
         is_folder = file.is_dir()
         absolute = str(file.absolute())
     if is_folder:
