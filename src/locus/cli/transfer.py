@@ -78,7 +78,8 @@ def run(options: argparse.Namespace, work: Callable[..., Awaitable[Report]]) -> 
     text = json.dumps(report.as_dict(), indent=2, ensure_ascii=False) if options.json else summary(report)
     sys.stdout.write(f"{text}\n")
     for problem in report.problems:
-        sys.stderr.write(f"locus: thread {problem.thread!r}: {problem.message}\n")
+        place = f"thread {problem.thread!r}: " if problem.thread else ""
+        sys.stderr.write(f"locus: {place}{problem.message}\n")
     if report.missing and len(report.problems) > 1:  # else it has been said
         allow = " ".join(f"--allow {name}" for name in report.missing)
         sys.stderr.write(f"locus: to allow all classes that are missing, add {allow}\n")
@@ -92,6 +93,9 @@ def summary(report: Report) -> str:
         f"{report.source} -> {report.destination}",
         f"{report.done:,} of {report.threads:,} threads, {report.checkpoints:,} checkpoints: {moved}",
     ]
+    if report.items:
+        items = "" if report.dry_run else f": {report.items_moved:,} moved"
+        lines.append(f"{report.items:,} items of LangGraph's long-term memory{items}")
     if not report.dry_run:
         lines.append(f"{report.verified:,} checkpoints verified, in {report.seconds:.1f} s")
     return "\n".join(lines)

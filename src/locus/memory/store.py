@@ -142,9 +142,12 @@ class CheckpointStore:
         parent_as_named: bool = False,
         if_latest: str | None | Unset = ANY,
         known: Trace | None = None,
+        created_at: datetime | None = None,
         off_loop: bool = False,
     ) -> Saved:
         """Commit a payload. `known` is the checkpoint that it was derived from, if that is known.
+
+        `created_at` is for a checkpoint that was made earlier, elsewhere.
 
         With `off_loop`, a worker thread plans it, so that others have their turn meanwhile: for a large payload in a
         process that serves many.
@@ -168,7 +171,7 @@ class CheckpointStore:
                 namespace=namespace,
                 checkpoint_id=checkpoint_id or rev,
                 rev=rev,
-                created_at=now,
+                created_at=created_at or now,
                 metadata=metadata_text,
                 head=plan.head,
                 manifest=plan.manifest,
