@@ -33,6 +33,8 @@ from tests.servers.redis import RedisServer
 from tests.servers.seaweedfs import SeaweedServer
 from tests.transfer.support import contents, fill
 
+pytestmark = pytest.mark.timeout(900)  # the first run downloads programs that it needs
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "backup.md"
 SECONDS = 120
 

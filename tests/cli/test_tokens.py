@@ -171,4 +171,5 @@ def test_no_process_list_shows_the_token(server: Serving, tmp_path: Path, token_
     command = [sys.executable, "-m", "locus", "copy", "--token", WRITER, server.url, f"sqlite:{tmp_path / 'b.db'}"]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "LOCUS_TOKEN": ""})
     assert done.returncode == 2
+    assert WRITER not in done.stdout + done.stderr
     assert not (tmp_path / "b.db").exists()

@@ -207,6 +207,7 @@ def site_of(locus: Serving, certificate: Path, port: int) -> str:
     return site
 
 
+@pytest.mark.timeout(900)  # the first run downloads nginx
 async def test_nginx_passes_everything_on_as_it_came(
     locus: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,7 +26,8 @@ In Python: HTTPCheckpointer("http://127.0.0.1:8700"). The API is described by /o
 
 _TOKENS = """\
 A token is written as "TOKEN [read|write [PREFIX]]". It allows reading or writing (default: write) the threads whose
-ids begin with the prefix (default: all); a prefix ends with / or :. Tokens can also be given in the environment
+ids begin with the prefix (default: all); a prefix ends with / or :. "saves=NUMBER" and "megabytes=NUMBER" at the end
+give it a daily quota of its own ("unlimited": none). Tokens can also be given in the environment
 variable LOCUS_SERVER_TOKENS, and the URL of the store in LOCUS_SERVER_STORE. Unlike options, variables do not appear
 in process lists. LOCUS_SERVER_LOG_KEY is the key of the digests that stand for threads in logs; without it they differ
 after each start. Without a token the server only accepts connections from this machine.
@@ -60,6 +61,14 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     add("--max-values", type=int, default=1_000_000, metavar="N", help="the most JSON values in a body (1000000)")
     add("--max-connections", type=int, default=500, metavar="N", help="the most connections of a process (500)")
     add("--rate-limit", metavar="RATE[/BURST]", help="the most requests per second of each token, in each process")
+    add("--daily-saves", type=int, metavar="N", help="the most saves of each token in a day, UTC")
+    add(
+        "--daily-megabytes",
+        type=float,
+        metavar="MB",
+        help="the most megabytes that each token may send to save in a day",
+    )
+    add("--quota-file", metavar="FILE", help="count these in a file, which is kept (while the server runs)")
     add("--audit", metavar="FILE", help="write which token did what to a file (-: standard output)")
     add(
         "--query-timeout",
@@ -103,7 +112,7 @@ def _config(options: argparse.Namespace) -> ServerConfig:
         port=options.port,
         workers=options.workers,
         tokens="\n".join([*options.token, os.environ.get(TOKENS_VARIABLE, "")]),
-        max_body_bytes=int(options.max_body * 1024 * 1024),
+        max_body_bytes=_bytes(options.max_body, "--max-body"),
         header_seconds=options.header_timeout,
         body_seconds=options.body_timeout,
         query_seconds=options.query_timeout,
@@ -118,8 +127,17 @@ def _config(options: argparse.Namespace) -> ServerConfig:
         token_file=token_file,
         file_tokens="" if token_file is None else read_token_file(token_file),
         store_token=tokens.token_for(store, options.store_token_file),
+        daily_saves=options.daily_saves,
+        daily_bytes=None if options.daily_megabytes is None else _bytes(options.daily_megabytes, "--daily-megabytes"),
+        quota_file=options.quota_file,
     )
     secret = (STORE_VARIABLE, TOKENS_VARIABLE, KEY_VARIABLE, tokens.TOKEN_VARIABLE)
     for name in secret:  # worker processes would inherit them
         os.environ.pop(name, None)
     return config
+
+
+def _bytes(megabytes: float, option: str) -> int:
+    if not 0 <= megabytes <= 2**40:  # which NaN is not, either
+        raise ConfigurationError(f"{option} is a number of megabytes")
+    return int(megabytes * 1024 * 1024)

@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 
 from locus.errors import ConfigurationError, LocusError
-from locus.memory.model.arguments import possible_path
 
 TOKEN_VARIABLE = "LOCUS_TOKEN"
 FILE_VARIABLE = "LOCUS_TOKEN_FILE"
@@ -61,14 +60,22 @@ def token_for(url: str, file: str | None) -> str | None:
 
 
 def read_token(path: str) -> str:
-    """The token in a file. Empty lines, and those that begin with `#`, do not count."""
-    with possible_path(path), Path(path).open(encoding="utf-8", errors="replace") as file:
-        text = file.read(_MOST_CHARACTERS)
+    """The token in a file. Empty lines, and those that begin with `#`, do not count.
+
+    Errors don't quote the path: somebody may have written the token itself in its place.
+    """
+    try:
+        with Path(path).open(encoding="utf-8", errors="replace") as file:
+            text = file.read(_MOST_CHARACTERS)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "no path"
+        raise ConfigurationError(
+            f"the token file cannot be used: {reason}. It is a file with the token in it"
+        ) from None
     lines = [line for line in map(str.strip, text.splitlines()) if line and not line.startswith("#")]
-    what = f"the token file {path[:80]!r}"
     if len(lines) != 1:
-        raise ConfigurationError(f"{what} has one line with a token, and this one has {len(lines)}")
-    return _checked(lines[0], what)
+        raise ConfigurationError(f"a token file has one line with a token, and this one has {len(lines)}")
+    return _checked(lines[0], "the token file")
 
 
 def hint(error: LocusError) -> str:

@@ -60,6 +60,10 @@ class Saved:
 
     checkpoint_id: str
     trace: Trace
+    attempts: int = 1
+    """How often it was planned; again because another writer was faster."""
+    commit: Commit | None = None
+    """What was sent to the store; None if all of it was there."""
 
 
 class _Using:
@@ -163,7 +167,7 @@ class CheckpointStore:
         now = datetime.now(UTC)
         # A base that newer checkpoints follow has most likely had its branches continued by them.
         own_branches, replaces = base is not None and base.passed, None
-        for _ in range(_ATTEMPTS):
+        for attempt in range(1, _ATTEMPTS + 1):
             planner = Planner(rev, base, own_branches=own_branches, sort_keys=not self.engine.dialect.exact)
             plan = await asyncio.to_thread(planner.plan, payload) if off_loop else planner.plan(payload)
             commit = Commit(
@@ -190,7 +194,7 @@ class CheckpointStore:
                 outcome = await engine.commit(commit)
             match outcome.verdict:
                 case Verdict.COMMITTED:
-                    return self._remember(commit, plan)
+                    return self._remember(commit, plan, attempt)
                 case Verdict.EXISTS:
                     stored = await self.read(thread_id, commit.checkpoint_id, namespace)
                     if stored is None:
@@ -201,7 +205,7 @@ class CheckpointStore:
                         else await asyncio.to_thread(_equal, stored, payload, metadata)
                     )
                     if same:
-                        return Saved(commit.checkpoint_id, self._trace_of(stored))
+                        return Saved(commit.checkpoint_id, self._trace_of(stored), attempt)
                     replaces = stored.entry.rev
                     base = self._trace_of(stored) if self.engine.keeps_runs else None
                 case Verdict.BRANCH_TAKEN:
@@ -228,10 +232,10 @@ class CheckpointStore:
             f"thread {commit.thread_id!r} has no checkpoint {commit.parent_id!r} to be the parent; nothing was written"
         )
 
-    def _remember(self, commit: Commit, plan: Plan) -> Saved:
+    def _remember(self, commit: Commit, plan: Plan, attempts: int) -> Saved:
         trace = Trace(Base(commit.checkpoint_id, commit.rev), plan.fields)
         self._traces.put((commit.thread_id, commit.namespace), trace)
-        return Saved(commit.checkpoint_id, trace)
+        return Saved(commit.checkpoint_id, trace, attempts, commit)
 
     def _trace_of(self, stored: Stored) -> Trace:
         """What the next save may refer to, found by reading everything that is stored."""

@@ -18,6 +18,7 @@ from typing import Literal
 from locus.errors import ConfigurationError
 from locus.memory.model.arguments import possible_path
 from locus.memory.model.ids import check_text
+from locus.server.quotas import OwnQuota, Quota
 from locus.wire.problems import FORBIDDEN, UNAUTHENTICATED, Problem
 
 Access = Literal["read", "write"]
@@ -38,9 +39,14 @@ _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="locus"'}
 
 
 class Token:
-    """A bearer token and what it allows. `write` includes `read`; without a prefix it allows all threads."""
+    """A bearer token and what it allows. `write` includes `read`; without a prefix it allows all threads.
 
-    def __init__(self, token: str, access: Access = "write", prefix: str = "") -> None:
+    `quota` is what it may save in a day, if that differs from the quota of the server.
+    """
+
+    def __init__(
+        self, token: str, access: Access = "write", prefix: str = "", *, quota: Quota | OwnQuota | None = None
+    ) -> None:
         if not isinstance(token, str) or not _TOKEN.fullmatch(token) or len(token) < LEAST_CHARACTERS:
             raise ConfigurationError(
                 f"a token has at least {LEAST_CHARACTERS} characters, without spaces. Make one with: "
@@ -55,7 +61,8 @@ class Token:
             )
         check_text(prefix, "prefix")
         self.digest = _digest(token)
-        self.grant = Grant(access == "write", prefix, self.id)
+        own = OwnQuota(quota.saves, quota.bytes) if isinstance(quota, Quota) else quota
+        self.grant = Grant(access == "write", prefix, self.id, own or OwnQuota())
 
     @property
     def id(self) -> str:
@@ -74,6 +81,7 @@ class Grant:
     prefix: str = ""
     token_id: str = field(default="", compare=False)
     """The id of the token; empty where none is needed."""
+    quota: OwnQuota = field(default=OwnQuota(), compare=False)
 
     @property
     def everywhere(self) -> bool:
@@ -138,7 +146,10 @@ def _digest(token: str) -> bytes:
 
 
 def parse_tokens(text: str) -> list[Token]:
-    """Parse tokens, one per line or separated by semicolons: `TOKEN [read|write [PREFIX]]`. `#` starts a comment."""
+    """Parse tokens, one per line or separated by semicolons: `TOKEN [read|write [PREFIX]]`. `#` starts a comment.
+
+    A quota of its own stands at the end of a line: `saves=1000`, `megabytes=50`, or `unlimited` instead of a number.
+    """
     found: list[Token] = []
     for number, line in enumerate(text.split("\n"), 1):
         for part in line.split(";"):
@@ -161,9 +172,14 @@ def _parse_token(text: str) -> Iterator[Token]:
     words = text.split()
     if not words or words[0].startswith("#"):
         return
+    token, *more = words
+    quota = OwnQuota.parse(more)
+    words = [token, *more]
     if len(words) > 3:
-        raise ConfigurationError("a line of tokens is: TOKEN [read|write [PREFIX]]")
-    yield Token(words[0], _access(words), words[2] if len(words) > 2 else "")
+        raise ConfigurationError(
+            "a line of tokens is: TOKEN [read|write [PREFIX]] [saves=NUMBER|unlimited] [megabytes=NUMBER|unlimited]"
+        )
+    yield Token(token, _access(words), words[2] if len(words) > 2 else "", quota=quota)
 
 
 def _access(words: Sequence[str]) -> Access:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TypeVar
 
@@ -13,8 +14,9 @@ from locus.memory.model.ids import Pattern, check_id
 from locus.memory.model.records import Entry, Hit
 from locus.memory.store import CheckpointStore
 from locus.server.auth import GRANT_KEY, THREADS_KEY, Grant
-from locus.server.bodies import Limits, read_body
+from locus.server.bodies import Limits, body_size, read_body
 from locus.server.lists import listed
+from locus.server.quotas import Charge, Ledger, Quota, charged
 from locus.server.requests import Body
 from locus.wire.format import from_segment
 from locus.wire.problems import Problem
@@ -22,14 +24,22 @@ from locus.wire.problems import Problem
 T = TypeVar("T")
 E = TypeVar("E", Entry, Hit)
 B = TypeVar("B", bound=Body)
+NO_QUOTA = Quota()
 
 
 class AuthorizedStore:
-    """A store and the limits of requests. Every route gets its thread id from `thread`, which checks the grant."""
+    """A store and the limits of requests. Every route gets its thread id from `thread`, which checks the grant.
 
-    def __init__(self, store: CheckpointStore, limits: Limits) -> None:
+    A route that saves does so inside of `charged`, which checks the quota.
+    """
+
+    def __init__(
+        self, store: CheckpointStore, limits: Limits, quota: Quota = NO_QUOTA, ledger: Ledger | None = None
+    ) -> None:
         self.store = store
         self.limits = limits
+        self._quota = quota
+        self._ledger = ledger
 
     @staticmethod
     def grant(request: Request) -> Grant:
@@ -49,6 +59,15 @@ class AuthorizedStore:
     @staticmethod
     def checkpoint(request: Request) -> str:
         return check_id(from_segment(request.path_params["checkpoint_id"]), "checkpoint_id")
+
+    def quota(self, request: Request) -> Quota:
+        """What the sender may save in a day."""
+        return self.grant(request).quota.over(self._quota)
+
+    def charged(self, request: Request, saves: int = 1) -> AbstractContextManager[Charge]:
+        """Count what the sender saves, whose body was read already. Raises a problem if that is too much."""
+        grant = self.grant(request)
+        return charged(self._ledger, grant.token_id, self.quota(request), saves, body_size(request))
 
     async def body(self, request: Request, model: type[B]) -> B:
         """The body of a request, checked by its model."""

@@ -10,6 +10,7 @@ from typing import Self
 from locus.errors import ConfigurationError
 from locus.memory.model.arguments import checked_seconds
 from locus.server.auth import Token, parse_tokens, read_token_file
+from locus.server.quotas import Quota
 from locus.server.rates import Rate
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
@@ -43,6 +44,9 @@ class ServerConfig:
     token_file: str | None = None
     file_tokens: str = field(default="", repr=False)
     store_token: str | None = field(default=None, repr=False)
+    daily_saves: int | None = None
+    daily_bytes: int | None = None
+    quota_file: str | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
@@ -62,6 +66,9 @@ class ServerConfig:
             raise ConfigurationError(f"--max-connections is a number from 1 on, got {self.max_connections}")
         if self.rate is not None:
             Rate.parse(self.rate)
+        for option, value in (("--daily-saves", self.daily_saves), ("--daily-megabytes", self.daily_bytes)):
+            if value is not None and value < 1:
+                raise ConfigurationError(f"{option} is a number from 1 on")
         if self.workers > 1 and self.store.partition(":")[0] == "memory":
             raise ConfigurationError("several workers cannot share a memory store: leave out --workers")
         if not self.auth and not is_loopback(self.host):
@@ -81,6 +88,10 @@ class ServerConfig:
         if not parse_tokens(text):
             raise ConfigurationError("the token file holds no token")
         return replace(self, file_tokens=text)
+
+    @property
+    def quota(self) -> Quota:
+        return Quota(self.daily_saves, self.daily_bytes)
 
     @property
     def hosts(self) -> Collection[str] | None:

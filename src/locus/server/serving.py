@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -38,9 +40,9 @@ def serve(config: ServerConfig) -> None:
         uvicorn.run(**_arguments(config, app))
         return
     announce(config, checkpointer)
-    with TemporaryDirectory(prefix="locus-metrics-") as folder:
+    with TemporaryDirectory(prefix="locus-metrics-") as folder, TemporaryDirectory(prefix="locus-quotas-") as shared:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        _run_workers(config)
+        _run_workers(replace(config, quota_file=config.quota_file or str(Path(shared, "quotas.db"))))
 
 
 def _run_workers(config: ServerConfig) -> None:
@@ -132,6 +134,8 @@ def app_of(config: ServerConfig, checkpointer: BaseCheckpointer) -> ServerMiddle
         rate=config.rate,
         audit=config.audit,
         log_key=config.log_key,
+        quota=config.quota,
+        quota_file=config.quota_file,
     )
     return app if config.token_file is None else TokenReload(app, config)
 

@@ -164,16 +164,17 @@ class ThreadRoutes(Routes):
         self._authorized.check_metadata(encode(body.metadata or {}, ("metadata",)))
         if body.thread_id not in (None, thread_id):
             raise InvalidIdError("the thread_id in the body is not the one in the path")
-        saved = await self._store.save(
-            thread_id,
-            dict_payload(body.state),
-            namespace=namespace,
-            checkpoint_id=body.checkpoint_id,
-            metadata=body.metadata,
-            parent=body.parent_id if "parent_id" in body.model_fields_set else ANY,
-            if_latest=expected,
-            off_loop=is_large(request),
-        )
+        with self._authorized.charged(request):
+            saved = await self._store.save(
+                thread_id,
+                dict_payload(body.state),
+                namespace=namespace,
+                checkpoint_id=body.checkpoint_id,
+                metadata=body.metadata,
+                parent=body.parent_id if "parent_id" in body.model_fields_set else ANY,
+                if_latest=expected,
+                off_loop=is_large(request),
+            )
         where = f"/threads/{segment(thread_id)}/checkpoints/{segment(saved.checkpoint_id)}"
         headers = {"ETag": etag(saved.checkpoint_id), "Location": where}
         data = {"thread_id": thread_id, "checkpoint_id": saved.checkpoint_id}
@@ -284,16 +285,17 @@ class ThreadRoutes(Routes):
         thread_id = self._authorized.thread(request, writing=True)
         checkpoint_id, namespace = self._authorized.checkpoint(request), Namespaced.of(request).namespace
         body = await self._authorized.body(request, PutWrites)
-        await self._store.put_writes(
-            thread_id,
-            checkpoint_id,
-            body.task_id,
-            body.writes,
-            task_path=body.task_path or "",
-            namespace=namespace,
-            keep_numbered=body.keep_numbered,
-            off_loop=is_large(request),
-        )
+        with self._authorized.charged(request):
+            await self._store.put_writes(
+                thread_id,
+                checkpoint_id,
+                body.task_id,
+                body.writes,
+                task_path=body.task_path or "",
+                namespace=namespace,
+                keep_numbered=body.keep_numbered,
+                off_loop=is_large(request),
+            )
         return Response(status_code=204)
 
     @operation(
