@@ -109,6 +109,49 @@ def test_a_broken_block_fails_and_names_its_place(block: str, message: str, tmp_
     assert str(caught.value).startswith(f"{tmp_path / 'page.md'}:")
 
 
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ("python\nprint('a')\nprint('b ')", "text\na\nb"),
+        ("bash\necho hello", "text\nhello"),
+        ("python\nprint('in 0.3 s: done')", "text\nin … s: done"),
+        ("python\nprint(*'abcd', sep='\\n')", "text\na\n…\nd"),
+        ("python\nprint('7f: 7f < 80')", "text\n<id>: <id> < <other id>"),
+        ("python\nprint('x')", "text unchecked\n┌─┐"),
+    ],
+)
+def test_a_text_block_shows_what_was_printed(code: str, shown: str, tmp_path: Path) -> None:
+    assert run(tmp_path, code, shown) == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ("python\nprint('a')\nprint('b')", "text\na"),
+        ("python\nprint('a')", "text\na\nb"),
+        ("python\nprint('a.b')", "text\na*b"),
+        ("bash\necho hello", "text\nhullo"),
+        ("python\nprint('7f: 80')", "text\n<id>: <id>"),
+        ("python\nx = 1", "text\n1"),
+        ("console\n$ echo hello\nhullo", "text\nhullo"),
+    ],
+)
+def test_a_text_block_that_shows_something_else_fails(code: str, shown: str, tmp_path: Path) -> None:
+    with pytest.raises(BlockError, match=r"page\.md:\d+: ValueError: this is shown:"):
+        run(tmp_path, code, shown)
+
+
+def test_what_was_printed_is_compared_across_prose_and_only_once(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    output, drawing = "```text\n{}\n```\n", "A drawing:\n\n```text\n┌─┐\n```\n"
+    code = "```python\nprint('a')\n```\n"
+    page.write_text(f"{code}Prose.\n\n{output.format('a')}{drawing}", encoding="utf-8")
+    assert run_document(page, tmp_path) == 3
+    page.write_text(f"{code}Prose.\n\n{output.format('b')}", encoding="utf-8")
+    with pytest.raises(BlockError, match=r"page\.md:6: ValueError: this is shown:"):
+        run_document(page, tmp_path)
+
+
 SQL = "CREATE TABLE {t} (n int);\nINSERT INTO {t} VALUES (1);\nSELECT n FROM {t} WHERE n = {n};\nDROP TABLE {t}"
 
 
