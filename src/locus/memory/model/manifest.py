@@ -107,13 +107,13 @@ def visible(extent: Extent, runs: Iterable[Run]) -> list[tuple[Run, int, int]]:
     return pieces
 
 
-def check_named(manifest: str, runs: Mapping[str, Sequence[Run]]) -> None:
-    """Refuse runs that lack one which the manifest names: older ones would pass for what it said.
+def check_named(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]]) -> None:
+    """Refuse runs that lack one which an extent names: older ones would pass for what it said.
 
     A removal lets no such run go, even if it shows nothing. Older versions did, so this is only for what was stored
     since.
     """
-    for extent in wanted(manifest):
+    for extent in extents:
         if not any(run.number == extent.run for run in reversed(runs.get(extent.branch, ()))):
             raise CorruptCheckpointError(f"the items of run {extent.run} of branch {extent.branch!r} are missing")
 
