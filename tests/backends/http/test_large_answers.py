@@ -6,6 +6,7 @@ import gzip
 import json
 from collections.abc import Iterator
 
+import httpcore
 import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
@@ -54,7 +55,7 @@ def port(answers: Answers) -> Iterator[int]:
 async def _sent(port: int, proxied: bool) -> Response:
     """Both ways to send a request; httpx would go through a proxy if there were one."""
     url = f"http://127.0.0.1:{port}/x"
-    origin = http_client.httpcore.Origin(b"http", b"127.0.0.1", port)
+    origin = httpcore.Origin(b"http", b"127.0.0.1", port)
     connection = _ProxiedConnection(10) if proxied else _DirectConnection(origin, 10)
     try:
         return await connection.send(Request("GET", url, b"/x", [], None))

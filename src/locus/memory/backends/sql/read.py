@@ -112,8 +112,7 @@ def read(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None
     stored = stored_of(sql, row, runs)
     for run in (yield from runs_of(sql, row.thread, wanted(stored.manifest))):
         runs.setdefault(run.branch, []).append(run)
-    if row.checksum is not None:
-        check_named(stored.manifest, runs)
+    check_named(stored.manifest, runs, since=row.checksum is not None)
     return stored
 
 
