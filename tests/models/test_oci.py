@@ -135,6 +135,7 @@ def test_a_resource_principal_counts_as_configuration(monkeypatch: pytest.Monkey
 async def test_a_forked_child_signs_with_a_key_of_its_own(oci: OCIWire, server: ModelServer) -> None:
     """The inherited one may be in use by a thread that the child does not have: then it would wait for ever."""
     async with oci.model(server.url) as model:
+        assert isinstance(model, OCIModel)
         mine = model._own_signer()
         child = os.fork()
         if not child:
