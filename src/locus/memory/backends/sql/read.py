@@ -116,8 +116,7 @@ def read(
     extents = wanted(stored.manifest) if part is None else needed(stored.manifest, part)
     for run in (yield from runs_of(sql, row.thread, extents)):
         runs.setdefault(run.branch, []).append(run)
-    if row.checksum is not None:
-        check_named(extents, runs)
+    check_named(extents, runs, since=row.checksum is not None)
     return stored
 
 

@@ -265,7 +265,8 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             return BackendUnavailableError(f"{text}: ask for less, or raise it")
         if isinstance(error, sqlite3.DataError) or "too big" in text:
             return SerializationError(f"a value is larger than SQLite can hold: {text}")
-        if isinstance(error, sqlite3.OperationalError) and "no such table" not in text:
+        damaged = "no such table" in text or "vtable constructor failed" in text
+        if isinstance(error, sqlite3.OperationalError) and not damaged:
             return BackendUnavailableError(f"the SQLite database cannot be used now: {text}")
         if isinstance(error, sqlite3.Error):
             return CorruptCheckpointError(f"the SQLite database cannot be read: {text}")
