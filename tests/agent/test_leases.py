@@ -318,6 +318,18 @@ async def test_nor_does_a_resume(cut_off: Any, memory: MemoryCheckpointer, holdi
     assert (await newcomer(memory, tools=[holding.tool()]).resume_invoke("t")).message == "second answer"
 
 
+async def test_a_run_that_is_cancelled_again_and_again_is_cancelled_once(store: Checkpointer, holding: Holding) -> None:
+    """That is how anyio cancels, and so how web frameworks end the stream of a client that is gone."""
+    run = await holding.under_way(store)
+    while not run.done():
+        run.cancel()
+        await asyncio.sleep(0)
+    assert run.cancelled()
+    (write,) = await store.get_writes("t", PLACE, namespace=PLACE)
+    assert write.value["ended"] == "cancelled"
+    assert (await newcomer(store, tools=[holding.tool()]).invoke("second", "t")).message == "second answer"
+
+
 async def test_the_thread_says_that_it_was_cancelled(store: Checkpointer, holding: Holding) -> None:
     await cancelled(store, holding)
     result = await newcomer(store, tools=[holding.tool()]).invoke("second", "t")

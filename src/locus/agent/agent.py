@@ -21,6 +21,7 @@ from locus.agent.sessions import ConversationSession, NoSession, OtherRun, Plain
 from locus.core.events import Event
 from locus.core.messages import Message
 from locus.core.state import AgentState
+from locus.core.tasks import ended
 from locus.errors import (
     CapabilityError,
     ConfigurationError,
@@ -286,8 +287,7 @@ async def _streamed(start: Callable[[OnEvent], Coroutine[Any, Any, AgentResult]]
             yield event
         await task
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await ended(task)
 
 
 def _result(run: Run) -> AgentResult:

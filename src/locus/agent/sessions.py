@@ -26,7 +26,7 @@ from locus.agent.leases import (
 )
 from locus.core.messages import Message, ToolResult
 from locus.core.state import AgentState
-from locus.core.tasks import finished
+from locus.core.tasks import ended, finished
 from locus.errors import CheckpointError, ConflictError
 from locus.memory.checkpointer import BaseCheckpointer, Checkpointer, HistoryEntry
 from locus.memory.conversation import AgentCheckpointer
@@ -295,8 +295,7 @@ class ThreadSession(Session):
     async def _let_go(self, end: End) -> None:
         renewing, self._renewing = self._renewing, None
         if renewing is not None:  # first, so that no renewal comes after the release
-            renewing.cancel()
-            await asyncio.gather(renewing, return_exceptions=True)
+            await ended(renewing)
         lease_id, self._lease_id = self._lease_id, None
         if lease_id is not None:
             with suppress(CheckpointError):  # the run is over all the same, and the lease ends by itself
