@@ -7,8 +7,8 @@ not. This process watches it, and kills it (SIGKILL, for real) as soon as it has
 the thread up: what was done is not done again; whether the card was charged nobody can know from the thread alone, so
 with `unknown_outcome="ask"` it stops and asks. The answer is in the ledger, where this process looks it up.
 
-The second worker cannot know that the first one is dead, and not just slow: it waits until the first one has said nothing
-for three seconds (`lease_seconds`).
+The second worker cannot know that the first one is dead, and not just slow: it waits until the first one has said
+nothing for three seconds (`lease_seconds`).
 """
 
 import json
@@ -75,7 +75,6 @@ def worker(path: str, ledger: str, decision: str) -> None:
         system_prompt="You handle orders.",
         checkpointer=checkpointer,
         unknown_outcome="ask",
-        on_conflict="wait",
         lease_seconds=3,
     )
     if checkpointer.sync.exists(THREAD):

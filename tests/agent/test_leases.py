@@ -95,6 +95,36 @@ class Counted(Checkpointer):
         await super().put_writes(thread_id, checkpoint_id, task_id, writes, **options)
 
 
+class Looking(Checkpointer):
+    """A handle that tells when it has looked at the lease."""
+
+    def __init__(self, store: Checkpointer) -> None:
+        super().__init__(store.store)
+        self.has_looked = asyncio.Event()
+
+    async def get_writes(self, *args: Any, **options: Any) -> Any:
+        found = await super().get_writes(*args, **options)
+        self.has_looked.set()
+        return found
+
+
+async def say(place: Checkpointer, value: Any) -> None:
+    await place.put_writes("t", PLACE, PLACE, [(PLACE, value)], namespace=PLACE)
+
+
+async def refused_at_a_sign_of_life(place: Checkpointer, agent: Agent) -> None:
+    """Resume, and be refused as soon as the lease that the thread has is renewed."""
+    handle = agent.checkpointer
+    assert isinstance(handle, Looking)
+    resumed = asyncio.create_task(agent.resume_invoke("t"))
+    await handle.has_looked.wait()
+    assert not resumed.done()
+    lease = (await place.get_metadata("t") or {})["lease"]
+    await say(place, renewal(lease["id"], lease["seconds"]))
+    with pytest.raises(ThreadBusyError):
+        await resumed
+
+
 async def texts_of(place: Checkpointer, thread_id: str = "t") -> list[str]:
     return [text for _, text in spoken(await loaded(place, thread_id))]
 
@@ -128,10 +158,10 @@ async def test_the_refusal_names_nobody(memory: MemoryCheckpointer, holding: Hol
 
 
 async def test_a_run_that_is_under_way_is_not_resumed(store: Checkpointer, holding: Holding) -> None:
-    run = await holding.under_way(store)
+    """Who resumes waits for a sign of life."""
+    run = await holding.under_way(store, lease_seconds=600)
     for mode in ("reject", "fork"):
-        with pytest.raises(ThreadBusyError):
-            await newcomer(store, on_conflict=mode).resume_invoke("t")
+        await refused_at_a_sign_of_life(store, newcomer(Looking(store), on_conflict=mode))
     with pytest.raises(ThreadBusyError):
         await newcomer(store, on_conflict="wait").resume_invoke("t", "approve")
     holding.go_on.set()
@@ -151,11 +181,11 @@ async def test_of_two_who_resume_only_one_asks_the_model(memory: MemoryCheckpoin
         await go_on.wait()
         return "here"
 
-    first = asyncio.create_task(Agent(model=MockModel(script=[think]), checkpointer=memory).resume_invoke("t"))
+    thinker = Agent(model=MockModel(script=[think]), checkpointer=memory, lease_seconds=600)
+    first = asyncio.create_task(thinker.resume_invoke("t"))
     await asked.wait()
     model = Following("never")
-    with pytest.raises(ThreadBusyError):
-        await Agent(model=model, checkpointer=memory).resume_invoke("t")
+    await refused_at_a_sign_of_life(memory, Agent(model=model, checkpointer=Looking(memory)))
     assert model.asked == []
     go_on.set()
     assert (await first).message == "here"
@@ -165,16 +195,9 @@ async def test_of_two_who_resume_only_one_asks_the_model(memory: MemoryCheckpoin
 @pytest.mark.parametrize("mode", ["wait", "queue"])
 async def test_a_newcomer_may_wait_for_the_end(mode: str, store: Checkpointer, holding: Holding) -> None:
     run = await holding.under_way(store)
-    looks = asyncio.Event()
-
-    class Looking(Checkpointer):
-        async def get_writes(self, *args: Any, **options: Any) -> Any:
-            found = await super().get_writes(*args, **options)
-            looks.set()
-            return found
-
-    second = asyncio.create_task(newcomer(Looking(store.store), on_conflict=mode).invoke("second", "t"))
-    await looks.wait()
+    handle = Looking(store)
+    second = asyncio.create_task(newcomer(handle, on_conflict=mode).invoke("second", "t"))
+    await handle.has_looked.wait()
     assert not second.done()
     holding.go_on.set()
     await asyncio.gather(run, second)
@@ -394,10 +417,6 @@ async def killed(place: Checkpointer, seconds: float = 30.0, thread_id: str = "t
     return lease_id
 
 
-async def say(place: Checkpointer, value: Any) -> None:
-    await place.put_writes("t", PLACE, PLACE, [(PLACE, value)], namespace=PLACE)
-
-
 async def is_free(place: Checkpointer) -> bool:
     """Whether a newcomer is not refused; it changes nothing."""
 
@@ -449,6 +468,14 @@ async def test_who_waits_for_a_killed_worker_goes_on_when_its_lease_is_over(memo
     await say(memory, {"id": lease_id, "until": time.time() + 3600})
     agent = newcomer(memory, on_conflict="wait")
     assert (await asyncio.wait_for(agent.invoke("second", "t"), 30)).message == "second answer"
+
+
+async def test_a_resume_waits_until_it_is_sure_that_the_worker_is_dead(memory: MemoryCheckpointer) -> None:
+    await killed(memory, 0.05)
+    assert (await asyncio.wait_for(newcomer(memory).resume_invoke("t"), 30)).message == "second answer"
+    await killed(memory, 600)
+    with pytest.raises(ThreadBusyError, match=r"after 0\.05 s"):
+        await newcomer(memory, wait_seconds=0.05).resume_invoke("t")
 
 
 @pytest.mark.parametrize(

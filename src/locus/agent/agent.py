@@ -192,6 +192,8 @@ class Agent:
                 return state
             if self.config.on_conflict == "fork":
                 return await session.load_before()
+            if self.config.on_conflict == "reject":
+                raise _busy(session.other_run)
             await self._wait(session, session.other_run, deadline)
 
     async def _load_to_resume(self, session: Session, deadline: float, decision: Any) -> AgentState | None:
@@ -203,7 +205,7 @@ class Agent:
                 return state
             if decision is not None:  # it is not meant for what comes after that run
                 raise _busy(session.other_run)
-            await self._wait(session, session.other_run, deadline)
+            await self._wait(session, session.other_run, deadline, only_for_the_dead=self.config.on_conflict != "wait")
 
     def _check_lease(self, session: Session) -> None:
         """Say that a newcomer cannot be refused here, to somebody who has asked for it."""
@@ -214,14 +216,19 @@ class Agent:
                 'not: a run that is under way cannot be told there from one that was killed. Choose "take_over"'
             )
 
-    async def _wait(self, session: Session, other: OtherRun, deadline: float) -> None:
-        """Wait for the end of another worker's run, or for that of its lease; or refuse, if that is not wanted."""
-        if self.config.on_conflict != "wait":
-            raise _busy(other)
+    async def _wait(
+        self, session: Session, other: OtherRun, deadline: float, *, only_for_the_dead: bool = False
+    ) -> None:
+        """Wait for the end of another worker's run, or for that of its lease.
+
+        `only_for_the_dead`: refuse as soon as that worker gives a sign of life.
+        """
         found: OtherRun | None = other
         attempt = 0
         while found is not None:
             now = time.monotonic()
+            if only_for_the_dead and found.last_sign != other.last_sign:
+                raise _busy(found)
             # A run without a lease is waited for as long as it saves something every now and then.
             if found.has_lease and now >= deadline:
                 raise _busy(found, waited=self.config.wait_seconds)

@@ -49,6 +49,8 @@ _PAGE = 50
 class OtherRun:
     """A run of another worker that is under way in the thread."""
 
+    last_sign: tuple[str, float]
+    """Changes whenever its worker says that it is alive."""
     last_saved: datetime
     seconds_left: float
     """How long its worker may still be silent before it is taken for dead."""
@@ -223,7 +225,7 @@ class ThreadSession(Session):
         if not left:
             return None
         self.cut_off = "taken_over"
-        return OtherRun(entry.created_at, left, has_lease)
+        return OtherRun((entry.checkpoint_id, found.until), entry.created_at, left, has_lease)
 
     async def save(self, state: AgentState, facts: dict[str, Any]) -> str | None:
         return await finished(self._save(state, facts))
