@@ -264,9 +264,9 @@ def _busy(
         about = f", which saved its last step {silent:.0f} s ago"
     elif error is not None:
         about = ", which began at the same moment"
-    before = f"after {waited:g} s " if waited is not None else ""
+    under_way = "under way" if waited is None else f"still under way after {waited:g} s of waiting"
     return ThreadBusyError(
-        f"{before}another run is under way in this thread{about}: this one was not begun, and nothing was saved. Try "
+        f"another run is {under_way} in this thread{about}: this one was not begun, and nothing was saved. Try "
         'again when that run is over; on_conflict="wait" does so, and "take_over" does not wait for its end',
         expected=error.expected if error else None,
         latest=error.latest if error else None,
