@@ -38,6 +38,10 @@ PAGE = """<!doctype html><title>Chat</title><pre id="chat"></pre>
 <script>
 const chat = document.getElementById("chat"), text = document.getElementById("text"), chat_url = "/chats/first";
 const say = (words) => { chat.textContent += words; };
+async function load() {
+  const messages = await (await fetch(chat_url)).json();
+  chat.textContent = messages.map((message) => `${message.role}: ${message.text}\\n`).join("");
+}
 let controller = new AbortController();
 async function send(url, body) {
   controller = new AbortController();
@@ -58,6 +62,7 @@ async function send(url, body) {
     if (error.name === "AbortError") return say("[stopped]\\n");
   }
   say("\\n");
+  if (done && url != chat_url) await load();  // some of it may have come before the server was gone
   if (!done) setTimeout(() => send(chat_url + "/resume", ""), 1000);  // the server is gone: another one goes on
 }
 document.getElementById("stop").onclick = () => controller.abort();
@@ -67,8 +72,7 @@ document.getElementById("form").onsubmit = (event) => {
   send(chat_url, text.value);
   text.value = "";
 };
-const tell = (message) => say(`${message.role}: ${message.text}\\n`);
-fetch(chat_url).then((found) => found.json()).then((messages) => messages.forEach(tell));
+load();
 </script>"""
 
 

@@ -206,7 +206,9 @@ async def test_a_newcomer_may_wait_for_the_end(mode: str, store: Checkpointer, h
 
 async def test_waiting_has_a_bound(memory: MemoryCheckpointer, holding: Holding) -> None:
     run = await holding.under_way(memory)
-    with pytest.raises(ThreadBusyError, match=r"another run is still under way after 0\.05 s of waiting in this thread"):
+    with pytest.raises(
+        ThreadBusyError, match=r"another run is still under way after 0\.05 s of waiting in this thread"
+    ):
         await newcomer(memory, on_conflict="wait", wait_seconds=0.05).invoke("second", "t")
     with pytest.raises(ThreadBusyError, match=r"after 0\.05 s"):
         await newcomer(memory, on_conflict="wait", wait_seconds=0.05).resume_invoke("t")
