@@ -20,7 +20,7 @@ PROJECT = PYPROJECT["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 
 DATABASES = {"redis", "postgresql", "mysql", "opensearch", "oracle", "oci", "s3", "http", "server"}
-FRAMEWORKS = {"langgraph", "openai-agents", "llmfy", "openai", "anthropic", "ollama"}
+FRAMEWORKS = {"langgraph", "openai-agents", "llmfy", "openai", "anthropic", "ollama", "otel"}
 # With the dots escaped, so that the search does not find this line.
 REGISTRIES = rb"pypi\.org|pythonhosted\.org|npmjs\.(org|com)|debian\.org/debian|anaconda\.org"
 
@@ -54,7 +54,7 @@ def test_the_extras_are_these() -> None:
 
 
 def test_the_extra_all_is_the_union_of_what_a_user_may_want() -> None:
-    named = re.findall(r"locus-sdk\[(.*?)\]", " ".join(EXTRAS["all"]))
+    named = re.findall(r"locus-state\[(.*?)\]", " ".join(EXTRAS["all"]))
     assert sorted(",".join(named).split(",")) == sorted(DATABASES | FRAMEWORKS)
 
 
@@ -65,6 +65,10 @@ def test_the_extra_dev_and_the_group_dev_are_the_same() -> None:
 def test_the_changelog_has_a_section_for_this_version() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.search(rf"^## \[{re.escape(PROJECT['version'])}\]", changelog, re.MULTILINE)
+
+
+def test_the_package_knows_its_version() -> None:
+    assert locus.__version__ == PROJECT["version"]
 
 
 def test_no_file_names_a_package_registry() -> None:

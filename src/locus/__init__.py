@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from locus import _moved
+from locus._other_distribution import refuse_mixture
 
 if TYPE_CHECKING:
     from locus.agent import Agent
@@ -26,12 +27,14 @@ if TYPE_CHECKING:
         LocusError,
         MissingDependencyError,
         SerializationError,
+        ThreadBusyError,
+        ThreadTakenOverError,
         UnsupportedFormatError,
     )
     from locus.memory import get_checkpointer
     from locus.tools import tool
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "Agent": "agent",
@@ -56,11 +59,14 @@ __all__ = [
     "Message",
     "MissingDependencyError",
     "SerializationError",
+    "ThreadBusyError",
+    "ThreadTakenOverError",
     "UnsupportedFormatError",
     "get_checkpointer",
     "tool",
 ]
 
+refuse_mixture()
 _moved.install()
 
 

@@ -9,6 +9,8 @@
         ├── InvalidIdError              an id that no backend accepts (also a ValueError)
         ├── SerializationError          a value that JSON cannot hold; `.path` says where (also a ValueError)
         ├── ConflictError               another writer was faster; nothing was written
+        │   ├── ThreadBusyError         another run is under way in the thread, and this one was not begun
+        │   └── ThreadTakenOverError    another worker has taken the thread over from this run
         ├── CheckpointNotFoundError     an operation names a checkpoint that is not there (also a LookupError)
         ├── CapabilityError             this backend cannot do that (also a NotImplementedError)
         ├── CorruptCheckpointError      what is stored cannot be read back
@@ -19,6 +21,11 @@
 """
 
 from __future__ import annotations
+
+from locus._other_distribution import refuse_mixture
+
+# `locus/__init__.py` asks this too, but if the other distribution was installed last, it is theirs.
+refuse_mixture()
 
 
 class LocusError(Exception):
@@ -61,6 +68,29 @@ class ConflictError(CheckpointError):
         self.latest = latest
 
 
+class ThreadBusyError(ConflictError):
+    """Another run is under way in the thread, and this one was not begun. Nothing was written.
+
+    `retry_after` is the time in seconds after which the thread is free if that run's worker is gone; a run that is
+    alive may take longer. `None` if that is not known.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        expected: str | None = None,
+        latest: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message, expected=expected, latest=latest)
+        self.retry_after = retry_after
+
+
+class ThreadTakenOverError(ConflictError):
+    """Another worker has taken the thread over, and this run cannot go on. What it has saved before stays."""
+
+
 class CheckpointNotFoundError(CheckpointError, LookupError):
     """An operation names a checkpoint (a parent, one side of a diff) that is not there."""
 
@@ -74,7 +104,7 @@ class CorruptCheckpointError(CheckpointError):
 
 
 class UnsupportedFormatError(CorruptCheckpointError):
-    """The stored format is newer than this version of Locus understands: upgrade `locus-sdk`."""
+    """The stored format is newer than this version of Locus understands: upgrade `locus-state`."""
 
 
 class BackendUnavailableError(CheckpointError):

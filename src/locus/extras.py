@@ -19,7 +19,7 @@ def require(module: str, extra: str) -> ModuleType:
         # An installed package that fails to import something of its own is another problem than a missing one.
         if find_spec(module.partition(".")[0]) is not None:
             raise
-        raise MissingDependencyError(f'{module} is not installed: pip install "locus-sdk[{extra}]"') from error
+        raise MissingDependencyError(f'{module} is not installed: pip install "locus-state[{extra}]"') from error
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:

@@ -150,6 +150,8 @@ async def work(
             tools=slow_tools(Path(path), attempt, say),
             checkpointer=Told(store, say),
             unknown_outcome=policy,
+            on_conflict="take_over",  # the test knows that the process before this one is gone
+            lease_seconds=600,
         )
         if await store.exists(thread_id):
             result = await agent.resume_invoke(thread_id, decision, on_event=listen)

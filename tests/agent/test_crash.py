@@ -13,13 +13,15 @@ from typing import Any
 import pytest
 
 from locus.agent.config import UnknownOutcome
-from locus.agent.recovery import UNKNOWN
+from locus.agent.recovery import unknown
 from locus.memory.backends import sqlite_checkpointer
 from locus.testing.data import SOAK
 from locus.testing.processes.workers import PATIENCE, Crew, Message, Worker
 from tests.agent.crash_jobs import REPEATABLE, as_told, work
 
-KILLS = 600 if SOAK else 200
+UNKNOWN = unknown("taken_over")
+"""No process waits until the lease of the one before it is over."""
+KILLS = 600 if SOAK else 100
 POLICIES: tuple[UnknownOutcome, ...] = ("skip", "ask", "retry")
 MOST_KILLS = 5
 """How often one run is killed, at most, before it is let go to its end."""

@@ -19,6 +19,7 @@ from locus.agent.recovery import UNKNOWN
 from locus.agent.sessions import RESULT, STARTED
 from locus.core.events import CheckpointSavedEvent, Event, ToolCompleteEvent, ToolStartEvent
 from locus.core.messages import ToolCall
+from locus.core.state import AgentState
 from locus.errors import ConfigurationError
 from locus.memory.backends import MemoryCheckpointer, sqlite_checkpointer
 from locus.memory.checkpointer import Checkpointer
@@ -252,6 +253,9 @@ async def test_there_must_be_something_to_resume(story: Story) -> None:
         await story.agent().resume_invoke("nowhere")
     with pytest.raises(ConfigurationError, match="there is no thread"):
         await Agent(model=Following("x")).resume_invoke("story")
+    await story.store.save(AgentState(), "elsewhere", namespace="")
+    with pytest.raises(ConfigurationError, match=r"no agent has begun thread 'elsewhere'.*other namespaces: ''"):
+        await story.agent().resume_invoke("elsewhere")
 
 
 async def test_a_message_that_came_while_calls_were_open_survives_a_kill(story: Story) -> None:

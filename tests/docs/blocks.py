@@ -1,7 +1,11 @@
 """Finds the code blocks of a Markdown file, and runs or checks each of them as its language asks for.
 
 No block goes unchecked: one without a language (an indented one has none), with a language that is unknown
-here, or with an option that nobody reads is an error. Output and drawings are `text`.
+here, or with an option that nobody reads is an error.
+
+`text` is output or a drawing. It has to be what the code before it has printed, if that printed anything, and also if
+only blank lines are between the two. `…` stands for what varies, alone on a line for any number of lines, and `<name>`
+for something that is the same wherever the block has that name. `text unchecked` is not compared.
 
 The blocks of a file run in order and in one folder, and its `python` blocks in one module, which the option
 `fresh` (in the info string: `python fresh`) replaces by a new one. Top-level `await` is allowed.
@@ -11,7 +15,9 @@ import ast
 import asyncio
 import contextlib
 import inspect
+import io
 import json
+import re
 import sys
 import tomllib
 import traceback
@@ -35,6 +41,8 @@ class Block:
     language: str
     options: tuple[str, ...]
     text: str
+    follows: bool = False
+    """Whether only blank lines are between it and the block before it."""
 
 
 class BlockError(Exception):
@@ -42,12 +50,16 @@ class BlockError(Exception):
 
 
 def find_blocks(file: Path) -> list[Block]:
-    blocks = []
-    for token in MarkdownIt().parse(file.read_text(encoding="utf-8")):
+    blocks: list[Block] = []
+    source = file.read_text(encoding="utf-8")
+    lines, end = source.splitlines(), 0
+    for token in MarkdownIt().parse(source):
         if token.type in ("fence", "code_block"):
             assert token.map is not None
             language, *options = token.info.split() or [""]
-            blocks.append(Block(file, token.map[0] + 1, language, tuple(options), token.content))
+            follows = bool(blocks) and not "".join(lines[end : token.map[0]]).strip()
+            blocks.append(Block(file, token.map[0] + 1, language, tuple(options), token.content, follows))
+            end = token.map[1]
     return blocks
 
 
@@ -80,6 +92,10 @@ class Session:
 
     loop: asyncio.Runner
     module: ModuleType
+    printed: str = ""
+    """What the last code has printed, as long as no block has shown it."""
+    ran_code: bool = False
+    """Whether the last block was code that could have printed something."""
 
 
 def run_block(session: Session, block: Block) -> None:
@@ -88,6 +104,7 @@ def run_block(session: Session, block: Block) -> None:
         known = ", ".join(sorted(RUNNERS))
         raise ValueError(f"a block in {block.language or 'no language'!r} can't be checked; known: {known}")
     runner(session, block)
+    session.ran_code = runner in (run_python, run_bash)
 
 
 def run_python(session: Session, block: Block) -> None:
@@ -97,30 +114,68 @@ def run_python(session: Session, block: Block) -> None:
         refuse_options(block)
     # Padded, so that line numbers are those of the file.
     source = "\n" * block.line + block.text
+    session.printed = ""
     code = compile(source, str(block.file), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     # Annotations of classes that a block defines are looked up in the module that they name.
     main = sys.modules["__main__"]
     sys.modules["__main__"] = session.module
+    printed = io.StringIO()
     try:
-        result = eval(code, session.module.__dict__)
-        if inspect.iscoroutine(result):
-            session.loop.run(result)
+        with contextlib.redirect_stdout(printed):
+            result = eval(code, session.module.__dict__)
+            if inspect.iscoroutine(result):
+                session.loop.run(result)
     finally:
         sys.modules["__main__"] = main
+        session.printed = printed.getvalue()
 
 
 def run_bash(session: Session, block: Block) -> None:
     refuse_options(block)
-    run_shell(block.text)
+    session.printed = run_shell(block.text)
 
 
 def run_console(session: Session, block: Block) -> None:
     """Lines after a `$ ` are commands, and the others what they print."""
     refuse_options(block)
-    commands = [line[2:] for line in block.text.splitlines() if line.startswith("$ ")]
+    lines = block.text.splitlines()
+    commands = [line[2:] for line in lines if line.startswith("$ ")]
     if not commands:
         raise ValueError("a console block shows a command after `$ `; output alone is `text`")
-    run_shell("\n".join(commands))
+    compare("\n".join(line for line in lines if not line.startswith("$ ")), run_shell("\n".join(commands)))
+
+
+def check_text(session: Session, block: Block) -> None:
+    if block.options == ("unchecked",):
+        return
+    refuse_options(block)
+    if session.printed or (block.follows and session.ran_code):
+        compare(block.text, session.printed)
+    session.printed = ""
+
+
+def compare(shown: str, printed: str) -> None:
+    """Refuse a text that is not what was printed, but for what varies."""
+    pattern, names = "", dict[str, str]()
+    for line in shown.strip("\n").splitlines():
+        if line.strip() == "…":
+            pattern += r"(?:.*\n)*?"
+            continue
+        for part in VARIES.split(line.rstrip()):
+            if VARIES.fullmatch(part) is None:
+                pattern += re.escape(part)
+            elif part == "…":
+                pattern += ".*"
+            else:
+                pattern += f"(?P={names[part]})" if part in names else f"(?P<name{len(names)}>.+?)"
+                names.setdefault(part, f"name{len(names)}")
+        pattern += r"\n"
+    lines = [line.rstrip() for line in printed.strip("\n").splitlines()]
+    if re.fullmatch(pattern, "".join(f"{line}\n" for line in lines)) is None:
+        raise ValueError(f"this is shown:\n{shown.rstrip()}\nand this is printed:\n{printed.rstrip()}")
+
+
+VARIES = re.compile(r"(…|<[a-z][a-z0-9 ]*>)")
 
 
 def run_sql(session: Session, block: Block) -> None:
@@ -157,7 +212,7 @@ RUNNERS: dict[str, Runner] = {
     "jsonl": parsed_by(lambda text: [json.loads(line) for line in text.splitlines()]),
     "toml": parsed_by(tomllib.loads),
     "yaml": parsed_by(yaml.safe_load),
-    "text": parsed_by(str),
+    "text": check_text,
 }
 
 SQL_RUNNERS: dict[str, Runner] = {

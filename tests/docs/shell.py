@@ -41,11 +41,14 @@ class Call:
         return shlex.join(self.words)
 
 
-def run_shell(text: str) -> None:
+def run_shell(text: str) -> str:
+    """What the commands print, as far as they are run."""
+    printed = ""
     for call in parse(text):
         if call.words[0] not in COMMANDS:
             raise ValueError(f"`{call}` can't be checked; known: {', '.join(COMMANDS)}")
-        COMMANDS[call.words[0]](call)
+        printed += COMMANDS[call.words[0]](call) or ""
+    return printed
 
 
 def parse(text: str) -> Iterator[Call]:
@@ -81,7 +84,7 @@ def demand(condition: bool, message: str) -> None:
         raise ValueError(message)
 
 
-def run_for_real(call: Call) -> None:
+def run_for_real(call: Call) -> str:
     here = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     done = subprocess.run(
         call.words,
@@ -92,9 +95,10 @@ def run_for_real(call: Call) -> None:
         timeout=SECONDS,
     )
     demand(done.returncode == 0, f"`{call}` ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
 
 
-def check_python(call: Call) -> None:
+def check_python(call: Call) -> str | None:
     """Programs of the project have tests of their own; everything else runs."""
     match call.words[1:]:
         case ["-m", "pip", *arguments]:
@@ -105,15 +109,16 @@ def check_python(call: Call) -> None:
         case [script, *_] if script.startswith(("benchmarks/", "examples/", "scripts/", "tests/")):
             demand((ROOT / script).is_file(), f"`{call}`: no such file")
         case _:
-            run_for_real(call)
+            return run_for_real(call)
+    return None
 
 
-def check_locus(call: Call) -> None:
+def check_locus(call: Call) -> str | None:
     """A server runs on behind the commands that follow; everything else runs to its end."""
     if call.words[1:2] == ["serve"] and "--help" not in call.words:
         start_server(call.words, {**os.environ, **call.variables})
-    else:
-        run_for_real(Call([sys.executable, "-m", *call.words], call.variables, call.previous))
+        return None
+    return run_for_real(Call([sys.executable, "-m", *call.words], call.variables, call.previous))
 
 
 def check_make(call: Call) -> None:
@@ -177,7 +182,7 @@ def check_pytest(call: Call) -> None:
     demand(done.returncode == 0, f"`{call}` collects nothing:\n{done.stdout}{done.stderr}")
 
 
-COMMANDS: dict[str, Callable[[Call], None]] = {
+COMMANDS: dict[str, Callable[[Call], str | None]] = {
     "cat": run_for_real,
     "cd": check_cd,
     "curl": run_for_real,

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import BlockError, run_document
-from tests.docs.pages import environment_of, oracle_settings, with_needs
+from tests.docs.pages import ELSEWHERE, environment_of, oracle_settings, with_needs
 from tests.docs.shell import ROOT
 from tests.servers.mysql import MySQLServer
 from tests.servers.oracle.server import OracleServer
 from tests.servers.postgresql import PostgreSQLServer
 
-PAGES = sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md"))
+PAGES = sorted({str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md")} - ELSEWHERE.keys())
 
 
 @pytest.mark.parametrize("document", [with_needs(page) for page in ("README.md", "CONTRIBUTING.md", *PAGES)])
@@ -55,7 +55,7 @@ def test_a_class_finds_its_annotations_in_the_module_of_its_block(tmp_path: Path
         "toml\na = 1",
         "yaml\na: 1",
         "text\nanything",
-        "bash\n# a comment\npip install 'locus-sdk[redis,s3]>=0.1' # another",
+        "bash\n# a comment\npip install 'locus-state[redis,s3]>=0.1' # another",
         "bash\ngit clone https://example.invalid/locus.git && cd locus\nmake demo",
         "bash\nPYTHON=python3.12 make test \\\n  ARGS=-x",
         'sh\nA=1 python -c \'import os; assert os.environ["A"] == "1"; print("a; b && c")\'',
@@ -94,8 +94,8 @@ def test_a_sound_block_passes(block: str, tmp_path: Path) -> None:
         ("bash\npython -m examples.missing", "no such module"),
         ("bash\nmake nothing", "no target nothing"),
         ("bash\nmake test PEER=1", "does not use PEER"),
-        ("bash\npip install locus-sdk[nosql]", "no extra nosql"),
-        ("bash\npip install locus-sdk>=0.1", "`>`"),
+        ("bash\npip install locus-state[nosql]", "no extra nosql"),
+        ("bash\npip install locus-state>=0.1", "`>`"),
         ("bash\npython -m pip install something-else", "not a package of this project"),
         ("bash\nhatch run deploy", "hatch knows"),
         ("bash\ngit push", "only `git clone"),
@@ -107,6 +107,49 @@ def test_a_broken_block_fails_and_names_its_place(block: str, message: str, tmp_
     with pytest.raises(BlockError, match=message) as caught:
         run(tmp_path, block)
     assert str(caught.value).startswith(f"{tmp_path / 'page.md'}:")
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ("python\nprint('a')\nprint('b ')", "text\na\nb"),
+        ("bash\necho hello", "text\nhello"),
+        ("python\nprint('in 0.3 s: done')", "text\nin … s: done"),
+        ("python\nprint(*'abcd', sep='\\n')", "text\na\n…\nd"),
+        ("python\nprint('7f: 7f < 80')", "text\n<id>: <id> < <other id>"),
+        ("python\nprint('x')", "text unchecked\n┌─┐"),
+    ],
+)
+def test_a_text_block_shows_what_was_printed(code: str, shown: str, tmp_path: Path) -> None:
+    assert run(tmp_path, code, shown) == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ("python\nprint('a')\nprint('b')", "text\na"),
+        ("python\nprint('a')", "text\na\nb"),
+        ("python\nprint('a.b')", "text\na*b"),
+        ("bash\necho hello", "text\nhullo"),
+        ("python\nprint('7f: 80')", "text\n<id>: <id>"),
+        ("python\nx = 1", "text\n1"),
+        ("console\n$ echo hello\nhullo", "text\nhullo"),
+    ],
+)
+def test_a_text_block_that_shows_something_else_fails(code: str, shown: str, tmp_path: Path) -> None:
+    with pytest.raises(BlockError, match=r"page\.md:\d+: ValueError: this is shown:"):
+        run(tmp_path, code, shown)
+
+
+def test_what_was_printed_is_compared_across_prose_and_only_once(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    output, drawing = "```text\n{}\n```\n", "A drawing:\n\n```text\n┌─┐\n```\n"
+    code = "```python\nprint('a')\n```\n"
+    page.write_text(f"{code}Prose.\n\n{output.format('a')}{drawing}", encoding="utf-8")
+    assert run_document(page, tmp_path) == 3
+    page.write_text(f"{code}Prose.\n\n{output.format('b')}", encoding="utf-8")
+    with pytest.raises(BlockError, match=r"page\.md:6: ValueError: this is shown:"):
+        run_document(page, tmp_path)
 
 
 SQL = "CREATE TABLE {t} (n int);\nINSERT INTO {t} VALUES (1);\nSELECT n FROM {t} WHERE n = {n};\nDROP TABLE {t}"

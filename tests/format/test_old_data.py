@@ -126,7 +126,7 @@ async def test_what_a_newer_version_wrote_is_refused_and_left_alone(
 ) -> None:
     before = make_newer(place)
     cp = opened(place)
-    with pytest.raises(UnsupportedFormatError, match=r"format 9.*upgrade locus-sdk"):
+    with pytest.raises(UnsupportedFormatError, match=r"format 9.*upgrade locus-state"):
         await call(cp)
     await cp.close()
     assert contents(place) == before

@@ -131,7 +131,7 @@ def test_a_missing_client_names_the_line_to_install_it(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingDependencyError) as caught:
         get_model(name)
-    assert f'pip install "locus-sdk[{extra}]"' in str(caught.value)
+    assert f'pip install "locus-state[{extra}]"' in str(caught.value)
 
 
 def test_a_module_that_is_there_but_broken_is_another_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

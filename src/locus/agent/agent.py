@@ -7,22 +7,39 @@ import inspect
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, Never, NoReturn
 from uuid import uuid4
 
-from locus.agent.config import AgentConfig, Store, Tools, UnknownOutcome
+from locus.agent.config import REJECT_BY_DEFAULT, AgentConfig, Store, Tools, UnknownOutcome
+from locus.agent.leases import End
 from locus.agent.middleware import Middleware
 from locus.agent.recovery import repaired
 from locus.agent.results import AgentResult
 from locus.agent.run import Emit, Run
-from locus.agent.sessions import ConversationSession, NoSession, OnConflict, PlainSession, Session, ThreadSession
+from locus.agent.sessions import (
+    ConversationSession,
+    NoSession,
+    OnConflict,
+    OtherRun,
+    PlainSession,
+    Session,
+    ThreadSession,
+)
 from locus.core.events import Event
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.errors import ConfigurationError, ConflictError
+from locus.errors import (
+    CapabilityError,
+    ConfigurationError,
+    ConflictError,
+    ThreadBusyError,
+    ThreadTakenOverError,
+)
 from locus.hints import did_you_mean
 from locus.memory.checkpointer import BaseCheckpointer, Checkpointer, StoreVerbs
 from locus.memory.conversation import AgentCheckpointer
+from locus.memory.model.records import DEFAULT_NAMESPACE
 from locus.memory.registry import as_checkpointer
 from locus.memory.runtime.portal import PORTAL
 from locus.memory.runtime.retry import Backoff
@@ -63,8 +80,10 @@ class Agent:
     - `middleware`: what acts on the conversation before the model sees it, and on calls before they are made.
     - `max_iterations`, `max_tokens`, `max_seconds`: the limits of one run: model calls, tokens, time.
     - `tool_timeout`: seconds for a tool that has no timeout of its own; `None` for no limit.
-    - `on_conflict`: what to do when another worker was faster in the same thread: "raise", "fork" or "wait".
-    - `wait_seconds`: with "wait", a run that saves nothing for this long is taken for dead.
+    - `on_conflict`: what happens to a run that finds another one under way in the same thread: "reject" it, let it
+      "wait" (or "queue"), "take_over" the thread, or go on in a "fork".
+    - `wait_seconds`: with "wait", how long to wait at most.
+    - `lease_seconds`: a worker that is silent for this long is taken for dead.
     - `unknown_outcome`: what to do with a call that was under way when a process was killed: "skip", "ask" or "retry".
     """
 
@@ -87,6 +106,7 @@ class Agent:
         tool_timeout: float | None = _FROM_CONFIG,
         on_conflict: OnConflict = _FROM_CONFIG,
         wait_seconds: float = _FROM_CONFIG,
+        lease_seconds: float = _FROM_CONFIG,
         unknown_outcome: UnknownOutcome = _FROM_CONFIG,
         **unknown: Never,
     ) -> None:
@@ -130,7 +150,9 @@ class Agent:
         if thread_id is None or kept is None:
             return NoSession()
         if isinstance(kept, Checkpointer):
-            return ThreadSession(kept, thread_id, self.config.on_conflict)
+            config = self.config
+            patience = config.wait_seconds if config.on_conflict == "wait" else None
+            return ThreadSession(kept, thread_id, config.on_conflict, config.lease_seconds, patience)
         if isinstance(kept, BaseCheckpointer):
             return PlainSession(kept, thread_id)
         return ConversationSession(kept, thread_id)
@@ -148,18 +170,13 @@ class Agent:
         """Run to the end, and return the result."""
         messages = _messages(prompt)
         session = self._session(thread_id)
-        waits = self.config.on_conflict == "wait"
+        deadline = time.monotonic() + self.config.wait_seconds
         while True:
-            state = await (self._wait(session) if waits else session.load())
+            state = await self._load_to_run(session, deadline)
             run = self._begin(session, state, _emitter(on_event))
-            try:
-                await run.begin(messages)
-            except ConflictError:
-                # Another worker was faster with its message. This one is not lost: it comes after that run.
-                if run.accepted or not waits:
-                    raise
-            else:
-                return _result(run)
+            result = await self._carry_out(run, session, run.begin(messages), deadline)
+            if result is not None:
+                return result
 
     def run_sync(self, prompt: Prompt, thread_id: str | None = None, *, on_event: OnEvent | None = None) -> AgentResult:
         """`invoke` for code that is not async; works inside a running event loop, too."""
@@ -176,19 +193,24 @@ class Agent:
     ) -> AgentResult:
         """Go on to the end, and return the result. `result.nothing_to_resume` tells that the thread had its answer."""
         session = self._session(thread_id)
-        state = await session.load()
+        deadline = time.monotonic() + self.config.wait_seconds
         while True:
+            state = await self._load_to_resume(session, deadline, decision)
             if state is None:
-                raise ConfigurationError(f"there is no thread {thread_id!r} to resume; begin it with run()")
+                raise await self._not_begun(thread_id)
             run = Run(self.config, self.model, self.tools, session, state, _emitter(on_event))
-            try:
-                await run.go_on(decision)
-            except ConflictError:
-                if decision is not None or self.config.on_conflict != "wait":
-                    raise
-                state = await self._wait(session)
-            else:
-                return _result(run)
+            again = None if decision is not None else deadline
+            result = await self._carry_out(run, session, run.go_on(decision), again)
+            if result is not None:
+                return result
+
+    async def _not_begun(self, thread_id: str) -> ConfigurationError:
+        there = ""
+        if isinstance(self._kept, Checkpointer):
+            there = await self._kept.store.other_namespaces(thread_id, DEFAULT_NAMESPACE)
+        if there:
+            return ConfigurationError(f"no agent has begun thread {thread_id!r}, so it cannot be resumed: {there}")
+        return ConfigurationError(f"there is no thread {thread_id!r} to resume; begin it with run()")
 
     def resume_sync(self, thread_id: str, decision: Any = None, *, on_event: OnEvent | None = None) -> AgentResult:
         """`resume_invoke` for code that is not async."""
@@ -202,31 +224,118 @@ class Agent:
         state = (state or AgentState()).model_copy(update=fresh)
         return Run(self.config, self.model, self.tools, session, state, emit)
 
-    async def _wait(self, session: Session) -> AgentState | None:
-        """What the thread has once no other worker's run is under way in it.
+    async def _carry_out(
+        self, run: Run, session: Session, steps: Coroutine[Any, Any, None], deadline: float | None
+    ) -> AgentResult | None:
+        """Let a run go to its end, and give the thread back however it ends.
 
-        A run that saves nothing for `wait_seconds` is taken for dead.
+        None: another worker was faster with its first save, so that nothing of this run is kept, and it is to begin
+        anew. Without a deadline, it may not.
         """
-        while True:
-            dead = await self._no_run(session)
-            state = await session.load()
-            # Yet another worker may have begun a run before the load.
-            if not session.is_running or session.latest == dead:
-                return state
+        try:
+            await steps
+        except (Exception, asyncio.CancelledError) as error:
+            await session.let_go(_end(error, run))
+            if not isinstance(error, ConflictError):
+                raise
+            if run.accepted:
+                raise _taken_over(error) from error
+            if deadline is not None and self._begins_again(session, deadline):
+                return None
+            if self.config.on_conflict in ("raise", "fork") or not session.keeps_lease:
+                raise
+            raise _busy(await session.look(), error) from error
+        await session.let_go("complete")
+        return _result(run)
 
-    async def _no_run(self, session: Session) -> str | None:
-        """Wait for the end of a run; return the last checkpoint of one that is taken for dead."""
-        deadline = time.monotonic() + self.config.wait_seconds
-        seen: str | None = None
+    def _begins_again(self, session: Session, deadline: float) -> bool:
+        """Whether a run that another one was faster than tries once more. Without leases, waiting has no end."""
+        mode = self.config.on_conflict
+        in_time = time.monotonic() < deadline
+        return in_time if mode == "take_over" else mode == "wait" and (in_time or not session.keeps_lease)
+
+    async def _load_to_run(self, session: Session, deadline: float) -> AgentState | None:
+        """What the thread has, once a new run may begin in it."""
+        while True:
+            state = await session.load()
+            self._check_lease(session)
+            if session.other_run is None or self.config.on_conflict in ("take_over", "raise"):
+                return state
+            if self.config.on_conflict == "fork":
+                return await session.load_before()
+            await self._wait(session, session.other_run, deadline)
+
+    async def _load_to_resume(self, session: Session, deadline: float, decision: Any) -> AgentState | None:
+        """What the thread has, once its run may be resumed. There is nothing to resume in one that is under way."""
+        while True:
+            state = await session.load()
+            self._check_lease(session)
+            if session.other_run is None or self.config.on_conflict in ("take_over", "raise"):
+                return state
+            if decision is not None:  # it is not meant for what comes after that run
+                raise _busy(session.other_run)
+            await self._wait(session, session.other_run, deadline)
+
+    def _check_lease(self, session: Session) -> None:
+        """Say that a newcomer cannot be refused here, to somebody who has asked for it."""
+        mode = self.config.on_conflict
+        if mode == "reject" and mode is not REJECT_BY_DEFAULT and session.thread_id and not session.keeps_lease:
+            raise CapabilityError(
+                f'on_conflict="reject" needs a store that keeps pending writes, and {type(self._kept).__name__} does '
+                'not: a run that is under way cannot be told there from one that was killed. Choose "take_over"'
+            )
+
+    async def _wait(self, session: Session, other: OtherRun, deadline: float) -> None:
+        """Wait for the end of another worker's run, or for that of its lease; or refuse, if that is not wanted."""
+        if self.config.on_conflict != "wait":
+            raise _busy(other)
+        found: OtherRun | None = other
         attempt = 0
-        while (running := await session.running()) is not None:
-            if running != seen:
-                seen, deadline = running, time.monotonic() + self.config.wait_seconds
-            elif time.monotonic() > deadline:
-                return running
-            await _BETWEEN_LOOKS.pause(attempt)
+        while found is not None:
+            now = time.monotonic()
+            # A run without a lease is waited for as long as it saves something every now and then.
+            if found.has_lease and now >= deadline:
+                raise _busy(found, waited=self.config.wait_seconds)
+            pause = _BETWEEN_LOOKS.seconds(attempt)
+            await asyncio.sleep(min(pause, max(deadline - now, 0.0)) if found.has_lease else pause)
             attempt += 1
-        return None
+            found = await session.look()
+
+
+def _end(error: BaseException, run: Run) -> End:
+    """How a run was cut off."""
+    if isinstance(error, asyncio.CancelledError):
+        return "cancelled"
+    return "model_error" if run.asks_model else "stopped"
+
+
+def _taken_over(error: ConflictError) -> ThreadTakenOverError:
+    """The error for a run that has saved something, and cannot save more."""
+    deleted = error.expected is not None and error.latest is None
+    what = "this thread was deleted" if deleted else "another worker has taken this thread over"
+    return ThreadTakenOverError(
+        f"{what}, and this run ends here: {error}", expected=error.expected, latest=error.latest
+    )
+
+
+def _busy(
+    other: OtherRun | None, error: ConflictError | None = None, *, waited: float | None = None
+) -> ThreadBusyError:
+    """The error for a run that was not begun. It names nobody: whoever reads it may not know the other user."""
+    about = ""
+    if other is not None:
+        silent = max(0.0, (datetime.now(UTC) - other.last_saved).total_seconds())
+        about = f", which saved its last step {silent:.0f} s ago"
+    elif error is not None:
+        about = ", which began at the same moment"
+    before = f"after {waited:g} s " if waited is not None else ""
+    return ThreadBusyError(
+        f"{before}another run is under way in this thread{about}: this one was not begun, and nothing was saved. Try "
+        'again when that run is over; on_conflict="wait" does so, and "take_over" does not wait for its end',
+        expected=error.expected if error else None,
+        latest=error.latest if error else None,
+        retry_after=other.seconds_left if other is not None else None,
+    )
 
 
 def _emitter(on_event: OnEvent | None) -> Emit:

@@ -90,9 +90,12 @@ def _task(agents: Mapping[str, Agent]) -> Tool[..., Any]:
         context = current_call.get()
         thread_id = sub_thread(context.thread_id, context.call.id) if context.thread_id else None
         kept = chosen.checkpointer
-        begun = isinstance(kept, Checkpointer) and thread_id is not None and await kept.exists(thread_id)
-        if begun and thread_id is not None:
-            return _told(await chosen.resume_invoke(thread_id))
+        if isinstance(kept, Checkpointer) and thread_id is not None and await kept.exists(thread_id):
+            # Whoever has the thread of the call has this one, too, whatever is left of an earlier worker's lease.
+            successor = Agent(
+                chosen.config, model=chosen.model, checkpointer=kept, memory=None, on_conflict="take_over"
+            )
+            return _told(await successor.resume_invoke(thread_id))
         return _told(await chosen.invoke(prompt, thread_id))
 
     return task

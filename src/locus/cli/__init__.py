@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 
-from locus.cli import copy, import_, serve
+import locus
+from locus.cli import copy, import_, serve, tokens
 from locus.errors import LocusError
 
 __all__ = ["main"]
@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code: int = options.run(options)
     except LocusError as error:
-        sys.stderr.write(f"locus: {error}\n")
+        sys.stderr.write(f"locus: {error}{tokens.hint(error)}\n")
         return 2
     except KeyboardInterrupt:
         return 130
@@ -30,15 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="locus", description="Keeps the state of AI agents.")
-    made.add_argument("--version", action="version", version=f"locus {_version()}")
+    made.add_argument("--version", action="version", version=f"locus {locus.__version__}")
     commands = made.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for command in _COMMANDS:
         command.add_to(commands)
     return made
-
-
-def _version() -> str:
-    try:
-        return version("locus-sdk")
-    except PackageNotFoundError:
-        return "(not installed)"

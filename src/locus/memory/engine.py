@@ -82,6 +82,13 @@ class Engine(ABC):
         stored = await self.read(thread_id, namespace, checkpoint_id)
         return None if stored is None else (stored.entry.rev, stored.manifest)
 
+    async def namespaces(self, thread_id: str) -> list[str]:
+        """The namespaces in which a thread has checkpoints, in code point order, as of one instant.
+
+        Engines override this where they can read less for it.
+        """
+        return sorted({entry.namespace for entry in await self.history(thread_id, None, None, None)})
+
     @abstractmethod
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
         """Ids of threads that have a checkpoint, in code point order."""

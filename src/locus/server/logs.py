@@ -1,5 +1,7 @@
 """Logs as JSON, one object per line. They contain no secrets, no payloads, no ids and no names of files.
 
+The first line names the store, if that is on the network, by its address.
+
 What this package logs is made of words that stand in its source, and of facts that it has chosen: an error by its type,
 a thread by a keyed digest. What other packages log may quote anything, so only the words of their source are kept.
 """

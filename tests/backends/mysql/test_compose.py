@@ -57,7 +57,7 @@ def test_every_variable_is_in_the_example_and_no_password_is_in_the_file() -> No
 
 def test_the_image_has_what_the_app_imports() -> None:
     lines = (FOLDER / "Dockerfile").read_text()
-    assert '"locus-sdk[mysql]"' in lines
+    assert '"locus-state[mysql]"' in lines
     assert "COPY app.py ." in lines
     assert services()["app"]["build"] == "."
 

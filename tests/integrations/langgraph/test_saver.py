@@ -361,7 +361,7 @@ class TestPutting:
                 "UPDATE locus_checkpoints SET checksum = NULL,"
                 """ head = replace(head, '"langgraph":1', '"langgraph":2')"""
             )
-        with pytest.raises(UnsupportedFormatError, match="upgrade locus-sdk"):
+        with pytest.raises(UnsupportedFormatError, match="upgrade locus-state"):
             saver.get_tuple(thread())
 
     async def test_damage_is_an_error(self, tmp_path: Path) -> None:

@@ -306,7 +306,7 @@ async def test_a_table_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     with closing(sqlite3.connect(place.path)) as connection, connection:
         connection.execute("UPDATE locus_store_format SET version = 2")
     async with LocusStore(place.url) as store:
-        with pytest.raises(UnsupportedFormatError, match="upgrade locus-sdk"):
+        with pytest.raises(UnsupportedFormatError, match="upgrade locus-state"):
             await store.aget(("n",), "a")
 
 

@@ -91,7 +91,7 @@ def checkpoint_of(
         raise CorruptCheckpointError(f"{name} is not one of LangGraph's: use another thread_id for the graph")
     if not isinstance(found, int) or found > FORMAT:
         raise UnsupportedFormatError(
-            f"{name} has format {found!r:.40}, and this version knows {FORMAT}: upgrade locus-sdk"
+            f"{name} has format {found!r:.40}, and this version knows {FORMAT}: upgrade locus-state"
         )
     data.pop(NAMESPACE, None)
     values = data.pop(VALUES, {})

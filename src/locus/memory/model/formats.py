@@ -25,5 +25,5 @@ def check_format(found: int, known: int, least: object, subject: str) -> None:
     if found <= known or (isinstance(least, int) and least <= known):
         return
     raise UnsupportedFormatError(
-        f"{subject} format {found}, and this version of Locus knows up to {known}: upgrade locus-sdk"
+        f"{subject} format {found}, and this version of Locus knows up to {known}: upgrade locus-state"
     )

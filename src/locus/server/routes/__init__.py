@@ -10,10 +10,9 @@ To add a route, add a method to the class of its module, and describe it with `o
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
-
 from starlette.routing import Route
 
+from locus import __version__
 from locus.server.authorized_store import AuthorizedStore
 from locus.server.metrics import Metrics
 from locus.server.openapi import document
@@ -25,18 +24,10 @@ from locus.server.routes.threads import ThreadRoutes
 
 def all_routes(authorized: AuthorizedStore, metrics: Metrics) -> list[Route]:
     classes = (OperationsRoutes, ThreadRoutes, EngineRoutes, QueryRoutes)
-    software = _version()
-    openapi = document(software, authorized.limits, (one for routes in classes for one in routes.operations()))
+    openapi = document(__version__, authorized.limits, (one for routes in classes for one in routes.operations()))
     return [
         *EngineRoutes(authorized).routes(),
         *ThreadRoutes(authorized).routes(),
         *QueryRoutes(authorized).routes(),
-        *OperationsRoutes(authorized, metrics, software, openapi).routes(),
+        *OperationsRoutes(authorized, metrics, __version__, openapi).routes(),
     ]
-
-
-def _version() -> str:
-    try:
-        return version("locus-sdk")
-    except PackageNotFoundError:
-        return "unknown"

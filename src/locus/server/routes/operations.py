@@ -68,6 +68,7 @@ class About(Answer):
     deltas: bool
     exports: bool
     prefixes: bool
+    namespaces: bool
     before: bool
     keeps_key_order: bool
     limits: ServerLimits
@@ -104,6 +105,7 @@ class OperationsRoutes(Routes):
                 "deltas": engine.keeps_runs,
                 "exports": engine.offers(Exports),
                 "prefixes": True,
+                "namespaces": True,
                 "before": True,
                 "keeps_key_order": engine.dialect.exact,
                 "limits": {"body_bytes": self._authorized.limits.body_bytes},

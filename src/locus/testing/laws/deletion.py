@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import ClassVar
 
 from locus.core.state import AgentState
 from locus.memory.checkpointer import Checkpointer
@@ -31,6 +32,9 @@ async def _turns(handle: Checkpointer, count: int, thread_id: str = "t") -> dict
 
 class DeletionLaws(Laws):
     """Law 3."""
+
+    long_thread: ClassVar[int] = 1_100
+    """How many checkpoints a long thread has: more than most databases take in one statement."""
 
     async def test_deleting_the_newest_makes_the_one_before_it_the_latest(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
@@ -164,9 +168,9 @@ class DeletionLaws(Laws):
         self, checkpointer: Checkpointer
     ) -> None:
         backend = dicts(checkpointer)
-        for number in range(1_100):
+        for number in range(self.long_thread):
             await backend.save("t", {"n": number}, metadata={"n": number})
-        assert len(await ids(backend, "t")) == 1_100
+        assert len(await ids(backend, "t")) == self.long_thread
         assert await backend.delete("t")
         assert await ids(backend, "t") == []
         assert await backend.list_with_metadata() == []

@@ -82,7 +82,7 @@ class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
             if about.get("protocol") != PROTOCOL:
                 raise UnsupportedFormatError(
                     f"the server speaks protocol {about.get('protocol')!r:.20} and this client {PROTOCOL}: "
-                    "bring both to the same version of locus-sdk"
+                    "bring both to the same version of locus-state"
                 )
             try:
                 return self._locus_server(self.client, about)
@@ -109,6 +109,12 @@ class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
     ) -> list[Entry]:
         return await (await self._connected()).history(thread_id, namespace, limit, before_seq)
+
+    async def namespaces(self, thread_id: str) -> list[str]:
+        server = await self._connected()
+        if isinstance(server, self._locus_server) and server.lists_namespaces:
+            return await server.namespaces(thread_id)
+        return await super().namespaces(thread_id)
 
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
         return await (await self._connected()).threads(pattern, limit)

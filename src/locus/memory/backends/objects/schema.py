@@ -316,7 +316,7 @@ def read_record(line: bytes) -> Record:
     version = record.get("v")
     if isinstance(version, int) and version > VERSION:
         raise UnsupportedFormatError(
-            f"an event was written in format {version}, and this version of Locus knows {VERSION}: upgrade locus-sdk"
+            f"an event was written in format {version}, and this version of Locus knows {VERSION}: upgrade locus-state"
         )
     text, mark, found = line.rpartition(_SUM)
     if "sum" in record and (not mark or found != b"%d}" % crc32(text)):

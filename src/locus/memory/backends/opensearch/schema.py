@@ -670,7 +670,7 @@ def thread_state_from(thread_id: str, source: Source) -> ThreadState:
     """The state in the document of a thread."""
     body = source.get("body") or {}
     if body.get("format", FORMAT) > FORMAT:
-        raise UnsupportedFormatError(f"{shown_thread(thread_id)} was written by a newer version: upgrade locus-sdk")
+        raise UnsupportedFormatError(f"{shown_thread(thread_id)} was written by a newer version: upgrade locus-state")
     if "state" not in body:
         raise CorruptCheckpointError(f"the document of {shown_thread(thread_id)} cannot be read")
     state = state_from(thread_id, body["state"])

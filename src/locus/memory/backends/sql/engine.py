@@ -219,6 +219,9 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
     ) -> list[Entry]:
         return await self._read(lambda: sql_read.history(self.sql, thread_id, namespace, limit, before_seq))
 
+    async def namespaces(self, thread_id: str) -> list[str]:
+        return await self._read(lambda: sql_read.namespaces(self.sql, thread_id))
+
     async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
         return await self._read(lambda: sql_read.recent(self.sql, limit, prefix))
 

@@ -191,6 +191,9 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
     ) -> list[Entry]:
         return await self._read(sql_read.history(self._sql, thread_id, namespace, limit, before_seq))
 
+    async def namespaces(self, thread_id: str) -> list[str]:
+        return await self._read(sql_read.namespaces(self._sql, thread_id))
+
     async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
         return await self._read(sql_read.recent(self._sql, limit, prefix))
 
