@@ -66,6 +66,34 @@ class MySQLBackend(SQLBackend):
         engine.backend_name = type(self).__name__
         super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds))
 
+    @property
+    def host(self) -> str:
+        return self.config.host
+
+    @property
+    def port(self) -> int:
+        return self.config.port
+
+    @property
+    def database(self) -> str:
+        return self.config.database
+
+    @property
+    def user(self) -> str:
+        return self.config.user
+
+    @property
+    def password(self) -> SecretStr:
+        return self.config.password
+
+    @property
+    def table_name(self) -> str:
+        return self.config.table_name
+
+    @property
+    def ttl_seconds(self) -> float | None:
+        return self.config.ttl_seconds
+
     @staticmethod
     def ddl(table_name: str = "locus", from_format: int = 0) -> str:
         """A script that creates the tables, for a user who may. Then use `auto_create_table=False`.

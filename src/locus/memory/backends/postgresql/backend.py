@@ -79,6 +79,39 @@ class PostgreSQLBackend(SQLBackend):
         engine.backend_name = type(self).__name__
         super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds))
 
+    @property
+    def host(self) -> str:
+        return self.config.host
+
+    @property
+    def port(self) -> int:
+        return self.config.port
+
+    @property
+    def database(self) -> str:
+        return self.config.database
+
+    @property
+    def user(self) -> str:
+        return self.config.user
+
+    @property
+    def password(self) -> SecretStr:
+        return self.config.password
+
+    @property
+    def dsn(self) -> SecretStr | None:
+        """The connection string, if one was given: then it counts, and not `host` and the others."""
+        return self.config.dsn
+
+    @property
+    def table_name(self) -> str:
+        return self.config.table_name
+
+    @property
+    def ttl_seconds(self) -> float | None:
+        return self.config.ttl_seconds
+
     @classmethod
     def ddl(cls, table_name: str = "locus", schema_name: str | None = None, from_format: int = 0) -> str:
         """The statements that create the tables, for a database administrator; then set `auto_create_table=False`.
