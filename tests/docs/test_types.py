@@ -66,6 +66,7 @@ def test_every_python_block_passes(checker: Callable[[Path], str], tmp_path: Pat
 
 WRONG = """from locus import Agent, AgentState, get_checkpointer
 from locus.agent import create_agent
+from locus.memory.backends import postgresql_checkpointer, redis_checkpointer, s3_checkpointer
 
 
 async def wrong() -> None:
@@ -78,6 +79,9 @@ async def wrong() -> None:
     await checkpointer.vacuum(keep_last="2")
     checkpointer.sync.save(AgentState(), 7)
     await Agent(model="mock").run("hi")
+    postgresql_checkpointer(tabel_name="agents")
+    redis_checkpointer(ttl_seconds="soon")
+    s3_checkpointer("bucket", endpoint="http://localhost")
 
 
 async def right() -> None:
@@ -90,4 +94,4 @@ async def right() -> None:
     Agent(model="mock", checkpointer=checkpointer, max_iterations=3)
     Agent(model="mock", checkpointer="sqlite:a.db", tools=[print])
 """
-WRONG_LINES = [6, 7, 8, 10, 11, 12, 13, 14]
+WRONG_LINES = [7, 8, 9, 11, 12, 13, 14, 15, 16, 17, 18]

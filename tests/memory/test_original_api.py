@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from pydantic import BaseModel
@@ -27,6 +27,8 @@ from locus.memory.backends import (
     S3Backend,
     SQLiteBackend,
 )
+from locus.memory.backends.mysql.config import MySQLConfig, MySQLOptions
+from locus.memory.backends.postgresql.config import PostgreSQLConfig, PostgreSQLOptions
 from tests.servers.oci.keys import write_config
 
 SECRET = "s3cret"
@@ -130,3 +132,16 @@ def test_a_factory_is_called_as_it_was_written(factory: Any, whole: dict[str, An
     register_checkpointer("mine", factory)
     assert vars(get_checkpointer("mine:a:b", depth=3))["given"] == whole
     assert vars(get_checkpointer("mine"))["given"] == bare
+
+
+@pytest.mark.parametrize(
+    ("options", "config", "places"),
+    [
+        (PostgreSQLOptions, PostgreSQLConfig, {"host", "port", "database", "user", "password", "dsn"}),
+        (MySQLOptions, MySQLConfig, {"host", "port", "database", "user", "password"}),
+    ],
+)
+def test_the_options_that_a_type_checker_knows_are_those_of_the_config(
+    options: Any, config: type[BaseModel], places: set[str]
+) -> None:
+    assert set(get_type_hints(options)) == config.model_fields.keys() - places

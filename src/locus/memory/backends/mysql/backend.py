@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from pydantic import SecretStr
 
 from locus.errors import ConfigurationError
 from locus.extras import require
 from locus.memory.backends.mysql import schema as mysql_schema
-from locus.memory.backends.mysql.config import MySQLConfig
+from locus.memory.backends.mysql.config import MySQLConfig, MySQLOptions
 from locus.memory.backends.mysql.schema import MySQLFlavour
 from locus.memory.backends.sql.backend import SQLBackend
 from locus.memory.backends.sql.schema import checked_format
@@ -40,7 +40,7 @@ class MySQLBackend(SQLBackend):
         dsn: str | SecretStr | None = None,
         *,
         pool: Any = None,
-        **options: Any,
+        **options: Unpack[MySQLOptions],
     ) -> None:
         given: dict[str, Any] = {"host": host, "port": port, "database": database, "user": user, "password": password}
         if dsn is not None:

@@ -11,13 +11,13 @@ kind, is a `PostgreSQLFlavour` with its differences, and two more lines:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 from pydantic import SecretStr
 
 from locus.errors import ConfigurationError
 from locus.extras import require
-from locus.memory.backends.postgresql.config import PostgreSQLConfig
+from locus.memory.backends.postgresql.config import PostgreSQLConfig, PostgreSQLOptions
 from locus.memory.backends.postgresql.schema import PostgreSQLFlavour, ddl
 from locus.memory.backends.sql.backend import SQLBackend
 from locus.memory.backends.sql.schema import checked_format
@@ -48,7 +48,7 @@ class PostgreSQLBackend(SQLBackend):
         dsn: str | SecretStr | None = None,
         *,
         pool: AsyncConnectionPool[Any] | None = None,
-        **options: Any,
+        **options: Unpack[PostgreSQLOptions],
     ) -> None:
         given: dict[str, Any] = {
             "host": host,
