@@ -2,13 +2,15 @@
 
 A built-in backend is one line in `_BUILT_IN` for each of its schemes. Others are added with `register_checkpointer`,
 or by a package that declares an entry point in the group `locus.checkpointers`: its name is the backend's, its object a
-function `factory(location, **options)`, where `location` is what follows the colon ("" if nothing does).
+function `factory(location, **options)`, where `location` is what follows the colon ("" if nothing does). A factory that
+was written for locus-sdk, `factory(config_hint=None, **options)`, is called as it expects.
 
 `as_checkpointer` makes a checkpointer of whatever a user gives: one already, a storage backend, a name or a URL.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable
 from importlib import import_module
@@ -49,8 +51,8 @@ _registered: dict[str, Factory] = {}
 def register_checkpointer(name: str, factory: Factory) -> None:
     """Make `get_checkpointer(name)` and `get_checkpointer(name + ":location")` call `factory`.
 
-    The factory gets the location and the options: `factory(location, **options)`. A name that is in use
-    is replaced.
+    The factory gets the location and the options: `factory(location, **options)`; or, if it has a parameter of that
+    name or nothing but keywords, `factory(config_hint=location, **options)`. A name that is in use is replaced.
     """
     if not isinstance(name, str) or not name or ":" in name or name != name.strip():
         raise ConfigurationError(f"a backend name is text without a colon, got {name!r}")
@@ -74,7 +76,19 @@ def get_checkpointer(checkpointer_string: str, **options: Any) -> Checkpointer:
     if not isinstance(checkpointer_string, str):
         raise ConfigurationError(f"a checkpointer is named by text, got {checkpointer_string!r:.80}")
     name, _, location = checkpointer_string.partition(":")
-    return cast(Checkpointer, _factory(name)(location, **options))
+    return cast(Checkpointer, _call(_factory(name), location, options))
+
+
+def _call(factory: Factory, location: str, options: dict[str, Any]) -> BaseCheckpointer:
+    """Call a factory as it was written: for Locus, or for locus-sdk, where the location is a keyword, `config_hint`."""
+    try:
+        parameters = inspect.signature(factory).parameters
+    except (TypeError, ValueError):  # a class of an extension, for instance, that has no signature
+        return factory(location, **options)
+    kinds = {parameter.kind for parameter in parameters.values()}
+    if "config_hint" in parameters or kinds == {inspect.Parameter.VAR_KEYWORD}:
+        return factory(**options, **({"config_hint": location} if location else {}))
+    return factory(location, **options)
 
 
 def _factory(name: str) -> Factory:

@@ -32,7 +32,7 @@ def read(sql: OracleFlavour, thread_id: str, namespace: str, checkpoint_id: str 
         if _is_whole(stored):
             return stored
         if (yield from _is_there(sql, row)):
-            check_named(stored.manifest, stored.runs, since=False)
+            check_named(wanted(stored.manifest), stored.runs, since=False)
             return stored
 
 
@@ -78,7 +78,7 @@ def _runs(sql: OracleFlavour, thread: int, extents: Sequence[Extent]) -> Steps[l
 
 def _is_whole(stored: Stored) -> bool:
     try:
-        check_named(stored.manifest, stored.runs, since=False)
+        check_named(wanted(stored.manifest), stored.runs, since=False)
         for extent in wanted(stored.manifest):
             visible(extent, stored.runs.get(extent.branch, ()))
     except CorruptCheckpointError:

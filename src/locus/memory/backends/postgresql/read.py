@@ -7,7 +7,7 @@ from locus.memory.backends.sql.flavour import Steps
 from locus.memory.backends.sql.read import stored_of, which_one, with_metadata
 from locus.memory.backends.sql.schema import RUN_INFO, CheckpointRow, of
 from locus.memory.model.codec import encode
-from locus.memory.model.manifest import check_named
+from locus.memory.model.manifest import check_named, wanted
 from locus.memory.model.records import Entry, Run, Stored
 
 _FIELDS = CheckpointRow._fields[: CheckpointRow._fields.index("thread")]
@@ -51,7 +51,7 @@ FROM extents e, LATERAL (
         else:
             runs.setdefault(branch, []).append(Run(branch, number, start, length, sql.read_json(items), before))
     if found is not None:
-        check_named(found.manifest, runs, since=False)
+        check_named(wanted(found.manifest), runs, since=False)
     return found
 
 
