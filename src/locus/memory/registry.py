@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import PurePath
 from typing import Any
 
 from locus.errors import ConfigurationError
@@ -41,6 +42,7 @@ _BUILT_IN = {
     "valkey": "locus.memory.backends.redis:from_valkey",
     "valkeys": "locus.memory.backends.redis:from_valkeys",
 }
+_DATABASE_ENDINGS = (".db", ".sqlite", ".sqlite3")
 _registered: dict[str, Factory] = {}
 
 
@@ -70,10 +72,10 @@ def get_checkpointer(checkpointer_string: str, **options: Any) -> BaseCheckpoint
     if not isinstance(checkpointer_string, str):
         raise ConfigurationError(f"a checkpointer is named by text, got {checkpointer_string!r:.80}")
     name, _, location = checkpointer_string.partition(":")
-    return _factory(name)(location, **options)
+    return _factory(name, checkpointer_string)(location, **options)
 
 
-def _factory(name: str) -> Factory:
+def _factory(name: str, given: str) -> Factory:
     if name in _registered:
         return _registered[name]
     if name in _BUILT_IN:
@@ -85,9 +87,21 @@ def _factory(name: str) -> Factory:
         loaded: Factory = plugin.load()
         return loaded
     raise ConfigurationError(
-        f"there is no checkpointer {name!r}; there are: {', '.join(list_checkpointers())}. "
+        f"there is no checkpointer {name!r}{_meant(given)}; there are: {', '.join(list_checkpointers())}. "
         "Another one can be added with register_checkpointer()"
     )
+
+
+def _meant(given: str) -> str:
+    """What somebody probably meant who has named a file, as other libraries take it. A URL is never shown."""
+    if given == ":memory:":
+        return ', but maybe you mean "memory" or "sqlite::memory:"'
+    name, colon, _ = given.partition(":")
+    if colon and len(name) > 1:
+        return ""
+    if given.endswith(_DATABASE_ENDINGS):
+        return f', but maybe you mean "sqlite:{given:.200}"'
+    return f', but maybe you mean "sqlite:{given:.200}" or "file:{given:.200}"' if "/" in given or "\\" in given else ""
 
 
 def _plugins() -> dict[str, EntryPoint]:
@@ -100,6 +114,8 @@ def as_checkpointer(given: Any) -> BaseCheckpointer:
         return given
     if isinstance(given, str):
         return get_checkpointer(given)
+    if isinstance(given, PurePath):
+        raise ConfigurationError(f'a file is named by a URL: "sqlite:{given!s:.200}"')
     if given is None:
         raise ConfigurationError('a checkpointer is needed: an object, or a URL such as "sqlite:agents.db"')
     from locus.memory.backends.adapters import StorageBackendAdapter  # brings the databases along
