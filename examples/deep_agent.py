@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from config import get_model, print_config  # type: ignore[import-not-found] # it lies beside this file
+from config import chosen_model, get_model, print_config  # type: ignore[import-not-found] # it lies beside this file
 
 from locus.agent import Agent, create_deep_agent
 from locus.core.events import Event, ToolCompleteEvent
 from locus.core.messages import Message, ToolCall
 from locus.memory.backends import SQLiteBackend
-from locus.models import MockModel, choose_model
+from locus.models import MockModel
 from locus.tools import tool
 
 REQUEST = "How long is the coast of Finland? Write a short report."
@@ -51,7 +51,7 @@ FINDINGS: list[Any] = [asks("look_up", subject="Finland"), lambda messages, _too
 
 
 def model_for(answers: list[Any]) -> Any:
-    return MockModel(script=answers) if choose_model().provider == "mock" else get_model()
+    return MockModel(script=answers) if chosen_model().provider == "mock" else get_model()
 
 
 def deep_agent(backend: SQLiteBackend, answers: list[Any]) -> Agent:

@@ -20,7 +20,7 @@ PROJECT = PYPROJECT["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 
 DATABASES = {"redis", "postgresql", "mysql", "opensearch", "oracle", "oci", "s3", "http", "server"}
-FRAMEWORKS = {"langgraph", "openai-agents", "llmfy", "openai", "anthropic", "ollama"}
+FRAMEWORKS = {"langgraph", "openai-agents", "llmfy", "openai", "anthropic", "ollama", "otel"}
 # With the dots escaped, so that the search does not find this line.
 REGISTRIES = rb"pypi\.org|pythonhosted\.org|npmjs\.(org|com)|debian\.org/debian|anaconda\.org"
 

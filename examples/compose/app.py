@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote
 
 from locus.agent import Agent
-from locus.errors import BackendUnavailableError, InvalidIdError
+from locus.errors import BackendUnavailableError, InvalidIdError, ThreadBusyError
 from locus.memory.backends import mysql_checkpointer
 from locus.models import get_model
 
@@ -52,6 +52,8 @@ class Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, work())
         except InvalidIdError as error:
             self._send(HTTPStatus.BAD_REQUEST, str(error))
+        except ThreadBusyError as error:
+            self._send(HTTPStatus.CONFLICT, str(error))
         except BackendUnavailableError as error:
             self._send(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
         LocusError,
         MissingDependencyError,
         SerializationError,
+        ThreadBusyError,
+        ThreadTakenOverError,
         UnsupportedFormatError,
     )
     from locus.memory import get_checkpointer
@@ -57,6 +59,8 @@ __all__ = [
     "Message",
     "MissingDependencyError",
     "SerializationError",
+    "ThreadBusyError",
+    "ThreadTakenOverError",
     "UnsupportedFormatError",
     "get_checkpointer",
     "tool",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-THEIRS = ("core/protocols.py", "a2a/__init__.py")
+THEIRS = ("core/reducers.py", "a2a/__init__.py")
 """Files of `locus-sdk`, from its first release to 3.0.1, that Locus does not have."""
 
 

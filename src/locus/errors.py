@@ -9,6 +9,8 @@
         ├── InvalidIdError              an id that no backend accepts (also a ValueError)
         ├── SerializationError          a value that JSON cannot hold; `.path` says where (also a ValueError)
         ├── ConflictError               another writer was faster; nothing was written
+        │   ├── ThreadBusyError         another run is under way in the thread, and this one was not begun
+        │   └── ThreadTakenOverError    another worker has taken the thread over from this run
         ├── CheckpointNotFoundError     an operation names a checkpoint that is not there (also a LookupError)
         ├── CapabilityError             this backend cannot do that (also a NotImplementedError)
         ├── CorruptCheckpointError      what is stored cannot be read back
@@ -64,6 +66,29 @@ class ConflictError(CheckpointError):
         super().__init__(message)
         self.expected = expected
         self.latest = latest
+
+
+class ThreadBusyError(ConflictError):
+    """Another run is under way in the thread, and this one was not begun. Nothing was written.
+
+    `retry_after` is the time in seconds after which the thread is free if that run's worker is gone; a run that is
+    alive may take longer. `None` if that is not known.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        expected: str | None = None,
+        latest: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message, expected=expected, latest=latest)
+        self.retry_after = retry_after
+
+
+class ThreadTakenOverError(ConflictError):
+    """Another worker has taken the thread over, and this run cannot go on. What it has saved before stays."""
 
 
 class CheckpointNotFoundError(CheckpointError, LookupError):

@@ -18,6 +18,7 @@ from typing import Any
 
 from locus.agent import Agent
 from locus.agent.calls import current_call
+from locus.agent.config import UnknownOutcome
 from locus.agent.sessions import STARTED
 from locus.core.events import Event, ToolCompleteEvent
 from locus.core.messages import Message
@@ -133,7 +134,7 @@ def slow_tools(path: Path, attempt: int, say: Talk) -> list[Tool[..., Any]]:
 
 
 async def work(
-    channel: Channel, url: str, thread_id: str, path: str, attempt: int, policy: str, decision: str | None
+    channel: Channel, url: str, thread_id: str, path: str, attempt: int, policy: UnknownOutcome, decision: str | None
 ) -> dict[str, Any]:
     """Begin the run, or go on with it, to its end. Returns how it ended."""
     say = Talk(channel)
@@ -149,6 +150,8 @@ async def work(
             tools=slow_tools(Path(path), attempt, say),
             checkpointer=Told(store, say),
             unknown_outcome=policy,
+            on_conflict="take_over",  # the test knows that the process before this one is gone
+            lease_seconds=600,
         )
         if await store.exists(thread_id):
             result = await agent.resume_invoke(thread_id, decision, on_event=listen)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from locus.agent import Agent, AgentConfig
+from locus.agent.config import Settings
 from locus.errors import ConfigurationError
 from locus.memory.backends import MemoryCheckpointer, SQLiteBackend, StorageBackendAdapter, sqlite_checkpointer
 from locus.memory.registry import as_checkpointer
@@ -34,9 +36,12 @@ def test_settings_come_by_keyword_or_as_a_config_or_both(memory: MemoryCheckpoin
         ({"max_seconds": -1.0}, "max_seconds must be above 0"),
         ({"tool_timeout": 0}, "tool_timeout must be above 0"),
         ({"wait_seconds": 0}, "wait_seconds must be above 0"),
-        ({"on_conflict": "fight"}, "on_conflict is one of raise, fork, wait, got 'fight'"),
+        ({"lease_seconds": 0}, "lease_seconds must be above 0"),
+        ({"lease_seconds": 3601}, "lease_seconds is at most 3600, got 3601"),
+        ({"on_conflict": "fight"}, "on_conflict is one of reject, wait, queue, take_over, fork, raise, got 'fight'"),
         ({"unknown_outcome": "guess"}, "unknown_outcome is one of ask, retry, skip, got 'guess'"),
         ({"checkpointer": "memory", "memory": "memory"}, "give either checkpointer or memory"),
+        ({"modle": "mock"}, "no setting 'modle' \\(did you mean 'model'\\?\\)"),
         ({"colour": "blue"}, "colour.*the settings are: agent_id, checkpoint_every_n_iterations"),
         ({"model": object()}, "a model has the method complete, and object has not"),
         ({"model": "no-such-provider:x"}, "no-such-provider"),
@@ -105,3 +110,22 @@ async def test_agents_take_all_of_these(tmp_path: Path) -> None:
     for place in (SQLiteBackend(path), f"sqlite:{path}", sqlite_checkpointer(path), f"sqlite:////{str(path)[1:]}"):
         result = await Agent(model=Following(lambda messages: str(len(messages))), checkpointer=place).invoke("x", "t")
     assert result.message == "7"
+
+
+def test_the_parameters_of_an_agent_are_the_fields_of_its_config() -> None:
+    named = inspect.signature(Agent).parameters
+    fields = AgentConfig.__dataclass_fields__
+    assert [name for name in named if name not in ("config", "unknown")] == list(fields)
+    assert {name: named[name].annotation for name in fields} == {name: fields[name].type for name in fields}
+    assert all(f"`{name}`" in (Agent.__doc__ or "") for name in fields)
+    by_factories = {name: fields[name].type for name in Settings.__annotations__}
+    assert {name: hint.__forward_arg__ for name, hint in Settings.__annotations__.items()} == by_factories
+    assert fields.keys() - Settings.__annotations__.keys() == {"model", "tools", "memory", "system_prompt"}
+
+
+@pytest.mark.parametrize(("method", "other"), [("run", "invoke"), ("resume", "resume_invoke")])
+async def test_awaiting_a_stream_says_what_it_is(method: str, other: str, memory: MemoryCheckpointer) -> None:
+    stream = getattr(Agent(model=Following("x"), checkpointer=memory), method)("t")
+    with pytest.raises(TypeError, match=rf"{method}\(\) is a stream of events.*await agent\.{other}\("):
+        await stream
+    await stream.aclose()

@@ -93,7 +93,7 @@ async def test_the_slower_of_two_first_messages_is_refused(store: Checkpointer) 
     agents = at_once(store, 2, "input", model=Following("ok"))
     runs = [agent.invoke(text, "t") for agent, text in zip(agents, "ab", strict=True)]
     outcomes = await asyncio.gather(*runs, return_exceptions=True)
-    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["AgentResult", "ConflictError"]
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["AgentResult", "ThreadBusyError"]
     said = {text for who, text in spoken(await loaded(store, "t")) if who == "user"}
     accepted = {text for text, outcome in zip("ab", outcomes, strict=True) if not isinstance(outcome, Exception)}
     assert said == accepted
@@ -155,7 +155,7 @@ async def test_two_workers_that_resume_at_once(store: Checkpointer, effects: Eff
     await killed_before_its_calls(Agent(model=PAYING, tools=[effects.pay()], checkpointer=store))
     agents = at_once(store, 2, "resumed", model=PAYING, tools=[effects.pay()])
     outcomes = await asyncio.gather(*(agent.resume_invoke("t") for agent in agents), return_exceptions=True)
-    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["AgentResult", "ConflictError"]
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["AgentResult", "ThreadBusyError"]
     assert effects.done == ["pay 1"]
     assert is_sound((await loaded(store, "t")).messages)
 
@@ -166,7 +166,7 @@ async def test_of_two_decisions_at_once_one_counts(store: Checkpointer, effects:
     agents = at_once(store, 2, "decision", model=PAYING, tools=[effects.pay()], middleware=gate)
     runs = [agent.resume_invoke("t", answer) for agent, answer in zip(agents, ("approve", "reject"), strict=True)]
     outcomes = await asyncio.gather(*runs, return_exceptions=True)
-    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["AgentResult", "ConflictError"]
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["AgentResult", "ThreadBusyError"]
     approved = isinstance(outcomes[1], ConflictError)
     assert effects.done == (["pay 1"] if approved else [])
 
@@ -201,8 +201,8 @@ async def test_a_worker_that_was_passed_before_it_began_makes_no_call(store: Che
     handle = Paused(store)
 
     async def taken_over() -> None:
-        result = await Agent(model=PAYING, tools=tools, checkpointer=store).resume_invoke("t")
-        assert result.message == "pay=paid 1"
+        other = Agent(model=PAYING, tools=tools, checkpointer=store, on_conflict="take_over")
+        assert (await other.resume_invoke("t")).message == "pay=paid 1"
 
     handle.before_start = taken_over
     with pytest.raises(ConflictError):
@@ -249,7 +249,7 @@ async def test_a_passed_worker_may_go_on_in_a_fork(memory: MemoryCheckpointer, e
     handle = Paused(memory)
 
     async def taken_over() -> None:
-        await Agent(model=PAYING, tools=tools, checkpointer=memory).resume_invoke("t")
+        await Agent(model=PAYING, tools=tools, checkpointer=memory, on_conflict="take_over").resume_invoke("t")
 
     handle.before_start = taken_over
     result = await Agent(model=PAYING, tools=tools, checkpointer=handle, on_conflict="fork").invoke("Pay", "t")
@@ -261,7 +261,7 @@ async def test_a_passed_worker_may_go_on_in_a_fork(memory: MemoryCheckpointer, e
 async def test_a_live_worker_whose_thread_was_taken_learns_of_it(memory: MemoryCheckpointer, effects: Effects) -> None:
     """While its tool runs, another worker accepts a message: the tool is not repeated, and no message is lost."""
     others: list[Any] = []
-    newcomer = Agent(model=Following("fine"), tools=[effects.pay()], checkpointer=memory)
+    newcomer = Agent(model=Following("fine"), tools=[effects.pay()], checkpointer=memory, on_conflict="take_over")
 
     async def listen(event: Event) -> None:
         if isinstance(event, ToolStartEvent):

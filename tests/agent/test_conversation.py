@@ -160,4 +160,4 @@ async def test_deep_agents_take_a_conversation_memory() -> None:
 
 def test_a_memory_without_the_methods_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="memory needs the methods load and save"):
-        create_agent(model=Following("x"), memory=object())
+        create_agent(model=Following("x"), memory=object())  # type: ignore[arg-type]

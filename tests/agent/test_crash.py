@@ -12,14 +12,17 @@ from typing import Any
 
 import pytest
 
-from locus.agent.recovery import UNKNOWN
+from locus.agent.config import UnknownOutcome
+from locus.agent.recovery import unknown
 from locus.memory.backends import sqlite_checkpointer
 from locus.testing.data import SOAK
 from locus.testing.processes.workers import PATIENCE, Crew, Message, Worker
 from tests.agent.crash_jobs import REPEATABLE, as_told, work
 
-KILLS = 600 if SOAK else 200
-POLICIES = ("skip", "ask", "retry")
+UNKNOWN = unknown("taken_over")
+"""No process waits until the lease of the one before it is over."""
+KILLS = 600 if SOAK else 100
+POLICIES: tuple[UnknownOutcome, ...] = ("skip", "ask", "retry")
 MOST_KILLS = 5
 """How often one run is killed, at most, before it is let go to its end."""
 MOMENT = 0.004
@@ -60,7 +63,7 @@ class Trial:
 
     thread_id: str
     path: Path
-    policy: str
+    policy: UnknownOutcome
     decision: str | None
     attempts: list[Attempt] = field(default_factory=list)
 

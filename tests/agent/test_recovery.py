@@ -19,6 +19,7 @@ from locus.agent.recovery import UNKNOWN
 from locus.agent.sessions import RESULT, STARTED
 from locus.core.events import CheckpointSavedEvent, Event, ToolCompleteEvent, ToolStartEvent
 from locus.core.messages import ToolCall
+from locus.core.state import AgentState
 from locus.errors import ConfigurationError
 from locus.memory.backends import MemoryCheckpointer, sqlite_checkpointer
 from locus.memory.checkpointer import Checkpointer
@@ -237,7 +238,14 @@ async def test_resuming_a_finished_thread_returns_its_answer_and_saves_nothing(s
     before = await story.store.list_checkpoints("story", limit=100)
     result = await story.agent().resume_invoke("story")
     assert (result.message, result.stop_reason, result.metrics.model_calls) == (story.answer, "complete", 0)
+    assert result.nothing_to_resume
     assert await story.store.list_checkpoints("story", limit=100) == before
+
+
+async def test_what_was_resumed_is_told_apart_from_what_had_its_answer(story: Story) -> None:
+    async for cut in story.cuts():
+        result = await story.agent(unknown_outcome="skip").resume_invoke(await story.killed_at(cut))
+        assert result.nothing_to_resume == (result.metrics.model_calls + result.metrics.checkpoints == 0), cut
 
 
 async def test_there_must_be_something_to_resume(story: Story) -> None:
@@ -245,6 +253,9 @@ async def test_there_must_be_something_to_resume(story: Story) -> None:
         await story.agent().resume_invoke("nowhere")
     with pytest.raises(ConfigurationError, match="there is no thread"):
         await Agent(model=Following("x")).resume_invoke("story")
+    await story.store.save(AgentState(), "elsewhere", namespace="")
+    with pytest.raises(ConfigurationError, match=r"no agent has begun thread 'elsewhere'.*other namespaces: ''"):
+        await story.agent().resume_invoke("elsewhere")
 
 
 async def test_a_message_that_came_while_calls_were_open_survives_a_kill(story: Story) -> None:

@@ -88,7 +88,12 @@ async def test_metadata_says_who_saved_and_why(memory: MemoryCheckpointer) -> No
     result = await agent.invoke("hi", "t")
     facts = [entry.metadata for entry in reversed(await memory.history("t"))]
     run = {"agent_id": "clerk", "run_id": result.state.run_id}
-    assert facts == [{**run, "step": "input", "status": "running"}, {**run, "step": "answer", "status": "done"}]
+    lease = facts[0]["lease"]
+    assert lease == {"id": lease["id"], "seconds": 30.0}
+    assert facts == [
+        {**run, "step": "input", "status": "running", "lease": lease},
+        {**run, "step": "answer", "status": "done"},
+    ]
     assert len(await memory.query_by_metadata("agent_id", "clerk")) == 2
     assert (await loaded(memory, "t")).agent_id == "clerk"
 

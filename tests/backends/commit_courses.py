@@ -1,15 +1,17 @@
-"""Random courses of commits, deletions and copies, carried out by an engine and by a plain model that asks `decide`.
+"""Courses of commits, deletions and copies, carried out by an engine and by a plain model that asks `decide`.
 
 The model has lists and no shortcut. An engine has to answer every commit as `decide` does on what the model holds, and
-to show the same checkpoints in the end. What a course does next depends on what there is: most commits are ordinary
-ones with one thing about them that is not, because that is what the conditions of a shortcut have to notice.
+to show the same checkpoints in the end. Most courses are random. What they do next depends on what there is: most
+commits are ordinary ones with one thing about them that is not, because that is what the conditions of a shortcut have
+to notice. What chance hardly ever brings about is directed (see `DIRECTED`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
 from datetime import UTC, datetime, timedelta
@@ -82,6 +84,10 @@ class Save:
     commit: Commit
     payload: Payload
     fields: Mapping[str, FieldTrace]
+
+    def again(self) -> Save:
+        """What is sent again is no longer known to be the first of its id."""
+        return replace(self, commit=replace(self.commit, fresh_id=False))
 
     def kept(self, outcome: Outcome) -> Kept:
         commit = self.commit
@@ -315,7 +321,7 @@ class Saves:
         odd = self._odd() if odd is None else set(odd)
         namespace = base.entry.namespace if base else dice.pick(("", *NAMESPACES))
         thread = self._model.thread(thread_id)
-        rev = f"r{self._course:04x}{next(self._revs):04x}"
+        rev = self._rev()
         awaited = thread.awaited(namespace)
         fresh = not odd & {"id", "replacement"} and not dice.rarely(2 if awaited else 5)
         checkpoint_id = rev if fresh else self._id(thread, namespace, odd)
@@ -331,7 +337,7 @@ class Saves:
             namespace,
             checkpoint_id,
             rev,
-            BEGUN + timedelta(seconds=self._course * 1_000 + int(rev[5:], 16)),
+            self._created_at(rev),
             dice.pick(("{}", '{"k":1}')),
             plan.head,
             plan.manifest,
@@ -347,6 +353,37 @@ class Saves:
             self._expiry(odd),
         )
         return Save(commit, payload, plan.fields)
+
+    def told(self, thread_id: str, payload: Payload, base: Kept | None, own_branches: bool, **terms: Any) -> Save:
+        """One that is not drawn: ordinary, but for these terms of the commit."""
+        rev = self._rev()
+        trace = Trace(base.base, base.fields) if base else None
+        plan = Planner(rev, trace, own_branches=own_branches).plan(dict_payload(payload))
+        usual = {
+            "namespace": base.entry.namespace if base else "",
+            "checkpoint_id": rev,
+            "base": base.base if base else None,
+            "parent_id": base.entry.checkpoint_id if base else ANY,
+            "fresh_id": "checkpoint_id" not in terms,
+        }
+        commit = Commit(
+            thread_id,
+            rev=rev,
+            created_at=self._created_at(rev),
+            metadata="{}",
+            head=plan.head,
+            manifest=plan.manifest,
+            runs=plan.runs,
+            values=plan.values,
+            **(usual | terms),
+        )
+        return Save(commit, payload, plan.fields)
+
+    def _rev(self) -> str:
+        return f"r{self._course:04x}{next(self._revs):04x}"
+
+    def _created_at(self, rev: str) -> datetime:
+        return BEGUN + timedelta(seconds=self._course * 1_000 + int(rev[5:], 16))
 
     def lasting(self, thread_id: str, odd: Collection[str] | None = None, base: Kept | None = None) -> Save:
         """One that does not let its thread end soon: nobody knows what will be first, the end or what comes next."""
@@ -516,7 +553,7 @@ KINDS_OF_STEP = (
 
 
 class Course:
-    """One random course on a few threads, by an engine (all handles are on the same data) and by the model."""
+    """One course on a few threads, by an engine (all handles are on the same data) and by the model."""
 
     def __init__(
         self,
@@ -531,7 +568,8 @@ class Course:
         self._overlap = overlap
         self._tally: Counter[str] = Counter() if tally is None else tally
         self._model = Model(traits)
-        self._saves = Saves(self._dice, self._model, isinstance(handles[0], Expires))
+        self.expires = isinstance(handles[0], Expires)
+        self._saves = Saves(self._dice, self._model, self.expires)
         name = next(_names)
         self._threads = tuple(f"course {name} {letter}" for letter in "abc")
         self._numbers: dict[str, dict[int, int]] = {thread_id: {} for thread_id in self._threads}
@@ -540,15 +578,66 @@ class Course:
         self._told: list[str] = []
 
     async def run(self, seeds: Sequence[int]) -> None:
-        """A step for each seed."""
-        try:
+        """A random step for each seed."""
+        with self._telling():
             for seed in seeds:
                 self._dice.take_up(seed)
                 await self._step()
             for thread_id in self._threads:
                 await self._compare(thread_id)
+
+    async def follow(self, name: str) -> None:
+        """A directed course. It leaves nothing: another may depend on what threads there are."""
+        with self._telling():
+            await DIRECTED[name](self)
+            for thread_id in self._threads:
+                await self._compare(thread_id)
+                await self._do(self._removing(thread_id, None, None))
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
         except Exception as error:
             raise DifferenceFound("\n".join([*self._told, f"{type(error).__name__}: {error}"])) from error
+
+    async def save(self, items: Sequence[int], base: Kept | None = None, **terms: Any) -> Kept:
+        """A step of a directed course: a list with these items is saved."""
+        await self._save_as_told(Verdict.COMMITTED, items, base, **terms)
+        return self._saves.made[-1]
+
+    async def refused(self, verdict: Verdict, items: Sequence[int], base: Kept | None = None, **terms: Any) -> None:
+        """A step of a directed course: this is not saved."""
+        await self._save_as_told(verdict, items, base, **terms)
+
+    async def _save_as_told(
+        self,
+        verdict: Verdict,
+        items: Sequence[int],
+        base: Kept | None,
+        *,
+        thread: int = 0,
+        handle: int = 0,
+        own_branches: bool = False,
+        **terms: Any,
+    ) -> None:
+        payload = {"a": [{"n": item} for item in items]}
+        save = self._saves.told(self._threads[thread], payload, base, own_branches, **terms)
+        assert self._model.decided(save.commit).verdict is verdict, "a directed course goes another way than it says"
+        step = self._saving(save)
+        step.settle(await step.do(self._handles[handle]))
+
+    async def resend(self, kept: Kept) -> None:
+        """A step of a directed course: the save of a checkpoint is sent again."""
+        (save,) = (save for save in self._sent if save.commit.rev == kept.entry.rev)
+        step = self._saving(save.again())
+        step.settle(await step.do(self._handles[0]))
+
+    async def remove(self, *kept: Kept, thread: int = 0, handle: int = 0) -> None:
+        """A step of a directed course: these checkpoints are removed, or else the whole thread."""
+        seqs = {one.entry.seq: one.entry.rev for one in kept} or None
+        step = self._removing(self._threads[thread], None, seqs)
+        step.settle(await step.do(self._handles[handle]))
 
     @property
     def _engine(self) -> Engine:
@@ -561,8 +650,7 @@ class Course:
         match dice.pick(KINDS_OF_STEP):
             case "resend" if self._sent:
                 sent = dice.pick(self._removed() if dice.rarely(2) else self._sent[-6:])
-                # What is sent again is no longer known to be the first of its id.
-                await self._do(self._saving(replace(sent, commit=replace(sent.commit, fresh_id=False))))
+                await self._do(self._saving(sent.again()))
             case "delete":
                 await self._do(self._deleting(thread_id))
             case "copy":
@@ -603,7 +691,7 @@ class Course:
         if continued:
             save = self._dice.pick(continued)
             await self._do(self._deleting(thread_id, [there[save.commit.rev]]))
-            await self._do(self._saving(replace(save, commit=replace(save.commit, fresh_id=False))))
+            await self._do(self._saving(save.again()))
             latest = self._model.thread(thread_id).of(save.commit.namespace)[-1:]
             await self._do(self._saving(self._saves.drawn(thread_id, {"ordinary"}, *latest)))
 
@@ -719,6 +807,9 @@ class Course:
             seqs = {one.entry.seq: dice.pick(revs) if dice.rarely(6) else one.entry.rev for one in chosen}
         elif dice.rarely(2):
             namespace = None
+        return self._removing(thread_id, namespace, seqs)
+
+    def _removing(self, thread_id: str, namespace: str | None, seqs: Mapping[int, str] | None) -> Step:
         numbers = self._numbers[thread_id]
         named = None if seqs is None else {numbers[seq]: rev for seq, rev in seqs.items()}
 
@@ -789,6 +880,79 @@ class Course:
                 payload, right = dict_from(stored), kept[entry.seq].payload
                 found = (_canonical(stored.entry), stored.passed, payload)
                 assert found == (entry, entry is not there[-1], right), f"{found}\ninstead of\n{entry} {right}"
+
+
+async def _a_thread_is_gone_and_another_is_like_it(course: Course) -> None:
+    """This one has to be first, where no other threads are like them."""
+    gone = await course.save([1], thread=0)
+    await course.save([1], thread=1)
+    await course.remove(thread=0, handle=1)
+    await course.refused(Verdict.STALE_BASE, [1, 2], gone, thread=0)
+
+
+async def _another_handle_saves_in_another_namespace(course: Course) -> None:
+    """The next number is not taken in the namespace where the first one goes on. Twice, because MySQL tells a row that
+    was found from one that was changed: the counter must not be what it would become."""
+    first = await course.save([1])
+    other = await course.save([1], namespace="side", handle=1)
+    await course.save([1, 2], other, handle=1)
+    await course.save([1, 2], first)
+
+
+async def _a_base_is_of_another_thread(course: Course) -> None:
+    """All else is right: nothing is said of the parent, and the delta needs no run of its base's."""
+    elsewhere = await course.save([1], thread=1)
+    await course.save([1], thread=0)
+    await course.refused(Verdict.STALE_BASE, [1, 2], elsewhere, thread=0, own_branches=True, parent_id=ANY)
+
+
+async def _a_branch_has_a_gap(course: Course) -> None:
+    """The run that a save wants to write is gone, and those after it are not."""
+    first = await course.save([1])
+    second = await course.save([1, 2], first)
+    third = await course.save([2, 3], second)
+    await course.save([3, 4], third)
+    await course.remove(second, third)
+    again = await course.save([1], first, parent_id=ANY)
+    await course.refused(Verdict.BRANCH_TAKEN, [1, 5], again)
+
+
+async def _a_branch_lacks_its_beginning(course: Course) -> None:
+    """Who brought it sends it again, and then it is needed again."""
+    first = await course.save([1])
+    second = await course.save([1, 2], first)
+    third = await course.save([2, 3], second)
+    await course.remove(first, second)
+    await course.resend(first)
+    await course.save([2, 3, 4], third)
+
+
+async def _a_beginning_is_sent_again(course: Course) -> None:
+    """Others have continued it, and go on."""
+    first = await course.save([1])
+    second = await course.save([1, 2], first)
+    await course.remove(first)
+    await course.resend(first)
+    await course.save([1, 2, 3], second)
+
+
+async def _a_thread_has_ended(course: Course) -> None:
+    """Whoever saved to it last has not noticed."""
+    if course.expires:
+        ended = await course.save([1], expires_at=datetime.now(UTC) - timedelta(days=1))
+        await course.refused(Verdict.STALE_BASE, [1, 2], ended)
+
+
+DIRECTED: Mapping[str, Callable[[Course], Awaitable[None]]] = {
+    "a thread is gone and another is like it": _a_thread_is_gone_and_another_is_like_it,
+    "another handle saves in another namespace": _another_handle_saves_in_another_namespace,
+    "a base is of another thread": _a_base_is_of_another_thread,
+    "a branch has a gap": _a_branch_has_a_gap,
+    "a branch lacks its beginning": _a_branch_lacks_its_beginning,
+    "a beginning is sent again": _a_beginning_is_sent_again,
+    "a thread has ended": _a_thread_has_ended,
+}
+"""Courses that try a single thing each, which random ones hardly ever do."""
 
 
 def _canonical(entry: Entry) -> Entry:

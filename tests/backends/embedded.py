@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 from locus.memory.backends import FileCheckpointer, sqlite_checkpointer
 from locus.memory.backends.file.schema import file_name
+from locus.memory.backends.sql.flavour import Steps
+from locus.memory.backends.sqlite.engine import SQLiteEngine
 from locus.memory.checkpointer import Checkpointer
-from locus.testing.stores import DurableTestStore
+from locus.testing.stores import DurableTestStore, Stall, StallTestStore
 
 
 @asynccontextmanager
@@ -26,7 +30,36 @@ async def out_of_reach(*paths: Path) -> AsyncIterator[None]:
         place.rename(path)
 
 
-class SQLiteStore(DurableTestStore):
+_ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+
+
+class StallInSQLite(Stall):
+    """A query that does not end by itself."""
+
+    def __init__(self, handle: Checkpointer) -> None:
+        self.handle = handle
+        self._running = threading.Event()
+
+    async def begin(self) -> None:
+        """Only `query` stalls."""
+
+    def _steps(self) -> Steps[None]:
+        self._running.set()
+        yield _ENDLESS, ()
+
+    async def query(self) -> object:
+        async with self.handle.store.using() as engine:
+            assert isinstance(engine, SQLiteEngine)
+            return await engine.carry_out(self._steps, writing=False)
+
+    async def reached(self) -> None:
+        assert await asyncio.to_thread(self._running.wait, 30)
+
+    async def end(self) -> None:
+        """With its deadline, or its caller's patience."""
+
+
+class SQLiteStore(DurableTestStore, StallTestStore):
     """An SQLite file."""
 
     def __init__(self, folder: Path) -> None:
@@ -53,6 +86,11 @@ class SQLiteStore(DurableTestStore):
         beside = (self.path.with_name(f"{self.path.name}{end}") for end in ("", "-wal", "-shm"))
         async with out_of_reach(*beside):
             yield
+
+    @asynccontextmanager
+    async def stalling(self, seconds: float) -> AsyncIterator[Stall]:
+        async with sqlite_checkpointer(self.path, query_timeout=seconds) as handle:
+            yield StallInSQLite(handle)
 
 
 class FileStore(DurableTestStore):

@@ -11,12 +11,32 @@ READS_ON = "a log is read further than is needed"
 MARKERS = "it is about markers, which say what threads there are, and no answer depends on them"
 FAULTS = "it is about answers that were lost, and here none is"
 FORMATS = "it is about what older or newer versions wrote, and here this one wrote everything"
+FAILURES = "it is about errors of the server, and here none occurs"
+BOUNDS = "it bounds what is remembered, and courses have less"
 TYPES = "it tells the type checker what the next step finds out as well"
 
 _NO_ROW = 'SQL UPDATE "locus_threads" FROM seen | NOT EXISTS (SELECT 1 FROM'
 _NO_RUN = f'{_NO_ROW} "locus_runs" r WHERE r.thread = s.id AND r.branch = ? AND r.number >= ? OFFSET 0)'
 _NO_CHECKPOINT = (
     f'{_NO_ROW} "locus_checkpoints" c WHERE c.thread = s.id AND c.namespace = ? AND c.checkpoint_id = ? OFFSET 0)'
+)
+
+_ALL_RUNS_KNOWN = "self.newest_runs.get(run.branch) == run.number - 1"
+_CHAINS_FULL = "len(self._chains) >= MOST_CHAINS and commit.thread_id not in self._chains"
+_FEWER_CHAINS = (
+    "Chain.continued_by: run.number == 0 -> False",
+    f"Chain.continued_by: {_ALL_RUNS_KNOWN} -> False",
+    f"Chains.note: {_CHAINS_FULL} -> True",
+    "Chains.note: len(self._chains) >= MOST_CHAINS -> True",
+    "Chains.note: before -> False",
+    "can_be_first: isinstance(commit.parent_id, str) -> True",
+    "can_be_first: commit.parent_required or commit.parent_as_named -> True",
+)
+"""What MySQL and Oracle have in common: the quick way is left more often."""
+_CHAINS_BOUND = (
+    "Chains.note: len(newest_runs) > MOST_BRANCHES -> False",
+    f"Chains.note: {_CHAINS_FULL} -> False",
+    "Chains.note: commit.thread_id not in self._chains -> True",
 )
 
 EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
@@ -229,5 +249,58 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "_Builder._unless_there: self._shape.fresh_id -> False",
         ),
         "more statements are built, and they say the same": ("_shape: isinstance(commit.if_latest, str) -> False",),
+    },
+    "mysql": {
+        SLOWER: (
+            *_FEWER_CHAINS,
+            "Chain.continued_by: commit.fresh_id -> False",
+            "MySQLEngine._commit: chain is not None and chain.continued_by(commit) -> False",
+            "MySQLEngine._commit: await self._sent(connection, mysql_commit.in_chain(self.sql, commit, chain))"
+            " -> False",
+            "MySQLEngine._commit: chain is None -> True",
+            "MySQLEngine._commit: chain is None -> False",
+            "MySQLEngine._commit: is_new and can_be_first(commit) -> False",
+            "MySQLEngine._commit: is_new -> True",
+            "MySQLEngine._commit_to_thread: outcome.replaced is None -> False",
+        ),
+        "an id that is taken cannot be written, and then the rule is asked": (
+            "Chain.continued_by: any_id or commit.fresh_id -> True",
+        ),
+        "this engine never says so": ("Chain.continued_by: any_id -> False",),
+        ASKS_MORE: (
+            "questions: run.number > 0 -> True",
+            "SQL SELECT FROM checkpoints JOIN threads | c.checkpoint_id IN (?)",
+        ),
+        "the thread has just been created where this is asked, and holds nothing; on Oracle it holds something": (
+            "SQL SELECT FROM checkpoints | namespace = ?",
+            "SQL SELECT FROM checkpoints | checkpoint_id IN (?)",
+            "SQL SELECT FROM checkpoints in order | namespace = ?",
+        ),
+        FAILURES: ("MySQLEngine._sent: error.code not in (NOT_NULL, DUPLICATE) -> False",),
+        BOUNDS: _CHAINS_BOUND,
+    },
+    "oracle": {
+        SLOWER: (
+            *_FEWER_CHAINS,
+            "OracleEngine._commit: chain is not None and chain.continued_by(commit, any_id=True) -> False",
+            "OracleEngine._commit: chain is None and can_be_first(commit) -> False",
+            "OracleEngine._commit: chain is None -> True",
+        ),
+        "this engine takes any id": (
+            "Chain.continued_by: any_id or commit.fresh_id -> True",
+            "Chain.continued_by: commit.fresh_id -> False",
+        ),
+        "only fresh ids take the quick way then, and the other one gives the same answer": (
+            "Chain.continued_by: any_id -> False",
+        ),
+        ASKS_MORE: (
+            "SQL SELECT FROM checkpoints | checkpoint_id IN (?)",
+            "SQL SELECT branch FROM runs | branch IN (?)",
+        ),
+        FAILURES: (
+            "in_chain: not has_code(error, DUPLICATE) -> False",
+            "in_new_thread: not has_code(error, DUPLICATE) -> False",
+        ),
+        BOUNDS: _CHAINS_BOUND,
     },
 }

@@ -138,16 +138,20 @@ def _in_parentheses(
 
 
 def _origin(text: str, tokens: list[tuple[str, Span]], first: int, last: int) -> str:
-    """What tells a query from others: what it does to which tables."""
+    """What tells a query from others: what it does to which tables, the column if it asks for one, and an order."""
     words, at = [], first
     while at < last:
         if tokens[at][0] == "(":
             at = _closing(tokens, at)
+        elif tokens[at][0] == "SELECT" and tokens[at + 1][0].isidentifier() and tokens[at + 2][0] == "FROM":
+            words.append(f"SELECT {tokens[at + 1][1].of(text)}")
         elif tokens[at][0] in ("SELECT", "INSERT", "DELETE"):
             words.append(tokens[at][0])
         elif tokens[at][0] in ("FROM", "JOIN", "UPDATE", "INTO"):
-            found = re.compile(r"\S+ [\w\".]+").match(text, tokens[at][1].start)
+            found = re.compile(r"\S+ [\w\"`.]+").match(text, tokens[at][1].start)
             words.append(found[0] if found else "")
+        elif tokens[at][0] == "ORDER":
+            words.append("in order")
         at += 1
     return _normal(" ".join(words))
 
@@ -163,7 +167,7 @@ def _closing(tokens: list[tuple[str, Span]], at: int) -> int:
 
 def _normal(text: str) -> str:
     """Without what differs between statements for the same purpose: names of tables, and numbers of values."""
-    text = re.sub(r"(?:locus_)?\"?t_?[0-9a-f]{12}\"?[._]", "", text, flags=re.IGNORECASE)
+    text = re.sub(r"(?:locus_)?\"?t_?[0-9a-f]{12}\"?[._]", "", text.replace("`", ""), flags=re.IGNORECASE)
     text = re.sub(r"\$\d+(?:::\w+)?|:\d+", "?", text)
     return re.sub(r"\(\?(?:, \?)*\)", "(?)", re.sub(r"\s+", " ", text)).strip()
 

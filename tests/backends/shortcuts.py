@@ -46,6 +46,9 @@ from tests.backends.mutants import Mutant, Statements, lua_mutants, python_mutan
 SECONDS = 20.0
 """How long a course may take: a mutant may wait for something that never comes, or go round in circles."""
 
+AnyCourse = int | str
+"""A random course, by its number, or a directed one, by its name."""
+
 
 class Shortcut(NamedTuple):
     """`listen` lets statements be heard, and changed, on their way to a database; `forget` drops what was built."""
@@ -259,21 +262,22 @@ class Trial:
         self._statements = statements
         self._numbers = count()
 
-    def differs(self, courses: Iterable[int]) -> int | None:
+    def differs(self, courses: Iterable[AnyCourse]) -> AnyCourse | None:
         """The first of these courses, on a new store, that finds a difference."""
         folder = self._folder / str(next(self._numbers))
         folder.mkdir()
         with self._kind.open(self._request, folder) as open_handle, bench(open_handle) as place:
             for course in courses:
-                running = Course(place.handles, self._kind.traits, self._kind.overlap).run(seeds_of(course))
+                running = Course(place.handles, self._kind.traits, self._kind.overlap)
+                steps = running.follow(course) if isinstance(course, str) else running.run(seeds_of(course))
                 try:
                     with _interrupted_after(SECONDS * 1.5):
-                        place.run(asyncio.wait_for(running, SECONDS))
+                        place.run(asyncio.wait_for(steps, SECONDS))
                 except (DifferenceFound, TimeoutError):
                     return course
         return None
 
-    def differs_without(self, mutant: Mutant, courses: Iterable[int]) -> int | None:
+    def differs_without(self, mutant: Mutant, courses: Iterable[AnyCourse]) -> AnyCourse | None:
         self._shortcut.forget()
         try:
             with pytest.MonkeyPatch.context() as patch:

@@ -11,7 +11,7 @@ import pytest
 from locus.memory.model import commit_rules
 from locus.memory.model.records import Verdict
 from locus.testing.data import SOAK
-from tests.backends.commit_courses import Course, DifferenceFound, seeds_of, shortened
+from tests.backends.commit_courses import DIRECTED, Course, DifferenceFound, seeds_of, shortened
 from tests.backends.conditions import watch
 from tests.backends.course_stores import KINDS, Bench, bench, kinds
 
@@ -46,6 +46,8 @@ def test_an_engine_answers_as_the_rule_does(
                     return difference
                 return None
 
+            for directed in DIRECTED:
+                place.run(Course(place.handles, kind.traits, kind.overlap, answers).follow(directed))
             for course in courses[start : start + portion]:
                 found = shortened(seeds_of(course), tried)
                 assert found is None, f"course {course}: {found}"

@@ -51,7 +51,12 @@ async def use(checkpointer: Checkpointer) -> None:
 @pytest.mark.parametrize("kind", ["file", "sqlite"])
 async def test_only_the_owner_can_open_what_is_made(tmp_path: Path, kind: str) -> None:
     place = tmp_path / "above" / "store"
-    async with FileCheckpointer(place) if kind == "file" else sqlite_checkpointer(place / "a.db") as checkpointer:
+    made = (
+        FileCheckpointer(place, create_folder=True)
+        if kind == "file"
+        else sqlite_checkpointer(place / "a.db", create_folder=True)
+    )
+    async with made as checkpointer:
         await use(checkpointer)
         found = modes(tmp_path)
     assert len(found) >= (5 if kind == "file" else 6), found

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from agents import SQLiteSession
 from langgraph.checkpoint.sqlite import SqliteSaver
+from pydantic import BaseModel
 
 from locus.cli import main, parser
 from locus.integrations.langgraph.saver import LocusSaver
@@ -25,6 +30,69 @@ def test_a_class_of_ones_own_is_allowed_by_name(tmp_path: Path, capsys: pytest.C
     assert json.loads(capsys.readouterr().out)["moved"] == 1
     with LocusSaver(f"sqlite:{tmp_path / 'a.db'}", allowed_types=[Ticket, Colour]) as ours:
         assert make_graph(ours).get_state(config("t")).values["ticket"] == Ticket(7)
+
+
+@dataclass
+class Price:
+    cents: int
+
+
+class Shop:
+    class Order(BaseModel):
+        number: int = 1
+
+
+def test_all_classes_that_are_missing_are_told_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of all checkpoints, pending writes and threads."""
+    with SqliteSaver.from_conn_string(str(tmp_path / "graph.db")) as saver:
+        graph = make_graph(saver)
+        for thread, kept in (("a", [Price(1), Ticket(1)]), ("b", [Shop.Order()])):
+            for value in kept:
+                graph.update_state(config(thread), {"facts": {"it": value}}, as_node="answer")
+        found = saver.get_tuple(config("b"))
+        assert found is not None
+        saver.put_writes(found.config, [("notes", Colour.RED)], "task")
+    arguments = ["import", "langgraph", str(tmp_path / "graph.db"), f"sqlite:{tmp_path / 'a.db'}"]
+    assert main(arguments) == 1
+    *problems, advice = capsys.readouterr().err.splitlines()
+    order, price = f"{__name__}:Order", f"{__name__}:Price"
+    colour, ticket = "tests.transfer.graphs:Colour", "tests.transfer.graphs:Ticket"
+    first, second = sorted(problems)
+    assert first.endswith(f"allow them with --allow {price} --allow {colour} --allow {ticket}")
+    assert second.endswith(f"allow them with --allow {order} --allow {colour}")
+    names = [order, price, colour, ticket]
+    assert advice.endswith(f"add {' '.join(f'--allow {name}' for name in names)}")
+    assert main([*arguments, "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["missing"] == names
+    # A class inside of another, and a schema that declares the rest.
+    allow = [
+        "--allow",
+        f"{__name__}:Shop.Order",
+        "--allow",
+        f"{__name__}:Price",
+        "--allow",
+        "tests.transfer.graphs:State",
+    ]
+    assert main([*arguments, *allow]) == 0
+
+
+def test_modules_of_the_current_folder_are_found(tmp_path: Path) -> None:
+    module = tmp_path / "my_state_module.py"
+    module.write_text("from dataclasses import dataclass\n@dataclass\nclass Place:\n    name: str\n")
+    program = (
+        "from langgraph.checkpoint.sqlite import SqliteSaver\n"
+        "from my_state_module import Place\n"
+        "with SqliteSaver.from_conn_string('graph.db') as saver:\n"
+        "    saver.put({'configurable': {'thread_id': 't', 'checkpoint_ns': ''}}, {'v': 4, 'id': '1',"
+        " 'ts': '2026-07-01T00:00:00+00:00', 'channel_values': {'place': Place('Rome')}, 'channel_versions': {},"
+        " 'versions_seen': {}}, {}, {})\n"
+    )
+    folder: dict[str, Any] = {"cwd": tmp_path, "check": True, "capture_output": True}
+    subprocess.run([sys.executable, "-c", program], **folder)
+    # As the console script, whose own folder is the first where modules are looked for.
+    script = "import sys; sys.path.remove(''); from locus.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = ["import", "langgraph", "graph.db", "sqlite:a.db", "--allow", "my_state_module:Place"]
+    subprocess.run([sys.executable, "-c", script, *command], **folder)
 
 
 async def test_sessions_in_tables_of_other_names(tmp_path: Path) -> None:

@@ -55,6 +55,9 @@ NEEDS: dict[str, dict[str, Callable[[Any], dict[str, str]]]] = {
 }
 """By page, the fixtures that it needs, and the variables that each of them sets."""
 
+ELSEWHERE = {"docs/backup.md": "tests/backends/test_backup.py"}
+"""Pages whose blocks need several servers and programs, and the test that runs them, section by section."""
+
 SERVING = ("README.md", "docs/server.md", "docs/backends/http.md")
 """Pages that start `locus serve`, on a port that only one of them can have at a time."""
 

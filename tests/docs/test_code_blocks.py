@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import BlockError, run_document
-from tests.docs.pages import environment_of, oracle_settings, with_needs
+from tests.docs.pages import ELSEWHERE, environment_of, oracle_settings, with_needs
 from tests.docs.shell import ROOT
 from tests.servers.mysql import MySQLServer
 from tests.servers.oracle.server import OracleServer
 from tests.servers.postgresql import PostgreSQLServer
 
-PAGES = sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md"))
+PAGES = sorted({str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md")} - ELSEWHERE.keys())
 
 
 @pytest.mark.parametrize("document", [with_needs(page) for page in ("README.md", "CONTRIBUTING.md", *PAGES)])

@@ -147,7 +147,7 @@ def test_a_path_that_cannot_be_is_an_error_of_ours(tmp_path: Path, name: str) ->
 
 
 def test_a_folder_that_is_missing_is_made(tmp_path: Path) -> None:
-    with SQLiteBackend(tmp_path / "new" / "inner" / "a.db").sync as backend:
+    with SQLiteBackend(tmp_path / "new" / "inner" / "a.db", create_folder=True).sync as backend:
         backend.save("t", {"n": 1})
     assert (tmp_path / "new" / "inner" / "a.db").is_file()
 

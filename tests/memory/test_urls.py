@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from locus.agent import Agent
+from locus.core.state import AgentState
 from locus.errors import ConfigurationError
 from locus.memory import get_checkpointer
 from locus.memory.backends.file.config import FileConfig
@@ -127,3 +129,64 @@ def test_the_parts_of_a_url_are_decoded_and_not_shown() -> None:
         url.options({"yes": flag, "n": flag, "x": str})
     with pytest.raises(ConfigurationError, match="no option 'x'; there are: yes, n"):
         url.options({"yes": flag, "n": int})
+
+
+def test_files_take_options_in_their_urls(tmp_path: Path) -> None:
+    found = SQLiteConfig.from_url("sqlite:x.db?ttl_seconds=3&durability=normal&timeout=5&query_timeout=7", timeout=6.0)
+    assert (found.ttl_seconds, found.durability, found.timeout, found.query_timeout) == (3.0, "normal", 6.0, 7.0)
+    assert Path(found.path).name == "x.db"
+    assert FileConfig.from_url(f"file://{tmp_path}?pretty=no&ttl_seconds=1.5") == FileConfig(tmp_path, False, 1.5)
+    for url in (f"sqlite:{tmp_path}/x.db?ttl_seconds=3", f"file:{tmp_path}?ttl_seconds=3", "memory:?ttl_seconds=3"):
+        opened: Any = get_checkpointer(url)
+        assert opened.store.ttl_seconds == 3.0
+        assert cast(Any, get_checkpointer(url, ttl_seconds=4)).store.ttl_seconds == 4
+    engine = cast(Any, get_checkpointer(f"sqlite:{tmp_path}/x.db", query_timeout=9)).store.engine
+    assert engine._query_timeout == 9
+    # A question mark can be part of a name where the name is written like a URL.
+    assert Path(SQLiteConfig.from_url(f"sqlite:///{tmp_path}/what%3F.db").path).name == "what?.db"
+
+
+@pytest.mark.parametrize("scheme", ["sqlite:x.db", "file:x", "memory:"])
+def test_files_refuse_options_that_they_do_not_have(scheme: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"no option 'colour'; there are: .*ttl_seconds"):
+        get_checkpointer(f"{scheme}?colour=red")
+    with pytest.raises(ConfigurationError, match="ttl_seconds in the URL is a number"):
+        get_checkpointer(f"{scheme}?ttl_seconds=soon")
+    with pytest.raises(ConfigurationError, match="no fragment"):
+        get_checkpointer(f"{scheme}?ttl_seconds=3#4")
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("agents.db", "did you mean 'sqlite:agents.db'"),
+        ("/srv/agents.sqlite3", "did you mean 'sqlite:/srv/agents.sqlite3'"),
+        ("agents.db?ttl_seconds=3", "did you mean 'sqlite:agents.db.ttl_seconds=3'"),
+        ("./agents", "did you mean 'file:./agents', or 'sqlite:./agents'"),
+        ("postgress://h/d", "did you mean 'postgres'"),
+        ("sqllite:a.db", "did you mean 'sqlite'"),
+    ],
+)
+def test_what_is_no_name_is_told_what_was_meant(given: str, meant: str) -> None:
+    with pytest.raises(ConfigurationError, match=meant):
+        Agent(model="mock", checkpointer=given)
+
+
+@pytest.mark.parametrize("url", ["sqlite:////{}/nowhere/a.db", "sqlite:{}/nowhere/a.db", "file://{}/nowhere/a"])
+def test_no_folder_is_made_for_an_absolute_path_unless_it_is_asked_for(url: str, tmp_path: Path) -> None:
+    place = url.format(str(tmp_path).lstrip("/") if "////" in url else tmp_path)
+    with pytest.raises(ConfigurationError, match=r"nowhere' does not exist: make it, .*create_folder=true"):
+        get_checkpointer(place).sync.load("t")
+    assert list(tmp_path.iterdir()) == []
+    for asked in (get_checkpointer(f"{place}?create_folder=true"), get_checkpointer(place, create_folder=True)):
+        asked.sync.save(AgentState(), "t")
+        asked.sync.close()
+    assert (tmp_path / "nowhere").is_dir()
+
+
+def test_folders_are_made_for_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for place in ("sqlite:data/a.db", "file:logs/agents", "sqlite:///more/b.db"):
+        with get_checkpointer(place).sync as opened:
+            opened.save(AgentState(), "t")
+    assert sorted(found.name for found in tmp_path.iterdir()) == ["data", "logs", "more"]

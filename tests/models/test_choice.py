@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from locus.agent import Agent
 from locus.core.messages import Message
 from locus.errors import ConfigurationError, MissingDependencyError
 from locus.extras import require
@@ -55,9 +56,30 @@ def test_the_environment_says_it(monkeypatch: pytest.MonkeyPatch) -> None:
         choose_model("ollama")
 
 
-def test_the_default_is_oci_where_it_is_configured_and_else_the_mock(tmp_path: Path) -> None:
-    assert choose_model().provider == "mock"
-    assert isinstance(get_model(max_tokens=100), MockModel)
+def test_where_nothing_says_which_model_the_error_lists_what_could_be_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigurationError, match=r'which model.*LOCUS_MODEL_PROVIDER is not set.*model="mock"'):
+        Agent()
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with pytest.raises(
+        ConfigurationError, match=r'Name one: model="openai:gpt-4.1" \(OPENAI_API_KEY is set\), '
+    ) as caught:
+        get_model(max_tokens=100)
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("gpt-4", "did you mean 'openai:gpt-4'"),
+        ("Claude-x", "did you mean 'anthropic:Claude-x'"),
+        ("llama3.2:1b", "did you mean 'ollama:llama3.2:1b'"),
+        ("meta.llama-3.3-70b-instruct", "did you mean 'oci:meta.llama-3.3-70b-instruct'"),
+        ("opnai:gpt-4", "did you mean 'openai'"),
+    ],
+)
+def test_a_model_without_its_provider_is_told_the_whole_name(given: str, meant: str) -> None:
+    with pytest.raises(ConfigurationError, match=meant):
+        Agent(model=given)
 
 
 def test_with_a_configuration_the_default_is_oci(oci: OCIWire) -> None:

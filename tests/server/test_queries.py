@@ -5,19 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import httpx
 import pytest
 
-from locus.memory.backends import sqlite_checkpointer
+from locus.memory.backends import MemoryCheckpointer, sqlite_checkpointer
 from locus.memory.backends.memory import MemoryEngine
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.ids import Pattern
 from locus.memory.model.records import Entry, Hit
 from locus.memory.storage import StorageBackend
 from locus.memory.store import CheckpointStore
-from locus.server import Limits, create_app
+from locus.server import Limits, create_app, lists
+from locus.server.routes import queries as query_routes
+from locus.server.routes import threads as thread_routes
 from tests.server.running import ACME_READER, READER, TOKENS, asking, guarded
+
+T = TypeVar("T")
 
 
 class WatchedEngine(MemoryEngine):
@@ -123,3 +128,109 @@ async def test_a_query_that_takes_too_long_ends_while_others_go_on() -> None:
         assert (await client.get("/threads")).json()["threads"] == ["t"]
         answer = await stalled
         assert (answer.status_code, answer.json()["code"]) == (500, "query_too_slow")
+
+
+class GreedyEngine(MemoryEngine):
+    """Knows the most that was asked for at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most_asked = 0
+
+    async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
+        assert limit is not None
+        return self._asked(limit, await super().threads(pattern, limit))
+
+    async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
+        return self._asked(limit, await super().recent(limit, prefix))
+
+    async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
+        return self._asked(limit, await super().find(key, value, limit, prefix))
+
+    async def search(self, terms: Sequence[str], limit: int, prefix: str = "") -> list[Hit]:
+        return self._asked(limit, await super().search(terms, limit, prefix))
+
+    async def history(
+        self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
+    ) -> list[Entry]:
+        assert limit is not None
+        return self._asked(limit, await super().history(thread_id, namespace, limit, before_seq))
+
+    def _asked(self, limit: int, found: list[T]) -> list[T]:
+        self.most_asked = max(self.most_asked, limit)
+        return found
+
+
+LISTS = (
+    ("GET", "/recent", "checkpoints"),
+    ("POST", "/find", "checkpoints"),
+    ("POST", "/search", "hits"),
+    ("GET", "/threads/t/checkpoints", "checkpoints"),
+)
+
+
+async def _listed(client: httpx.AsyncClient, method: str, path: str, limit: int) -> httpx.Response:
+    if method == "GET":
+        return await client.get(path, params={"limit": limit})
+    about = {"query": "kangaroo"} if path == "/search" else {"key": "k", "value": "v"}
+    return await client.post(path, json={**about, "limit": limit})
+
+
+@pytest.mark.parametrize(("method", "path", "name"), LISTS)
+async def test_a_long_list_is_whole_and_a_large_one_is_refused(
+    monkeypatch: pytest.MonkeyPatch, method: str, path: str, name: str
+) -> None:
+    for module in (lists, thread_routes):
+        monkeypatch.setattr(module, "FIRST_PORTION", 2)
+    engine = GreedyEngine()
+    store = CheckpointStore(engine)
+    for number in range(20):
+        await StorageBackend(store).save(
+            "t", {"m": ["kangaroo"]}, f"c{number}", metadata={"k": "v", "much": "x" * 1_000}
+        )
+    async with asking(create_app(Checkpointer(store), TOKENS), READER) as client:
+        for limit in (0, 1, 2, 3, 19, 20, 1_000):
+            found = (await _listed(client, method, path, limit)).json()[name]
+            expected = [f"c{number}" for number in range(19, -1, -1)][:limit]
+            assert [entry["checkpoint_id"] for entry in found] == expected
+    engine.most_asked = 0
+    app = create_app(Checkpointer(store), TOKENS, limits=Limits(state_bytes=8_000))
+    async with asking(app, READER) as client:
+        assert len((await _listed(client, method, path, 4)).json()[name]) == 4
+        for limit in (20, 10_000):
+            answer = await _listed(client, method, path, limit)
+            assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+            assert "limit" in answer.json()["detail"]
+    assert engine.most_asked <= 8, "much more was read than may be answered"
+
+
+async def test_ids_of_threads_come_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (thread_routes, query_routes):
+        monkeypatch.setattr(module, "MOST_LISTED", 3)
+    engine = GreedyEngine()
+    store = CheckpointStore(engine)
+    names = sorted(["acme/", *(f"acme/{number}" for number in range(10)), "other"])
+    for name in names:
+        await StorageBackend(store).save(name, {"n": 1})
+    async with asking(create_app(Checkpointer(store), TOKENS), ACME_READER) as client:
+        found: list[str] = []
+        query = {"limit": "all", "pattern": "acme*"}
+        while True:
+            answer = (await client.get("/threads", params=query)).json()
+            assert 0 < len(answer["threads"]) <= 3
+            found += answer["threads"]
+            if "next" not in answer:
+                break
+            query["after"] = answer["next"]
+        assert found == names[:-1]
+        assert (await client.get("/threads?limit=0")).json() == {"threads": []}
+        assert (await client.get("/threads?limit=2&after=acme/8")).json() == {"threads": ["acme/9"]}
+    assert engine.most_asked == 4
+
+
+async def test_metadata_beyond_the_limit_is_refused() -> None:
+    limits = Limits(metadata_bytes=1_000)
+    async with asking(create_app(MemoryCheckpointer(), limits=limits)) as client:
+        for size, status in ((900, 201), (1_000, 413)):
+            body = {"state": {}, "metadata": {"k": "x" * size}}
+            assert (await client.post("/threads/t/checkpoints", json=body)).status_code == status

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from locus.cli import main
-from locus.errors import BackendUnavailableError, ConfigurationError
+from locus.errors import BackendUnavailableError, ConfigurationError, CorruptCheckpointError
 from locus.memory.backends import MemoryCheckpointer
 from locus.server import Token, create_app
 from locus.server.logs import Digests
@@ -152,6 +152,7 @@ class TestReadiness:
             await look()
 
         monkeypatch.setattr(store.store.engine, "entry", entry)
+        monkeypatch.setattr(operations, "ANSWER_SECONDS", 60.0)
         return create_app(store, TOKENS)
 
     async def test_who_asks_often_gives_the_store_no_work(
@@ -191,3 +192,59 @@ class TestReadiness:
         assert (response.status_code, response.json()["code"]) == (503, "store_unavailable")
         assert "internal" not in response.text
         assert "locus" not in response.json()["detail"]
+
+    async def test_a_store_that_takes_long_is_not_waited_for(
+        self, monkeypatch: pytest.MonkeyPatch, looks: list[int]
+    ) -> None:
+        answer = asyncio.Event()
+
+        async def look() -> None:
+            looks.append(1)
+            await answer.wait()
+
+        app = self._app(monkeypatch, look)
+        monkeypatch.setattr(operations, "ANSWER_SECONDS", 0.001)
+        async with asking(app) as client:
+            for _ in range(2):
+                response = await client.get("/ready")
+                assert response.status_code == 503
+                assert response.json()["detail"].endswith(operations.SLOW)
+            assert len(looks) == 1
+            answer.set()
+            monkeypatch.setattr(operations, "ANSWER_SECONDS", 60.0)
+            assert (await client.get("/ready")).json() == {"status": "ready"}
+
+    def test_an_answer_does_not_take_longer_than_a_probe_waits(self) -> None:
+        assert operations.ANSWER_SECONDS < 2
+
+    @pytest.mark.parametrize(
+        ("error", "cause"),
+        [
+            (ConnectionRefusedError(111, "db.internal"), operations.REFUSED),
+            (ValueError("connection to db.internal failed: Connection refused"), operations.REFUSED),
+            (TimeoutError(), operations.SLOW),
+            (ConfigurationError("internal"), operations.WRONG),
+            (CorruptCheckpointError("internal"), operations.DAMAGED),
+            (ValueError("internal"), operations.FAILED),
+        ],
+    )
+    async def test_the_cause_of_an_outage_is_told_in_fixed_words(
+        self, error: Exception, cause: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def look() -> None:
+            raise BackendUnavailableError("db.internal:5432 refused user locus") from error
+
+        async with asking(self._app(monkeypatch, look)) as client:
+            detail = (await client.get("/ready")).json()["detail"]
+        assert detail == f"the store of this server does not answer: {cause}"
+
+    async def test_the_cause_is_known_while_the_store_is_tried_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def look() -> None:
+            try:
+                raise ConnectionRefusedError
+            except ConnectionRefusedError:
+                await asyncio.Event().wait()
+
+        monkeypatch.setattr(operations, "READY_SECONDS", 0.001)
+        async with asking(self._app(monkeypatch, look)) as client:
+            assert (await client.get("/ready")).json()["detail"].endswith(operations.REFUSED)

@@ -299,3 +299,21 @@ async def test_bodies_may_be_compressed(client: httpx.AsyncClient) -> None:
     headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
     assert (await client.post("/threads/t/checkpoints", content=body, headers=headers)).status_code == 201
     assert len((await client.get("/threads/t/latest")).json()["state"]["text"]) == 20_000
+
+
+async def test_a_thread_in_another_namespace_is_found(client: httpx.AsyncClient) -> None:
+    for name in ("graph", ""):
+        response = await client.post(f"/threads/t/checkpoints?namespace={name}", json={"state": STATE})
+        assert response.status_code == 201
+    found = await client.get("/threads/t/namespaces")
+    assert (found.status_code, found.json()) == (200, {"namespaces": ["", "graph"]})
+    for method, path in (("GET", "latest"), ("GET", "checkpoints/c"), ("DELETE", "checkpoints/c")):
+        problem = _is_problem(await client.request(method, f"/threads/t/{path}"), 404, "not_found")
+        assert (
+            problem["detail"]
+            == "this checkpoint does not exist; the thread has checkpoints in other namespaces: '', 'graph'"
+        )
+    problem = _is_problem(await client.delete("/threads/t?namespace=default"), 404, "not_found")
+    assert "in other namespaces: '', 'graph'" in problem["detail"]
+    for path in ("latest", "namespaces"):
+        assert "namespaces" not in _is_problem(await client.get(f"/threads/u/{path}"), 404, "not_found")["detail"]

@@ -9,6 +9,7 @@ import base64
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -131,6 +132,25 @@ def from_debian(package: str, part: Path) -> None:
         if shutil.which(tool) is None:
             raise ServerError(f"{package} comes from Debian's archive here, but there is no {tool}")
     run("bash", str(FROM_DEBIAN), str(part), package)
+
+
+def unpacked(package: str, part: Path) -> None:
+    """Unpack a package of the machine's own Debian, and the libraries it names; nothing is installed."""
+    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
+        raise ServerError(f"{package} is not on this machine: install it, on Debian with apt-get install {package}")
+    with locked(cache() / "apt-get.lock"):
+        if os.geteuid() == 0:
+            run("apt-get", "-qq", "-o", "Acquire::Retries=5", "-o", "DPkg::Lock::Timeout=120", "update")
+        told = subprocess.run(["apt-cache", "depends", package], capture_output=True, text=True).stdout
+        libraries = [name for name in re.findall(r"Depends: (lib[\w.+-]+)", told) if name != "libc6"]
+        packages = part / "packages"
+        packages.mkdir()
+        packages.chmod(0o777)
+        script = 'cd "$0" && apt-get -qq -o APT::Sandbox::User=root download "$@"'
+        run("sh", "-c", script, str(packages), package, *libraries)
+    for archive in sorted(packages.glob("*.deb")):
+        run("dpkg", "-x", str(archive), str(part))
+    shutil.rmtree(packages)
 
 
 def run(*command: str, **variables: str) -> None:

@@ -5,8 +5,10 @@ processor. Its version is what the distribution has on the day of the installati
 """
 
 import os
+import shlex
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 
 from tests.servers.base import Server
@@ -90,6 +92,20 @@ class MySQLServer(Server):
         with connection, connection.cursor() as cursor:
             cursor.execute("SELECT 1")
             return bool(cursor.fetchone() == (1,))
+
+
+def client_tools(folder: Path) -> Path:
+    """A folder with `mysql` and `mysqldump`, which are not part of the server."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if mysqld_of_the_machine() is None:
+        usr = installed("mysql-client-debian", partial(from_debian, "mysql-client-core")) / "root" / "usr"
+        (loader,) = usr.glob("lib/*-linux-gnu/ld-linux-*.so.*")
+        for name in ("mysql", "mysqldump"):
+            script = folder / name
+            words = [loader, "--library-path", loader.parent, usr / "bin" / name]
+            script.write_text(f'#!/bin/sh\nexec {shlex.join(map(str, words))} "$@"\n', encoding="utf-8")
+            script.chmod(0o755)
+    return folder
 
 
 def mysqld_of_the_machine() -> Path | None:

@@ -55,7 +55,7 @@ class OpenSearchServer(Server):
         return f"http://127.0.0.1:{self.port}"
 
     def prepare(self) -> None:
-        for folder in (self._settings, self._scratch):
+        for folder in (self._settings, self._scratch, self.snapshots):
             folder.mkdir()
             self.own(folder)
         settings = {
@@ -66,6 +66,7 @@ class OpenSearchServer(Server):
             "discovery.type": "single-node",
             "path.data": str(self.data / "nodes"),
             "path.logs": str(self._scratch),
+            "path.repo": [str(self.snapshots)],
             # A full disk of the machine is not what is tested.
             "cluster.routing.allocation.disk.threshold_enabled": False,
         }
@@ -76,6 +77,11 @@ class OpenSearchServer(Server):
     @property
     def _settings(self) -> Path:
         return self.data / "config"
+
+    @property
+    def snapshots(self) -> Path:
+        """Where repositories of snapshots may be."""
+        return self.data / "snapshots"
 
     @property
     def _scratch(self) -> Path:

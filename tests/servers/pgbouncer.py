@@ -1,14 +1,12 @@
 """PgBouncer in transaction mode, in front of a PostgreSQL server: the machine's own, or one unpacked beside it."""
 
-import os
 import re
 import shutil
-import subprocess
+from functools import partial
 from pathlib import Path
 
 from tests.servers.base import Server
-from tests.servers.errors import ServerError
-from tests.servers.install import cache, installed, locked, run
+from tests.servers.install import installed, unpacked
 from tests.servers.postgresql import PostgreSQLServer
 
 
@@ -32,7 +30,9 @@ class PgBouncerServer(Server):
     @classmethod
     def install(cls) -> Path:
         own = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
-        return Path(own).parent if own else installed("pgbouncer-debian", unpack) / "usr" / "sbin"
+        return (
+            Path(own).parent if own else installed("pgbouncer-debian", partial(unpacked, "pgbouncer")) / "usr" / "sbin"
+        )
 
     @property
     def url(self) -> str:
@@ -80,22 +80,3 @@ class PgBouncerServer(Server):
         except psycopg.OperationalError:
             return False
         return True
-
-
-def unpack(part: Path) -> None:
-    """Debian's package and the libraries it names, without installing anything on the machine."""
-    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        raise ServerError("PgBouncer is not on this machine: install it, on Debian with apt-get install pgbouncer")
-    with locked(cache() / "apt-get.lock"):
-        if os.geteuid() == 0:
-            run("apt-get", "-qq", "-o", "Acquire::Retries=5", "-o", "DPkg::Lock::Timeout=120", "update")
-        told = subprocess.run(["apt-cache", "depends", "pgbouncer"], capture_output=True, text=True).stdout
-        libraries = [name for name in re.findall(r"Depends: (lib[\w.+-]+)", told) if name != "libc6"]
-        packages = part / "packages"
-        packages.mkdir()
-        packages.chmod(0o777)
-        script = 'cd "$0" && apt-get -qq -o APT::Sandbox::User=root download "$@"'
-        run("sh", "-c", script, str(packages), "pgbouncer", *libraries)
-    for package in sorted(packages.glob("*.deb")):
-        run("dpkg", "-x", str(package), str(part))
-    shutil.rmtree(packages)

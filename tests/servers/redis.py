@@ -3,14 +3,16 @@
 All keep a log of commands, which is written before a command is answered.
 """
 
+import shutil
 import socket
 import time
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 from tests.servers.base import POLL, Server
 from tests.servers.errors import ServerError
-from tests.servers.install import python_package
+from tests.servers.install import installed, python_package, unpacked
 
 MODULES = ("rejson.so", "redisearch.so")
 SLOTS = 16_384
@@ -64,6 +66,18 @@ class RedisServer(Server):
             with connection.makefile("rb") as answer:
                 line = answer.readline()[:-2]
                 return answer.read(int(line[1:])) if line.startswith(b"$") else line[1:]
+
+
+def client_tools(folder: Path) -> Path:
+    """A folder with `redis-cli`, which the package of the server does not have."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if shutil.which("redis-cli") is None:
+        usr = installed("redis-tools-debian", partial(unpacked, "redis-tools")) / "usr"
+        libraries = ":".join(map(str, usr.glob("lib/*-linux-gnu*")))
+        script = folder / "redis-cli"
+        script.write_text(f'#!/bin/sh\nLD_LIBRARY_PATH={libraries} exec {usr}/bin/redis-cli "$@"\n', encoding="utf-8")
+        script.chmod(0o755)
+    return folder
 
 
 class ValkeyServer(RedisServer):

@@ -113,6 +113,16 @@ def test_it_stalls_until_it_is_told_to_go_on(proxy: Proxy, connection: socket.so
     assert connection.recv(100) == b"LATE"
 
 
+def test_what_it_holds_back_can_be_waited_for(proxy: Proxy, connection: socket.socket) -> None:
+    proxy.stall()
+    with pytest.raises(TimeoutError, match="nothing has arrived"):
+        proxy.wait_until_it_holds(0)
+    connection.sendall(b"held")
+    proxy.wait_until_it_holds()
+    proxy.accept()
+    assert connection.recv(100) == b"HELD"
+
+
 def test_a_stalled_connection_can_be_cut(proxy: Proxy, connection: socket.socket) -> None:
     proxy.stall()
     connection.sendall(b"never")

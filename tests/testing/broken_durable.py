@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from locus.memory import register_checkpointer
 from locus.memory.backends import FileCheckpointer
 from locus.memory.backends.memory import MemoryEngine
 from locus.memory.backends.sql.flavour import Steps
+from locus.memory.backends.sqlite.client import Query
 from locus.memory.backends.sqlite.engine import SQLiteEngine
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.records import ANY, Commit, Entry, Outcome, Run, Stored, Verdict, Write
 from locus.memory.store import CheckpointStore
-from tests.backends.embedded import FileStore, SQLiteStore
+from locus.testing.stores import Stall
+from tests.backends.embedded import FileStore, SQLiteStore, StallInSQLite
+
+T = TypeVar("T")
 
 
 class SQLite(SQLiteEngine):
@@ -198,6 +205,24 @@ class OutageIsNone(SQLite):
             return None
 
 
+class NeverGivesUp(SQLite):
+    """A query may take as long as it likes."""
+
+    async def _query(self, work: Callable[[sqlite3.Connection, Query], T]) -> T:
+        self._query_timeout = math.inf
+        return await super()._query(work)
+
+
+class OneAtATime(SQLite):
+    """All handles of a process wait for one query."""
+
+    _turn = asyncio.Lock()
+
+    async def _query(self, work: Callable[[sqlite3.Connection, Query], T]) -> T:
+        async with self._turn:
+            return await super()._query(work)
+
+
 def files_without_fsync(path: str) -> Checkpointer:
     """The file backend in a process where nothing waits for the disk."""
     for name in ("fsync", "fdatasync"):
@@ -220,6 +245,8 @@ OPENERS: dict[str, Callable[[str], Checkpointer]] = {
     "races to create": over(RacesToCreate),
     "writes at home": over(WritesAtHome),
     "outage is none": over(OutageIsNone),
+    "never gives up": over(NeverGivesUp),
+    "one at a time": over(OneAtATime),
     "no fsync": files_without_fsync,
 }
 
@@ -243,6 +270,14 @@ class BrokenSQLiteStore(SQLiteStore):
 
     def open(self, *, ttl_seconds: float | None = None) -> Checkpointer:
         return OPENERS[self._name](str(self.path))
+
+    @asynccontextmanager
+    async def stalling(self, seconds: float) -> AsyncIterator[Stall]:
+        async with self.open() as handle:
+            engine = handle.store.engine
+            assert isinstance(engine, SQLiteEngine)
+            engine._query_timeout = seconds
+            yield StallInSQLite(handle)
 
 
 class BrokenFileStore(FileStore):

@@ -11,7 +11,7 @@ from locus.memory.backends.memory import MemoryEngine
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.saver import CheckpointSaver
 from locus.testing import CheckpointerContract, TestStore
-from locus.testing.contract import DurableContract
+from locus.testing.contract import DurableContract, StallLaws
 from tests.backends.disk import DiskLaws
 from tests.testing import broken, broken_savers
 from tests.testing.broken_durable import BrokenFileStore, BrokenSQLiteStore
@@ -25,7 +25,7 @@ class InMemory(CheckpointerContract):
         return broken.MemoryStore(self.engine())
 
 
-class OverSQLite(DurableContract):
+class OverSQLite(DurableContract, StallLaws):
     worker_modules = ("tests.testing.broken_durable",)
     backend: ClassVar[str]
 
@@ -175,6 +175,16 @@ class TestWritesAtHome(OverSQLite):
 
 class TestOutageIsNone(OverSQLite):
     backend = "outage is none"
+
+
+class TestNeverGivesUp(OverSQLite):
+    backend = "never gives up"
+    patience = 1.0
+
+
+class TestOneAtATime(OverSQLite):
+    backend = "one at a time"
+    patience = 1.0
 
 
 class TestSoundFile(OverFiles):

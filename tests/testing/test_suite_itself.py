@@ -64,6 +64,8 @@ FLAWS = {
         Flaw("TestRacesToCreate", "test_a_new_store_can_be_opened_by_many_processes_at_once", "save_many"),
         Flaw("TestOutageIsNone", "test_nothing_is_answered_that_could_not_be_found_out", "answered None"),
         Flaw("TestOutageIsNone", "test_a_saver_answers_nothing_that_could_not_be_found_out", "get answered None"),
+        Flaw("TestNeverGivesUp", "test_a_stalled_query_ends_at_its_deadline", "long after its deadline"),
+        Flaw("TestOneAtATime", "test_nobody_waits_for_a_stalled_query", "TimeoutError"),
         Flaw("TestWritesAtHome", "test_another_process_sees_what_a_saver_put", "assert {'': [['b'"),
     ),
     "TestSoundFile": (Flaw("TestNoFsync", "test_what_is_acknowledged_is_on_the_disk", "never synced"),),

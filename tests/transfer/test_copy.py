@@ -24,8 +24,8 @@ from tests.transfer.support import contents, fill
 
 KINDS: dict[str, Callable[[Path], Checkpointer]] = {
     "memory": lambda _folder: MemoryCheckpointer(),
-    "file": lambda folder: FileCheckpointer(folder / "files"),
-    "sqlite": lambda folder: sqlite_checkpointer(folder / "a.db", durability="normal"),
+    "file": lambda folder: FileCheckpointer(folder / "files", create_folder=True),
+    "sqlite": lambda folder: sqlite_checkpointer(folder / "a.db", durability="normal", create_folder=True),
 }
 
 

@@ -68,7 +68,7 @@ def test_every_requirement_declares_a_floor() -> None:
 
 def test_every_extra_is_tried() -> None:
     stores = {str(param.values[0]) for param in SERVERS}
-    assert stores | {*MODELS, *FRAMEWORKS, "server", "testing"} == {*EXTRAS} - COLLECTIONS
+    assert stores | {*MODELS, *FRAMEWORKS, "server", "testing", "otel"} == {*EXTRAS} - COLLECTIONS
 
 
 def test_the_base(tmp_path: Path) -> None:
@@ -88,6 +88,10 @@ def test_a_model(extra: str) -> None:
 @pytest.mark.parametrize("extra", FRAMEWORKS)
 def test_a_framework(extra: str, tmp_path: Path) -> None:
     lowest(extra).run("-m", f"tests.versions.smoke.{FRAMEWORKS[extra]}", str(tmp_path))
+
+
+def test_telemetry() -> None:
+    lowest("otel").run("-m", "tests.versions.smoke.otel")
 
 
 def test_a_redis_cluster_that_was_away(redis_cluster: RedisCluster) -> None:

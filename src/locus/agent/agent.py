@@ -6,22 +6,40 @@ import asyncio
 import inspect
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Never, NoReturn
 from uuid import uuid4
 
-from locus.agent.config import AgentConfig
+from locus.agent.config import REJECT_BY_DEFAULT, AgentConfig, Store, Tools, UnknownOutcome
+from locus.agent.leases import End
+from locus.agent.middleware import Middleware
 from locus.agent.recovery import repaired
 from locus.agent.results import AgentResult
 from locus.agent.run import Emit, Run
-from locus.agent.sessions import ConversationSession, NoSession, PlainSession, Session, ThreadSession
+from locus.agent.sessions import (
+    ConversationSession,
+    NoSession,
+    OnConflict,
+    OtherRun,
+    PlainSession,
+    Session,
+    ThreadSession,
+)
 from locus.core.events import Event
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.errors import ConfigurationError, ConflictError
+from locus.errors import (
+    CapabilityError,
+    ConfigurationError,
+    ConflictError,
+    ThreadBusyError,
+    ThreadTakenOverError,
+)
+from locus.hints import did_you_mean
 from locus.memory.checkpointer import BaseCheckpointer, Checkpointer, StoreVerbs
 from locus.memory.conversation import AgentCheckpointer
+from locus.memory.model.records import DEFAULT_NAMESPACE
 from locus.memory.registry import as_checkpointer
 from locus.memory.runtime.portal import PORTAL
 from locus.memory.runtime.retry import Backoff
@@ -35,22 +53,78 @@ OnEvent = Callable[[Event], Any]
 _BETWEEN_LOOKS = Backoff(0.01, 0.5, factor=1.5, random_part=0.0)
 
 
+class _FromConfig:
+    """Stands for a setting that was not given by keyword."""
+
+    def __repr__(self) -> str:
+        return "the config's"
+
+
+_FROM_CONFIG: Any = _FromConfig()
+
+
 class Agent:
     """An agent. Settings come by keyword, or as an `AgentConfig`, or both, and then keywords win.
 
     With a checkpointer and a `thread_id` every step is kept; without a `thread_id` a run is stateless.
+
+    - `model`: a model, or its name: `"openai:gpt-4.1"`. Without one, `LOCUS_MODEL_PROVIDER` or an OCI configuration
+      has to say which.
+    - `tools`: tools, or plain functions.
+    - `system_prompt`: put before the conversation at every model call; not stored.
+    - `checkpointer`: where threads are kept: a checkpointer, a storage backend, or a URL such as `"sqlite:agents.db"`.
+    - `memory`: the same, or an object that keeps only messages. Give one of the two.
+    - `agent_id`: noted in the state, and in the metadata of each checkpoint.
+    - `checkpoint_every_n_iterations`: how often a round of tool results becomes a checkpoint.
+    - `reflexion`: whether to keep a confidence score, and to point out repeated calls to the model.
+    - `middleware`: what acts on the conversation before the model sees it, and on calls before they are made.
+    - `max_iterations`, `max_tokens`, `max_seconds`: the limits of one run: model calls, tokens, time.
+    - `tool_timeout`: seconds for a tool that has no timeout of its own; `None` for no limit.
+    - `on_conflict`: what happens to a run that finds another one under way in the same thread: "reject" it, let it
+      "wait" (or "queue"), "take_over" the thread, or go on in a "fork".
+    - `wait_seconds`: with "wait", how long to wait at most.
+    - `lease_seconds`: a worker that is silent for this long is taken for dead.
+    - `unknown_outcome`: what to do with a call that was under way when a process was killed: "skip", "ask" or "retry".
     """
 
-    def __init__(self, config: AgentConfig | None = None, **settings: Any) -> None:
-        try:
-            self.config = replace(config or AgentConfig(), **settings)
-        except TypeError as error:
-            known = ", ".join(sorted(AgentConfig.__dataclass_fields__))
-            raise ConfigurationError(f"{error}; the settings are: {known}") from error
-        model = self.config.model
-        self.model: Model = get_model(model) if model is None or isinstance(model, str) else model
+    def __init__(
+        self,
+        config: AgentConfig | None = None,
+        *,
+        model: Model | str | None = _FROM_CONFIG,
+        tools: Tools = _FROM_CONFIG,
+        system_prompt: str | None = _FROM_CONFIG,
+        checkpointer: Store | None = _FROM_CONFIG,
+        memory: Store | AgentCheckpointer | None = _FROM_CONFIG,
+        agent_id: str | None = _FROM_CONFIG,
+        checkpoint_every_n_iterations: int = _FROM_CONFIG,
+        reflexion: bool = _FROM_CONFIG,
+        middleware: Sequence[Middleware] = _FROM_CONFIG,
+        max_iterations: int = _FROM_CONFIG,
+        max_tokens: int | None = _FROM_CONFIG,
+        max_seconds: float | None = _FROM_CONFIG,
+        tool_timeout: float | None = _FROM_CONFIG,
+        on_conflict: OnConflict = _FROM_CONFIG,
+        wait_seconds: float = _FROM_CONFIG,
+        lease_seconds: float = _FROM_CONFIG,
+        unknown_outcome: UnknownOutcome = _FROM_CONFIG,
+        **unknown: Never,
+    ) -> None:
+        given = locals()
+        if unknown:
+            name = next(iter(unknown))
+            known = sorted(AgentConfig.__dataclass_fields__)
+            raise ConfigurationError(
+                f"Agent has no setting {name!r:.80}{did_you_mean(name, known)}; the settings are: {', '.join(known)}"
+            )
+        settings = {name: given[name] for name in AgentConfig.__dataclass_fields__}
+        self.config = replace(
+            config or AgentConfig(), **{name: value for name, value in settings.items() if value is not _FROM_CONFIG}
+        )
+        chosen = self.config.model
+        self.model: Model = get_model(chosen) if chosen is None or isinstance(chosen, str) else chosen
         if not isinstance(self.model, Model):
-            raise ConfigurationError(f"a model has the method complete, and {type(model).__name__} has not")
+            raise ConfigurationError(f"a model has the method complete, and {type(chosen).__name__} has not")
         self.tools = ToolRegistry(self.config.tools)
         self._kept = self._memory()
 
@@ -76,19 +150,19 @@ class Agent:
         if thread_id is None or kept is None:
             return NoSession()
         if isinstance(kept, Checkpointer):
-            return ThreadSession(kept, thread_id, self.config.on_conflict)
+            config = self.config
+            patience = config.wait_seconds if config.on_conflict == "wait" else None
+            return ThreadSession(kept, thread_id, config.on_conflict, config.lease_seconds, patience)
         if isinstance(kept, BaseCheckpointer):
             return PlainSession(kept, thread_id)
         return ConversationSession(kept, thread_id)
 
-    async def run(self, prompt: Prompt, thread_id: str | None = None) -> AsyncGenerator[Event, None]:
+    def run(self, prompt: Prompt, thread_id: str | None = None) -> AsyncGenerator[Event, None]:
         """Run, and tell what happens. The last event is a `TerminateEvent` or an `InterruptEvent`.
 
         Leaving the loop before the end cancels the run; the thread can go on from where it was.
         """
-        async with aclosing(_streamed(lambda tell: self.invoke(prompt, thread_id, on_event=tell))) as events:
-            async for event in events:
-                yield event
+        return EventStream(_streamed(lambda tell: self.invoke(prompt, thread_id, on_event=tell)), "run", "invoke")
 
     async def invoke(
         self, prompt: Prompt, thread_id: str | None = None, *, on_event: OnEvent | None = None
@@ -96,47 +170,47 @@ class Agent:
         """Run to the end, and return the result."""
         messages = _messages(prompt)
         session = self._session(thread_id)
-        waits = self.config.on_conflict == "wait"
+        deadline = time.monotonic() + self.config.wait_seconds
         while True:
-            state = await (self._wait(session) if waits else session.load())
+            state = await self._load_to_run(session, deadline)
             run = self._begin(session, state, _emitter(on_event))
-            try:
-                await run.begin(messages)
-            except ConflictError:
-                # Another worker was faster with its message. This one is not lost: it comes after that run.
-                if run.accepted or not waits:
-                    raise
-            else:
-                return _result(run)
+            result = await self._carry_out(run, session, run.begin(messages), deadline)
+            if result is not None:
+                return result
 
     def run_sync(self, prompt: Prompt, thread_id: str | None = None, *, on_event: OnEvent | None = None) -> AgentResult:
         """`invoke` for code that is not async; works inside a running event loop, too."""
         return PORTAL.run(self.invoke(prompt, thread_id, on_event=on_event))
 
-    async def resume(self, thread_id: str, decision: Any = None) -> AsyncGenerator[Event, None]:
+    def resume(self, thread_id: str, decision: Any = None) -> AsyncGenerator[Event, None]:
         """Go on where the thread stopped: after a kill, a limit, or, with a decision, an interrupt."""
-        async with aclosing(_streamed(lambda tell: self.resume_invoke(thread_id, decision, on_event=tell))) as events:
-            async for event in events:
-                yield event
+        return EventStream(
+            _streamed(lambda tell: self.resume_invoke(thread_id, decision, on_event=tell)), "resume", "resume_invoke"
+        )
 
     async def resume_invoke(
         self, thread_id: str, decision: Any = None, *, on_event: OnEvent | None = None
     ) -> AgentResult:
-        """Go on to the end, and return the result."""
+        """Go on to the end, and return the result. `result.nothing_to_resume` tells that the thread had its answer."""
         session = self._session(thread_id)
-        state = await session.load()
+        deadline = time.monotonic() + self.config.wait_seconds
         while True:
+            state = await self._load_to_resume(session, deadline, decision)
             if state is None:
-                raise ConfigurationError(f"there is no thread {thread_id!r} to resume; begin it with run()")
+                raise await self._not_begun(thread_id)
             run = Run(self.config, self.model, self.tools, session, state, _emitter(on_event))
-            try:
-                await run.go_on(decision)
-            except ConflictError:
-                if decision is not None or self.config.on_conflict != "wait":
-                    raise
-                state = await self._wait(session)
-            else:
-                return _result(run)
+            again = None if decision is not None else deadline
+            result = await self._carry_out(run, session, run.go_on(decision), again)
+            if result is not None:
+                return result
+
+    async def _not_begun(self, thread_id: str) -> ConfigurationError:
+        there = ""
+        if isinstance(self._kept, Checkpointer):
+            there = await self._kept.store.other_namespaces(thread_id, DEFAULT_NAMESPACE)
+        if there:
+            return ConfigurationError(f"no agent has begun thread {thread_id!r}, so it cannot be resumed: {there}")
+        return ConfigurationError(f"there is no thread {thread_id!r} to resume; begin it with run()")
 
     def resume_sync(self, thread_id: str, decision: Any = None, *, on_event: OnEvent | None = None) -> AgentResult:
         """`resume_invoke` for code that is not async."""
@@ -150,31 +224,118 @@ class Agent:
         state = (state or AgentState()).model_copy(update=fresh)
         return Run(self.config, self.model, self.tools, session, state, emit)
 
-    async def _wait(self, session: Session) -> AgentState | None:
-        """What the thread has once no other worker's run is under way in it.
+    async def _carry_out(
+        self, run: Run, session: Session, steps: Coroutine[Any, Any, None], deadline: float | None
+    ) -> AgentResult | None:
+        """Let a run go to its end, and give the thread back however it ends.
 
-        A run that saves nothing for `wait_seconds` is taken for dead.
+        None: another worker was faster with its first save, so that nothing of this run is kept, and it is to begin
+        anew. Without a deadline, it may not.
         """
-        while True:
-            dead = await self._no_run(session)
-            state = await session.load()
-            # Yet another worker may have begun a run before the load.
-            if not session.is_running or session.latest == dead:
-                return state
+        try:
+            await steps
+        except (Exception, asyncio.CancelledError) as error:
+            await session.let_go(_end(error, run))
+            if not isinstance(error, ConflictError):
+                raise
+            if run.accepted:
+                raise _taken_over(error) from error
+            if deadline is not None and self._begins_again(session, deadline):
+                return None
+            if self.config.on_conflict in ("raise", "fork") or not session.keeps_lease:
+                raise
+            raise _busy(await session.look(), error) from error
+        await session.let_go("complete")
+        return _result(run)
 
-    async def _no_run(self, session: Session) -> str | None:
-        """Wait for the end of a run; return the last checkpoint of one that is taken for dead."""
-        deadline = time.monotonic() + self.config.wait_seconds
-        seen: str | None = None
+    def _begins_again(self, session: Session, deadline: float) -> bool:
+        """Whether a run that another one was faster than tries once more. Without leases, waiting has no end."""
+        mode = self.config.on_conflict
+        in_time = time.monotonic() < deadline
+        return in_time if mode == "take_over" else mode == "wait" and (in_time or not session.keeps_lease)
+
+    async def _load_to_run(self, session: Session, deadline: float) -> AgentState | None:
+        """What the thread has, once a new run may begin in it."""
+        while True:
+            state = await session.load()
+            self._check_lease(session)
+            if session.other_run is None or self.config.on_conflict in ("take_over", "raise"):
+                return state
+            if self.config.on_conflict == "fork":
+                return await session.load_before()
+            await self._wait(session, session.other_run, deadline)
+
+    async def _load_to_resume(self, session: Session, deadline: float, decision: Any) -> AgentState | None:
+        """What the thread has, once its run may be resumed. There is nothing to resume in one that is under way."""
+        while True:
+            state = await session.load()
+            self._check_lease(session)
+            if session.other_run is None or self.config.on_conflict in ("take_over", "raise"):
+                return state
+            if decision is not None:  # it is not meant for what comes after that run
+                raise _busy(session.other_run)
+            await self._wait(session, session.other_run, deadline)
+
+    def _check_lease(self, session: Session) -> None:
+        """Say that a newcomer cannot be refused here, to somebody who has asked for it."""
+        mode = self.config.on_conflict
+        if mode == "reject" and mode is not REJECT_BY_DEFAULT and session.thread_id and not session.keeps_lease:
+            raise CapabilityError(
+                f'on_conflict="reject" needs a store that keeps pending writes, and {type(self._kept).__name__} does '
+                'not: a run that is under way cannot be told there from one that was killed. Choose "take_over"'
+            )
+
+    async def _wait(self, session: Session, other: OtherRun, deadline: float) -> None:
+        """Wait for the end of another worker's run, or for that of its lease; or refuse, if that is not wanted."""
+        if self.config.on_conflict != "wait":
+            raise _busy(other)
+        found: OtherRun | None = other
         attempt = 0
-        while (running := await session.running()) is not None:
-            if running != seen:
-                seen, deadline = running, time.monotonic() + self.config.wait_seconds
-            elif time.monotonic() > deadline:
-                return running
-            await _BETWEEN_LOOKS.pause(attempt)
+        while found is not None:
+            now = time.monotonic()
+            # A run without a lease is waited for as long as it saves something every now and then.
+            if found.has_lease and now >= deadline:
+                raise _busy(found, waited=self.config.wait_seconds)
+            pause = _BETWEEN_LOOKS.seconds(attempt)
+            await asyncio.sleep(min(pause, max(deadline - now, 0.0)) if found.has_lease else pause)
             attempt += 1
-        return None
+            found = await session.look()
+
+
+def _end(error: BaseException, run: Run) -> End:
+    """How a run was cut off."""
+    if isinstance(error, asyncio.CancelledError):
+        return "cancelled"
+    return "model_error" if run.asks_model else "stopped"
+
+
+def _taken_over(error: ConflictError) -> ThreadTakenOverError:
+    """The error for a run that has saved something, and cannot save more."""
+    deleted = error.expected is not None and error.latest is None
+    what = "this thread was deleted" if deleted else "another worker has taken this thread over"
+    return ThreadTakenOverError(
+        f"{what}, and this run ends here: {error}", expected=error.expected, latest=error.latest
+    )
+
+
+def _busy(
+    other: OtherRun | None, error: ConflictError | None = None, *, waited: float | None = None
+) -> ThreadBusyError:
+    """The error for a run that was not begun. It names nobody: whoever reads it may not know the other user."""
+    about = ""
+    if other is not None:
+        silent = max(0.0, (datetime.now(UTC) - other.last_saved).total_seconds())
+        about = f", which saved its last step {silent:.0f} s ago"
+    elif error is not None:
+        about = ", which began at the same moment"
+    before = f"after {waited:g} s " if waited is not None else ""
+    return ThreadBusyError(
+        f"{before}another run is under way in this thread{about}: this one was not begun, and nothing was saved. Try "
+        'again when that run is over; on_conflict="wait" does so, and "take_over" does not wait for its end',
+        expected=error.expected if error else None,
+        latest=error.latest if error else None,
+        retry_after=other.seconds_left if other is not None else None,
+    )
 
 
 def _emitter(on_event: OnEvent | None) -> Emit:
@@ -185,6 +346,36 @@ def _emitter(on_event: OnEvent | None) -> Emit:
                 await answer
 
     return emit
+
+
+class EventStream(AsyncGenerator[Event, None]):
+    """The events of a run. It is read with `async for`; `await` says so, and names the method that returns a result."""
+
+    def __init__(self, events: AsyncGenerator[Event, None], method: str, other: str) -> None:
+        self._events = events
+        self._method = method
+        self._other = other
+
+    def __aiter__(self) -> AsyncGenerator[Event, None]:
+        return self
+
+    async def __anext__(self) -> Event:
+        return await anext(self._events)
+
+    async def asend(self, value: None) -> Event:
+        return await self._events.asend(value)
+
+    async def athrow(self, *error: Any) -> Event:
+        return await self._events.athrow(*error)
+
+    async def aclose(self) -> None:
+        await self._events.aclose()
+
+    def __await__(self) -> NoReturn:
+        raise TypeError(
+            f"{self._method}() is a stream of events: write `async for event in agent.{self._method}(…)`, "
+            f"or `await agent.{self._other}(…)` for the result alone"
+        )
 
 
 async def _streamed(start: Callable[[OnEvent], Coroutine[Any, Any, AgentResult]]) -> AsyncGenerator[Event, None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from locus.agent.recovery import UNKNOWN, failed, pending_calls
+from locus.agent.recovery import CUT_OFF, cut_off_of, failed, pending_calls, unknown
 from locus.core.events import Interrupt
 from locus.core.frozen import freeze
 from locus.core.messages import Message, ToolCall, ToolResult
@@ -14,6 +14,8 @@ from locus.errors import ConfigurationError
 
 INTERRUPT = "locus:interrupt"
 DECIDED = "locus:decided"
+OF_INTERRUPT = (INTERRUPT, DECIDED, CUT_OFF)
+REJECTED = "A person rejected this call; it was not made."
 ACTIONS = ("approve", "retry", "reject", "skip", "edit", "result")
 
 
@@ -34,9 +36,9 @@ def decided_ids(state: AgentState) -> frozenset[str]:
 
 def cleared(state: AgentState) -> AgentState:
     """The state without what belonged to an interrupt that is over."""
-    if INTERRUPT not in state.metadata and DECIDED not in state.metadata:
+    if not any(key in state.metadata for key in OF_INTERRUPT):
         return state
-    left = {key: value for key, value in state.metadata.items() if key not in (INTERRUPT, DECIDED)}
+    left = {key: value for key, value in state.metadata.items() if key not in OF_INTERRUPT}
     return state.model_copy(update={"metadata": freeze(left)})
 
 
@@ -61,7 +63,8 @@ def apply_decision(state: AgentState, decision: Any) -> AgentState:
             if kind == "edit":
                 edits[call.id] = action["arguments"]
         else:
-            results.append(_answer(call, action, interrupt.kind))
+            default = unknown(cut_off_of(state)) if interrupt.kind == "unknown_outcome" else REJECTED
+            results.append(_answer(call, action, default))
     before = [call_id for call_id in decided_ids(state) if call_id not in by_call]
     state = _edited(cleared(state), edits).with_messages(results)
     return state.with_metadata(DECIDED, sorted({*before, *approved})) if before or approved else state
@@ -86,10 +89,9 @@ def _checked(decision: Any) -> dict[str, Any]:
     return dict(found)
 
 
-def _answer(call: ToolCall, action: Mapping[str, Any], kind: str) -> Message:
+def _answer(call: ToolCall, action: Mapping[str, Any], default: str) -> Message:
     if action["action"] == "result":
         return Message.tool(ToolResult(tool_call_id=call.id, name=call.name, content=action["content"]))
-    default = UNKNOWN if kind == "unknown_outcome" else "A person rejected this call; it was not made."
     text = f"{default} Reason: {action['reason']}" if action.get("reason") else default
     return Message.tool(failed(call, text))
 

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal, TypedDict, cast, get_args
 
+from locus.agent.leases import LONGEST
 from locus.agent.middleware import Middleware
 from locus.agent.sessions import OnConflict
+from locus.core.protocols import PlainStore
 from locus.errors import ConfigurationError
+from locus.memory.conversation import AgentCheckpointer
+from locus.models.base import Model
+from locus.tools import Tool
 
 UnknownOutcome = Literal["ask", "retry", "skip"]
+Tools = Sequence[Tool[..., Any] | Callable[..., Any]]
+Store = PlainStore | str
+"""A checkpointer, a storage backend, any object with their methods, or a URL."""
+
+
+class _DefaultText(str):
+    """Tells the default from the same text given by a caller."""
+
+
+REJECT_BY_DEFAULT: Final = cast(OnConflict, _DefaultText("reject"))
+"""Where a store cannot keep a lease, only a caller who asked for "reject" hears of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,15 +38,16 @@ class AgentConfig:
     `model` is a model or its name ("openai:gpt-4.1"); `checkpointer` a checkpointer, a storage backend or a
     URL. `unknown_outcome` says what happens to a call that was under way when a process was killed, and must
     not simply be repeated: "skip" tells the model so, "ask" stops the run for a decision, "retry" repeats it.
-    `on_conflict` says what happens when another worker was faster in the same thread: "raise" a
-    `ConflictError`, go on in a "fork", or "wait" for its run to end.
+    `on_conflict` says what happens to a run that finds another one under way in the same thread: "reject" it with a
+    `ThreadBusyError`, let it "wait" (or "queue") for at most `wait_seconds`, "take_over" the thread, or go on in a
+    "fork". A worker that is silent for `lease_seconds` is taken for dead.
     """
 
-    model: Any = None
-    tools: Sequence[Any] = ()
+    model: Model | str | None = None
+    tools: Tools = ()
     system_prompt: str | None = None
-    checkpointer: Any = None
-    memory: Any = None
+    checkpointer: Store | None = None
+    memory: Store | AgentCheckpointer | None = None
     agent_id: str | None = None
     checkpoint_every_n_iterations: int = 1
     reflexion: bool = False
@@ -37,23 +56,61 @@ class AgentConfig:
     max_tokens: int | None = None
     max_seconds: float | None = None
     tool_timeout: float | None = 120.0
-    on_conflict: OnConflict = "raise"
+    on_conflict: OnConflict = REJECT_BY_DEFAULT
     wait_seconds: float = 60.0
+    lease_seconds: float = 30.0
     unknown_outcome: UnknownOutcome = "skip"
 
     def __post_init__(self) -> None:
         for name in ("checkpoint_every_n_iterations", "max_iterations"):
             if getattr(self, name) < 1:
                 raise ConfigurationError(f"{name} must be at least 1, got {getattr(self, name)!r}")
-        for name in ("max_tokens", "max_seconds", "tool_timeout", "wait_seconds"):
+        for name in ("max_tokens", "max_seconds", "tool_timeout", "wait_seconds", "lease_seconds"):
             limit = getattr(self, name)
             if limit is not None and not limit > 0:
                 raise ConfigurationError(f"{name} must be above 0, got {limit!r}")
         for name, allowed in (
-            ("on_conflict", ("raise", "fork", "wait")),
-            ("unknown_outcome", ("ask", "retry", "skip")),
+            ("on_conflict", get_args(OnConflict)),
+            ("unknown_outcome", get_args(UnknownOutcome)),
         ):
             if getattr(self, name) not in allowed:
                 raise ConfigurationError(f"{name} is one of {', '.join(allowed)}, got {getattr(self, name)!r}")
+        if self.lease_seconds > LONGEST:
+            raise ConfigurationError(f"lease_seconds is at most {LONGEST:g}, got {self.lease_seconds!r}")
+        if self.on_conflict == "queue":
+            object.__setattr__(self, "on_conflict", "wait")
+        if self.on_conflict == "raise":
+            warnings.warn(
+                'on_conflict="raise" lets a new run push aside one that is under way, and is deprecated: use "reject" '
+                'to refuse the new one, or "take_over" to push the other aside on purpose',
+                DeprecationWarning,
+                stacklevel=_callers_level(),
+            )
         if self.checkpointer is not None and self.memory is not None:
             raise ConfigurationError("give either checkpointer or memory: both say where the conversation is kept")
+
+
+class Settings(TypedDict, total=False):
+    """The settings that a factory hands on to `Agent`, by keyword. Those that it names itself are not among them."""
+
+    checkpointer: Store | None
+    agent_id: str | None
+    checkpoint_every_n_iterations: int
+    reflexion: bool
+    middleware: Sequence[Middleware]
+    max_iterations: int
+    max_tokens: int | None
+    max_seconds: float | None
+    tool_timeout: float | None
+    on_conflict: OnConflict
+    wait_seconds: float
+    lease_seconds: float
+    unknown_outcome: UnknownOutcome
+
+
+def _callers_level() -> int:
+    """The level, for a warning, of whoever makes the agent: settings come through several functions of ours."""
+    level, frame = 0, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] in ("locus", "dataclasses"):
+        level, frame = level + 1, frame.f_back
+    return level + 1

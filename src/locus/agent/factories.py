@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeGuard, Unpack
 
 from locus.agent.agent import Agent
 from locus.agent.calls import current_call
+from locus.agent.config import Settings, Store, Tools
 from locus.agent.results import AgentResult
 from locus.agent.workspace import Workspace
 from locus.memory.checkpointer import Checkpointer
+from locus.memory.conversation import AgentCheckpointer
 from locus.memory.model.ids import MAX_ID_LENGTH, digest
+from locus.models.base import Model
 from locus.tools import Tool, tool
 
 DEEP_PROMPT = (
@@ -21,12 +24,12 @@ DEEP_PROMPT = (
 
 
 def create_agent(
-    model: Any = None,
+    model: Model | str | None = None,
     *,
-    tools: Sequence[Any] = (),
-    memory: Any = None,
+    tools: Tools = (),
+    memory: Store | AgentCheckpointer | None = None,
     system_prompt: str | None = None,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> Agent:
     """An agent that remembers: `memory` is a checkpointer, a storage backend, a URL, or any object with the two
     methods of `AgentCheckpointer`. `settings` are those of `AgentConfig`."""
@@ -34,13 +37,13 @@ def create_agent(
 
 
 def create_deep_agent(
-    model: Any = None,
+    model: Model | str | None = None,
     *,
-    tools: Sequence[Any] = (),
-    memory: Any = None,
+    tools: Tools = (),
+    memory: Store | AgentCheckpointer | None = None,
     system_prompt: str | None = None,
     subagents: Mapping[str, Agent] | None = None,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> Agent:
     """An agent with a plan, a file workspace and sub-agents, all kept in the memory like the conversation.
 
@@ -55,12 +58,12 @@ def create_deep_agent(
         for name, agent in (subagents or {}).items()
     }
     workspace = Workspace(kept.store if isinstance(kept, Checkpointer) else None)
-    every = [*tools, *workspace.tools(), *([_task(helpers)] if helpers else [])]
+    every: list[Any] = [*tools, *workspace.tools(), *([_task(helpers)] if helpers else [])]
     prompt = f"{system_prompt}\n\n{DEEP_PROMPT}" if system_prompt else DEEP_PROMPT
     return create_agent(plain.model, tools=every, memory=plain.checkpointer, system_prompt=prompt, **settings)
 
 
-def _keeps_everything(kept: object) -> bool:
+def _keeps_everything(kept: object) -> TypeGuard[Checkpointer]:
     """Whether namespaces and the records of single calls are kept."""
     return isinstance(kept, Checkpointer) and kept.store.keeps_writes
 
@@ -87,9 +90,12 @@ def _task(agents: Mapping[str, Agent]) -> Tool[..., Any]:
         context = current_call.get()
         thread_id = sub_thread(context.thread_id, context.call.id) if context.thread_id else None
         kept = chosen.checkpointer
-        begun = isinstance(kept, Checkpointer) and thread_id is not None and await kept.exists(thread_id)
-        if begun and thread_id is not None:
-            return _told(await chosen.resume_invoke(thread_id))
+        if isinstance(kept, Checkpointer) and thread_id is not None and await kept.exists(thread_id):
+            # Whoever has the thread of the call has this one, too, whatever is left of an earlier worker's lease.
+            successor = Agent(
+                chosen.config, model=chosen.model, checkpointer=kept, memory=None, on_conflict="take_over"
+            )
+            return _told(await successor.resume_invoke(thread_id))
         return _told(await chosen.invoke(prompt, thread_id))
 
     return task

@@ -6,8 +6,9 @@ results. Until then they are queued in the state, so that a kill does not lose t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from locus.agent.leases import Cause
 from locus.core.frozen import freeze
 from locus.core.messages import Message, Role, ToolCall, ToolResult
 from locus.core.state import AgentState
@@ -15,10 +16,29 @@ from locus.core.state import AgentState
 NO_RESULT = "No result was recorded for this call: the run was interrupted before it finished."
 NOT_APPROVED = "This call was not made: it needed a person's approval, and the conversation went on without it."
 TAKEN_OVER = "This call was not made here: another worker has taken the conversation over."
-UNKNOWN = (
-    "The outcome of this call is unknown: the process was stopped while it ran. It may or may not have taken "
-    "effect, and it was not repeated."
-)
+
+
+def unknown(cause: Cause) -> str:
+    """What the model is told of a call that was under way when its run was cut off."""
+    return (
+        f"The outcome of this call is unknown: {_CAUSES[cause]}. It may or may not have taken effect, and it was not "
+        "repeated."
+    )
+
+
+_CAUSES: Mapping[Cause, str] = {
+    "cancelled": "the run was cancelled before the call was done",
+    "model_error": "the run ended with a model error before the call was done",
+    "stopped": "the run was stopped before the call was done",
+    "taken_over": "another worker took the conversation over before the call was done",
+}
+UNKNOWN = unknown("stopped")
+CUT_OFF = "locus:cut-off"
+"""The metadata key of why a run was cut off, while a person is asked about the calls that it had begun."""
+
+
+def cut_off_of(state: AgentState) -> Cause:
+    return next((cause for cause in _CAUSES if cause == state.metadata.get(CUT_OFF)), "stopped")
 
 
 def pending_calls(messages: Sequence[Message]) -> list[ToolCall]:

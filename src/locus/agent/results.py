@@ -41,7 +41,8 @@ class AgentResult:
     """The end of a run: the answer, the state, why it stopped, and what it cost.
 
     `thread_id` is the thread that the state is kept in; it differs from the one that was asked for after
-    `on_conflict="fork"`.
+    `on_conflict="fork"`. `nothing_to_resume`: the thread that was to be resumed had its answer already, which is the
+    message; nobody was asked, and nothing was saved.
     """
 
     message: str
@@ -51,6 +52,7 @@ class AgentResult:
     thread_id: str | None = None
     checkpoint_id: str | None = None
     interrupt: Interrupt | None = None
+    nothing_to_resume: bool = False
 
     def __str__(self) -> str:
         return self.message

@@ -21,6 +21,7 @@ from locus.agent import approvals
 from locus.agent.calls import Started, is_repeatable, make_calls
 from locus.agent.config import AgentConfig
 from locus.agent.recovery import (
+    CUT_OFF,
     NOT_APPROVED,
     UNKNOWN,
     append_queued_messages,
@@ -30,6 +31,7 @@ from locus.agent.recovery import (
     pending_calls,
     queue_messages,
     repaired,
+    unknown,
 )
 from locus.agent.reflexion import LOOP, reflect, repeats
 from locus.agent.results import AgentMetrics, AgentResult, StopReason
@@ -65,7 +67,8 @@ MAX_CALL_ID = 200
 class Run:
     """A run, from its first message or from where a process was stopped. When it is over, `result` is set.
 
-    `accepted`: something of this run is saved, so it cannot simply be started again.
+    `accepted`: something of this run is saved, so it cannot simply be started again. `asks_model`: the model has been
+    asked, and has not answered.
     """
 
     def __init__(
@@ -85,6 +88,8 @@ class Run:
         self.state = state
         self.result: AgentResult | None = None
         self.accepted = False
+        self._nothing_to_resume = False
+        self.asks_model = False
         self._executed_before = len(state.tool_executions)
         self._metrics = AgentMetrics()
         self._started = time.perf_counter()
@@ -105,8 +110,11 @@ class Run:
             return
         self.state = append_queued_messages(self.state)
         if is_answered(self.state.messages) or not self.state.messages:
+            self._nothing_to_resume = not self.accepted and not self._metrics.tool_calls
             await self._end("complete")
             return
+        if self._session.keeps_lease and not self.accepted:
+            await self._save("resumed")  # of two who go on, only one asks the model
         await self._loop()
 
     async def _settle(self, decision: Any, *, new_input: bool) -> None:
@@ -173,6 +181,7 @@ class Run:
         except TimeoutError:
             if not limit.expired():
                 raise
+            self.asks_model = False
             await self._end("time_limit")
             return
         if _is_empty(message):
@@ -213,9 +222,13 @@ class Run:
             messages.insert(0, Message.system(self._config.system_prompt))
 
         async def on_text(text: str) -> None:
+            self.asks_model = False  # while others are told of it
             await self._emit(ModelChunkEvent(*self._tag, text))
+            self.asks_model = True
 
+        self.asks_model = True
         response = await _ask(self._model, messages, list(self._tools) or None, on_text)
+        self.asks_model = False
         usage = _usage(response)
         prompt, completion = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
         self._count(model_calls=1, prompt_tokens=prompt, completion_tokens=completion)
@@ -299,8 +312,10 @@ class Run:
         gated = [call for call in self._gated(calls) if known is None or repeat or call not in doubtful]
         doubtful = [call for call in doubtful if call not in gated and not repeat]
         if ask and doubtful and self._config.unknown_outcome == "ask":
+            if self._session.cut_off != "stopped":
+                self.state = self.state.with_metadata(CUT_OFF, self._session.cut_off)
             return Interrupt("unknown_outcome", tuple(doubtful))
-        results |= {call.id: failed(call, UNKNOWN) for call in doubtful}
+        results |= {call.id: failed(call, unknown(self._session.cut_off)) for call in doubtful}
         if ask and gated:
             return Interrupt("approval", tuple(gated))
         results |= {call.id: failed(call, NOT_APPROVED) for call in gated}
@@ -395,6 +410,7 @@ class Run:
             thread_id=self._session.thread_id,
             checkpoint_id=self._session.latest,
             interrupt=interrupt,
+            nothing_to_resume=self._nothing_to_resume,
         )
         return self.result
 

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
+import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal
 
+from locus.agent.leases import (
+    PLACE,
+    Cause,
+    End,
+    Lease,
+    Watch,
+    found_lease,
+    lease_facts,
+    new_lease_id,
+    release,
+    renewal,
+)
 from locus.core.messages import Message, ToolResult
 from locus.core.state import AgentState
 from locus.core.tasks import finished
-from locus.errors import ConflictError
+from locus.errors import CheckpointError, ConflictError
 from locus.memory.checkpointer import BaseCheckpointer, Checkpointer, HistoryEntry
 from locus.memory.conversation import AgentCheckpointer
 from locus.memory.model.ids import MAX_ID_LENGTH, new_id
+from locus.memory.runtime.retry import Backoff
 
-OnConflict = Literal["raise", "fork", "wait"]
+OnConflict = Literal["reject", "wait", "queue", "take_over", "fork", "raise"]
 
 STARTED = "locus:started"
 RESULT = "locus:result"
@@ -21,6 +41,19 @@ CARRIED_ON = ("resumed", "interrupt")
 """Steps whose checkpoints leave calls open that an earlier checkpoint has records of."""
 
 Records = dict[str, ToolResult | None]
+
+_PAGE = 50
+
+
+@dataclass(frozen=True)
+class OtherRun:
+    """A run of another worker that is under way in the thread."""
+
+    last_saved: datetime
+    seconds_left: float
+    """How long its worker may still be silent before it is taken for dead."""
+    has_lease: bool = True
+    """Whether that time is one that its worker has promised, or one that this worker has chosen."""
 
 
 class Session(ABC):
@@ -31,8 +64,15 @@ class Session(ABC):
         self.latest: str | None = None
         self.saved_by_run = False
         """Whether the state that was loaded was saved by a run: then every call in it has a result, or is the last."""
-        self.is_running = False
-        """Whether the state that was loaded is one of a run that is under way, or was killed."""
+        self.other_run: OtherRun | None = None
+        """The run that was under way when the state was loaded."""
+        self.cut_off: Cause = "stopped"
+        """Why the run that left the state that was loaded did not come to its end, if it did not."""
+
+    @property
+    def keeps_lease(self) -> bool:
+        """Whether a run that is under way can be told here from one whose worker is gone."""
+        return False
 
     @abstractmethod
     async def load(self) -> AgentState | None:
@@ -45,9 +85,16 @@ class Session(ABC):
     async def finish(self, state: AgentState) -> None:
         """The run is over."""
 
-    async def running(self) -> str | None:
-        """The latest checkpoint, if it says that a run is under way."""
+    async def look(self) -> OtherRun | None:
+        """The run that is under way in the thread now."""
         return None
+
+    async def load_before(self) -> AgentState | None:
+        """The state before the run that is under way."""
+        return None
+
+    async def let_go(self, end: End) -> None:
+        """Nothing more is saved by this run, and the thread is free for others."""
 
     async def record_start(self, call_id: str) -> bool:
         """A call that must not be repeated is about to be made. False: another worker has taken it over."""
@@ -78,47 +125,131 @@ class NoSession(Session):
 
 
 class ThreadSession(Session):
-    """A thread of a Locus checkpointer. Every save names the checkpoint that it expects to be the latest."""
+    """A thread of a Locus checkpointer. Every save names the checkpoint that it expects to be the latest.
 
-    def __init__(self, checkpointer: Checkpointer, thread_id: str, on_conflict: OnConflict) -> None:
+    `lease_seconds` is how long this worker may be silent. `patience` is how many seconds a run without a lease may be
+    silent before it is taken for dead; without it, such a run stands in nobody's way.
+    """
+
+    def __init__(
+        self,
+        checkpointer: Checkpointer,
+        thread_id: str,
+        on_conflict: OnConflict,
+        lease_seconds: float,
+        patience: float | None = None,
+    ) -> None:
         super().__init__(thread_id)
         self._checkpointer = checkpointer
         self._on_conflict = on_conflict
         self._thread = thread_id
         self._step: str | None = None
+        self._run_id: str | None = None
+        self._lease_seconds = lease_seconds
+        self._patience = patience
+        self._watch = Watch()
+        self._lease_id: str | None = None
+        """The lease that this run has, from its first checkpoint on."""
+        self._told = 0.0
+        """When this worker has last said that it is alive."""
+        self._renewing: asyncio.Task[None] | None = None
 
     @property
     def _keeps_records(self) -> bool:
         return self._checkpointer.store.keeps_writes
+
+    @property
+    def keeps_lease(self) -> bool:
+        return self._keeps_records
 
     async def _newest(self) -> HistoryEntry | None:
         return next(iter(await self._checkpointer.history(self._thread, limit=1)), None)
 
     async def load(self) -> AgentState | None:
         while (entry := await self._newest()) is not None:
-            state = await self._checkpointer.load(self._thread, entry.checkpoint_id)
+            state = await self._load_at(entry)
             if state is not None:  # else it was deleted in between
-                self.latest, self._step = entry.checkpoint_id, entry.metadata.get("step")
-                self.saved_by_run = "run_id" in entry.metadata and self._step is not None
-                self.is_running = _is_running(entry)
                 return state
-        self.latest = self._step = None
-        self.is_running = False
+        self._begin_at(None)
         return None
+
+    async def _load_at(self, entry: HistoryEntry) -> AgentState | None:
+        state = await self._checkpointer.load(self._thread, entry.checkpoint_id)
+        if state is not None:
+            self._begin_at(entry)
+            self.other_run = await self._other_run(entry)
+        return state
+
+    def _begin_at(self, entry: HistoryEntry | None) -> None:
+        facts: Mapping[str, Any] = entry.metadata if entry is not None else {}
+        self.latest = entry.checkpoint_id if entry is not None else None
+        self._step, self._run_id = facts.get("step"), facts.get("run_id")
+        self.saved_by_run = "run_id" in facts and self._step is not None
+        self.other_run, self.cut_off = None, "stopped"
+
+    async def load_before(self) -> AgentState | None:
+        run_id, before = self._run_id, self.latest
+        while before is not None:
+            page = await self._checkpointer.history(self._thread, _PAGE, before)
+            for entry in page:
+                if entry.metadata.get("run_id") != run_id:
+                    state = await self._load_at(entry)
+                    if state is not None:
+                        return state
+            before = page[-1].checkpoint_id if len(page) == _PAGE else None
+        self._begin_at(None)
+        return None
+
+    async def look(self) -> OtherRun | None:
+        entry = await self._newest()
+        return None if entry is None else await self._other_run(entry)
+
+    async def _other_run(self, entry: HistoryEntry) -> OtherRun | None:
+        """The run that a checkpoint tells of, if it is under way."""
+        self.cut_off = "stopped"
+        if not _is_running(entry.metadata):
+            return None
+        writes = (
+            await self._checkpointer.get_writes(self._thread, PLACE, namespace=PLACE) if self._keeps_records else []
+        )
+        found = found_lease(self._thread, entry, writes)
+        has_lease = isinstance(found, Lease)
+        if not isinstance(found, Lease):
+            self.cut_off = found
+            if "lease" in entry.metadata or self._patience is None:
+                return None
+            found = Lease(self._patience, math.inf)  # saved by a version, or in a store, that has no leases
+        left = self._watch.seconds_left(entry.checkpoint_id, found)
+        if not left:
+            return None
+        self.cut_off = "taken_over"
+        return OtherRun(entry.created_at, left, has_lease)
 
     async def save(self, state: AgentState, facts: dict[str, Any]) -> str | None:
         return await finished(self._save(state, facts))
 
     async def _save(self, state: AgentState, facts: dict[str, Any]) -> str:
         try:
-            saved = await self._checkpointer.save(state, self._thread, metadata=facts, if_latest=self.latest)
+            saved = await self._save_here(state, facts)
         except ConflictError:
             # Two who decide on the same calls must not both go on: the calls would be made twice.
             if self._on_conflict != "fork" or facts["step"] == "decision":
                 raise
             await self._fork()
-            saved = await self._checkpointer.save(state, self._thread, metadata=facts, if_latest=self.latest)
-        self.latest, self._step = saved, facts["step"]
+            saved = await self._save_here(state, facts)
+        self.latest, self._step, self._told = saved, facts["step"], time.monotonic()
+        if self._lease_id is not None and self._renewing is None:
+            self._renewing = asyncio.create_task(self._renew())
+        return saved
+
+    async def _save_here(self, state: AgentState, facts: dict[str, Any]) -> str:
+        """Save in this thread, and have its lease with the first checkpoint that is not the last."""
+        lease_id = self._lease_id
+        if self.keeps_lease and _is_running(facts):
+            lease_id = lease_id or new_lease_id(self._thread)
+            facts = facts | {"lease": lease_facts(lease_id, self._lease_seconds)}
+        saved = await self._checkpointer.save(state, self._thread, metadata=facts, if_latest=self.latest)
+        self._lease_id = lease_id
         return saved
 
     async def _fork(self) -> None:
@@ -128,17 +259,55 @@ class ThreadSession(Session):
         if self.latest is not None and not await self._checkpointer.copy_thread(self._thread, fork, self.latest):
             self.latest = None  # it was deleted meanwhile, and the state is saved whole
         self._thread = self.thread_id = fork
+        self._lease_id = None
 
-    async def running(self) -> str | None:
+    async def _renew(self) -> None:
+        """Say that this worker is alive whenever it has saved nothing for a third of its lease."""
+        third = self._lease_seconds / 3
+        after_failure = Backoff(third / 8, third)
+        failures = 0
+        while True:
+            await asyncio.sleep(max(0.0, self._told + third - time.monotonic()))
+            if time.monotonic() < self._told + third:
+                continue
+            try:
+                await finished(self._say_alive())
+                self._told, failures = time.monotonic(), 0
+            except CheckpointError:  # the next save meets it, too, and tells the run
+                await after_failure.pause(failures)
+                failures += 1
+
+    async def _say_alive(self) -> None:
+        if self._lease_id is not None and await self._is_latest():
+            await self._say(renewal(self._lease_id, self._lease_seconds))
+
+    async def _is_latest(self) -> bool:
+        """False if the thread was taken over, or deleted: then nothing is written to it any more."""
         entry = await self._newest()
-        return entry.checkpoint_id if entry is not None and _is_running(entry) else None
+        return entry is not None and entry.checkpoint_id == self.latest
+
+    async def _say(self, value: dict[str, Any]) -> None:
+        await self._checkpointer.put_writes(self._thread, PLACE, PLACE, [(PLACE, value)], namespace=PLACE)
+
+    async def let_go(self, end: End) -> None:
+        await finished(self._let_go(end))
+
+    async def _let_go(self, end: End) -> None:
+        renewing, self._renewing = self._renewing, None
+        if renewing is not None:  # first, so that no renewal comes after the release
+            renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
+        lease_id, self._lease_id = self._lease_id, None
+        if lease_id is not None:
+            with suppress(CheckpointError):  # the run is over all the same, and the lease ends by itself
+                if end == "complete" or await self._is_latest():
+                    await self._say(release(lease_id, end))
 
     async def record_start(self, call_id: str) -> bool:
         # First the record, then the check. A worker that takes the thread over does it the other way round (a save,
         # then `recorded`), so one of the two always sees the other.
         await self._write(call_id, [(STARTED, True)])
-        entry = await self._newest()
-        return entry is not None and entry.checkpoint_id == self.latest
+        return await self._is_latest()
 
     async def record_result(self, result: ToolResult) -> None:
         await self._write(result.tool_call_id, [(RESULT, result.model_dump())])
@@ -163,8 +332,8 @@ class ThreadSession(Session):
         return found
 
 
-def _is_running(entry: HistoryEntry) -> bool:
-    return entry.metadata.get("status") == "running"
+def _is_running(facts: Mapping[str, Any]) -> bool:
+    return facts.get("status") == "running"
 
 
 class PlainSession(Session):

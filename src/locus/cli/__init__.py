@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 import locus
-from locus.cli import copy, import_, serve
+from locus.cli import copy, import_, serve, tokens
 from locus.errors import LocusError
 
 __all__ = ["main"]
@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code: int = options.run(options)
     except LocusError as error:
-        sys.stderr.write(f"locus: {error}\n")
+        sys.stderr.write(f"locus: {error}{tokens.hint(error)}\n")
         return 2
     except KeyboardInterrupt:
         return 130

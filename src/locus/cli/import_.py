@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from functools import partial
+from pathlib import Path
 
-from locus.cli import transfer
+from locus.cli import tokens, transfer
 
 _DESCRIPTION = """\
 Import threads of other libraries into a Locus store. The source is only read.
@@ -40,7 +42,8 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         action="append",
         default=[],
         metavar="MODULE:CLASS",
-        help="langgraph: a class of yours that states contain; may be repeated",
+        help="langgraph: a class of yours that states contain, or a TypedDict or a graph that declares such classes, "
+        "in a module that is installed or in the current folder; may be repeated",
     )
     add("--tenant", default="default", help="locus-sdk: the tenant of PgCheckpointer (default)")
     add("--sessions-table", default="agent_sessions", metavar="NAME", help="openai-agents: (agent_sessions)")
@@ -49,7 +52,11 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 def run(options: argparse.Namespace) -> int:
     from locus.transfer.imports import import_store
+    from locus.transfer.stores import resolve_url
 
+    if options.allow and str(Path.cwd()) not in sys.path:
+        # As `python -m` does it: the console script's own folder is of no use to anybody.
+        sys.path.insert(0, str(Path.cwd()))
     work = partial(
         import_store,
         options.kind,
@@ -57,5 +64,6 @@ def run(options: argparse.Namespace) -> int:
         tenant=options.tenant,
         sessions_table=options.sessions_table,
         messages_table=options.messages_table,
+        destination_token=tokens.token_for(resolve_url(options.destination), options.token_file),
     )
     return transfer.run(options, work)

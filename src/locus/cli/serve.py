@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from locus.cli import tokens
 from locus.errors import ConfigurationError
 from locus.extras import require
 
@@ -25,10 +26,16 @@ In Python: HTTPCheckpointer("http://127.0.0.1:8700"). The API is described by /o
 
 _TOKENS = """\
 A token is written as "TOKEN [read|write [PREFIX]]". It allows reading or writing (default: write) the threads whose
-ids begin with the prefix (default: all); a prefix ends with / or :. Tokens can also be given in the environment
+ids begin with the prefix (default: all); a prefix ends with / or :. "saves=NUMBER" and "megabytes=NUMBER" at the end
+give it a daily quota of its own ("unlimited": none). Tokens can also be given in the environment
 variable LOCUS_SERVER_TOKENS, and the URL of the store in LOCUS_SERVER_STORE. Unlike options, variables do not appear
 in process lists. LOCUS_SERVER_LOG_KEY is the key of the digests that stand for threads in logs; without it they differ
-after each start. Without a token the server only accepts connections from this machine."""
+after each start. Without a token the server only accepts connections from this machine.
+
+SIGHUP makes the server read its token file again. If that cannot be used, the tokens stay as they are.
+
+The store can be another Locus server, http:// or https://. Its token comes from LOCUS_TOKEN, from the file that
+LOCUS_TOKEN_FILE names, or from --store-token-file."""
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -45,7 +52,8 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     add("--port", type=int, default=8700, help="the port to listen on (8700)")
     add("--workers", type=int, default=1, metavar="N", help="the number of worker processes (1)")
     add("--token", action="append", default=[], metavar="TOKEN", help="a bearer token; may be repeated")
-    add("--token-file", metavar="FILE", help="a file with one token per line")
+    add("--token-file", metavar="FILE", help="a file with one token per line; read again on SIGHUP")
+    tokens.add_option(command, "--store-token-file", "the store, if that is at http(s)://")
     add("--max-body", type=float, default=64.0, metavar="MB", help="the largest request body (64)")
     add("--header-timeout", type=float, default=15.0, metavar="SECONDS", help="how long request headers may take (15)")
     add("--body-timeout", type=float, default=30.0, metavar="SECONDS", help="how long a request body may take (30)")
@@ -53,6 +61,14 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     add("--max-values", type=int, default=1_000_000, metavar="N", help="the most JSON values in a body (1000000)")
     add("--max-connections", type=int, default=500, metavar="N", help="the most connections of a process (500)")
     add("--rate-limit", metavar="RATE[/BURST]", help="the most requests per second of each token, in each process")
+    add("--daily-saves", type=int, metavar="N", help="the most saves of each token in a day, UTC")
+    add(
+        "--daily-megabytes",
+        type=float,
+        metavar="MB",
+        help="the most megabytes that each token may send to save in a day",
+    )
+    add("--quota-file", metavar="FILE", help="count these in a file, which is kept (while the server runs)")
     add("--audit", metavar="FILE", help="write which token did what to a file (-: standard output)")
     add(
         "--query-timeout",
@@ -82,19 +98,21 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _config(options: argparse.Namespace) -> ServerConfig:
+    from locus.server.auth import read_token_file
     from locus.server.config import ServerConfig
     from locus.server.logs import KEY_VARIABLE, key_from_environment
 
     store = options.store or os.environ.get(STORE_VARIABLE)
     if not store:
         raise ConfigurationError("say where the threads are kept: --store sqlite:///agents.db")
+    token_file = str(Path(options.token_file).absolute()) if options.token_file else None
     config = ServerConfig(
         store=store,
         host=options.host,
         port=options.port,
         workers=options.workers,
-        tokens=_tokens(options),
-        max_body_bytes=int(options.max_body * 1024 * 1024),
+        tokens="\n".join([*options.token, os.environ.get(TOKENS_VARIABLE, "")]),
+        max_body_bytes=_bytes(options.max_body, "--max-body"),
         header_seconds=options.header_timeout,
         body_seconds=options.body_timeout,
         query_seconds=options.query_timeout,
@@ -106,17 +124,20 @@ def _config(options: argparse.Namespace) -> ServerConfig:
         rate=options.rate_limit,
         audit=options.audit,
         log_key=key_from_environment(),
+        token_file=token_file,
+        file_tokens="" if token_file is None else read_token_file(token_file),
+        store_token=tokens.token_for(store, options.store_token_file),
+        daily_saves=options.daily_saves,
+        daily_bytes=None if options.daily_megabytes is None else _bytes(options.daily_megabytes, "--daily-megabytes"),
+        quota_file=options.quota_file,
     )
-    for name in (STORE_VARIABLE, TOKENS_VARIABLE, KEY_VARIABLE):  # worker processes would inherit them
+    secret = (STORE_VARIABLE, TOKENS_VARIABLE, KEY_VARIABLE, tokens.TOKEN_VARIABLE)
+    for name in secret:  # worker processes would inherit them
         os.environ.pop(name, None)
     return config
 
 
-def _tokens(options: argparse.Namespace) -> str:
-    from locus.memory.model.arguments import possible_path
-
-    lines = [*options.token, os.environ.get(TOKENS_VARIABLE, "")]
-    if options.token_file:
-        with possible_path(options.token_file):
-            lines.append(Path(options.token_file).read_text(encoding="utf-8"))
-    return "\n".join(lines)
+def _bytes(megabytes: float, option: str) -> int:
+    if not 0 <= megabytes <= 2**40:  # which NaN is not, either
+        raise ConfigurationError(f"{option} is a number of megabytes")
+    return int(megabytes * 1024 * 1024)

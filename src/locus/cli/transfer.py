@@ -10,11 +10,15 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TextIO
 
+from locus.cli import tokens
+
 if TYPE_CHECKING:
     from locus.transfer.report import Report
 
-_EPILOG = """\
+_EPILOG = f"""\
 Keep a URL that contains a password in an environment variable: env:NAME stands for the value of the variable NAME.
+
+{tokens.HELP}
 
 You can stop the command at any moment and run it again; it continues where it was. At the end it reads every checkpoint
 back from the destination and compares it with the source. The exit code is 0 if all threads are there and equal, 1 if
@@ -47,6 +51,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--dry-run", action="store_true", help="read everything, write nothing, and report what would be done")
     add("--jobs", type=_jobs, default=4, metavar="N", help="how many threads are moved at the same time (4)")
     add("--json", action="store_true", help="print the result as JSON")
+    tokens.add_option(command)
 
 
 def _jobs(text: str) -> int:
@@ -73,7 +78,11 @@ def run(options: argparse.Namespace, work: Callable[..., Awaitable[Report]]) -> 
     text = json.dumps(report.as_dict(), indent=2, ensure_ascii=False) if options.json else summary(report)
     sys.stdout.write(f"{text}\n")
     for problem in report.problems:
-        sys.stderr.write(f"locus: thread {problem.thread!r}: {problem.message}\n")
+        place = f"thread {problem.thread!r}: " if problem.thread else ""
+        sys.stderr.write(f"locus: {place}{problem.message}\n")
+    if report.missing and len(report.problems) > 1:  # else it has been said
+        allow = " ".join(f"--allow {name}" for name in report.missing)
+        sys.stderr.write(f"locus: to allow all classes that are missing, add {allow}\n")
     return 0 if report.ok else 1
 
 
@@ -84,6 +93,9 @@ def summary(report: Report) -> str:
         f"{report.source} -> {report.destination}",
         f"{report.done:,} of {report.threads:,} threads, {report.checkpoints:,} checkpoints: {moved}",
     ]
+    if report.items:
+        items = "" if report.dry_run else f": {report.items_moved:,} moved"
+        lines.append(f"{report.items:,} items of LangGraph's long-term memory{items}")
     if not report.dry_run:
         lines.append(f"{report.verified:,} checkpoints verified, in {report.seconds:.1f} s")
     return "\n".join(lines)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from locus.core.frozen import ThreadKey
 from locus.core.state import AgentState
-from locus.errors import CapabilityError, CheckpointNotFoundError, CorruptCheckpointError
+from locus.errors import CapabilityError, CorruptCheckpointError
 from locus.memory.diffs import StateDiff, diff
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.codec import decode
@@ -130,6 +130,10 @@ class BaseCheckpointer(ABC):
     async def list_threads(self, limit: int = 100, pattern: str = "*") -> list[str]:
         """The ids of threads that match a pattern (`*` any text, `?` one character), in order."""
         self._cannot("list_threads")
+
+    async def list_namespaces(self, thread_id: str) -> list[str]:
+        """The namespaces in which a thread has checkpoints, in order; empty if there is no such thread."""
+        self._cannot("namespaces")
 
     async def list_with_metadata(self, limit: int = 100) -> list[dict[str, Any]]:
         """The newest checkpoints of all threads, with `thread_id`, `checkpoint_id`, `metadata` and more."""
@@ -260,6 +264,14 @@ class StoreVerbs:
     async def list_threads(self, limit: int | None = 100, pattern: str = "*") -> list[str]:
         return await self.store.list_threads(limit, pattern)
 
+    async def list_namespaces(self, thread_id: str) -> list[str]:
+        """The namespaces in which a thread has checkpoints, in order; empty if there is no such thread.
+
+        A checkpointer saves in `"default"`; LangGraph's graphs live in `""` and below, OpenAI's sessions in
+        `"openai-agents"`.
+        """
+        return await self.store.namespaces(thread_id)
+
     async def list_with_metadata(self, limit: int = 100) -> list[dict[str, Any]]:
         return [entry_dict(entry) for entry in await self.store.recent(limit)]
 
@@ -360,7 +372,7 @@ class Checkpointer(StoreVerbs, BaseCheckpointer):
         states = [await self.load(thread_id, checkpoint_id, namespace=namespace) for checkpoint_id in (a, b)]
         for checkpoint_id, state in zip((a, b), states, strict=True):
             if state is None:
-                raise CheckpointNotFoundError(f"thread {thread_id!r} has no checkpoint {checkpoint_id!r}")
+                raise await self.store.not_found(thread_id, checkpoint_id, namespace)
         before, after = states
         assert before is not None
         assert after is not None

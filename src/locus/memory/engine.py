@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
+from locus.core.protocols import CheckpointerCapabilities as CheckpointerCapabilities
 from locus.errors import CheckpointError, ConfigurationError
 from locus.memory.model.codec import EXACT, Dialect
 from locus.memory.model.ids import Pattern
@@ -81,6 +81,13 @@ class Engine(ABC):
         """The rev and the manifest of one checkpoint. Engines override this where they can read less for it."""
         stored = await self.read(thread_id, namespace, checkpoint_id)
         return None if stored is None else (stored.entry.rev, stored.manifest)
+
+    async def namespaces(self, thread_id: str) -> list[str]:
+        """The namespaces in which a thread has checkpoints, in code point order, as of one instant.
+
+        Engines override this where they can read less for it.
+        """
+        return sorted({entry.namespace for entry in await self.history(thread_id, None, None, None)})
 
     @abstractmethod
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
@@ -183,17 +190,3 @@ class Exports(ABC):
         to the number that is `known` of the branch; and their pending writes. `limit` is how many are enough: at least
         1, and a store that reads all of a thread anyway gives all.
         """
-
-
-@dataclass(frozen=True)
-class CheckpointerCapabilities:
-    """What a checkpointer can do beyond saving, loading and listing."""
-
-    search: bool = False
-    metadata_query: bool = False
-    vacuum: bool = False
-    branching: bool = False
-    ttl: bool = False
-    list_threads: bool = False
-    list_with_metadata: bool = False
-    persistent_checkpoint_ids: bool = False

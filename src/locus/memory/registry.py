@@ -9,13 +9,15 @@ function `factory(location, **options)`, where `location` is what follows the co
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, cast
 
 from locus.errors import ConfigurationError
-from locus.memory.checkpointer import BaseCheckpointer
+from locus.hints import did_you_mean
+from locus.memory.checkpointer import BaseCheckpointer, Checkpointer
 from locus.memory.runtime.url import path_of as path_of
 
 ENTRY_POINTS = "locus.checkpointers"
@@ -62,15 +64,17 @@ def list_checkpointers() -> list[str]:
     return sorted({*_BUILT_IN, *_registered, *_plugins()})
 
 
-def get_checkpointer(checkpointer_string: str, **options: Any) -> BaseCheckpointer:
+def get_checkpointer(checkpointer_string: str, **options: Any) -> Checkpointer:
     """The checkpointer that a name, a name with a location, or a URL stands for.
 
-    Options are the backend's own: `get_checkpointer("sqlite:agents.db", durability="normal")`.
+    Options are the backend's own: `get_checkpointer("sqlite:agents.db", durability="normal")`. All backends of Locus
+    give a `Checkpointer`. A factory that somebody else has registered may give any `BaseCheckpointer`, and is trusted
+    to give what its users expect.
     """
     if not isinstance(checkpointer_string, str):
         raise ConfigurationError(f"a checkpointer is named by text, got {checkpointer_string!r:.80}")
     name, _, location = checkpointer_string.partition(":")
-    return _factory(name)(location, **options)
+    return cast(Checkpointer, _factory(name)(location, **options))
 
 
 def _factory(name: str) -> Factory:
@@ -84,10 +88,22 @@ def _factory(name: str) -> Factory:
     if plugin is not None:
         loaded: Factory = plugin.load()
         return loaded
+    known = list_checkpointers()
     raise ConfigurationError(
-        f"there is no checkpointer {name!r}; there are: {', '.join(list_checkpointers())}. "
+        f"there is no checkpointer {name!r:.80}{_meant(name, known)}; there are: {', '.join(known)}. "
         "Another one can be added with register_checkpointer()"
     )
+
+
+def _meant(name: str, known: list[str]) -> str:
+    """What was most likely meant by a name that does not exist: a file, a folder, or a name that is near."""
+    if len(name) == 1 and os.name == "nt":
+        return " (a path has a name before it: 'sqlite:' for a database file, 'file:' for a folder)"
+    if name.partition("?")[0].lower().endswith((".db", ".sqlite", ".sqlite3")):
+        return f" (did you mean {f'sqlite:{name}'!r:.100}?)"
+    if "/" in name or "\\" in name or name.startswith((".", "~")):
+        return f" (did you mean {f'file:{name}'!r:.100}, or {f'sqlite:{name}'!r:.100}?)"
+    return did_you_mean(name, known)
 
 
 def _plugins() -> dict[str, EntryPoint]:

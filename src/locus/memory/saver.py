@@ -237,7 +237,7 @@ class CheckpointSaver:
 
     async def list_namespaces(self, *, thread_id: str) -> list[str]:
         """The namespaces in which a thread has checkpoints, in order."""
-        return sorted({entry.namespace for entry in await self.store.history(thread_id, None, None, None)})
+        return await self.store.namespaces(thread_id)
 
     @cached_property
     def sync(self) -> SyncCheckpointSaver:

@@ -38,6 +38,8 @@ from locus.memory.model.retention import ancestors, outlived
 from locus.memory.runtime.forks import fork_safe_lock
 
 _ATTEMPTS = 8
+_MOST_NAMED = 5
+"""How many namespaces an error names: a graph may have very many."""
 _LONG_TO_READ = 1_000_000
 """Characters that take some tens of milliseconds to read through."""
 
@@ -58,6 +60,10 @@ class Saved:
 
     checkpoint_id: str
     trace: Trace
+    attempts: int = 1
+    """How often it was planned; again because another writer was faster."""
+    commit: Commit | None = None
+    """What was sent to the store; None if all of it was there."""
 
 
 class _Using:
@@ -140,9 +146,12 @@ class CheckpointStore:
         parent_as_named: bool = False,
         if_latest: str | None | Unset = ANY,
         known: Trace | None = None,
+        created_at: datetime | None = None,
         off_loop: bool = False,
     ) -> Saved:
         """Commit a payload. `known` is the checkpoint that it was derived from, if that is known.
+
+        `created_at` is for a checkpoint that was made earlier, elsewhere.
 
         With `off_loop`, a worker thread plans it, so that others have their turn meanwhile: for a large payload in a
         process that serves many.
@@ -158,7 +167,7 @@ class CheckpointStore:
         now = datetime.now(UTC)
         # A base that newer checkpoints follow has most likely had its branches continued by them.
         own_branches, replaces = base is not None and base.passed, None
-        for _ in range(_ATTEMPTS):
+        for attempt in range(1, _ATTEMPTS + 1):
             planner = Planner(rev, base, own_branches=own_branches, sort_keys=not self.engine.dialect.exact)
             plan = await asyncio.to_thread(planner.plan, payload) if off_loop else planner.plan(payload)
             commit = Commit(
@@ -166,7 +175,7 @@ class CheckpointStore:
                 namespace=namespace,
                 checkpoint_id=checkpoint_id or rev,
                 rev=rev,
-                created_at=now,
+                created_at=created_at or now,
                 metadata=metadata_text,
                 head=plan.head,
                 manifest=plan.manifest,
@@ -185,7 +194,7 @@ class CheckpointStore:
                 outcome = await engine.commit(commit)
             match outcome.verdict:
                 case Verdict.COMMITTED:
-                    return self._remember(commit, plan)
+                    return self._remember(commit, plan, attempt)
                 case Verdict.EXISTS:
                     stored = await self.read(thread_id, commit.checkpoint_id, namespace)
                     if stored is None:
@@ -196,7 +205,7 @@ class CheckpointStore:
                         else await asyncio.to_thread(_equal, stored, payload, metadata)
                     )
                     if same:
-                        return Saved(commit.checkpoint_id, self._trace_of(stored))
+                        return Saved(commit.checkpoint_id, self._trace_of(stored), attempt)
                     replaces = stored.entry.rev
                     base = self._trace_of(stored) if self.engine.keeps_runs else None
                 case Verdict.BRANCH_TAKEN:
@@ -223,10 +232,10 @@ class CheckpointStore:
             f"thread {commit.thread_id!r} has no checkpoint {commit.parent_id!r} to be the parent; nothing was written"
         )
 
-    def _remember(self, commit: Commit, plan: Plan) -> Saved:
+    def _remember(self, commit: Commit, plan: Plan, attempts: int) -> Saved:
         trace = Trace(Base(commit.checkpoint_id, commit.rev), plan.fields)
         self._traces.put((commit.thread_id, commit.namespace), trace)
-        return Saved(commit.checkpoint_id, trace)
+        return Saved(commit.checkpoint_id, trace, attempts, commit)
 
     def _trace_of(self, stored: Stored) -> Trace:
         """What the next save may refer to, found by reading everything that is stored."""
@@ -263,9 +272,34 @@ class CheckpointStore:
             if before is not None:
                 known = await engine.entry(thread_id, namespace or "", before)
                 if known is None:
-                    raise CheckpointNotFoundError(f"thread {thread_id!r} has no checkpoint {before!r} to list from")
+                    raise await self.not_found(thread_id, before, namespace, " to list from")
                 before_seq = known.seq
             return await engine.history(thread_id, namespace, checked_limit(limit, None), before_seq)
+
+    async def namespaces(self, thread_id: str) -> list[str]:
+        """The namespaces in which a thread has checkpoints, in order; empty if there is no such thread."""
+        check_ids(thread_id, None, None)
+        async with self.using() as engine:
+            return await engine.namespaces(thread_id)
+
+    async def not_found(
+        self, thread_id: str, checkpoint_id: str, namespace: str | None, purpose: str = ""
+    ) -> CheckpointNotFoundError:
+        """The error for a checkpoint that is not there. It says if the thread is in another namespace."""
+        there = "" if namespace is None else await self.other_namespaces(thread_id, namespace)
+        where = "" if namespace is None else f" in the namespace {namespace!r:.80}"
+        return CheckpointNotFoundError(
+            f"thread {thread_id!r} has no checkpoint {checkpoint_id!r}{where}{purpose}{there and '; '}{there}"
+        )
+
+    async def other_namespaces(self, thread_id: str, namespace: str) -> str:
+        """Says for an error where a thread has checkpoints, if it is not in this namespace; else it is empty."""
+        others = [name for name in await self.namespaces(thread_id) if name != namespace]
+        if not others:
+            return ""
+        named = ", ".join(f"{name!r:.80}" for name in others[:_MOST_NAMED])
+        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+        return f"the thread has checkpoints in other namespaces: {named}{more}"
 
     async def delete(self, thread_id: str, checkpoint_id: str | None, namespace: str | None) -> bool:
         """Delete a checkpoint of a namespace, or a whole namespace, or a whole thread."""

@@ -83,6 +83,9 @@ class SyncStoreVerbs(Generic[V]):
     def list_threads(self, limit: int | None = 100, pattern: str = "*") -> list[str]:
         return PORTAL.run(self._wrapped.list_threads(limit, pattern))
 
+    def list_namespaces(self, thread_id: str) -> list[str]:
+        return PORTAL.run(self._wrapped.list_namespaces(thread_id))
+
     def list_with_metadata(self, limit: int = 100) -> list[dict[str, Any]]:
         return PORTAL.run(self._wrapped.list_with_metadata(limit))
 

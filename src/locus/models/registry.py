@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from locus.errors import ConfigurationError
+from locus.hints import did_you_mean
 from locus.models.base import Model
 from locus.oci_auth import is_configured
 
@@ -67,7 +68,7 @@ def choose_model(model_string: str | None = None) -> ModelChoice:
     """What `get_model` would take.
 
     The name says it, else `LOCUS_MODEL_PROVIDER` and `LOCUS_MODEL_ID`, else it is OCI Generative AI where its
-    configuration is found, and the mock where it is not.
+    configuration is found. Where nothing says it, the error lists what could be meant.
     """
     if model_string is not None and (not isinstance(model_string, str) or not model_string):
         raise ConfigurationError(f"a model is named by text, got {model_string!r:.80}")
@@ -76,10 +77,7 @@ def choose_model(model_string: str | None = None) -> ModelChoice:
     if not provider:
         provider, reason = _default_provider()
     if provider not in {*_BUILT_IN, *_registered}:
-        raise ConfigurationError(
-            f"there is no model provider {provider!r}; there are: {', '.join(list_models())}. "
-            "Another one can be added with register_model()"
-        )
+        raise ConfigurationError(_unknown(provider, model_string))
     return ModelChoice(provider, model or _model_id(provider), reason)
 
 
@@ -89,13 +87,57 @@ def _default_provider() -> tuple[str, str]:
         return named, f"{PROVIDER_VARIABLE} is set"
     if is_configured():
         return "oci", "an OCI configuration was found"
-    return "mock", f"{PROVIDER_VARIABLE} is not set, and no OCI configuration was found"
+    raise ConfigurationError(
+        f"which model? {PROVIDER_VARIABLE} is not set, and no OCI configuration was found. "
+        f"Name one: {_could_be_meant()}; or set {PROVIDER_VARIABLE}"
+    )
+
+
+_EXAMPLES = {
+    "openai:gpt-4.1": "OPENAI_API_KEY",
+    "anthropic:<model id>": "ANTHROPIC_API_KEY",
+    "ollama:<model id>": "OLLAMA_HOST",
+    "mock": "",
+}
+"""Names of models, each with the variable that shows that it is in use."""
+
+
+def _could_be_meant() -> str:
+    """Names of models, those first that this machine has a key for."""
+    with_key = {name: variable for name, variable in _EXAMPLES.items() if os.environ.get(variable)}
+    names = [
+        *with_key,
+        *(name for name in _EXAMPLES if name not in with_key),
+        *(f"{name}:<model id>" for name in sorted(_registered)),
+    ]
+    return ", ".join(f'model="{n}"' + (f" ({with_key[n]} is set)" if n in with_key else "") for n in names)
+
+
+_KNOWN_IDS = {
+    "openai": ("gpt-", "chatgpt-", "o1", "o3", "o4"),
+    "anthropic": ("claude",),
+    "oci": ("openai.", "meta.", "cohere.", "xai.", "google."),
+    "ollama": ("llama", "mistral", "qwen", "gemma", "deepseek", "phi"),
+}
+"""How the ids of well-known models begin: whoever names one without its provider is told the whole name."""
+
+
+def _unknown(provider: str, model_string: str | None) -> str:
+    """The error for a provider that there is none of."""
+    if model_string is not None:
+        for known, starts in _KNOWN_IDS.items():
+            if model_string.lower().startswith(starts):
+                return f"{model_string!r:.80} names no provider; did you mean {f'{known}:{model_string}'!r:.100}?"
+    return (
+        f"there is no model provider {provider!r:.80}{did_you_mean(provider, list_models())}; "
+        f"there are: {', '.join(list_models())}. Another one can be added with register_model()"
+    )
 
 
 def _model_id(provider: str) -> str:
     """The id of the environment belongs to the provider of the environment, or to the default one."""
     named = os.environ.get(ID_VARIABLE)
-    if named and provider == _default_provider()[0]:
+    if named and provider == (os.environ.get(PROVIDER_VARIABLE) or "oci"):
         return named
     if provider in _DEFAULT_IDS and provider not in _registered:
         return _DEFAULT_IDS[provider]

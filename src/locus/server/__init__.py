@@ -9,16 +9,18 @@ if TYPE_CHECKING:
     from locus.server.app import create_app
     from locus.server.auth import Token, parse_tokens, read_tokens
     from locus.server.bodies import Limits
+    from locus.server.quotas import Quota
 
 _HOMES = {
     "Limits": "bodies",
+    "Quota": "quotas",
     "Token": "auth",
     "create_app": "app",
     "parse_tokens": "auth",
     "read_tokens": "auth",
 }
 
-__all__ = ["Limits", "Token", "create_app", "parse_tokens", "read_tokens"]
+__all__ = ["Limits", "Quota", "Token", "create_app", "parse_tokens", "read_tokens"]
 
 
 def __getattr__(name: str) -> Any:

@@ -83,8 +83,16 @@ class Outcome(Answer):
     replaced: Several4 = []
 
 
+NO_THREAD = "this thread does not exist"
+
+
+def missing(elsewhere: str = "") -> problems.Problem:
+    """The answer that a checkpoint does not exist. `elsewhere` says where its thread has others."""
+    return problems.Problem(404, problems.NOT_FOUND, f"this checkpoint does not exist{elsewhere and '; '}{elsewhere}")
+
+
 def existing(found: T | None) -> T:
     """What was asked for, or the answer that it does not exist."""
     if not found:
-        raise problems.Problem(404, problems.NOT_FOUND, "this checkpoint does not exist")
+        raise missing()
     return found

@@ -19,6 +19,7 @@ from locus.server.logs import LOGGER, Digests, error_facts
 from locus.server.memory_budget import MemoryBudget
 from locus.server.metrics import Metrics
 from locus.server.middleware import ServerMiddleware
+from locus.server.quotas import Ledger, Quota
 from locus.server.rates import Rate
 from locus.server.routes import all_routes
 
@@ -32,6 +33,8 @@ def create_app(
     rate: str | None = None,
     audit: str | None = None,
     log_key: str = "",
+    quota: Quota | None = None,
+    quota_file: str | None = None,
 ) -> ServerMiddleware:
     """Serve the threads of a checkpointer, of a storage backend, or of the store that a URL names.
 
@@ -39,7 +42,9 @@ def create_app(
     can reach the server. `hosts` lists the host names that requests may use (`None`: any). `rate` limits the requests
     of each token: "50" per second, or "50/200" with bursts of 200. `audit` is the file that says which token did what
     ("-": standard output). `log_key` is the key of the digests that stand for threads in logs; without it a new one is
-    made. The checkpointer is closed when the server shuts down.
+    made. `quota` is what each token may save in a day, unless the token has a quota of its own; it is counted in
+    `quota_file`, which several processes may share, or else in memory. The checkpointer is closed when the server shuts
+    down.
     """
     opened = checkpointer if isinstance(checkpointer, StoreVerbs) else as_checkpointer(checkpointer)
     if not isinstance(opened, StoreVerbs):
@@ -55,12 +60,13 @@ def create_app(
             LOGGER.error("the store could not be closed", extra={"facts": error_facts(error)})
         if audit_log is not None:
             audit_log.close()
+        ledger.close()
 
     limits = limits or Limits()
     audit_log = None if audit is None else AuditLog(audit)
-    router = Router(
-        all_routes(AuthorizedStore(opened.store, limits), metrics), redirect_slashes=False, lifespan=lifespan
-    )
+    ledger = Ledger(quota_file)
+    authorized = AuthorizedStore(opened.store, limits, quota or Quota(), ledger)
+    router = Router(all_routes(authorized, metrics), redirect_slashes=False, lifespan=lifespan)
     return ServerMiddleware(
         router,
         Guard(auth),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -18,6 +18,7 @@ from typing import Literal
 from locus.errors import ConfigurationError
 from locus.memory.model.arguments import possible_path
 from locus.memory.model.ids import check_text
+from locus.server.quotas import OwnQuota, Quota
 from locus.wire.problems import FORBIDDEN, UNAUTHENTICATED, Problem
 
 Access = Literal["read", "write"]
@@ -31,13 +32,21 @@ THREADS_KEY = "locus.threads"
 """Where it holds the ids of threads that the request names."""
 
 _TOKEN = re.compile(r"[\x21-\x7e]+")
+_MOST_CHARACTERS = 4 * 1024 * 1024
+"""In a file of tokens: enough for some ten thousand of them."""
+
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="locus"'}
 
 
 class Token:
-    """A bearer token and what it allows. `write` includes `read`; without a prefix it allows all threads."""
+    """A bearer token and what it allows. `write` includes `read`; without a prefix it allows all threads.
 
-    def __init__(self, token: str, access: Access = "write", prefix: str = "") -> None:
+    `quota` is what it may save in a day, if that differs from the quota of the server.
+    """
+
+    def __init__(
+        self, token: str, access: Access = "write", prefix: str = "", *, quota: Quota | OwnQuota | None = None
+    ) -> None:
         if not isinstance(token, str) or not _TOKEN.fullmatch(token) or len(token) < LEAST_CHARACTERS:
             raise ConfigurationError(
                 f"a token has at least {LEAST_CHARACTERS} characters, without spaces. Make one with: "
@@ -52,7 +61,8 @@ class Token:
             )
         check_text(prefix, "prefix")
         self.digest = _digest(token)
-        self.grant = Grant(access == "write", prefix, self.id)
+        own = OwnQuota(quota.saves, quota.bytes) if isinstance(quota, Quota) else quota
+        self.grant = Grant(access == "write", prefix, self.id, own or OwnQuota())
 
     @property
     def id(self) -> str:
@@ -71,6 +81,7 @@ class Grant:
     prefix: str = ""
     token_id: str = field(default="", compare=False)
     """The id of the token; empty where none is needed."""
+    quota: OwnQuota = field(default=OwnQuota(), compare=False)
 
     @property
     def everywhere(self) -> bool:
@@ -99,12 +110,12 @@ class Guard:
     """Finds the grant of a request by its Authorization header. Without tokens every request may do everything."""
 
     def __init__(self, tokens: Iterable[Token] | None) -> None:
-        self._tokens = [*tokens] if tokens is not None else None
-        if self._tokens is not None and not self._tokens:
-            raise ConfigurationError(
-                "auth is an empty list, so no request would be accepted. Give a token, or None for no check"
-            )
+        self._tokens = None if tokens is None else _some(tokens)
         self._unrestricted = Grant()
+
+    def use(self, tokens: Iterable[Token]) -> None:
+        """Accept these tokens from now on, and no others."""
+        self._tokens = _some(tokens)
 
     def admit(self, authorization: str | None) -> Grant:
         if self._tokens is None:
@@ -121,21 +132,54 @@ class Guard:
         return found
 
 
+def _some(tokens: Iterable[Token]) -> list[Token]:
+    found = [*tokens]
+    if not found:
+        raise ConfigurationError(
+            "auth is an empty list, so no request would be accepted. Give a token, or None for no check"
+        )
+    return found
+
+
 def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
 def parse_tokens(text: str) -> list[Token]:
-    """Parse tokens, one per line or separated by semicolons: `TOKEN [read|write [PREFIX]]`. `#` starts a comment."""
-    found = []
-    for line in re.split(r"[;\n]", text):
-        words = line.split()
-        if not words or words[0].startswith("#"):
-            continue
-        if len(words) > 3:
-            raise ConfigurationError("a line of tokens is: TOKEN [read|write [PREFIX]]")
-        found.append(Token(words[0], _access(words), words[2] if len(words) > 2 else ""))
+    """Parse tokens, one per line or separated by semicolons: `TOKEN [read|write [PREFIX]]`. `#` starts a comment.
+
+    A quota of its own stands at the end of a line: `saves=1000`, `megabytes=50`, or `unlimited` instead of a number.
+    """
+    found: list[Token] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        for part in line.split(";"):
+            try:
+                found.extend(_parse_token(part))
+            except ConfigurationError as error:
+                raise TokenLineError(str(error), number) from error
     return found
+
+
+class TokenLineError(ConfigurationError):
+    """A line of tokens that cannot be used."""
+
+    def __init__(self, text: str, line: int) -> None:
+        super().__init__(f"{text} (line {line} of the tokens)" if line > 1 else text)
+        self.line = line
+
+
+def _parse_token(text: str) -> Iterator[Token]:
+    words = text.split()
+    if not words or words[0].startswith("#"):
+        return
+    token, *more = words
+    quota = OwnQuota.parse(more)
+    words = [token, *more]
+    if len(words) > 3:
+        raise ConfigurationError(
+            "a line of tokens is: TOKEN [read|write [PREFIX]] [saves=NUMBER|unlimited] [megabytes=NUMBER|unlimited]"
+        )
+    yield Token(token, _access(words), words[2] if len(words) > 2 else "", quota=quota)
 
 
 def _access(words: Sequence[str]) -> Access:
@@ -149,5 +193,16 @@ def _access(words: Sequence[str]) -> Access:
 
 def read_tokens(path: str | Path) -> list[Token]:
     """Parse the tokens in a file."""
-    with possible_path(path):
-        return parse_tokens(Path(path).read_text(encoding="utf-8"))
+    return parse_tokens(read_token_file(path))
+
+
+def read_token_file(path: str | Path) -> str:
+    """The text of a file of tokens."""
+    try:
+        with possible_path(path), Path(path).open(encoding="utf-8") as file:
+            text = file.read(_MOST_CHARACTERS + 1)
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"the token file {str(path)[:80]!r} is no text in UTF-8") from error
+    if len(text) > _MOST_CHARACTERS:
+        raise ConfigurationError(f"the token file {str(path)[:80]!r} has more than {_MOST_CHARACTERS:,} characters")
+    return text

@@ -4,28 +4,42 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import TypeVar
 
 from starlette.requests import Request
 
 from locus.memory.model.ids import Pattern, check_id
+from locus.memory.model.records import Entry, Hit
 from locus.memory.store import CheckpointStore
 from locus.server.auth import GRANT_KEY, THREADS_KEY, Grant
-from locus.server.bodies import Limits, read_body
+from locus.server.bodies import Limits, body_size, read_body
+from locus.server.lists import listed
+from locus.server.quotas import Charge, Ledger, Quota, charged
 from locus.server.requests import Body
 from locus.wire.format import from_segment
 from locus.wire.problems import Problem
 
 T = TypeVar("T")
+E = TypeVar("E", Entry, Hit)
 B = TypeVar("B", bound=Body)
+NO_QUOTA = Quota()
 
 
 class AuthorizedStore:
-    """A store and the limits of requests. Every route gets its thread id from `thread`, which checks the grant."""
+    """A store and the limits of requests. Every route gets its thread id from `thread`, which checks the grant.
 
-    def __init__(self, store: CheckpointStore, limits: Limits) -> None:
+    A route that saves does so inside of `charged`, which checks the quota.
+    """
+
+    def __init__(
+        self, store: CheckpointStore, limits: Limits, quota: Quota = NO_QUOTA, ledger: Ledger | None = None
+    ) -> None:
         self.store = store
         self.limits = limits
+        self._quota = quota
+        self._ledger = ledger
 
     @staticmethod
     def grant(request: Request) -> Grant:
@@ -45,6 +59,15 @@ class AuthorizedStore:
     @staticmethod
     def checkpoint(request: Request) -> str:
         return check_id(from_segment(request.path_params["checkpoint_id"]), "checkpoint_id")
+
+    def quota(self, request: Request) -> Quota:
+        """What the sender may save in a day."""
+        return self.grant(request).quota.over(self._quota)
+
+    def charged(self, request: Request, saves: int = 1) -> AbstractContextManager[Charge]:
+        """Count what the sender saves, whose body was read already. Raises a problem if that is too much."""
+        grant = self.grant(request)
+        return charged(self._ledger, grant.token_id, self.quota(request), saves, body_size(request))
 
     async def body(self, request: Request, model: type[B]) -> B:
         """The body of a request, checked by its model."""
@@ -68,6 +91,15 @@ class AuthorizedStore:
                 500, "query_too_slow", f"this query took longer than {seconds:g} s: ask for less, or more precisely"
             ) from error
 
+    async def entries(self, ask: Callable[[int], Awaitable[list[E]]], limit: int) -> list[E]:
+        """What a query over many threads finds, unless it takes too long or is too large."""
+        return await self.query(listed(ask, limit, self.limits.state_bytes))
+
+    def check_metadata(self, metadata: str) -> None:
+        most = self.limits.metadata_bytes
+        if len(metadata) > most:
+            raise Problem(413, "too_large", f"metadata has at most {most} bytes here: put what is large into the state")
+
     def visible(self, request: Request, found: list[T], thread_of: Callable[[T], str]) -> list[T]:
         """Only what is of threads that the sender may see. The store was asked for nothing else."""
         grant = self.grant(request)
@@ -78,5 +110,5 @@ class AuthorizedStore:
         if prefix is None:
             return []
         async with self.store.using() as engine:
-            found = await engine.threads(Pattern(pattern.text, prefix), limit)
+            found = await engine.threads(replace(pattern, within=prefix), limit)
         return self.visible(request, found, str)

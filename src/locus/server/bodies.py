@@ -38,6 +38,7 @@ PIECE_BYTES = 65_536
 
 _PIECE = 4 * 1024 * 1024
 _LARGE_KEY = "locus.large_body"
+_SIZE_KEY = "locus.body_bytes"
 _CLOSE = {"Connection": "close"}
 _GZIP = 31
 """The `wbits` of zlib for a gzip header and the largest window."""
@@ -51,7 +52,9 @@ class Limits:
     """The largest request body, before and after decompression."""
     body_seconds: float = 30.0
     state_bytes: int = 256 * 1024 * 1024
-    """The largest state that the server builds for a client that asks for a whole state."""
+    """The largest state, and the largest list, that the server builds for a client that asks for one."""
+    metadata_bytes: int = 4 * 1024 * 1024
+    """The largest metadata of a checkpoint. Lists hold those of many."""
     body_values: int = 1_000_000
     """The most JSON values in a body: numbers, texts, lists, objects and so on, however deep inside."""
     memory_bytes: int = 1024 * 1024 * 1024
@@ -81,6 +84,7 @@ async def read_body(request: Request, limits: Limits, check: Callable[[dict[str,
         return check(found, counter)
 
     data = await _decompressed(body, limits, share) if is_gzip else body
+    request.scope[_SIZE_KEY] = len(data)
     if len(data) <= INLINE_BYTES:
         return parsed(_decoded(data))
     request.scope[_LARGE_KEY] = True
@@ -101,6 +105,12 @@ def _decoded(data: bytes) -> str:
 def is_large(request: Request) -> bool:
     """Whether the body of a request was so large that work on it belongs into a worker thread."""
     return _LARGE_KEY in request.scope
+
+
+def body_size(request: Request) -> int:
+    """The bytes of the body of a request, which was read, after decompression."""
+    size: int = request.scope.get(_SIZE_KEY, 0)
+    return size
 
 
 async def _in_thread(work: Callable[[], T]) -> T:

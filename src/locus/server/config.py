@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
+from typing import Self
 
 from locus.errors import ConfigurationError
 from locus.memory.model.arguments import checked_seconds
-from locus.server.auth import Token, parse_tokens
+from locus.server.auth import Token, parse_tokens, read_token_file
+from locus.server.quotas import Quota
 from locus.server.rates import Rate
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
@@ -16,7 +18,11 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """How a server is started. `tokens` is text, one token per line, as `parse_tokens` reads it."""
+    """How a server is started.
+
+    `tokens` is text, one token per line, as `parse_tokens` reads it; `file_tokens` is the text of the file
+    `token_file`, which is read again on SIGHUP. `store_token` is for a store that is on another server.
+    """
 
     store: str = field(repr=False)
     host: str = "127.0.0.1"
@@ -35,6 +41,12 @@ class ServerConfig:
     rate: str | None = None
     audit: str | None = None
     log_key: str = field(default="", repr=False)
+    token_file: str | None = None
+    file_tokens: str = field(default="", repr=False)
+    store_token: str | None = field(default=None, repr=False)
+    daily_saves: int | None = None
+    daily_bytes: int | None = None
+    quota_file: str | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
@@ -54,6 +66,9 @@ class ServerConfig:
             raise ConfigurationError(f"--max-connections is a number from 1 on, got {self.max_connections}")
         if self.rate is not None:
             Rate.parse(self.rate)
+        for option, value in (("--daily-saves", self.daily_saves), ("--daily-megabytes", self.daily_bytes)):
+            if value is not None and value < 1:
+                raise ConfigurationError(f"{option} is a number from 1 on")
         if self.workers > 1 and self.store.partition(":")[0] == "memory":
             raise ConfigurationError("several workers cannot share a memory store: leave out --workers")
         if not self.auth and not is_loopback(self.host):
@@ -64,7 +79,19 @@ class ServerConfig:
 
     @property
     def auth(self) -> list[Token] | None:
-        return parse_tokens(self.tokens) or None
+        return [*parse_tokens(self.tokens), *parse_tokens(self.file_tokens)] or None
+
+    def with_tokens_read_again(self) -> Self:
+        """The same with what the token file holds now. One that holds no token would open the server to everybody."""
+        assert self.token_file is not None
+        text = read_token_file(self.token_file)
+        if not parse_tokens(text):
+            raise ConfigurationError("the token file holds no token")
+        return replace(self, file_tokens=text)
+
+    @property
+    def quota(self) -> Quota:
+        return Quota(self.daily_saves, self.daily_bytes)
 
     @property
     def hosts(self) -> Collection[str] | None:

@@ -1,5 +1,7 @@
 """Logs as JSON, one object per line. They contain no secrets, no payloads, no ids and no names of files.
 
+The first line names the store, if that is on the network, by its address.
+
 What this package logs is made of words that stand in its source, and of facts that it has chosen: an error by its type,
 a thread by a keyed digest. What other packages log may quote anything, so only the words of their source are kept.
 """
@@ -15,6 +17,7 @@ import secrets
 import sys
 import threading
 import traceback
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any
@@ -49,12 +52,18 @@ def key_from_environment() -> str:
 
 def error_facts(error: BaseException) -> dict[str, Any]:
     """What a log may say about an error: its type, those of its causes, and where it was raised. Not its text."""
-    types: list[str] = []
-    found: BaseException | None = error
-    while found is not None and len(types) < 5:
-        types.append(type(found).__name__)
-        found = found.__cause__ or (None if found.__suppress_context__ else found.__context__)
+    types = [type(found).__name__ for found in causes(error)]
     return {"error": types, "stack": stack_of(error.__traceback__)[-5:]}
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """An error, and the errors that led to it: five of them at most."""
+    found: BaseException | None = error
+    for _ in range(5):
+        if found is None:
+            return
+        yield found
+        found = found.__cause__ or (None if found.__suppress_context__ else found.__context__)
 
 
 class JSONLines(logging.Formatter):

@@ -18,7 +18,7 @@ from starlette.types import Message, Receive, Scope, Send
 from locus.errors import CapabilityError, LocusError
 from locus.memory.model.codec import encode_trusted
 from locus.server.audit import AuditLog
-from locus.server.auth import GRANT_KEY, THREADS_KEY, Grant, Guard
+from locus.server.auth import GRANT_KEY, THREADS_KEY, Grant, Guard, Token
 from locus.server.logs import LOGGER, Digests, error_facts
 from locus.server.memory_budget import MemoryBudget, MemoryShare
 from locus.server.metrics import Metrics
@@ -43,6 +43,9 @@ _MESSAGES = {
     "unsupported_format": "what is stored is of a newer format",
 }
 _STRANGERS = "strangers"
+_PROBES = frozenset({"health", "ready"})
+"""Operations that something asks for every few seconds. A store that does not answer has a line of its own."""
+
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 
 
@@ -70,6 +73,13 @@ class ServerMiddleware:
         self._buckets: dict[str, Bucket] = {}
         self._audit = audit
         self._digests = digests or Digests()
+
+    def use_tokens(self, tokens: Iterable[Token]) -> None:
+        """Accept these tokens from the next request on, and no others. Those that stay keep what they have used up."""
+        found = [*tokens]
+        self._guard.use(found)
+        known = {_STRANGERS, *(token.id for token in found)}
+        self._buckets = {token_id: bucket for token_id, bucket in self._buckets.items() if token_id in known}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -129,8 +139,9 @@ class ServerMiddleware:
         method = request.scope["method"] if request.scope["method"] in _METHODS else "other"
         seconds = time.perf_counter() - request.started
         self._metrics.count(operation, method, request.status, seconds, request.received, request.sent)
-        if LOGGER.isEnabledFor(logging.INFO):
-            LOGGER.info("request", extra={"facts": request.facts(operation, method, seconds)})
+        level = logging.DEBUG if operation in _PROBES else logging.INFO
+        if LOGGER.isEnabledFor(level):
+            LOGGER.log(level, "request", extra={"facts": request.facts(operation, method, seconds)})
         if self._audit is not None:
             self._write_audit(request, operation)
 

@@ -3,34 +3,46 @@
 from __future__ import annotations
 
 import os
+import signal
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import uvicorn
 from uvicorn.supervisors import Multiprocess
 
+from locus import __version__
+from locus.errors import ConfigurationError
+from locus.memory.checkpointer import BaseCheckpointer, StoreVerbs
 from locus.memory.registry import get_checkpointer
 from locus.server.app import create_app
 from locus.server.bodies import Limits
 from locus.server.config import ServerConfig
 from locus.server.connections import KEEP_ALIVE_SECONDS, BoundedProtocol, Bounds
-from locus.server.logs import log_failures, set_up
+from locus.server.logs import LOGGER, log_failures, set_up
 from locus.server.middleware import ServerMiddleware
+from locus.server.reload import TokenReload, log_unread_tokens
+
+_ON_NETWORK = frozenset({"http", "mysql", "oci", "opensearch", "oracle", "postgresql", "redis", "s3"})
+"""What the identity of a store begins with that is no file of this machine."""
 
 
 def serve(config: ServerConfig) -> None:
     """Serve until SIGTERM or Ctrl-C; requests in progress are finished first."""
     set_up(config.log_level)
+    checkpointer = open_store(config)  # with workers, so that an invalid URL is reported once, not by each of them
     if config.workers == 1:
-        app = app_of(config)
+        app = app_of(config, checkpointer)
         log_failures()
+        announce(config, checkpointer)
         uvicorn.run(**_arguments(config, app))
         return
-    get_checkpointer(config.store)  # so that an invalid URL is reported once, not by every worker
-    with TemporaryDirectory(prefix="locus-metrics-") as folder:
+    announce(config, checkpointer)
+    with TemporaryDirectory(prefix="locus-metrics-") as folder, TemporaryDirectory(prefix="locus-quotas-") as shared:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        _run_workers(config)
+        _run_workers(replace(config, quota_file=config.quota_file or str(Path(shared, "quotas.db"))))
 
 
 def _run_workers(config: ServerConfig) -> None:
@@ -40,7 +52,7 @@ def _run_workers(config: ServerConfig) -> None:
     """
     given = uvicorn.Config(**_arguments(config, partial(worker_app, config)), factory=True, workers=config.workers)
     listening = given.bind_socket()
-    supervisor: Any = Multiprocess
+    supervisor: Any = Multiprocess if config.token_file is None else partial(ReloadingWorkers, config)
     try:
         workers = supervisor(given, sockets=[listening])
     except TypeError:  # older versions of uvicorn want to be told what each of them runs
@@ -48,14 +60,60 @@ def _run_workers(config: ServerConfig) -> None:
     workers.run()
 
 
-def worker_app(config: ServerConfig) -> ServerMiddleware:
+class ReloadingWorkers(Multiprocess):
+    """Workers that read the token file again on SIGHUP. (uvicorn would replace them, with the tokens of the start.)"""
+
+    def __init__(self, settings: ServerConfig, config: uvicorn.Config, **options: Any) -> None:
+        super().__init__(config, **options)
+        self._settings = settings
+
+    def handle_hup(self) -> None:
+        """Let each worker read the file. One that is started later gets what was read here."""
+        try:
+            self._settings = self._settings.with_tokens_read_again()
+        except ConfigurationError as error:
+            log_unread_tokens(error)
+            return
+        self.config.app = partial(worker_app, self._settings)
+        for process in self.processes:
+            if process.pid is not None and process.process.is_alive():
+                os.kill(process.pid, signal.SIGHUP)
+
+
+def worker_app(config: ServerConfig) -> ServerMiddleware | TokenReload:
     """The app of one of several workers. Each opens the store by itself."""
     set_up(config.log_level)
     log_failures()
-    return app_of(config)
+    return app_of(config, open_store(config))
 
 
-def app_of(config: ServerConfig) -> ServerMiddleware:
+def open_store(config: ServerConfig) -> BaseCheckpointer:
+    if config.store_token is None:
+        return get_checkpointer(config.store)
+    return get_checkpointer(config.store, token=config.store_token)
+
+
+def announce(config: ServerConfig, checkpointer: BaseCheckpointer) -> None:
+    """The first line of the log: what is served where."""
+    host = f"[{config.host}]" if ":" in config.host else config.host
+    facts = {
+        "store": store_name(checkpointer),
+        "version": __version__,
+        "address": f"http://{host}:{config.port}",
+        "workers": config.workers,
+        "tokens": len(config.auth or ()),
+    }
+    LOGGER.info("serving", extra={"facts": facts})
+
+
+def store_name(checkpointer: BaseCheckpointer) -> str:
+    """Names a store on the network by its address, which holds no password. Names of files stay out of logs."""
+    identity = checkpointer.store.engine.identity if isinstance(checkpointer, StoreVerbs) else ""
+    scheme = identity.partition(":")[0]
+    return identity if scheme in _ON_NETWORK else scheme
+
+
+def app_of(config: ServerConfig, checkpointer: BaseCheckpointer) -> ServerMiddleware | TokenReload:
     BoundedProtocol.bounds = Bounds(
         header_seconds=config.header_seconds,
         body_seconds=config.body_seconds,
@@ -68,15 +126,18 @@ def app_of(config: ServerConfig) -> ServerMiddleware:
         body_values=config.max_values,
         query_seconds=config.query_seconds,
     )
-    return create_app(
-        get_checkpointer(config.store),
+    app = create_app(
+        checkpointer,
         config.auth,
         limits=limits,
         hosts=config.hosts,
         rate=config.rate,
         audit=config.audit,
         log_key=config.log_key,
+        quota=config.quota,
+        quota_file=config.quota_file,
     )
+    return app if config.token_file is None else TokenReload(app, config)
 
 
 def _arguments(config: ServerConfig, app: Any) -> dict[str, Any]:

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from locus.testing.contract import REQUIRED, CheckpointerContract, CoreContract, DurableContract, DurableLaws
     from locus.testing.laws.outage import OutageLaws
     from locus.testing.laws.saver import SaverLaws
+    from locus.testing.laws.stalls import StallLaws
     from locus.testing.stateful import ThreadsMachine
-    from locus.testing.stores import DurableTestStore, OutageTestStore, TestStore
+    from locus.testing.stores import DurableTestStore, OutageTestStore, Stall, StallTestStore, TestStore
 
 _HOMES = {
     "REQUIRED": "contract",
@@ -41,6 +42,9 @@ _HOMES = {
     "OutageLaws": "laws.outage",
     "OutageTestStore": "stores",
     "SaverLaws": "laws.saver",
+    "Stall": "stores",
+    "StallLaws": "laws.stalls",
+    "StallTestStore": "stores",
     "TestStore": "stores",
     "ThreadsMachine": "stateful",
 }
@@ -55,6 +59,9 @@ __all__ = [
     "OutageLaws",
     "OutageTestStore",
     "SaverLaws",
+    "Stall",
+    "StallLaws",
+    "StallTestStore",
     "TestStore",
     "ThreadsMachine",
 ]

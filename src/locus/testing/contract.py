@@ -14,8 +14,9 @@ processes at once, and processes that are killed.
             return MyTestStore(tmp_path)
 
 A durable backend that lacks a capability inherits `CoreContract`, the mixins of those it has, `OutageLaws` and
-`DurableLaws`. The processes open the store with `get_checkpointer(store.url)`; a backend that is neither built in nor
-declared as an entry point names, in `worker_modules`, the module that registers it. Needs `os.fork`.
+`DurableLaws`; one whose queries can stall, at a server or on the way to it, inherits `StallLaws` too. The processes
+open the store with `get_checkpointer(store.url)`; a backend that is neither built in nor declared as an entry point
+names, in `worker_modules`, the module that registers it. Needs `os.fork`.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ from locus.testing.laws.saver import SaverLaws
 from locus.testing.laws.search import SearchLaws
 from locus.testing.laws.shapes import ShapeLaws
 from locus.testing.laws.stale import StaleBaseLaws
+from locus.testing.laws.stalls import StallLaws
 from locus.testing.laws.writes import PendingWritesLaws
 from locus.testing.stateful import StatefulLaws
 
@@ -67,6 +69,7 @@ __all__ = [
     "DurableContract",
     "DurableLaws",
     "ProcessLaws",
+    "StallLaws",
 ]
 
 EVERYTHING: Final = CheckpointerCapabilities(

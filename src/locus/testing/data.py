@@ -118,6 +118,12 @@ HOSTILE_IDS: Final = (
 )
 """Valid ids that have to be kept apart exactly as given."""
 
+LOOK_ALIKE_IDS: Final = (
+    "'", "%", "_", "a_b", "axb", "*", "\\", ":", "a:b", "/", "tenant/a", "tenant_a", "..", "a", "a ", "\0", "a\0", "😀",
+    "josé", "jose\u0301", "Alice", "alice", "ß", "ss", "{a}", "$.a", "latest", "default", "x" * 255, "x" * 254 + "y",
+)  # fmt: skip
+"""Those of them that stores have taken for each other or for syntax: for laws that would take minutes with all."""
+
 BAD_IDS: Final[tuple[Any, ...]] = (
     "",
     "x" * 256,

@@ -41,3 +41,33 @@ class DurableTestStore(OutageTestStore):
     def open_after_kill(self) -> Checkpointer:
         """A new handle, once everything that a killed process had sent is done: a server may still carry it out."""
         return self.open()
+
+
+class Stall(ABC):
+    """A handle whose queries can be made to stall: they arrive, and nobody answers."""
+
+    handle: Checkpointer
+
+    @abstractmethod
+    async def begin(self) -> None:
+        """From now on a query of the handle stalls."""
+
+    async def query(self) -> object:
+        """Ask what stalls: anything, or a query that the store has made for it. There is a thread "t"."""
+        return await self.handle.load("t")
+
+    @abstractmethod
+    async def reached(self) -> None:
+        """Return when a query has stalled."""
+
+    @abstractmethod
+    async def end(self) -> None:
+        """From now on queries are answered as ever."""
+
+
+class StallTestStore(TestStore):
+    """A store whose queries can stall, at its server or on the way. One that is no such store says that it cannot."""
+
+    @abstractmethod
+    def stalling(self, seconds: float) -> AbstractAsyncContextManager[Stall]:
+        """A handle that gives each query so many seconds, and tries none again; it is closed at the end."""

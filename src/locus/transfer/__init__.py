@@ -9,6 +9,7 @@
     items             the items of one thread, by number
     digests           digests that do not depend on how a payload is stored
     write             writes checkpoints to a Locus store: skips those that are there, saves the others
+    store_items       the items of LangGraph's long-term memory, beside the threads
     report            the result
 
 To import from another library, write a `move.Source` in `sources`, and open it in `imports`.

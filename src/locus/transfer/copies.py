@@ -1,4 +1,4 @@
-"""`copy_store`: copies threads between two Locus stores."""
+"""`copy_store`: copies threads between two Locus stores, and what LangGraph's long-term memory keeps beside them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from locus.errors import ConfigurationError
 from locus.transfer.move import move
 from locus.transfer.read import StoreSource
 from locus.transfer.report import Progress, Report
+from locus.transfer.store_items import StoreItems
 from locus.transfer.stores import open_existing, open_store, open_to_read
 
 
@@ -17,18 +18,36 @@ async def copy_store(
     dry_run: bool = False,
     jobs: int = 4,
     progress: Progress = lambda _report: None,
+    source_token: str | None = None,
+    destination_token: str | None = None,
 ) -> Report:
-    """Copy the threads that match a pattern from one store to another. Both are given as URLs; see `move.move`."""
-    origin, target = open_to_read(source), open_store(destination)
+    """Copy the threads that match a pattern from one store to another. Both are given as URLs; see `move.move`.
+
+    The tokens are for stores on servers. What a `LocusStore` keeps in the same database is copied too, unless a pattern
+    chooses some threads.
+    """
+    origin, target = open_to_read(source, source_token), open_store(destination, destination_token)
     name = target.engine.identity
     try:
         if origin.engine.identity == name:
             raise ConfigurationError(f"source and destination are the same store: {name}")
-        there = await open_existing(destination) if dry_run else target
+        items = StoreItems(origin) if pattern == "*" else None
+        count = await items.count() if items is not None else 0
+        there = await open_existing(destination, destination_token) if dry_run else target
         try:
-            return await move(
-                StoreSource(origin), there, name=name, pattern=pattern, dry_run=dry_run, jobs=jobs, progress=progress
+            report = await move(
+                StoreSource(origin),
+                there,
+                name=name,
+                pattern=pattern,
+                dry_run=dry_run,
+                jobs=jobs,
+                progress=progress,
+                required=not count,
             )
+            if items is not None and count:
+                await items.copy(target, report)
+            return report
         finally:
             if there is not None:
                 await there.close()

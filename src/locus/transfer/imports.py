@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from locus.errors import ConfigurationError
 from locus.transfer.move import Source, move
@@ -30,17 +31,21 @@ async def import_store(
     dry_run: bool = False,
     jobs: int = 4,
     progress: Progress = lambda _report: None,
-    allowed_types: Sequence[str | type] = (),
+    allowed_types: Sequence[Any] = (),
     tenant: str = "default",
     sessions_table: str = "agent_sessions",
     messages_table: str = "agent_messages",
+    destination_token: str | None = None,
 ) -> Report:
     """Import threads from the store of another library; see `move.move`.
 
-    `allowed_types` are the classes that states of LangGraph may contain, or their names ("my_app.state:Ticket").
+    `allowed_types` are the classes that states of LangGraph may contain, or their names ("my_app.state:Ticket"). A
+    `TypedDict` or a graph stands for all classes that it declares. `missing` of the report names those that are not
+    allowed.
     `tenant` is the tenant of a `PgCheckpointer` of locus-sdk. The two tables are those of sessions of openai-agents.
+    `destination_token` is for a destination on a server.
     """
-    target = open_store(destination)
+    target = open_store(destination, destination_token)
     name = target.engine.identity
     origin: Source | None = None
     try:
@@ -53,9 +58,13 @@ async def import_store(
             origin = _openai_agents(url, sessions_table, messages_table)
         else:
             raise ConfigurationError(f"nothing is known of {kind!r:.40}; threads come from {', '.join(KINDS)}")
-        there = await open_existing(destination) if dry_run else target
+        there = await open_existing(destination, destination_token) if dry_run else target
         try:
-            return await move(origin, there, name=name, pattern=pattern, dry_run=dry_run, jobs=jobs, progress=progress)
+            report = await move(
+                origin, there, name=name, pattern=pattern, dry_run=dry_run, jobs=jobs, progress=progress
+            )
+            report.missing = list(getattr(origin, "missing", ()))
+            return report
         finally:
             if there is not None:
                 await there.close()
@@ -65,15 +74,20 @@ async def import_store(
         await target.close()
 
 
-def _langgraph(url: str, allowed_types: Sequence[str | type]) -> Source:
+def _langgraph(url: str, allowed_types: Sequence[Any]) -> Source:
     from locus.extras import require
 
     require("langgraph.checkpoint.base", "langgraph")
+    from locus.integrations.langgraph.schemas import listed_classes
     from locus.transfer.sources.langgraph import LangGraphSource, PostgreSQLTables, SaverTables, SQLiteTables
     from locus.transfer.sources.langgraph_values import ValueReader
     from locus.transfer.sources.sql import sql_engine
 
-    classes = [_named_class(name) if isinstance(name, str) else name for name in allowed_types]
+    named = [_named(name) if isinstance(name, str) else name for name in allowed_types]
+    classes = list(listed_classes(named))
+    for kind in classes:
+        if not isinstance(kind, type):
+            raise ConfigurationError(f"{kind!r:.80} is no class")
     values = ValueReader(classes)
     if _scheme(url) in ("postgresql", "postgres"):
         engine, _, schema = sql_engine(url)
@@ -84,18 +98,15 @@ def _langgraph(url: str, allowed_types: Sequence[str | type]) -> Source:
     return LangGraphSource(tables, classes)
 
 
-def _named_class(name: str) -> type:
-    """The class with this name: `my_app.state:Ticket`."""
-    module, colon, attribute = name.partition(":")
+def _named(name: str) -> Any:
+    """What a program defines under this name: `my_app.state:Ticket`, or `my_app.state:Order.Line`."""
+    module, colon, attributes = name.partition(":")
     if not colon:
         raise ConfigurationError(f"a class is named with its module, as my_app.state:Ticket, got {name!r:.80}")
     try:
-        found = getattr(import_module(module), attribute)
+        return reduce(getattr, attributes.split("."), import_module(module))
     except (ImportError, AttributeError) as error:
         raise ConfigurationError(f"the class {name!r:.80} cannot be imported: {error}") from error
-    if not isinstance(found, type):
-        raise ConfigurationError(f"{name!r:.80} is no class")
-    return found
 
 
 def _openai_agents(url: str, sessions_table: str, messages_table: str) -> Source:

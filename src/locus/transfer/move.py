@@ -51,16 +51,17 @@ async def move(
     dry_run: bool = False,
     jobs: int = 4,
     progress: Progress = lambda _report: None,
+    required: bool = True,
 ) -> Report:
     """Move every thread that matches. A problem with one thread does not stop the others.
 
-    An outage stops everything, and so does a source without threads. `destination` is None in a dry run if the store
-    does not exist yet. `jobs` threads are moved at the same time.
+    An outage stops everything, and so does a source without threads, if they are `required`. `destination` is None in
+    a dry run if the store does not exist yet. `jobs` threads are moved at the same time.
     """
     started = time.monotonic()
     report = Report(source.name, name, dry_run)
     ids = await source.threads(check_pattern(pattern))
-    if not ids:
+    if not ids and required:
         of = "" if pattern == "*" else f" that matches {pattern!r}"
         raise ConfigurationError(f"there is no thread{of} in {source.name}: nothing to move")
     report.threads = len(ids)

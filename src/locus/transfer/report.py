@@ -11,7 +11,10 @@ from locus.errors import LocusError
 
 @dataclass(frozen=True)
 class Problem:
-    """A thread that could not be moved, or that differs at the destination."""
+    """A thread that could not be moved, or that differs at the destination.
+
+    `thread` is empty for the items of a `LocusStore`, which belong to no thread.
+    """
 
     thread: str
     kind: str
@@ -43,13 +46,25 @@ class Report:
     """Checkpoints that were read back from the destination and are equal."""
     seconds: float = 0.0
     problems: list[Problem] = field(default_factory=list)
+    items: int = 0
+    """Items of LangGraph's long-term memory (`LocusStore`) at the source."""
+    items_moved: int = 0
+    """Items that this run has saved; in a dry run, it is not known."""
+    missing: list[str] = field(default_factory=list)
+    """Classes that would have to be allowed, for all threads together, as `module:name`."""
 
     @property
     def ok(self) -> bool:
         return not self.problems
 
     def as_dict(self) -> dict[str, Any]:
-        return {"ok": self.ok, **asdict(self)}
+        """As JSON has it. What few runs have is left out of the others."""
+        facts = asdict(self)
+        if not self.items:
+            del facts["items"], facts["items_moved"]
+        if not self.missing:
+            del facts["missing"]
+        return {"ok": self.ok, **facts}
 
 
 Progress = Callable[[Report], None]

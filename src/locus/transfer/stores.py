@@ -24,27 +24,27 @@ def resolve_url(given: str) -> str:
     return found
 
 
-def open_store(given: str) -> CheckpointStore:
-    """The store at a URL. Nothing is connected until it is used."""
+def open_store(given: str, token: str | None = None) -> CheckpointStore:
+    """The store at a URL. Nothing is connected until it is used. `token` is for a store on a server."""
     url = resolve_url(given)
     if url.partition(":")[0] == "memory":
         raise ConfigurationError("a store in memory ends with this command: name one that lasts")
-    checkpointer = get_checkpointer(url)
+    checkpointer = get_checkpointer(url) if token is None else get_checkpointer(url, token=token)
     if not isinstance(checkpointer, StoreVerbs):
         raise ConfigurationError(f"{type(checkpointer).__name__} is not a store of threads that could be moved")
     return checkpointer.store
 
 
-def open_to_read(given: str) -> CheckpointStore:
+def open_to_read(given: str, token: str | None = None) -> CheckpointStore:
     """The store at a URL, to be read only: nothing in it is changed, and it is not created."""
-    store = open_store(given)
+    store = open_store(given, token)
     store.engine.reading_only = True
     return store
 
 
-async def open_existing(given: str) -> CheckpointStore | None:
+async def open_existing(given: str, token: str | None = None) -> CheckpointStore | None:
     """The store at a URL, to be read only; None if it does not exist."""
-    store = open_to_read(given)
+    store = open_to_read(given, token)
     try:
         async with store.using():
             return store

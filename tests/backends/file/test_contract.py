@@ -21,12 +21,12 @@ from locus.testing.processes.ledger import content_of
 from locus.testing.processes.workers import Crew
 from tests.backends.creation import CreationLaws
 from tests.backends.disk import DiskLaws
+from tests.backends.effort import EmbeddedRepetitions
 from tests.backends.embedded import FileStore
 
 
-class TestFile(CreationLaws, DurableContract, DiskLaws):
+class TestFile(EmbeddedRepetitions, CreationLaws, DurableContract, DiskLaws):
     required = REQUIRED["file"]
-    line_step = 2
 
     def store_in(self, folder: Path) -> FileStore:
         return FileStore(folder)

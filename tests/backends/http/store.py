@@ -12,7 +12,8 @@ from pathlib import Path
 import httpx
 
 from locus.memory.backends import HTTPCheckpointer
-from locus.testing.stores import DurableTestStore
+from locus.testing.stores import DurableTestStore, Stall, StallTestStore
+from tests.backends.stalls import stalling_on_the_way
 from tests.servers.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -60,7 +61,7 @@ def server_process(folder: Path) -> Iterator[ServerProcess]:
         server.stop()
 
 
-class StoreOverHTTP(DurableTestStore):
+class StoreOverHTTP(DurableTestStore, StallTestStore):
     """A store, and the way to it through a server."""
 
     def __init__(self, server: ServerProcess, kind: str, name: str, inner: DurableTestStore) -> None:
@@ -85,6 +86,14 @@ class StoreOverHTTP(DurableTestStore):
         """The server is there, but what it keeps its threads in is not."""
         async with self._inner.outage():
             yield
+
+    @asynccontextmanager
+    async def stalling(self, seconds: float) -> AsyncIterator[Stall]:
+        def open_through(port: int) -> HTTPCheckpointer:
+            return HTTPCheckpointer(f"http://127.0.0.1:{port}{self._path}", timeout=seconds)
+
+        async with stalling_on_the_way(self._server.port, open_through) as stall:
+            yield stall
 
     def close(self) -> None:
         self._server.asking.delete(self.url).raise_for_status()

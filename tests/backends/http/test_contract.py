@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
-from typing import ClassVar
 
 import pytest
 
 from locus.testing import REQUIRED
-from locus.testing.contract import DurableContract
+from locus.testing.contract import DurableContract, StallLaws
 from locus.testing.laws.capabilities import CapabilityLaws
 from locus.testing.laws.conflicts import ConflictLaws
-from locus.testing.laws.crash import CrashLaws
 from locus.testing.laws.evolution import EvolutionLaws
 from locus.testing.laws.outage import OutageLaws
 from locus.testing.laws.round_trip import RoundTripLaws
 from locus.testing.laws.search import SearchLaws
 from locus.testing.laws.stale import StaleBaseLaws
 from locus.testing.stateful import StatefulLaws
-from tests.backends.effort import FewerRepetitions
+from tests.backends.effort import FewerRepetitions, FewestRepetitions
 from tests.backends.embedded import SQLiteStore
 from tests.backends.http.store import ServerProcess, StoreOverHTTP, server_process
 from tests.backends.postgresql.store import new_store
+from tests.backends.proxied import proxy_for
 from tests.servers.postgresql import PostgreSQLServer
 from tests.servers.proxy import Proxy
 
@@ -36,13 +35,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 @pytest.mark.http
-class TestHTTPOnSQLite(FewerRepetitions, DurableContract):
+class TestHTTPOnSQLite(FewerRepetitions, DurableContract, StallLaws):
     """What is atomic here is the server's commit; which line of the client comes after it matters less."""
 
     required = REQUIRED["http"]
-    line_samples = 8
-    line_step = 8
-    saves_while_removing: ClassVar = {"checkpoints": 30, "vacuum": 30, "thread": 60}
 
     @pytest.fixture
     def store(self, server: ServerProcess) -> Iterator[StoreOverHTTP]:
@@ -53,15 +49,15 @@ class TestHTTPOnSQLite(FewerRepetitions, DurableContract):
         store.close()
 
 
-@pytest.fixture(scope="module")
-def proxy(postgresql_server: PostgreSQLServer) -> Iterator[Proxy]:
-    with Proxy(postgresql_server.port) as proxy:
+@pytest.fixture
+def proxy(postgresql_server: PostgreSQLServer, request: pytest.FixtureRequest) -> Iterator[Proxy]:
+    with proxy_for(request, postgresql_server.port) as proxy:
         yield proxy
 
 
 @pytest.mark.postgresql
 class TestHTTPOnPostgreSQL(
-    FewerRepetitions,
+    FewestRepetitions,
     CapabilityLaws,
     RoundTripLaws,  # the client plans for a store whose JSON is not the text that was sent
     EvolutionLaws,
@@ -69,14 +65,15 @@ class TestHTTPOnPostgreSQL(
     ConflictLaws,  # verdicts of another engine on the wire
     SearchLaws,  # its scores and snippets
     OutageLaws,  # the server answers, and the store behind it does not
-    CrashLaws,
+    StallLaws,
     StatefulLaws,
 ):
-    """Another store behind the same server: the laws that can differ for it."""
+    """Another store behind the same server: the laws that can differ for it.
+
+    A killed client is the same for the server whatever it saves to, and a killed server is PostgreSQL's killed client.
+    """
 
     required = REQUIRED["http"]
-    line_samples = 8
-    line_step = 8
 
     @pytest.fixture
     def store(

@@ -14,7 +14,8 @@ from pymysql.constants import CLIENT  # type: ignore[import-untyped]
 
 from locus.memory.backends import mysql_checkpointer
 from locus.memory.checkpointer import Checkpointer
-from locus.testing.stores import DurableTestStore
+from locus.testing.stores import DurableTestStore, Stall, StallTestStore
+from tests.backends.stalls import stalling_on_the_way
 from tests.servers.proxy import Proxy
 
 TABLES = ("threads", "checkpoints", "runs", "writes", "search")
@@ -69,7 +70,7 @@ def drop_tables(url: str, name: str) -> None:
     run_sql(url, f"DROP TABLE IF EXISTS {tables}")
 
 
-class MySQLStore(DurableTestStore):
+class MySQLStore(DurableTestStore, StallTestStore):
     """Tables of one name. Handles go through the proxy, and everything else goes past it."""
 
     def __init__(self, url: str, proxy: Proxy, table_name: str) -> None:
@@ -111,3 +112,13 @@ class MySQLStore(DurableTestStore):
         self.proxy.cut()
         yield
         self.proxy.accept()
+
+    @asynccontextmanager
+    async def stalling(self, seconds: float) -> AsyncIterator[Stall]:
+        def open_through(port: int) -> Checkpointer:
+            options = f"table_name={self.table_name}&retry_seconds=0&command_timeout={seconds}"
+            return mysql_checkpointer(dsn=f"{with_port(self.direct, port)}?{options}")
+
+        host, port = self.proxy.target
+        async with stalling_on_the_way(port, open_through, host) as stall:
+            yield stall

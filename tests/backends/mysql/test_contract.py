@@ -7,17 +7,19 @@ from collections.abc import Iterator
 import pytest
 
 from locus.testing import REQUIRED
-from locus.testing.contract import DurableContract
+from locus.testing.contract import DurableContract, StallLaws
+from tests.backends.effort import FewerRepetitions
 from tests.backends.mysql.stores import MySQLStore, drop_tables, new_name
+from tests.backends.proxied import proxy_for
 from tests.servers.mysql import MySQLServer
 from tests.servers.proxy import Proxy
 
 pytestmark = pytest.mark.mysql
 
 
-@pytest.fixture(scope="module")
-def proxy(mysql_server: MySQLServer) -> Iterator[Proxy]:
-    with Proxy(mysql_server.port) as proxy:
+@pytest.fixture
+def proxy(mysql_server: MySQLServer, request: pytest.FixtureRequest) -> Iterator[Proxy]:
+    with proxy_for(request, mysql_server.port) as proxy:
         yield proxy
 
 
@@ -29,10 +31,8 @@ def used_tables(mysql_server: MySQLServer) -> Iterator[str]:
     drop_tables(mysql_server.url, name)
 
 
-class TestMySQL(DurableContract):
+class TestMySQL(FewerRepetitions, DurableContract, StallLaws):
     required = REQUIRED["mysql"]
-    line_samples = 8
-    line_step = 6
 
     @pytest.fixture
     def store(

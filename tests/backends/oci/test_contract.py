@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import ClassVar
+from typing import Any
 
 import pytest
+from oci.retry import NoneRetryStrategy  # type: ignore[import-untyped]
 
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.objects.schema import thread_folder, thread_name
@@ -27,14 +28,16 @@ from locus.testing.laws.outage import OutageLaws
 from locus.testing.laws.patterns import PatternLaws
 from locus.testing.laws.processes import ProcessLaws
 from locus.testing.laws.round_trip import RoundTripLaws
+from locus.testing.laws.stalls import StallLaws
 from locus.testing.stateful import StatefulLaws
-from locus.testing.stores import DurableTestStore
-from tests.backends.effort import FewerRepetitions
+from locus.testing.stores import DurableTestStore, Stall, StallTestStore
+from tests.backends.effort import FewestRepetitions
+from tests.backends.stalls import stalling_on_the_way
 from tests.servers.oci.fixtures import quick_retries
 from tests.servers.oci.server import OCIServer
 
 
-class OCIStore(DurableTestStore):
+class OCIStore(DurableTestStore, StallTestStore):
     """A prefix of the server's bucket."""
 
     def __init__(self, server: OCIServer, prefix: str) -> None:
@@ -45,16 +48,14 @@ class OCIStore(DurableTestStore):
     def url(self) -> str:
         return self._server.url_of(self._prefix)
 
-    def open(self, *, ttl_seconds: float | None = None) -> Checkpointer:
-        return OCIBucketBackend(
-            self._server.bucket,
-            self._server.namespace,
-            self._prefix,
-            config_file=self._server.config_file,
-            service_endpoint=self._server.endpoint,
-            retry_strategy=quick_retries(),
-            ttl_seconds=ttl_seconds,
-        )
+    def open(self, *, ttl_seconds: float | None = None, **options: Any) -> Checkpointer:
+        given = {
+            "config_file": self._server.config_file,
+            "service_endpoint": self._server.endpoint,
+            "retry_strategy": quick_retries(),
+            "ttl_seconds": ttl_seconds,
+        }
+        return OCIBucketBackend(self._server.bucket, self._server.namespace, self._prefix, **(given | options))
 
     async def corrupt(self, thread_id: str) -> None:
         """Cut off the end of every text."""
@@ -76,15 +77,20 @@ class OCIStore(DurableTestStore):
         yield
         self._server.start()
 
+    @asynccontextmanager
+    async def stalling(self, seconds: float) -> AsyncIterator[Stall]:
+        def open_through(port: int) -> Checkpointer:
+            once = NoneRetryStrategy()
+            return self.open(service_endpoint=f"http://127.0.0.1:{port}", timeout=seconds, retry_strategy=once)
 
-class OnOCI(FewerRepetitions):
-    """For both classes below."""
+        async with stalling_on_the_way(self._server.port, open_through) as stall:
+            yield stall
+
+
+class OnOCI(FewestRepetitions):
+    """For both classes below. A request takes Oracle's SDK some milliseconds of the processor."""
 
     required = REQUIRED["oci"]
-    # A request takes Oracle's SDK some milliseconds of the processor, and the engine is tried on S3, too.
-    line_step = 20
-    line_samples = 5
-    saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 15, "vacuum": 15, "thread": 40}
 
     @pytest.fixture
     def store(self, oci_server: OCIServer, oci_prefix: str) -> OCIStore:
@@ -97,13 +103,14 @@ class TestOCI(
     CapabilityLaws,
     RoundTripLaws,  # bodies of objects
     IdLaws,  # ids become names of objects
-    PatternLaws,  # lists, in pages of the service
+    PatternLaws,  # lists, as the service makes them
     DeletionLaws,  # requests that delete many objects
     ConflictLaws,  # a put that is refused because the object exists
     DamageLaws,
     HandleLaws,  # worker threads, several event loops
     ProcessLaws,  # and forks
     OutageLaws,
+    StallLaws,
     CrashLaws,
     StatefulLaws,
 ):
@@ -112,5 +119,5 @@ class TestOCI(
 
 @pytest.mark.oci
 @pytest.mark.soak
-class TestWholeContractOnOCI(OnOCI, CoreContract, MetadataLaws, CopyLaws, OutageLaws, DurableLaws):
+class TestWholeContractOnOCI(OnOCI, CoreContract, MetadataLaws, CopyLaws, OutageLaws, StallLaws, DurableLaws):
     """In `make soak`: every law."""

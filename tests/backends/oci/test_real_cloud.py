@@ -63,7 +63,7 @@ async def test_one_of_many_wins(backend: OCIBucketBackend) -> None:
     first = await backend.save(AgentState().with_messages(conversation(2)), "t")
     others = [get_checkpointer(URL, prefix=backend.prefix) for _ in range(4)]
     answers = await asyncio.gather(
-        *(other.save(AgentState(), "t", if_latest=first) for other in others),  # type: ignore[call-arg]
+        *(other.save(AgentState(), "t", if_latest=first) for other in others),
         return_exceptions=True,
     )
     assert sum(isinstance(answer, str) for answer in answers) == 1

@@ -14,7 +14,8 @@ from locus.memory.backends import opensearch_checkpointer
 from locus.memory.backends.opensearch.schema import MAPPING, index_settings
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.ids import digest
-from locus.testing.stores import DurableTestStore
+from locus.testing.stores import DurableTestStore, Stall, StallTestStore
+from tests.backends.stalls import stalling_on_the_way
 from tests.servers.proxy import Proxy
 
 
@@ -28,7 +29,7 @@ def ask(url: str, method: str, path: str, body: Any = None) -> Any:
         return json.load(response)
 
 
-class OpenSearchStore(DurableTestStore):
+class OpenSearchStore(DurableTestStore, StallTestStore):
     """An index of its own. With a proxy, handles reach the server through that, and it can be out of reach."""
 
     def __init__(self, server_url: str, index: str | None = None, proxy: Proxy | None = None) -> None:
@@ -86,6 +87,17 @@ class OpenSearchStore(DurableTestStore):
         self._proxy.cut()
         yield
         self._proxy.accept()
+
+    @asynccontextmanager
+    async def stalling(self, seconds: float) -> AsyncIterator[Stall]:
+        def open_through(port: int) -> Checkpointer:
+            return opensearch_checkpointer([f"127.0.0.1:{port}"], self.index, timeout=seconds, replicas=0)
+
+        server = urlsplit(self.server_url)
+        assert server.hostname is not None
+        assert server.port is not None
+        async with stalling_on_the_way(server.port, open_through, server.hostname) as stall:
+            yield stall
 
     def make(self) -> None:
         """Make the index beforehand. Versions of deleted documents are forgotten at once, so it can be emptied."""

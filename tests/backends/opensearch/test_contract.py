@@ -7,11 +7,12 @@ from typing import ClassVar
 
 import pytest
 
+from locus.memory.backends.opensearch.client import PAGE_SIZE
 from locus.testing import REQUIRED
-from locus.testing.contract import DurableContract
-from locus.testing.laws.outage import OutageLaws
+from locus.testing.contract import DurableContract, StallLaws
 from tests.backends.effort import FewerRepetitions
 from tests.backends.opensearch.store import OpenSearchStore
+from tests.backends.proxied import is_behind_the_proxy
 from tests.servers.opensearch import OpenSearchServer
 from tests.servers.proxy import Proxy
 
@@ -31,12 +32,13 @@ def emptied(opensearch_server: OpenSearchServer) -> Iterator[OpenSearchStore]:
     store.remove()
 
 
-class TestOpenSearch(FewerRepetitions, DurableContract):
+class TestOpenSearch(FewerRepetitions, DurableContract, StallLaws):
     required = REQUIRED["opensearch"]
     # Deaths before each single write, and many orders of requests, are tried on a model of the index.
     line_step = 60
     line_samples = 4
-    saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 25, "vacuum": 15, "thread": 25}
+    saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 15, "vacuum": 15, "thread": 25}
+    long_thread = PAGE_SIZE + 1
 
     @pytest.fixture
     def store(self, emptied: OpenSearchStore, request: pytest.FixtureRequest) -> Iterator[OpenSearchStore]:
@@ -46,13 +48,6 @@ class TestOpenSearch(FewerRepetitions, DurableContract):
             yield store
             store.remove()
             return
-        proxy = request.getfixturevalue("proxy") if test in _OUTAGES else None
+        proxy = request.getfixturevalue("proxy") if is_behind_the_proxy(request) else None
         yield OpenSearchStore(emptied.server_url, emptied.index, proxy)
         emptied.empty()
-
-
-_OUTAGES = {
-    "test_an_outage_is_an_error_in_every_process",
-    *(name for name in vars(OutageLaws) if name.startswith("test")),
-}
-"""The tests that go through the proxy; it would only slow down the others."""

@@ -17,6 +17,7 @@ from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError
 from locus.memory.backends import OpenSearchBackend, opensearch_checkpointer
 from locus.memory.checkpointer import Checkpointer
+from locus.testing.data import SOAK
 from tests.backends.opensearch.store import OpenSearchStore
 from tests.servers.opensearch import OpenSearchServer
 from tests.servers.proxy import Proxy
@@ -76,7 +77,7 @@ async def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path: 
             await checkpointer.save(AgentState(), "made")
             stop = asyncio.Event()
             writers = [asyncio.create_task(_write(checkpointer, f"thread {n}", stop)) for n in range(WRITERS)]
-            for _ in range(2):
+            for _ in range(5 if SOAK else 1):
                 await asyncio.sleep(2.5)
                 await asyncio.to_thread(server.kill)
                 await asyncio.to_thread(server.restart)

@@ -19,7 +19,8 @@ import pytest
 from locus.memory.backends import OracleBackend, oracle_checkpointer
 from locus.memory.backends.oracle.schema import OracleFlavour, tables
 from locus.memory.checkpointer import Checkpointer
-from locus.testing.stores import DurableTestStore
+from locus.testing.stores import DurableTestStore, Stall, StallTestStore
+from tests.backends.stalls import stalling_on_the_way
 from tests.servers.oracle.fixtures import REAL, OracleDatabase
 from tests.servers.proxy import Proxy
 
@@ -78,7 +79,7 @@ def drop_tables(database: OracleDatabase, name: str) -> None:
             run_sql(database, f"DROP TABLE {table} CASCADE CONSTRAINTS PURGE")
 
 
-class OracleStore(DurableTestStore):
+class OracleStore(DurableTestStore, StallTestStore):
     """Tables of one name. Handles go through the proxy, if there is one, and everything else goes past it."""
 
     def __init__(self, database: OracleDatabase, proxy: Proxy | None, table_name: str) -> None:
@@ -138,3 +139,16 @@ class OracleStore(DurableTestStore):
             yield
         finally:
             proxy.accept()
+
+    @asynccontextmanager
+    async def stalling(self, seconds: float) -> AsyncIterator[Stall]:
+        if REAL:
+            pytest.skip("a database that somebody else runs is reached directly")
+
+        def open_through(port: int) -> Checkpointer:
+            options = self.options | {"retry_seconds": 0, "command_timeout": seconds}
+            return oracle_checkpointer(**place_of(through(self.direct, port)), **options)
+
+        host, _, port = self.direct.dsn.partition("/")[0].rpartition(":")
+        async with stalling_on_the_way(int(port), open_through, host) as stall:
+            yield stall

@@ -13,12 +13,12 @@ from locus.memory.backends import OracleCheckpointSaver, OracleSyncCheckpointSav
 from locus.memory.saver import CheckpointSaver
 from locus.memory.store import CheckpointStore
 from locus.testing import REQUIRED, SaverLaws
-from locus.testing.contract import DurableContract
-from locus.testing.laws.crash import CrashLaws
-from locus.testing.laws.outage import OutageLaws
+from locus.testing.contract import DurableContract, StallLaws
 from locus.testing.laws.saver import OpenSaver
+from tests.backends.effort import FewestRepetitions
 from tests.backends.oracle.fixtures import oracle_place, oracle_proxy, oracle_store, oracle_tables
 from tests.backends.oracle.stores import OracleStore, drop_tables, new_name, place_of
+from tests.backends.proxied import is_behind_the_proxy
 from tests.servers.oracle.fixtures import OracleDatabase
 
 __all__ = ["oracle_place", "oracle_proxy", "oracle_store", "oracle_tables"]
@@ -45,23 +45,17 @@ class OwnSavers(SaverLaws):
             await saver.close()
 
 
-class TestOracle(OwnSavers, DurableContract):
+class TestOracle(FewestRepetitions, OwnSavers, DurableContract, StallLaws):
     required = REQUIRED["oracle"]
-    # What is atomic here is the server's transaction; the shared steps are tried at every line elsewhere.
-    random_kills = 16
-    line_samples = 2
-    line_step = 100
-    turns_of_processes = 8
-    evolution_turns = 16
+    # What stands in for the server is slow, and does the SQL of the other databases.
     saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 10, "vacuum": 10, "thread": 24}
-    examples_and_steps: ClassVar[tuple[int, int]] = (4, 16)
 
     @pytest.fixture
     def store(
         self, oracle_place: OracleDatabase, oracle_store: OracleStore, request: pytest.FixtureRequest
     ) -> Iterator[OracleStore]:
         test = request.node.originalname
-        if test in _BEHIND_THE_PROXY:
+        if is_behind_the_proxy(request):
             yield oracle_store
         elif "new_store" in test or "first_uses" in test:
             # They are about a store that is not there yet.
@@ -70,14 +64,6 @@ class TestOracle(OwnSavers, DurableContract):
             drop_tables(oracle_place, store.table_name)
         else:
             yield OracleStore(oracle_place, None, oracle_store.table_name)
-
-
-_BEHIND_THE_PROXY = {
-    "test_a_saver_answers_nothing_that_could_not_be_found_out",
-    "test_an_outage_is_an_error_in_every_process",
-    *(name for laws in (OutageLaws, CrashLaws) for name in vars(laws) if name.startswith("test")),
-}
-"""Those that cut connections, or wait for those of the dead; it would only slow down the others."""
 
 
 class Awaited:

@@ -6,28 +6,33 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
 
 from locus.memory.backends import postgresql_checkpointer
 from locus.memory.checkpointer import Checkpointer
-from locus.testing.stores import DurableTestStore
+from locus.testing.stores import DurableTestStore, Stall, StallTestStore
+from tests.backends.stalls import stalling_on_the_way
 from tests.servers.proxy import Proxy
 
 _OPEN = "SELECT 1 FROM pg_stat_activity WHERE application_name = %s LIMIT 1"
 
 
-class PostgreSQLStore(DurableTestStore):
+class PostgreSQLStore(DurableTestStore, StallTestStore):
     """A schema of its own, reached through a proxy that can be shut."""
 
     def __init__(self, server_url: str, schema: str, proxy: Proxy) -> None:
         self.server_url = server_url
         self.schema = schema
         self.proxy = proxy
-        parts = urlsplit(server_url)
-        host = f"{parts.netloc.rpartition('@')[0]}@127.0.0.1:{proxy.port}"
-        self.dsn = parts._replace(netloc=host, query=f"application_name={schema}").geturl()
+        self.dsn = self._through(proxy.port)
+
+    def _through(self, port: int) -> str:
+        parts = urlsplit(self.server_url)
+        host = f"{parts.netloc.rpartition('@')[0]}@127.0.0.1:{port}"
+        return parts._replace(netloc=host, query=f"application_name={self.schema}").geturl()
 
     @property
     def url(self) -> str:
@@ -72,6 +77,16 @@ class PostgreSQLStore(DurableTestStore):
             yield
         finally:
             self.proxy.accept()
+
+    @asynccontextmanager
+    async def stalling(self, seconds: float) -> AsyncIterator[Stall]:
+        def open_through(port: int) -> Checkpointer:
+            options: dict[str, Any] = {"schema_name": self.schema, "command_timeout": seconds, "retry_seconds": 0}
+            return postgresql_checkpointer(dsn=self._through(port), **options)
+
+        host, port = self.proxy.target
+        async with stalling_on_the_way(port, open_through, host) as stall:
+            yield stall
 
 
 @contextmanager

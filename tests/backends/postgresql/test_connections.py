@@ -219,6 +219,24 @@ async def test_a_query_that_stalls_ends_on_the_server_and_holds_up_nobody(watche
                     await asyncio.sleep(0.01)
 
 
+async def test_who_gives_up_does_not_wait_for_a_silent_server(store: PostgreSQLStore) -> None:
+    """psycopg would wait for ten seconds, or for ever."""
+    async with store.stalling(3_600) as stall:
+        await stall.handle.save(AgentState(), "t")
+        await stall.begin()
+        query = asyncio.create_task(stall.query())
+        await stall.reached()
+        query.cancel()
+        # A timer of the same loop: a busy machine delays both.
+        long_after = asyncio.create_task(asyncio.sleep(8))
+        await asyncio.wait({query, long_after}, return_when=asyncio.FIRST_COMPLETED)
+        await stall.end()
+        assert query.cancelled()
+        assert not long_after.done()
+        long_after.cancel()
+        assert await stall.handle.exists("t")
+
+
 async def test_cancelled_saves_and_loads_leave_the_pool_whole(watched: Watched) -> None:
     async with watched.open(max_pool_size=2) as backend:
         await backend.save("t", {"list": ["x" * 100] * 200})

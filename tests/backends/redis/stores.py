@@ -12,7 +12,8 @@ from redis.cluster import RedisCluster as ClusterClient
 
 from locus.memory.backends import redis_checkpointer
 from locus.memory.checkpointer import Checkpointer
-from locus.testing.stores import DurableTestStore
+from locus.testing.stores import DurableTestStore, Stall, StallTestStore
+from tests.backends.stalls import stalling_on_the_way
 from tests.servers.proxy import Proxy
 from tests.servers.redis import RedisCluster, RedisServer
 
@@ -20,7 +21,7 @@ PATIENCE = 5.0
 """Seconds that the tests wait for an answer."""
 
 
-class RedisStore(DurableTestStore):
+class RedisStore(DurableTestStore, StallTestStore):
     """A prefix of its own on a server, reached through a proxy."""
 
     def __init__(self, server: RedisServer, proxy: Proxy, search: bool = False) -> None:
@@ -31,7 +32,10 @@ class RedisStore(DurableTestStore):
 
     @property
     def url(self) -> str:
-        return f"redis://127.0.0.1:{self._proxy.port}/0?prefix={self.prefix}&search={self._search}&timeout={PATIENCE}"
+        return f"{self._through(self._proxy.port)}&timeout={PATIENCE}"
+
+    def _through(self, port: int) -> str:
+        return f"redis://127.0.0.1:{port}/0?prefix={self.prefix}&search={self._search}"
 
     def open(self, *, ttl_seconds: float | None = None) -> Checkpointer:
         return redis_checkpointer(self.url, ttl_seconds=ttl_seconds)
@@ -65,6 +69,14 @@ class RedisStore(DurableTestStore):
         self._proxy.cut()
         yield
         self._proxy.accept()
+
+    @asynccontextmanager
+    async def stalling(self, seconds: float) -> AsyncIterator[Stall]:
+        def open_through(port: int) -> Checkpointer:
+            return redis_checkpointer(f"{self._through(port)}&timeout={seconds}", retries=0)
+
+        async with stalling_on_the_way(self.server.port, open_through) as stall:
+            yield stall
 
     def remove(self) -> None:
         with self.client() as client:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from locus.testing import REQUIRED
-from locus.testing.contract import DurableContract
+from locus.testing.contract import DurableContract, StallLaws
 from locus.testing.laws.capabilities import CapabilityLaws
 from locus.testing.laws.conflicts import ConflictLaws
 from locus.testing.laws.copies import CopyLaws
@@ -27,25 +27,23 @@ from locus.testing.laws.retention import RetentionLaws
 from locus.testing.laws.round_trip import RoundTripLaws
 from locus.testing.laws.stale import StaleBaseLaws
 from locus.testing.stateful import StatefulLaws
-from tests.backends.effort import FewerRepetitions
+from tests.backends.effort import FewerRepetitions, FewestRepetitions
+from tests.backends.proxied import proxy_for
 from tests.backends.redis.stores import ClusterStore, RedisStore
-from tests.servers.proxy import Proxy
 from tests.servers.redis import RedisCluster, RedisServer, ValkeyServer
 
 WITHOUT_SEARCH = replace(REQUIRED["redis"], search=False)
 
 
 @pytest.mark.redis("redis-stack")
-class TestRedisWithModules(DurableContract):
+class TestRedisWithModules(FewerRepetitions, DurableContract, StallLaws):
     """The whole contract, search included."""
 
     required = REQUIRED["redis"]
-    # Each line is Python's; what is atomic is the server's script.
-    line_step = 3
 
     @pytest.fixture
-    def store(self, redis_stack_server: RedisServer) -> Iterator[RedisStore]:
-        with Proxy(redis_stack_server.port) as proxy:
+    def store(self, redis_stack_server: RedisServer, request: pytest.FixtureRequest) -> Iterator[RedisStore]:
+        with proxy_for(request, redis_stack_server.port) as proxy:
             store = RedisStore(redis_stack_server, proxy, search=True)
             yield store
             store.remove()
@@ -56,24 +54,23 @@ class TestRedisWithModules(DurableContract):
 
 @pytest.mark.redis("redis")
 class TestRedis(
-    FewerRepetitions,
+    FewestRepetitions,
     CapabilityLaws,  # search is not there, and says so
     RoundTripLaws,  # a save that leaves no document for search
     DeletionLaws,  # and a removal that finds none
     ExpiryLaws,
     OutageLaws,
+    StallLaws,
     CrashLaws,
     StatefulLaws,
 ):
     """A server without modules, which most people have."""
 
     required = WITHOUT_SEARCH
-    line_step = 12
-    line_samples = 10
 
     @pytest.fixture
-    def store(self, redis_server: RedisServer) -> Iterator[RedisStore]:
-        with Proxy(redis_server.port) as proxy:
+    def store(self, redis_server: RedisServer, request: pytest.FixtureRequest) -> Iterator[RedisStore]:
+        with proxy_for(request, redis_server.port) as proxy:
             store = RedisStore(redis_server, proxy)
             yield store
             store.remove()
@@ -81,7 +78,7 @@ class TestRedis(
 
 @pytest.mark.redis("valkey")
 class TestValkey(
-    FewerRepetitions,
+    FewestRepetitions,
     CapabilityLaws,
     RoundTripLaws,  # its own Lua and cjson: numbers, empty lists, large texts
     ConflictLaws,  # what the scripts decide
@@ -91,18 +88,17 @@ class TestValkey(
     MetadataLaws,  # its own sorted sets and scans
     ExpiryLaws,  # its own clock and eviction
     OutageLaws,
+    StallLaws,
     CrashLaws,
     StatefulLaws,
 ):
     """Another server that runs the same scripts."""
 
     required = WITHOUT_SEARCH
-    line_step = 12
-    line_samples = 10
 
     @pytest.fixture
-    def store(self, valkey_server: ValkeyServer) -> Iterator[RedisStore]:
-        with Proxy(valkey_server.port) as proxy:
+    def store(self, valkey_server: ValkeyServer, request: pytest.FixtureRequest) -> Iterator[RedisStore]:
+        with proxy_for(request, valkey_server.port) as proxy:
             store = RedisStore(valkey_server, proxy)
             yield store
             store.remove()
@@ -110,9 +106,8 @@ class TestValkey(
 
 @pytest.mark.redis("redis-cluster")
 class TestRedisCluster(
-    FewerRepetitions,
+    FewestRepetitions,
     CapabilityLaws,
-    RoundTripLaws,
     IdLaws,  # ids become parts of keys, whose slot must not depend on what they contain
     PatternLaws,  # lists are put together from all nodes
     MetadataLaws,  # and so is the index of metadata
@@ -125,11 +120,9 @@ class TestRedisCluster(
     CrashLaws,
     StatefulLaws,
 ):
-    """Three nodes: all keys of a thread share a slot, and nothing else does."""
+    """Three nodes, each a server as above: all keys of a thread share a slot, and nothing else does."""
 
     required = WITHOUT_SEARCH
-    line_step = 30
-    line_samples = 5
 
     @pytest.fixture
     def store(self, redis_cluster: RedisCluster) -> Iterator[ClusterStore]:

@@ -115,7 +115,7 @@ async def test_a_replica_answers_reads_and_refuses_to_write(server: RedisServer,
             if client.info("replication")["master_link_status"] == "up":
                 break
             await asyncio.sleep(0.02)
-        async with redis_checkpointer(replica.url) as handle:
+        async with redis_checkpointer(replica.url, retries=1) as handle:
             assert_same_state(await handle.load("t"), state)
             assert await handle.list_threads() == ["t"]
             assert len(await handle.query_by_metadata("k", 1)) == 1

@@ -17,7 +17,8 @@ from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.objects.schema import thread_folder, thread_name
 from locus.memory.backends.s3.backend import S3Backend
 from locus.memory.checkpointer import Checkpointer
-from locus.testing.stores import DurableTestStore
+from locus.testing.stores import DurableTestStore, Stall, StallTestStore
+from tests.backends.stalls import stalling_on_the_way
 from tests.servers.proxy import Proxy
 from tests.servers.seaweedfs import SeaweedServer
 
@@ -36,7 +37,7 @@ def objects_of(handle: Checkpointer | S3Backend) -> ObjectStore:
     return engine.store
 
 
-class S3Store(DurableTestStore):
+class S3Store(DurableTestStore, StallTestStore):
     """A prefix that no other test uses; the server is reached through a proxy, which can fail."""
 
     def __init__(self, server: SeaweedServer, proxy: Proxy) -> None:
@@ -51,8 +52,14 @@ class S3Store(DurableTestStore):
 
     def open(self, *, ttl_seconds: float | None = None, **options: Any) -> Checkpointer:
         # An outage would be waited for as long as it takes a server to come back.
-        given = {"max_retries": 1, "timeout": 20.0, "ttl_seconds": ttl_seconds, **options}
-        return s3_checkpointer(self.bucket, self.prefix, endpoint_url=self.endpoint, **given)
+        given = {
+            "max_retries": 1,
+            "timeout": 20.0,
+            "ttl_seconds": ttl_seconds,
+            "endpoint_url": self.endpoint,
+            **options,
+        }
+        return s3_checkpointer(self.bucket, self.prefix, **given)
 
     def open_after_kill(self) -> Checkpointer:
         self._proxy.wait_for_the_dead()
@@ -79,6 +86,15 @@ class S3Store(DurableTestStore):
             yield
         finally:
             self._proxy.accept()
+
+    @asynccontextmanager
+    async def stalling(self, seconds: float) -> AsyncIterator[Stall]:
+        def open_through(port: int) -> Checkpointer:
+            return self.open(endpoint_url=f"http://127.0.0.1:{port}", timeout=seconds, max_retries=0)
+
+        host, port = self._proxy.target
+        async with stalling_on_the_way(port, open_through, host) as stall:
+            yield stall
 
     def remove(self) -> None:
         asyncio.run(self._remove())

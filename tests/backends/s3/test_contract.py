@@ -8,30 +8,33 @@ from typing import ClassVar
 import pytest
 
 from locus.testing import REQUIRED
-from locus.testing.contract import CoreContract, DurableLaws
+from locus.testing.contract import CoreContract, DurableLaws, StallLaws
 from locus.testing.laws.copies import CopyLaws
 from locus.testing.laws.metadata import MetadataLaws
 from locus.testing.laws.outage import OutageLaws
 from tests.backends.effort import FewerRepetitions
+from tests.backends.proxied import proxy_for
 from tests.backends.s3.store import S3Store, set_credentials
-from tests.servers.proxy import Proxy
 from tests.servers.seaweedfs import SeaweedServer
 
 
-class TestS3(FewerRepetitions, CoreContract, MetadataLaws, CopyLaws, OutageLaws, DurableLaws):
+class TestS3(FewerRepetitions, CoreContract, MetadataLaws, CopyLaws, OutageLaws, StallLaws, DurableLaws):
     required = REQUIRED["s3"]
     # Only requests change anything, and `test_object_interleavings` lets processes end between any two of them.
-    line_step = 30
-    line_samples = 8
+    line_step = 60
+    line_samples = 3
+    queried_every = 5
     # Writers of one thread wait for each other's requests.
     saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 15, "vacuum": 15, "thread": 40}
     # What a handle imports when it is opened: each process that is killed would take a second for it.
     worker_modules = ("aiohttp", "botocore.auth", "botocore.credentials", "botocore.session")
 
     @pytest.fixture
-    def store(self, s3_server: SeaweedServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Store]:
+    def store(
+        self, s3_server: SeaweedServer, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    ) -> Iterator[S3Store]:
         set_credentials(s3_server, monkeypatch)
-        with Proxy(s3_server.port) as proxy:
+        with proxy_for(request, s3_server.port) as proxy:
             store = S3Store(s3_server, proxy)
             yield store
             store.remove()

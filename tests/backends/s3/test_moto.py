@@ -24,19 +24,19 @@ def objects_of(backend: S3Backend) -> ObjectStore:
 async def test_pages_past_a_thousand_keys_are_listed_and_deleted(moto_backend: S3Backend) -> None:
     async with moto_backend:
         objects = objects_of(moto_backend)
-        keys = [f"many/{number:05}" for number in range(2_050)]
+        keys = [f"many/{number:05}" for number in range(1_050)]
 
         await together([partial(objects.put, key, key.encode(), if_absent=False) for key in keys], 16)
         objects.requests.clear()
         assert [listed.key for listed in await objects.list("many/")] == keys
-        assert objects.requests["list"] == 3
-        assert [listed.key for listed in await objects.list("many/", start_after=keys[1_020])] == keys[1_021:]
-        assert [listed.key for listed in await objects.list("many/", limit=1_500)] == keys[:1_500]
+        assert objects.requests["list"] == 2
+        assert [listed.key for listed in await objects.list("many/", start_after=keys[20])] == keys[21:]
+        assert [listed.key for listed in await objects.list("many/", limit=1_020)] == keys[:1_020]
         assert [listed.size for listed in await objects.list("many/", limit=2)] == [10, 10]
         assert await objects.list("none/") == []
         objects.requests.clear()
         await objects.delete([*keys, "many/never-was"])
-        assert objects.requests["delete"] == 3
+        assert objects.requests["delete"] == 2
         assert await objects.list("") == []
 
 

@@ -14,18 +14,18 @@ from locus.core.state import AgentState
 from locus.errors import ConfigurationError, CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends import sqlite_checkpointer
 from locus.testing import REQUIRED
-from locus.testing.contract import DurableContract
+from locus.testing.contract import DurableContract, StallLaws
 from locus.testing.processes.crash import kill_at_random
 from locus.testing.processes.jobs import try_to_read
 from locus.testing.processes.ledger import content_of
 from locus.testing.processes.workers import Crew
 from tests.backends.creation import CreationLaws
+from tests.backends.effort import EmbeddedRepetitions
 from tests.backends.embedded import SQLiteStore
 
 
-class TestSQLite(CreationLaws, DurableContract):
+class TestSQLite(EmbeddedRepetitions, CreationLaws, DurableContract, StallLaws):
     required = REQUIRED["sqlite"]
-    line_step = 2
 
     def store_in(self, folder: Path) -> SQLiteStore:
         return SQLiteStore(folder)

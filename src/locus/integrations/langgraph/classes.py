@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from enum import Enum, Flag
 from functools import partial, partialmethod, singledispatchmethod
 from types import MemberDescriptorType
@@ -20,7 +21,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from locus.errors import ConfigurationError
+from locus.errors import ConfigurationError, SerializationError
 from locus.integrations.langgraph.codec import (
     TAG,
     Read,
@@ -47,12 +48,55 @@ def typed_codec(allowed: Iterable[type] = ()) -> TypedCodec:
     add_numpy(codec)
     for kind in _always_allowed():
         codec.add(kind.__name__.lstrip("_"), (kind,), *class_kind(codec, kind))
+    for kind in langchain_data():
+        codec.add(class_name(kind), (kind,), *class_kind(codec, kind))
     for kind in allowed:
         if not isinstance(kind, type):
             raise ConfigurationError(f"allowed_types takes classes, not {kind!r:.80}")
         if not codec.knows(kind):
             codec.add(class_name(kind), (kind,), *class_kind(codec, kind))
+    codec.add_found(lambda value: _declared_name(codec, value), lambda value: class_kind(codec, type(value))[0](value))
     return codec
+
+
+def _declared_name(codec: TypedCodec, value: Any) -> str | None:
+    """The tag of an instance whose class has given way to another one of the same name. It can still be written."""
+    name = class_name(type(value))
+    return name if codec.declares(name) else None
+
+
+def declare(codec: TypedCodec, kinds: Iterable[type]) -> None:
+    """Allow classes that a graph declares, except for those that cannot be kept, or are allowed already."""
+    for kind in kinds:
+        if not codec.knows(kind):
+            with suppress(ConfigurationError):
+                codec.add_declared(class_name(kind), kind, *class_kind(codec, kind))
+
+
+def refused_types(allowing: TypedCodec, values: Iterable[Any]) -> list[str]:
+    """The names of all types in these values that a codec does not allow, inside of one another too."""
+    found: dict[str, None] = {}
+    writers: dict[type, Write] = {}
+    codec = typed_codec()
+    declare(codec, allowing.types)
+
+    def note(value: Any) -> str:
+        found[class_name(type(value))] = None
+        return ""
+
+    def look_into(value: Any) -> dict[str, Any]:
+        kind = type(value)
+        if kind not in writers:
+            writers[kind] = lambda _value: {}
+            with suppress(ConfigurationError):
+                writers[kind] = class_kind(codec, kind)[0]
+        return writers[kind](value)
+
+    codec.add_found(note, look_into)
+    for value in values:
+        with suppress(SerializationError):  # what else is wrong with it has been said, or will be
+            codec.encode(value)
+    return list(found)
 
 
 def _always_allowed() -> Iterator[type]:
@@ -73,6 +117,22 @@ def _always_allowed() -> Iterator[type]:
         return
     yield from (types.Send, types.Interrupt, types.Command, types.Overwrite, types.TimeoutPolicy)
     yield from (types.StateSnapshot, types.PregelTask)
+
+
+def langchain_data() -> Iterator[type]:
+    """LangChain's other serialisable classes that are data. Its models, tools, prompts and chains are programs.
+
+    They have the tags of classes that a user lists, because users have had to list them.
+    """
+    from langchain_core import agents, outputs, prompt_values
+    from langgraph.store.base import GetOp
+
+    yield from (agents.AgentAction, agents.AgentActionMessageLog, agents.AgentStep, agents.AgentFinish)
+    yield from (outputs.Generation, outputs.GenerationChunk, outputs.ChatGeneration, outputs.ChatGenerationChunk)
+    yield from (outputs.LLMResult, outputs.ChatResult, outputs.RunInfo)
+    yield from (prompt_values.StringPromptValue, prompt_values.ImagePromptValue)
+    yield from (prompt_values.ChatPromptValue, prompt_values.ChatPromptValueConcrete)
+    yield GetOp
 
 
 def class_kind(codec: TypedCodec, kind: type) -> tuple[Write, Read]:

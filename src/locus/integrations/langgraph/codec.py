@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import eq
 from typing import Any
@@ -43,6 +43,38 @@ _PLAIN = frozenset({str, int, bool, type(None)})
 _ALWAYS = _PLAIN | {float, list, dict}
 
 
+MOST_NAMED = 20
+"""How many types an error names."""
+
+
+class NotAllowedError(SerializationError):
+    """A value is of a type that is not allowed. `types` has the names of all such types that have been found."""
+
+    def __init__(self, where: str, types: Sequence[str], *, loading: bool) -> None:
+        first, *others = [f"{name:.200}" for name in types[:MOST_NAMED]]
+        it, one = ("them", "ones that are") if others else ("it", "one that is")
+        neither = f" Neither {'are' if others[1:] else 'is'} {', '.join(others)}." if others else ""
+        shown = ", ".join(name.rpartition(".")[2] for name in (first, *others))
+        if loading:
+            what = "they are classes" if others else "it is a class"
+            text = (
+                f"here, so it was not loaded.{neither} If {what} of yours and the store is to be trusted, allow {it} "
+                "with LocusSaver(…, allowed_types=[…])"
+            )
+        else:
+            text = (
+                f"in a checkpoint, so nothing was written.{neither} Allow {it} with LocusSaver(…, "
+                f"allowed_types=[{shown}]), or convert {it} to {one}"
+            )
+        super().__init__(f"{where or 'the value'} is of type {first}, which is not allowed {text}", where)
+        self.types = tuple(types)
+        self._loading = loading
+
+    def naming(self, types: Iterable[str]) -> NotAllowedError:
+        """The same error, with these types too: so that they need not be found out one by one."""
+        return NotAllowedError(self.path, [*dict.fromkeys([*self.types, *types])], loading=self._loading)
+
+
 class RefusedError(Exception):
     """A value cannot be written or read. The path is assembled as the error propagates."""
 
@@ -62,6 +94,18 @@ class RefusedError(Exception):
         return SerializationError(text, where) if self.kind is SerializationError else self.kind(text)
 
 
+class RefusedTypeError(RefusedError):
+    """A value is of a type that is not allowed."""
+
+    def __init__(self, name: str, *, loading: bool) -> None:
+        super().__init__(f"is of type {name:.200}, which is not allowed")
+        self._name = name
+        self._loading = loading
+
+    def error(self, path: tuple[str | int, ...]) -> Exception:
+        return NotAllowedError(path_text((*path, *reversed(self.path))), [self._name], loading=self._loading)
+
+
 class ReadList(list[Any]):
     """Items that have been decoded already."""
 
@@ -73,6 +117,7 @@ class TypedCodec:
         self._writers: dict[type, tuple[str, Write]] = {}
         self._readers: dict[str, Read] = {"dict": self._read_pairs, "float": _read_float}
         self._other_types: list[tuple[Callable[[Any], str | None], Write]] = []
+        self._declared: dict[str, type] = {}
 
     def add(self, name: str, types: Iterable[type], write: Write, read: Read) -> None:
         """Write values of exactly these types with this tag, and read values with this tag."""
@@ -81,6 +126,35 @@ class TypedCodec:
         self._readers[name] = read
         for kind in types:
             self._writers[kind] = (name, write)
+
+    def add_declared(self, name: str, kind: type, write: Write, read: Read) -> None:
+        """Add a class that a graph declares. A later one of the same name, as of a notebook's cell, takes its place."""
+        if name in self._readers and name not in self._declared:
+            return
+        self._writers.pop(self._declared.get(name, kind), None)
+        self._declared[name] = kind
+        self._readers[name] = read
+        self._writers[kind] = (name, write)
+
+    def declares(self, name: str) -> bool:
+        return name in self._declared
+
+    @property
+    def types(self) -> list[type]:
+        """The types that were added."""
+        return list(self._writers)
+
+    def unknown(self, value: Any) -> Iterator[str]:
+        """The tags in a stored value that are not allowed."""
+        waiting = [value]
+        while waiting:
+            found = waiting.pop()
+            if isinstance(found, dict):
+                if TAG in found and not (isinstance(found[TAG], str) and found[TAG] in self._readers):
+                    yield str(found[TAG])
+                waiting += found.values()
+            elif isinstance(found, list):
+                waiting += found
 
     def add_found(self, name: Callable[[Any], str | None], write: Write) -> None:
         """Also write values of other types, if `name` returns a tag for them."""
@@ -159,11 +233,7 @@ class TypedCodec:
             name = naming(value)
             if name is not None:
                 return {TAG: name, **write(value)}
-        kind = type(value)
-        raise RefusedError(
-            f"is of type {class_name(kind)}, which is not allowed in a checkpoint, so nothing was written. Allow it "
-            f"with LocusSaver(…, allowed_types=[{kind.__name__}]), or convert it to one that is"
-        )
+        raise RefusedTypeError(class_name(type(value)), loading=False)
 
     def read(self, value: Any) -> Any:
         if isinstance(value, dict):
@@ -201,10 +271,7 @@ class TypedCodec:
         name = value[TAG]
         read = self._readers.get(name) if isinstance(name, str) else None
         if read is None:
-            raise RefusedError(
-                f"is of type {name!s:.200}, which is not allowed here, so it was not loaded. If it is a class of yours "
-                "and the store is to be trusted, allow it with LocusSaver(…, allowed_types=[…])"
-            )
+            raise RefusedTypeError(str(name), loading=True)
         try:
             return read(value)
         except (RefusedError, RecursionError):

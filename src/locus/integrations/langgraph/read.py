@@ -8,7 +8,7 @@ in between.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -16,7 +16,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
 
 from locus.errors import CorruptCheckpointError
-from locus.integrations.langgraph.codec import TAG, TypedCodec
+from locus.integrations.langgraph.codec import TAG, NotAllowedError, TypedCodec
 from locus.integrations.langgraph.payloads import (
     VALUES,
     SharedItems,
@@ -105,6 +105,19 @@ class Reader:
         ]
 
     def tuple_of(self, found: StoredWithWrites, shared: SharedItems | None = None) -> CheckpointTuple:
+        try:
+            return self._tuple_of(found, shared)
+        except NotAllowedError as error:
+            raise error.naming(self._unknown(*found)) from None
+
+    def _unknown(self, stored: Stored, writes: Iterable[Write]) -> Iterator[str]:
+        """The types of a checkpoint that are not allowed, as far as they can be found out."""
+        runs = (run.items for some in stored.runs.values() for run in some)
+        texts = (stored.head, *runs, stored.entry.metadata, *(write.value for write in writes))
+        for text in texts:
+            yield from (name for name in self.codec.unknown(decode(text)) if name != LONG_PATH)
+
+    def _tuple_of(self, found: StoredWithWrites, shared: SharedItems | None) -> CheckpointTuple:
         stored, writes = found
         entry, namespace = stored.entry, namespace_of(stored)
         parent = entry.parent_id

@@ -6,8 +6,10 @@ writes are pending writes. `payloads` describes what a checkpoint looks like, an
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Self, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -23,8 +25,9 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from locus.errors import CapabilityError, ConfigurationError, CorruptCheckpointError
 from locus.integrations.langgraph.cache import SaverCache, saved_checkpoint
-from locus.integrations.langgraph.classes import typed_codec
-from locus.integrations.langgraph.codec import TypedCodec
+from locus.integrations.langgraph.classes import declare, refused_types, typed_codec
+from locus.integrations.langgraph.codec import NotAllowedError, TypedCodec
+from locus.integrations.langgraph.fallback import BringOver, Fallback
 from locus.integrations.langgraph.items import ListEncoder, returned
 from locus.integrations.langgraph.payloads import CheckpointEncoder, loaded_lists, stored_namespace
 from locus.integrations.langgraph.read import (
@@ -36,26 +39,47 @@ from locus.integrations.langgraph.read import (
     stored_path,
     stored_value,
 )
+from locus.integrations.langgraph.schemas import DeclaredClasses, calling_graph, listed_classes, named_classes
 from locus.memory.model.codec import decode, encode
+from locus.memory.model.records import ANY, Unset
 from locus.memory.registry import get_checkpointer
 from locus.memory.runtime.portal import PORTAL
 from locus.memory.saver import store_of
 from locus.memory.store import SPECIAL_CHANNELS
 
 Version = int | str | float
+T = TypeVar("T")
+
+MOST_ASKED = 10_000
+"""For how many threads a saver remembers that it has asked the fallback for them."""
 
 
 class LocusSaver(BaseCheckpointSaver[Any]):
     """A LangGraph checkpointer on any Locus store, for sync and async graphs, usable from any OS thread.
 
     `store` is a checkpointer, a storage backend, or a name or URL with its `options`. `close` closes a store that was
-    opened here by name, and leaves others open. `allowed_types` are classes of yours that a state may contain, in
-    addition to plain Python types, LangChain's messages and documents, and LangGraph's own classes.
+    opened here by name, and leaves others open.
+
+    A state may contain plain Python types, LangChain's and LangGraph's own classes, and the Pydantic models,
+    dataclasses, enums and named tuples that the graph declares: in its state, its input and output, its context and the
+    inputs of its nodes. `allowed_types` are other classes of yours. A `TypedDict` or a graph among them stands for all
+    classes that it declares.
+
+    `fallback` is the saver that you are moving from. Whatever it has of a thread is brought over when the thread is
+    touched, and `bring_over` brings all of it. It is never written to, except that what is deleted here is deleted
+    there.
 
     The sync methods run their async counterparts on a background event loop.
     """
 
-    def __init__(self, store: Any, *, allowed_types: Iterable[type] = (), **options: Any) -> None:
+    def __init__(
+        self,
+        store: Any,
+        *,
+        allowed_types: Iterable[Any] = (),
+        fallback: BaseCheckpointSaver[Any] | None = None,
+        **options: Any,
+    ) -> None:
         if options and not isinstance(store, str):
             raise ConfigurationError(
                 f"options ({', '.join(options)}) belong to a name or URL; this store is open already"
@@ -66,16 +90,25 @@ class LocusSaver(BaseCheckpointSaver[Any]):
             raise CapabilityError(
                 f"{type(self.store.engine).__name__} keeps no pending writes, and LangGraph needs them"
             )
-        self._codec = typed_codec(allowed_types)
+        self._codec = typed_codec(listed_classes(allowed_types))
+        self._declared = DeclaredClasses()
         super().__init__(serde=JSONSerializer(self._codec))
         self._reader = Reader(self.store, self._codec)
         self._cache = SaverCache()
+        self._moving = None if fallback is None else BringOver(Fallback(fallback), self)
+        self._asked: OrderedDict[str, None] = OrderedDict()
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The checkpoint that the config names, or the latest; `None` if there is none. Raises if the store is down."""
+        self._allow_declared(calling_graph())
         thread_id, namespace = _thread_and_namespace(config)
-        key = (thread_id, stored_namespace(namespace))
-        found = await self._reader.one(*key, _checkpoint_id(config))
+        key, checkpoint_id = (thread_id, stored_namespace(namespace)), _checkpoint_id(config)
+        if checkpoint_id is None:
+            await self._touch(thread_id, namespace)
+        found = await self._reader.one(*key, checkpoint_id)
+        if found is None and checkpoint_id is not None and self._moving is not None:
+            await self._touch(thread_id, namespace)
+            found = await self._reader.one(*key, checkpoint_id)
         if found is None:
             return None
         loaded = self._reader.tuple_of(found)
@@ -94,6 +127,8 @@ class LocusSaver(BaseCheckpointSaver[Any]):
 
         `filter` is metadata that must be equal. `before` names a checkpoint; only older ones are listed.
         """
+        self._allow_declared(calling_graph())
+        await self._touch_listed(config)
         listing = self._listing(config, filter, before, limit)
         while some := await listing.next():
             for found in some:
@@ -108,6 +143,19 @@ class LocusSaver(BaseCheckpointSaver[Any]):
     ) -> RunnableConfig:
         """Save a checkpoint. It is durable when this returns."""
         thread_id, namespace = _thread_and_namespace(config)
+        await self._touch(thread_id, namespace, again=False)
+        return await self._put(config, checkpoint, metadata)
+
+    async def _put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        *,
+        created_at: datetime | None = None,
+        if_latest: str | Unset = ANY,
+    ) -> RunnableConfig:
+        thread_id, namespace = _thread_and_namespace(config)
         key = (thread_id, stored_namespace(namespace))
         parent = _checkpoint_id(config)
         async with self.store.using() as engine:
@@ -116,17 +164,23 @@ class LocusSaver(BaseCheckpointSaver[Any]):
         known = self._cache.get(key).at(parent, sort_keys)
         encoder = ListEncoder(self._codec, sort_keys=sort_keys)
         encoding = CheckpointEncoder(self._codec, encoder, known.lists, self._cache.touched(key, parent))
-        payload = encoding.payload(checkpoint, namespace)
         about = get_serializable_checkpoint_metadata(config, metadata)
+        try:
+            payload = encoding.payload(checkpoint, namespace)
+            encoded = self._codec.encode(about, ("metadata",))
+        except NotAllowedError as error:
+            raise error.naming(refused_types(self._codec, [checkpoint, about])) from None
         done = await self.store.save(
             thread_id,
             payload,
             namespace=key[1],
             checkpoint_id=checkpoint["id"],
-            metadata=self._codec.encode(about, ("metadata",)),
+            metadata=encoded,
             parent=parent,
             parent_as_named=True,
+            if_latest=if_latest,
             known=known.base(parent),
+            created_at=created_at,
         )
         self._cache.put(key, saved_checkpoint(done.trace, encoding.lists))
         return config_of(thread_id, namespace, checkpoint["id"])
@@ -140,14 +194,18 @@ class LocusSaver(BaseCheckpointSaver[Any]):
         if checkpoint_id is None:
             raise ConfigurationError("put_writes needs the id of a checkpoint: config['configurable']['checkpoint_id']")
         self._cache.touch((thread_id, stored_namespace(namespace)), checkpoint_id, returned(v for _, v in writes))
+        try:
+            encoded = [
+                (channel, stored_value(self._codec.encode(value, ("writes", index, channel)), task_path))
+                for index, (channel, value) in enumerate(writes)
+            ]
+        except NotAllowedError as error:
+            raise error.naming(refused_types(self._codec, [value for _, value in writes])) from None
         await self.store.put_writes(
             thread_id,
             checkpoint_id,
             task_id,
-            [
-                (channel, stored_value(self._codec.encode(value, ("writes", index, channel)), task_path))
-                for index, (channel, value) in enumerate(writes)
-            ],
+            encoded,
             task_path=stored_path(task_path),
             namespace=stored_namespace(namespace),
             keep_numbered=bool(writes) and all(channel in SPECIAL_CHANNELS for channel, _ in writes),
@@ -155,11 +213,15 @@ class LocusSaver(BaseCheckpointSaver[Any]):
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete a thread with the checkpoints and pending writes of all its namespaces."""
+        if self._moving is not None:
+            await self._moving.fallback.delete_thread(str(thread_id))
         await self.store.delete(str(thread_id), None, None)
         self._cache.drop_thread(str(thread_id))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints of these runs in all threads. Later checkpoints continue from what came before."""
+        if self._moving is not None:
+            await self._moving.fallback.delete_for_runs(run_ids)
         deleted: dict[str, dict[int, str]] = {}
         for run_id in run_ids:
             for entry in await self.store.find("run_id", str(run_id), None):
@@ -169,6 +231,8 @@ class LocusSaver(BaseCheckpointSaver[Any]):
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a whole thread to a new id. Raises `ConflictError` if the id is in use."""
+        for thread_id in (source_thread_id, target_thread_id):
+            await self._touch(str(thread_id), "")
         await self.store.copy(str(source_thread_id), str(target_thread_id), None, "")
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
@@ -181,8 +245,11 @@ class LocusSaver(BaseCheckpointSaver[Any]):
         for thread_id in map(str, thread_ids):
             if strategy == "delete":
                 await self.adelete_thread(thread_id)
-            else:
-                await self._keep_latest(thread_id)
+                continue
+            if self._moving is not None:
+                await self._touch(thread_id, "")
+                await self._moving.fallback.prune([thread_id], strategy)
+            await self._keep_latest(thread_id)
 
     async def _keep_latest(self, thread_id: str) -> None:
         entries = await self.store.history(thread_id, None, None, None)
@@ -204,6 +271,7 @@ class LocusSaver(BaseCheckpointSaver[Any]):
     ) -> Mapping[str, DeltaChannelHistory]:
         """What was written to delta channels on the way to a checkpoint, and the values that they started from."""
         thread_id, namespace = _thread_and_namespace(config)
+        await self._touch(thread_id, namespace)
         entry = await self.store.entry(thread_id, _checkpoint_id(config), stored_namespace(namespace))
         if entry is None:
             return {channel: {"writes": []} for channel in channels}
@@ -216,8 +284,72 @@ class LocusSaver(BaseCheckpointSaver[Any]):
         return 1 if current is None else current + 1
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> Self:
-        """This saver itself: it loads the classes in `allowed_types`, and none by name."""
+        """This saver, which now allows these classes of data, if the program has imported them.
+
+        LangGraph calls it in its strict mode, with the classes that a graph declares.
+        """
+        declare(self._codec, named_classes(extra_allowlist))
+        if self._moving is not None:
+            self._moving.fallback.allow(extra_allowlist)
         return self
+
+    def _allow_declared(self, graph: Any) -> None:
+        """Allow the classes that a graph declares."""
+        kinds = None if graph is None else self._declared.of_another(graph)
+        if kinds is None:
+            return
+        declare(self._codec, kinds)
+        if self._moving is not None and isinstance(self._moving.fallback.saver, LocusSaver):
+            self._moving.fallback.saver._allow_declared(graph)  # it is called from another thread, and cannot see it
+
+    async def _touch(self, thread_id: str, namespace: str, *, again: bool = True) -> None:
+        """Bring a thread over from the fallback. Without `again`, only if this process has not asked for it yet."""
+        if self._moving is None or (not again and thread_id in self._asked):
+            return
+        await self._moving.at_touch(thread_id, namespace)
+        self._asked[thread_id] = None
+        while len(self._asked) > MOST_ASKED:
+            self._asked.popitem(last=False)
+
+    async def _touch_listed(self, config: RunnableConfig | None) -> None:
+        """Bring over what is to be listed: a thread, or all of them."""
+        named = (config or {}).get("configurable", {})
+        if self._moving is not None and named.get("thread_id") is None:
+            await self.abring_over()
+        elif self._moving is not None:
+            await self._touch(str(named["thread_id"]), str(named.get("checkpoint_ns") or ""))
+
+    async def abring_over(self, thread_ids: Iterable[str] | None = None) -> int:
+        """Bring over all that the fallback has of these threads, or of all, and return the number of checkpoints.
+
+        Run it once after the last program that writes to the fallback has ended. Then you need the fallback no more.
+        """
+        if self._moving is None:
+            raise ConfigurationError("there is no fallback to bring threads over from: LocusSaver(…, fallback=…)")
+        chosen = await self._moving.fallback.threads() if thread_ids is None else map(str, thread_ids)
+        return sum([await self._moving.whole(thread_id) for thread_id in chosen])
+
+    async def loaded(self, thread_id: str, namespace: str, checkpoint_id: str) -> CheckpointTuple | None:
+        """A checkpoint that is here. The namespace is named as it is stored."""
+        found = await self._reader.one(thread_id, namespace, checkpoint_id)
+        return None if found is None else self._reader.tuple_of(found)
+
+    async def receive(
+        self,
+        found: CheckpointTuple,
+        *,
+        created_at: datetime | None = None,
+        more: Mapping[str, Any] = {},
+        if_latest: str | Unset = ANY,
+    ) -> None:
+        """Save a checkpoint as it is, with the time when it was made and more metadata."""
+        thread_id, namespace = _thread_and_namespace(found.config)
+        parent = None if found.parent_config is None else _checkpoint_id(found.parent_config)
+        before: RunnableConfig = {"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace}}
+        if parent is not None:
+            before["configurable"]["checkpoint_id"] = parent
+        metadata: Any = {**found.metadata, **more}
+        await self._put(before, found.checkpoint, metadata, created_at=created_at, if_latest=if_latest)
 
     def _listing(
         self,
@@ -261,8 +393,22 @@ class LocusSaver(BaseCheckpointSaver[Any]):
     def __repr__(self) -> str:
         return f"LocusSaver({self.store.engine.identity!r})"
 
+    def bring_over(self, thread_ids: Iterable[str] | None = None) -> int:
+        return self._run(self.abring_over(thread_ids))
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a method that may need the fallback."""
+        if self._moving is not None:
+            try:
+                self._moving.fallback.check_blocking_call()
+            except ConfigurationError:
+                work.close()
+                raise
+        return PORTAL.run(work)
+
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return PORTAL.run(self.aget_tuple(config))
+        self._allow_declared(calling_graph())
+        return self._run(self.aget_tuple(config))
 
     def list(
         self,
@@ -272,8 +418,10 @@ class LocusSaver(BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
+        self._allow_declared(calling_graph())
+        self._run(self._touch_listed(config))
         listing = self._listing(config, filter, before, limit)
-        while some := PORTAL.run(listing.next()):
+        while some := self._run(listing.next()):
             yield from some
 
     def put(
@@ -283,29 +431,29 @@ class LocusSaver(BaseCheckpointSaver[Any]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        return PORTAL.run(self.aput(config, checkpoint, metadata, new_versions))
+        return self._run(self.aput(config, checkpoint, metadata, new_versions))
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        PORTAL.run(self.aput_writes(config, writes, task_id, task_path))
+        self._run(self.aput_writes(config, writes, task_id, task_path))
 
     def delete_thread(self, thread_id: str) -> None:
-        PORTAL.run(self.adelete_thread(thread_id))
+        self._run(self.adelete_thread(thread_id))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        PORTAL.run(self.adelete_for_runs(run_ids))
+        self._run(self.adelete_for_runs(run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        PORTAL.run(self.acopy_thread(source_thread_id, target_thread_id))
+        self._run(self.acopy_thread(source_thread_id, target_thread_id))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        PORTAL.run(self.aprune(thread_ids, strategy=strategy))
+        self._run(self.aprune(thread_ids, strategy=strategy))
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        return PORTAL.run(self.aget_delta_channel_history(config=config, channels=channels))
+        return self._run(self.aget_delta_channel_history(config=config, channels=channels))
 
 
 def _thread_and_namespace(config: RunnableConfig) -> tuple[str, str]:

@@ -36,7 +36,7 @@ from locus.integrations.langgraph_store.items import (
     plain_equals,
     score,
 )
-from locus.integrations.langgraph_store.table import BATCH, PutItem, StoredItem, StoreTable
+from locus.integrations.langgraph_store.table import BATCH, PutItem, StoredItem, StoreTable, WholeItem
 from locus.memory.backends.postgresql import schema as postgresql_schema
 from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
 from locus.memory.backends.sql.engine import SQLServerEngine
@@ -108,6 +108,19 @@ class LocusStore(BaseStore):
 
     def sweep_ttl(self) -> int:
         return PORTAL.run(self.asweep_ttl())
+
+    async def whole_items(self, after: WholeItem | None) -> list[WholeItem]:
+        """Some of the items that follow one, with their times, for a copy; none at the end."""
+        place = None if after is None else after[:2]
+        return await self._carry_out(lambda: self._table.whole_items(place, _now()), writing=False)
+
+    async def same_items(self, items: Sequence[WholeItem]) -> list[WholeItem | None]:
+        """What is stored here under the namespaces and keys of these items."""
+        return await self._carry_out(lambda: self._table.same_items(items), writing=False)
+
+    async def restore(self, items: Sequence[WholeItem]) -> int:
+        """Save items as they are elsewhere, except those that are here in this or a later version; return how many."""
+        return await self._carry_out(lambda: self._table.restore(items), writing=True)
 
     async def _carry_out(self, operation: Callable[[], Steps[T]], *, writing: bool, alone: bool = False) -> T:
         async with self._store.using():

@@ -46,6 +46,24 @@ class PutItem(NamedTuple):
     ttl_minutes: float | None
 
 
+class WholeItem(NamedTuple):
+    """An item with its times, as it is copied to another database."""
+
+    path: str
+    key: str
+    value: str
+    created_at: datetime
+    updated_at: datetime
+    ttl_minutes: float | None
+    expires_at: datetime | None
+
+    def is_later_than(self, other: WholeItem) -> bool:
+        """Whether it was changed later, or, as it expires later, read later."""
+        if self.updated_at != other.updated_at or self.expires_at is None or other.expires_at is None:
+            return self.updated_at > other.updated_at
+        return self.expires_at > other.expires_at
+
+
 class StoreTable:
     """The statements for one database."""
 
@@ -128,6 +146,57 @@ class StoreTable:
                 " THEN excluded.created_at ELSE kept.created_at END",
                 (*place, sql.json(value), at, at, ttl_minutes, ends),
             )
+
+    def whole_items(self, after: tuple[str, str] | None, now: datetime) -> Steps[list[WholeItem]]:
+        """The items that follow a path and key, in the order of these."""
+        sql = self.sql
+        where, values = self._alive, [sql.time(now)]
+        if after is not None:
+            where, values = f"{where} AND (namespace, key) > (?, ?)", [*values, *map(sql.text, after)]
+        rows = yield (
+            f"SELECT {self._columns}, expires_at FROM {self.name} WHERE {where} ORDER BY namespace, key LIMIT {BATCH}",
+            values,
+        )
+        return [self._whole_item(row) for row in rows]
+
+    def same_items(self, items: Iterable[WholeItem]) -> Steps[list[WholeItem | None]]:
+        """What is stored under the paths and keys of these items, expired or not."""
+        found: list[WholeItem | None] = []
+        for item in items:
+            rows = yield (
+                f"SELECT {self._columns}, expires_at FROM {self.name} WHERE namespace = ? AND key = ?",
+                (self.sql.text(item.path), self.sql.text(item.key)),
+            )
+            found.append(self._whole_item(rows[0]) if rows else None)
+        return found
+
+    def restore(self, items: Sequence[WholeItem]) -> Steps[int]:
+        """Save items with their times, except those that are there already, or in a later version. Returns how many."""
+        sql = self.sql
+        there = yield from self.same_items(items)
+        missing = [item for item, known in zip(items, there, strict=True) if known is None or item.is_later_than(known)]
+        for item in missing:
+            place = (sql.text(item.path), sql.text(item.key))
+            yield f"DELETE FROM {self.name} WHERE namespace = ? AND key = ?", place
+            yield (
+                f"INSERT INTO {self.name} (namespace, key, value, created_at, updated_at, ttl_minutes, expires_at)"
+                f" VALUES (?, ?, {sql.json_mark}, ?, ?, ?, ?)",
+                (
+                    *place,
+                    sql.json(item.value),
+                    sql.time(item.created_at),
+                    sql.time(item.updated_at),
+                    item.ttl_minutes,
+                    None if item.expires_at is None else sql.time(item.expires_at),
+                ),
+            )
+        return len(missing)
+
+    def _whole_item(self, row: Sequence[Any]) -> WholeItem:
+        *stored, expires_at = row
+        item, read_time = self._stored_item(stored), self.sql.read_time
+        ends = None if expires_at is None else read_time(expires_at)
+        return WholeItem(*item[:3], read_time(item.created_at), read_time(item.updated_at), item.ttl_minutes, ends)
 
     def refresh(self, items: Iterable[StoredItem], now: datetime) -> Steps[None]:
         """Restart the TTL of items that were read, unless they have expired or have a new TTL."""

@@ -174,9 +174,15 @@ def sqlite_checkpointer(
     ttl_seconds: float | None = None,
     timeout: float = 30.0,
     query_timeout: float = 60.0,
+    create_folder: bool = False,
 ) -> StorageBackendAdapter:
     """A checkpointer in an SQLite file; the options are those of `SQLiteBackend`."""
     backend = SQLiteBackend(
-        path, durability=durability, ttl_seconds=ttl_seconds, timeout=timeout, query_timeout=query_timeout
+        path,
+        durability=durability,
+        ttl_seconds=ttl_seconds,
+        timeout=timeout,
+        query_timeout=query_timeout,
+        create_folder=create_folder,
     )
     return StorageBackendAdapter(backend)

@@ -19,6 +19,7 @@ from locus.memory.model.matching import best_hits, has_value, newest, table_hits
 from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Verdict, Write
 from locus.memory.model.table import ThreadTable
 from locus.memory.runtime.forks import fork_safe_lock
+from locus.memory.runtime.url import split_options
 from locus.memory.store import CheckpointStore
 
 
@@ -192,8 +193,12 @@ class MemoryCheckpointer(Checkpointer):
         return f"MemoryCheckpointer(threads={len(self._engine.counts())})"
 
 
+_UNKNOWN = "a memory: URL has no option '{name}'; there are: {known}"
+
+
 def from_location(location: str = "", **options: Any) -> MemoryCheckpointer:
-    """`"memory"`, without a location."""
+    """`"memory"`, without a location; `"memory:?ttl_seconds=60"`."""
+    location, found = split_options(location, {"ttl_seconds": float}, _UNKNOWN)
     if location:
         raise ConfigurationError('write "memory" alone: there is nothing to locate')
-    return MemoryCheckpointer(**options)
+    return MemoryCheckpointer(**(found | options))

@@ -88,15 +88,17 @@ MAX_STARS = 32
 class Pattern:
     """A pattern over ids: `*` stands for any text, `?` for one character, everything else for itself.
 
-    Only ids match that start with `within`, in which nothing is syntax.
+    Only ids match that start with `within`, and come after `after` in the order of code points. Nothing is syntax in
+    these two.
     """
 
     text: str = "*"
     within: str = ""
+    after: str = ""
 
     @property
     def matches_all(self) -> bool:
-        return self.text == "*" and not self.within
+        return self.text == "*" and not self.within and not self.after
 
     @cached_property
     def prefix(self) -> str:
@@ -110,7 +112,9 @@ class Pattern:
         return re.compile(fnmatch.translate(self.text.replace("[", "[[]")))
 
     def matches(self, value: str) -> bool:
-        return value.startswith(self.within) and (self.text == "*" or self._regex.fullmatch(value) is not None)
+        if not value.startswith(self.within) or value <= self.after:
+            return False
+        return self.text == "*" or self._regex.fullmatch(value) is not None
 
 
 def check_pattern(value: object) -> Pattern:

@@ -11,14 +11,24 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from locus.errors import ConfigurationError
+
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 """For `os.open`: a link in the place of a file is an error."""
 BYTES = getattr(os, "O_BINARY", 0)
 """For `os.open`: Windows changes line ends otherwise."""
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder, and those above it that are missing."""
+def make_folder(folder: Path, *, within: Path | None = None) -> None:
+    """Make a folder, and those above it that are missing; `within` a folder that must exist already, if one is given.
+
+    It is given for an absolute path that nobody asked to make: a missing folder there is more likely mistyped.
+    """
+    if within is not None and not within.exists():
+        raise ConfigurationError(
+            f"the folder {str(within)!r} does not exist: make it, or have it made with create_folder=True "
+            "(in a URL: ?create_folder=true)"
+        )
     missing = []
     while not folder.exists():
         missing.append(folder)

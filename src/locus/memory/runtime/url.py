@@ -84,6 +84,22 @@ def flag(text: str) -> bool:
 _KINDS: dict[Callable[[str], Any], str] = {flag: "true or false", int: "a whole number", float: "a number"}
 
 
+def split_options(
+    location: str, readers: Mapping[str, Callable[[str], Any]], unknown: str
+) -> tuple[str, dict[str, Any]]:
+    """The location of a file or folder, and the options after its question mark.
+
+    A question mark in a name is written as `%3F`, in a location with slashes.
+    """
+    path, mark, query = location.partition("?")
+    if not mark:
+        return path, {}
+    parts = StoreURL(f"file:?{query}", "this is no URL of a file")
+    if parts.fragment:
+        raise ConfigurationError("the URL of a file has no fragment: write '#' in it as %23")
+    return path, parts.options(readers, unknown)
+
+
 def path_of(location: str) -> str:
     """The path in a location: `dir/a.db`, `///dir/a.db` (relative), `////srv/a.db` (absolute)."""
     if not location.startswith("//"):

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from locus.errors import CapabilityError, ConflictError
 from locus.memory.engine import Copies, Expires, Exports
 from locus.memory.model.records import DEFAULT_NAMESPACE, Commit, Verdict
+from locus.memory.model.retention import ancestors
 from locus.server.answers import Answer, Count, Entry, Exported, Outcome, Stored, existing
 from locus.server.auth import Grant
 from locus.server.authorized_store import AuthorizedStore
@@ -102,11 +103,15 @@ class EngineRoutes(Routes):
             ),
             self._authorized.grant(request),
         )
-        async with self._store.using() as engine:
-            if commit.base is not None and not engine.keeps_runs:
-                raise CapabilityError("the store of this server keeps whole states only: send no base")
-            commit = await self._extents.checked(commit, engine)
-            outcome = await engine.commit(commit)
+        self._authorized.check_metadata(commit.metadata)
+        with self._authorized.charged(request) as charge:
+            async with self._store.using() as engine:
+                if commit.base is not None and not engine.keeps_runs:
+                    raise CapabilityError("the store of this server keeps whole states only: send no base")
+                commit = await self._extents.checked(commit, engine)
+                outcome = await engine.commit(commit)
+            if outcome.verdict is not Verdict.COMMITTED:
+                charge.refund()
         self._extents.committed(commit, outcome)
         if outcome.verdict in _REFUSALS:
             self._store.refused(commit, outcome)
@@ -193,13 +198,25 @@ class EngineRoutes(Routes):
         body = await self._authorized.body(request, Copy)
         dest = self._authorized.use(request, body.dest_thread_id, writing=True)
         among = DEFAULT_NAMESPACE if body.namespace is None else body.namespace
-        if body.checkpoint_ids is not None:
-            copied = await self._copy_listed(source, dest, among, set(body.checkpoint_ids))
-        else:
-            copied = await self._store.copy(source, dest, body.checkpoint_id, among)
-        if not copied:
-            raise Problem(404, NOT_FOUND, "there is nothing to copy")
+        with self._authorized.charged(request, await self._saves_of(request, source, body, among)):
+            if body.checkpoint_ids is not None:
+                copied = await self._copy_listed(source, dest, among, set(body.checkpoint_ids))
+            else:
+                copied = await self._store.copy(source, dest, body.checkpoint_id, among)
+            if not copied:
+                raise Problem(404, NOT_FOUND, "there is nothing to copy")
         return await json_response(request, {"copied": int(copied)})
+
+    async def _saves_of(self, request: Request, source: str, body: Copy, among: str) -> int:
+        """As how many saves a copy counts, where saves are counted: one for each checkpoint."""
+        if self._authorized.quota(request).saves is None:
+            return 1
+        if body.checkpoint_ids is not None:
+            return len(set(body.checkpoint_ids))
+        namespace = None if body.checkpoint_id is None else among
+        async with self._store.using() as engine:
+            entries = await engine.history(source, namespace, None, None)
+        return len(entries if body.checkpoint_id is None else ancestors(entries, body.checkpoint_id))
 
     async def _copy_listed(self, source: str, dest: str, among: str, wanted: set[str]) -> int:
         async with self._store.using() as engine:

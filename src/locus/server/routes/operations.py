@@ -9,12 +9,18 @@ from typing import Literal
 from starlette.requests import Request
 from starlette.responses import Response
 
+from locus.errors import (
+    ConfigurationError,
+    CorruptCheckpointError,
+    MissingDependencyError,
+    UnsupportedFormatError,
+)
 from locus.memory.engine import Exports
 from locus.memory.model.codec import encode_trusted
 from locus.server.answers import Answer
 from locus.server.authorized_store import AuthorizedStore
 from locus.server.bodies import json_response, text_response
-from locus.server.logs import LOGGER, error_facts
+from locus.server.logs import LOGGER, causes, error_facts
 from locus.server.metrics import CONTENT_TYPE, Metrics
 from locus.server.openapi import Routes, Schema, answer, operation, text_answer
 from locus.server.rates import Bucket, Rate
@@ -23,8 +29,30 @@ from locus.wire.format import PROTOCOL, SERVICE
 from locus.wire.problems import RETRY_AFTER, Problem
 
 READY_SECONDS = 5.0
+"""How long `/ready` lets the store take."""
+ANSWER_SECONDS = 1.5
+"""How long whoever asks `/ready` waits: a probe gives up soon. What the store says after that is the next answer."""
 READY_RATE = Rate(per_second=1, burst=5)
 """How often `/ready` asks the store. In between, it answers what it has heard last."""
+
+
+REFUSED = "it refuses connections"
+SLOW = "it takes too long"
+WRONG = "it is not set up right"
+DAMAGED = "what it holds cannot be read"
+FAILED = "it cannot be used now; the log of this server says more"
+
+
+def cause_of(error: BaseException) -> str:
+    """Why a store does not answer, in words that stand here: whoever reads them may have no token."""
+    chain = list(causes(error))
+    if any(isinstance(found, ConnectionRefusedError) or "connection refused" in str(found).lower() for found in chain):
+        return REFUSED
+    if any(isinstance(found, UnsupportedFormatError | CorruptCheckpointError) for found in chain):
+        return DAMAGED
+    if any(isinstance(found, ConfigurationError | MissingDependencyError) for found in chain):
+        return WRONG
+    return SLOW if any(isinstance(found, TimeoutError) for found in chain) else FAILED
 
 
 class ServerLimits(Answer):
@@ -40,6 +68,7 @@ class About(Answer):
     deltas: bool
     exports: bool
     prefixes: bool
+    namespaces: bool
     before: bool
     keeps_key_order: bool
     limits: ServerLimits
@@ -59,6 +88,7 @@ class OperationsRoutes(Routes):
         self._version = version
         self._openapi = encode_trusted(openapi)
         self._ready: bool | None = None
+        self._cause = ""
         self._looking: asyncio.Future[None] | None = None
         self._looks = Bucket(READY_RATE)
 
@@ -75,6 +105,7 @@ class OperationsRoutes(Routes):
                 "deltas": engine.keeps_runs,
                 "exports": engine.offers(Exports),
                 "prefixes": True,
+                "namespaces": True,
                 "before": True,
                 "keeps_key_order": engine.dialect.exact,
                 "limits": {"body_bytes": self._authorized.limits.body_bytes},
@@ -92,20 +123,23 @@ class OperationsRoutes(Routes):
         """The store answers, or did a moment ago: whoever asks often, without a token, gives the store no work."""
         if self._looking is None and (self._ready is None or not self._looks.take()):
             self._looking = asyncio.ensure_future(self._look())
+        ready, cause = self._ready, self._cause
         if self._looking is not None:
-            await asyncio.shield(self._looking)
-        if not self._ready:
-            raise Problem(503, "store_unavailable", "the store of this server does not answer", headers=RETRY_AFTER)
+            done, _ = await asyncio.wait({self._looking}, timeout=ANSWER_SECONDS)
+            ready, cause = (self._ready, self._cause) if done else (False, self._cause or SLOW)
+        if not ready:
+            detail = f"the store of this server does not answer: {cause}"
+            raise Problem(503, "store_unavailable", detail, headers=RETRY_AFTER)
         return await json_response(request, {"status": "ready"})
 
     async def _look(self) -> None:
         try:
             async with asyncio.timeout(READY_SECONDS), self._store.using() as engine:
                 await engine.entry("locus-ready", "default", None)
-            self._ready = True
+            self._ready, self._cause = True, ""
         except Exception as error:  # noqa: BLE001 - whatever it is, the store is of no use now
-            self._ready = False
-            LOGGER.error("the store does not answer", extra={"facts": error_facts(error)})
+            self._ready, self._cause = False, cause_of(error)
+            LOGGER.error("the store does not answer", extra={"facts": {"cause": self._cause, **error_facts(error)}})
         finally:
             self._looking = None
 

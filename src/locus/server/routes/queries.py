@@ -20,9 +20,9 @@ from locus.memory.model.retention import outlived
 from locus.server import answers
 from locus.server.answers import Answer, Count, Entries
 from locus.server.bodies import json_response
+from locus.server.lists import MOST_LISTED, list_response
 from locus.server.openapi import Routes, answer, operation
 from locus.server.requests import IN_QUERY, MOST, Body, Many, Moment, Name, Query, Text, invalid
-from locus.wire.format import entry_data, hit_data
 from locus.wire.problems import Problem
 
 PORTION_SECONDS = 5.0
@@ -91,9 +91,11 @@ class QueryRoutes(Routes):
     async def recent(self, request: Request) -> Response:
         asked = Recent.of(request)
         prefix = self._authorized.prefix(request, asked.prefix)
-        found = [] if prefix is None else await self._authorized.query(self._store.recent(asked.limit, prefix))
+        found: list[Entry] = []
+        if prefix is not None:
+            found = await self._authorized.entries(lambda most: self._store.recent(most, prefix), asked.limit)
         found = self._authorized.visible(request, found, _thread)
-        return await json_response(request, {"checkpoints": [entry_data(entry) for entry in found]})
+        return await list_response(request, "checkpoints", found)
 
     @operation("POST", "/find", "Checkpoints by metadata, newest first", answer(Entries, "Entries"), body=Find)
     async def find(self, request: Request) -> Response:
@@ -102,9 +104,11 @@ class QueryRoutes(Routes):
         prefix = self._authorized.prefix(request, body.prefix)
         found: list[Entry] = []
         if prefix is not None:
-            found = await self._authorized.query(self._store.find(body.key, body.value, body.limit, prefix))
+            found = await self._authorized.entries(
+                lambda most: self._store.find(body.key, body.value, most, prefix), body.limit
+            )
         found = self._authorized.visible(request, found, _thread)
-        return await json_response(request, {"checkpoints": [entry_data(entry) for entry in found]})
+        return await list_response(request, "checkpoints", found)
 
     @operation("POST", "/search", "Checkpoints that contain all words, best first", answer(Hits, "Hits"), body=Search)
     async def search(self, request: Request) -> Response:
@@ -116,9 +120,11 @@ class QueryRoutes(Routes):
         prefix = self._authorized.prefix(request, body.prefix)
         found: list[Hit] = []
         if prefix is not None:
-            found = await self._authorized.query(self._store.search_terms(terms, body.limit, prefix))
+            found = await self._authorized.entries(
+                lambda most: self._store.search_terms(terms, most, prefix), body.limit
+            )
         found = self._authorized.visible(request, found, lambda hit: hit.entry.thread_id)
-        return await json_response(request, {"hits": [hit_data(hit) for hit in found]})
+        return await list_response(request, "hits", found)
 
     @operation(
         "POST",
@@ -138,13 +144,12 @@ class QueryRoutes(Routes):
             raise Problem(400, "invalid_request", "say what is old: older_than_days, keep_last, or both")
         removed = 0 if body.dry_run or after is not None else await self._expire(request)
         until = time.monotonic() + PORTION_SECONDS
-        for thread_id in await self._authorized.thread_ids(request, Pattern(), None):
-            if after is not None and thread_id <= after:
-                continue
-            if time.monotonic() > until and after is not None:
-                return await json_response(request, {"removed": removed, "next": after})
-            removed += await self._vacuum_one(thread_id, cutoff, body.keep_last, body.dry_run)
-            after = thread_id
+        while page := await self._authorized.thread_ids(request, Pattern(after=after or ""), MOST_LISTED):
+            for thread_id in page:
+                if time.monotonic() > until and after is not None:
+                    return await json_response(request, {"removed": removed, "next": after})
+                removed += await self._vacuum_one(thread_id, cutoff, body.keep_last, body.dry_run)
+                after = thread_id
         return await json_response(request, {"removed": removed, "next": None})
 
     async def _vacuum_one(self, thread_id: str, cutoff: datetime | None, keep_last: int | None, dry_run: bool) -> int:

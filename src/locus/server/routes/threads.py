@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -11,14 +12,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from locus.errors import InvalidIdError
-from locus.memory.model.codec import decode, encode_trusted
+from locus.memory.model.codec import decode, encode, encode_trusted
 from locus.memory.model.ids import check_pattern
 from locus.memory.model.manifest import visible, wanted
 from locus.memory.model.payloads import dict_payload, payload_text
-from locus.memory.model.records import ANY, Stored
+from locus.memory.model.records import ANY, Entry, Stored
 from locus.memory.model.records import Write as StoredWrite
-from locus.server.answers import Answer, Checkpoint, Entries, existing
+from locus.server.answers import NO_THREAD, Answer, Checkpoint, Entries, missing
 from locus.server.bodies import is_large, json_response, jsonl_response, text_response
+from locus.server.lists import FIRST_PORTION, MOST_LISTED, list_response, size_of, too_large
 from locus.server.memory_budget import share_of
 from locus.server.openapi import CHECKPOINT, NO_CONTENT, THREAD, Routes, answer, operation, text_answer
 from locus.server.requests import (
@@ -39,7 +41,6 @@ from locus.server.requests import (
 from locus.wire.format import entry_data, etag, segment, write_data
 from locus.wire.problems import NOT_FOUND, Problem
 
-MOST_LISTED = 10_000
 LARGE_STATE = 1_000_000
 """A state of so many characters is put together by a worker thread."""
 Listed = Annotated[int, Field(ge=0, le=MOST_LISTED), IN_QUERY]
@@ -47,8 +48,11 @@ Listed = Annotated[int, Field(ge=0, le=MOST_LISTED), IN_QUERY]
 
 class ThreadList(Query):
     pattern: Annotated[str, Field(description="`*` stands for any text, `?` for one character")] = "*"
-    limit: Listed | Literal["all"] = 100
+    limit: Annotated[
+        Listed | Literal["all"], Field(description=f"How many one answer lists; `all`: {MOST_LISTED:,}, see `next`")
+    ] = 100
     prefix: Name = ""
+    after: Annotated[Name, Field(description="Only ids behind this one: `next` of the answer before")] = ""
 
 
 class ThreadDeletion(Query):
@@ -84,6 +88,11 @@ class PutWrites(Body):
 
 class Threads(Answer):
     threads: list[Id]
+    next: Annotated[Id | None, Field(description="Only if there are more: send it as `after`")] = None
+
+
+class Namespaces(Answer):
+    namespaces: list[str]
 
 
 class Saved(Answer):
@@ -112,17 +121,31 @@ class ThreadRoutes(Routes):
     @operation("GET", "/threads", "Ids of threads, in order", answer(Threads, "Ids"), query=ThreadList)
     async def list_threads(self, request: Request) -> Response:
         query = ThreadList.of(request)
-        limit = None if query.limit == "all" else query.limit
-        pattern = check_pattern(query.pattern)
-        found = await self._authorized.query(self._authorized.thread_ids(request, pattern, limit, query.prefix))
-        return await json_response(request, {"threads": found})
+        limit = MOST_LISTED if query.limit == "all" else query.limit
+        pattern = replace(check_pattern(query.pattern), after=query.after)
+        # One more tells whether there are more.
+        more = limit + 1 if limit else 0
+        found = await self._authorized.query(self._authorized.thread_ids(request, pattern, more, query.prefix))
+        names = found[:limit]
+        more_at = {"next": names[-1]} if len(found) > limit else {}
+        return await json_response(request, {"threads": names, **more_at})
+
+    @operation("GET", f"{THREAD}/namespaces", "Where a thread has checkpoints", answer(Namespaces, "Names, in order"))
+    async def list_namespaces(self, request: Request) -> Response:
+        """The namespaces in which a thread has checkpoints."""
+        found = await self._store.namespaces(self._authorized.thread(request))
+        if not found:
+            raise Problem(404, NOT_FOUND, NO_THREAD)
+        return await json_response(request, {"namespaces": found})
 
     @operation("DELETE", THREAD, "Delete a thread, or a namespace of it", NO_CONTENT, query=ThreadDeletion)
     async def delete_thread(self, request: Request) -> Response:
         """Delete the whole thread, or one of its namespaces."""
         thread_id = self._authorized.thread(request, writing=True)
-        if not await self._store.delete(thread_id, None, ThreadDeletion.of(request).namespace):
-            raise Problem(404, NOT_FOUND, "this thread does not exist")
+        namespace = ThreadDeletion.of(request).namespace
+        if not await self._store.delete(thread_id, None, namespace):
+            there = "" if namespace is None else await self._store.other_namespaces(thread_id, namespace)
+            raise Problem(404, NOT_FOUND, f"this thread has nothing in this namespace; {there}" if there else NO_THREAD)
         return Response(status_code=204)
 
     @operation(
@@ -138,18 +161,20 @@ class ThreadRoutes(Routes):
         thread_id = self._authorized.thread(request, writing=True)
         namespace, expected = Namespaced.of(request).namespace, if_latest(request)
         body = await self._authorized.body(request, Save)
+        self._authorized.check_metadata(encode(body.metadata or {}, ("metadata",)))
         if body.thread_id not in (None, thread_id):
             raise InvalidIdError("the thread_id in the body is not the one in the path")
-        saved = await self._store.save(
-            thread_id,
-            dict_payload(body.state),
-            namespace=namespace,
-            checkpoint_id=body.checkpoint_id,
-            metadata=body.metadata,
-            parent=body.parent_id if "parent_id" in body.model_fields_set else ANY,
-            if_latest=expected,
-            off_loop=is_large(request),
-        )
+        with self._authorized.charged(request):
+            saved = await self._store.save(
+                thread_id,
+                dict_payload(body.state),
+                namespace=namespace,
+                checkpoint_id=body.checkpoint_id,
+                metadata=body.metadata,
+                parent=body.parent_id if "parent_id" in body.model_fields_set else ANY,
+                if_latest=expected,
+                off_loop=is_large(request),
+            )
         where = f"/threads/{segment(thread_id)}/checkpoints/{segment(saved.checkpoint_id)}"
         headers = {"ETag": etag(saved.checkpoint_id), "Location": where}
         data = {"thread_id": thread_id, "checkpoint_id": saved.checkpoint_id}
@@ -166,11 +191,24 @@ class ThreadRoutes(Routes):
         if query.before is not None:
             if query.before_seq is not None or query.every_namespace:
                 raise invalid("before", "given without before_seq and every_namespace")
-            entries = await self._store.history(thread_id, query.limit, query.before, namespace)
+            first = await self._store.history(thread_id, min(query.limit, FIRST_PORTION), query.before, namespace)
         else:
             async with self._store.using() as engine:
-                entries = await engine.history(thread_id, namespace, query.limit, query.before_seq)
-        return await json_response(request, {"checkpoints": [entry_data(entry) for entry in entries]})
+                first = await engine.history(thread_id, namespace, min(query.limit, FIRST_PORTION), query.before_seq)
+        entries = await self._with_older(thread_id, namespace, first, query.limit)
+        return await list_response(request, "checkpoints", entries)
+
+    async def _with_older(self, thread_id: str, namespace: str | None, entries: list[Entry], limit: int) -> list[Entry]:
+        """Entries, and those that come after them, up to a limit: a portion at a time, because each may be large."""
+        portion, most = entries, self._authorized.limits.state_bytes
+        while len(portion) == FIRST_PORTION and len(entries) < limit and size_of(entries) <= most:
+            async with self._store.using() as engine:
+                wanted = min(FIRST_PORTION, limit - len(entries))
+                portion = await engine.history(thread_id, namespace, wanted, portion[-1].seq)
+            entries = entries + portion
+        if size_of(entries) > most:
+            raise too_large(most)
+        return entries
 
     @operation("GET", f"{THREAD}/latest", "The latest checkpoint, with its state", _CHECKPOINT, query=Namespaced)
     async def load_latest(self, request: Request) -> Response:
@@ -182,7 +220,10 @@ class ThreadRoutes(Routes):
 
     async def _load(self, request: Request, checkpoint_id: str | None) -> Response:
         thread_id = self._authorized.thread(request)
-        stored = existing(await self._store.read(thread_id, checkpoint_id, Namespaced.of(request).namespace))
+        namespace = Namespaced.of(request).namespace
+        stored = await self._store.read(thread_id, checkpoint_id, namespace)
+        if stored is None:
+            raise missing(await self._store.other_namespaces(thread_id, namespace))
         headers = {"ETag": etag(stored.entry.checkpoint_id)}
         return await text_response(request, await self._with_state(request, stored), headers=headers)
 
@@ -214,8 +255,9 @@ class ThreadRoutes(Routes):
     @operation("DELETE", CHECKPOINT, "Delete a checkpoint", NO_CONTENT, query=Namespaced)
     async def delete(self, request: Request) -> Response:
         thread_id = self._authorized.thread(request, writing=True)
-        checkpoint_id = self._authorized.checkpoint(request)
-        existing(await self._store.delete(thread_id, checkpoint_id, Namespaced.of(request).namespace))
+        checkpoint_id, namespace = self._authorized.checkpoint(request), Namespaced.of(request).namespace
+        if not await self._store.delete(thread_id, checkpoint_id, namespace):
+            raise missing(await self._store.other_namespaces(thread_id, namespace))
         return Response(status_code=204)
 
     @operation(
@@ -243,16 +285,17 @@ class ThreadRoutes(Routes):
         thread_id = self._authorized.thread(request, writing=True)
         checkpoint_id, namespace = self._authorized.checkpoint(request), Namespaced.of(request).namespace
         body = await self._authorized.body(request, PutWrites)
-        await self._store.put_writes(
-            thread_id,
-            checkpoint_id,
-            body.task_id,
-            body.writes,
-            task_path=body.task_path or "",
-            namespace=namespace,
-            keep_numbered=body.keep_numbered,
-            off_loop=is_large(request),
-        )
+        with self._authorized.charged(request):
+            await self._store.put_writes(
+                thread_id,
+                checkpoint_id,
+                body.task_id,
+                body.writes,
+                task_path=body.task_path or "",
+                namespace=namespace,
+                keep_numbered=body.keep_numbered,
+                off_loop=is_large(request),
+            )
         return Response(status_code=204)
 
     @operation(
@@ -266,7 +309,7 @@ class ThreadRoutes(Routes):
         thread_id = self._authorized.thread(request)
         async with self._store.using() as engine:
             if not await engine.history(thread_id, None, 1, None):
-                raise Problem(404, NOT_FOUND, "this thread does not exist")
+                raise Problem(404, NOT_FOUND, NO_THREAD)
         return jsonl_response(request, self._lines(request, thread_id))
 
     async def _lines(self, request: Request, thread_id: str) -> AsyncIterator[bytes]:

@@ -16,6 +16,7 @@ from locus.memory import store as store_module
 from locus.memory.checkpointer import Checkpointer, HistoryEntry
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.storage import StorageBackend
+from locus.testing.data import HOSTILE_IDS
 from locus.testing.processes.workers import Crew
 from locus.testing.stores import DurableTestStore, TestStore
 
@@ -30,6 +31,9 @@ class Laws:
     """Base of the mixins. A test class gives the `store` fixture, and says what the backend must be able to do."""
 
     required: ClassVar[CheckpointerCapabilities]
+
+    other_ids: ClassVar[Sequence[str]] = HOSTILE_IDS
+    """Ids for all places but the first that threads are tried in, where a slow store may do with fewer."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Mark async tests one by one: so the suite works in pytest-asyncio's strict mode, too.

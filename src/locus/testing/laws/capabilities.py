@@ -14,7 +14,8 @@ from locus.errors import CapabilityError
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import CheckpointerCapabilities
 from locus.testing.laws.base import Laws, OpenHandle
-from locus.testing.stores import TestStore
+from locus.testing.laws.stalls import StallLaws
+from locus.testing.stores import StallTestStore, TestStore
 
 
 async def _searches(handle: Checkpointer, _store: TestStore) -> bool:
@@ -81,6 +82,10 @@ class CapabilityLaws(Laws):
         """So a flag cannot hollow the suite out, and no law is left without a test."""
         for name, laws in self.laws_of.items():
             assert isinstance(self, laws) == getattr(checkpointer.capabilities, name), name
+
+    def test_a_store_that_can_stall_brings_its_laws(self, store: TestStore) -> None:
+        """A backend that nothing can stall says so by the type of its test store, and not by a law that is left out."""
+        assert isinstance(self, StallLaws) == isinstance(store, StallTestStore)
 
     def test_every_capability_has_a_proof(self) -> None:
         assert {field.name for field in fields(CheckpointerCapabilities)} == set(PROOFS)

@@ -11,7 +11,7 @@ from locus.core.state import AgentState
 from locus.errors import ConflictError, InvalidIdError
 from locus.memory.checkpointer import Checkpointer, HistoryEntry
 from locus.memory.saver import CheckpointSaver
-from locus.testing.data import BAD_IDS, HOSTILE_IDS, conversation, message
+from locus.testing.data import BAD_IDS, conversation, message
 from locus.testing.laws.base import Clock, Laws, OpenHandle, assert_all_load, assert_same_state, dicts, ids, snapshot
 
 
@@ -190,13 +190,13 @@ class CopyLaws(Laws):
 
     async def test_any_id_can_be_copied(self, checkpointer: Checkpointer) -> None:
         await dicts(checkpointer).save("source", {"m": [{"n": 1}] * 9})
-        for name in HOSTILE_IDS:
+        for name in self.other_ids:
             assert await checkpointer.copy_thread("source", name)
-        for name in HOSTILE_IDS:
+        for name in self.other_ids:
             assert await dicts(checkpointer).load(name) == {"m": [{"n": 1}] * 9}
         bad: Any
         for bad in (*BAD_IDS, None):
             for source, dest in ((bad, "new"), ("source", bad)):
                 with pytest.raises(InvalidIdError):
                     await checkpointer.copy_thread(source, dest)
-        assert len(await checkpointer.list_threads(None)) == len(HOSTILE_IDS) + 1
+        assert len(await checkpointer.list_threads(None)) == len(self.other_ids) + 1

@@ -28,6 +28,9 @@ class CrashLaws(WorkerLaws):
     line_step: ClassVar[int] = 1
     """Of the lines of the engine, every how many-th is meant: more than 1 where the same engine is tried elsewhere."""
 
+    line_last: ClassVar[int] = 10
+    """Kills at the last lines that are passed, when all is done but the answer."""
+
     @pytest.mark.crash
     async def test_a_process_killed_at_any_moment_tears_nothing(
         self, store: DurableTestStore, crew: Crew, record_property: Report
@@ -49,6 +52,7 @@ class CrashLaws(WorkerLaws):
             step=step,
             evenly=None if SOAK else self.line_samples,
             every=self.line_step,
+            last=self.line_last,
         )
         record_property("crash", str(tally))
         record_property("killed at", tally.positions)

@@ -66,6 +66,7 @@ class ExpiryLaws(Laws):
         if self.required.branching:
             assert not await checkpointer.copy_thread("ended", "copy")
             assert not await checkpointer.copy_thread("ended", "copy", ended)
+        assert await checkpointer.list_namespaces("ended") == []
         assert not await checkpointer.delete("ended", ended)
         assert not await checkpointer.delete("ended")
 

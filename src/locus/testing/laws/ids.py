@@ -70,10 +70,10 @@ class IdLaws(Laws):
         assert await ids(checkpointer, "t") == ["c"]
 
     async def test_deleting_a_thread_touches_no_other_whatever_its_id(self, checkpointer: Checkpointer) -> None:
-        left = list(HOSTILE_IDS)
+        left = list(self.other_ids)
         for name in left:
             await checkpointer.save(_state(name), name)
-        for name in HOSTILE_IDS[::2]:
+        for name in self.other_ids[::2]:
             assert await checkpointer.delete(name)
             assert not await checkpointer.delete(name)
             left.remove(name)
@@ -86,55 +86,53 @@ class IdLaws(Laws):
     async def test_checkpoint_ids_are_kept_apart_exactly(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
-        for name in HOSTILE_IDS:
+        for name in self.other_ids:
             assert await checkpointer.save(_state(name), "t", name) == name
         for handle in (checkpointer, open_handle()):
-            assert await ids(handle, "t") == list(reversed(HOSTILE_IDS))
-            for name in HOSTILE_IDS:
+            history = await handle.history("t", None)
+            assert [entry.checkpoint_id for entry in history] == list(reversed(self.other_ids))
+            for place, name in enumerate(reversed(self.other_ids), 1):
                 loaded = await handle.load("t", name)
                 assert loaded is not None
                 assert loaded.agent_id == f"the state of {name}"
-                assert (
-                    await handle.history("t", 1, before=name)
-                    == (await handle.history("t", None))[len(HOSTILE_IDS) - HOSTILE_IDS.index(name) :][:1]
-                )
-        for name in HOSTILE_IDS[::2]:
+                assert await handle.history("t", 1, before=name) == history[place : place + 1]
+        for name in self.other_ids[::2]:
             assert await checkpointer.delete("t", name)
-        assert await ids(checkpointer, "t") == list(reversed(HOSTILE_IDS[1::2]))
+        assert await ids(checkpointer, "t") == list(reversed(self.other_ids[1::2]))
 
     async def test_namespaces_are_kept_apart_exactly(self, checkpointer: Checkpointer) -> None:
-        for name in ("", *HOSTILE_IDS):
+        for name in ("", *self.other_ids):
             await checkpointer.save(_state(name), "t", "same id", namespace=name)
-        for name in ("", *HOSTILE_IDS):
+        for name in ("", *self.other_ids):
             loaded = await checkpointer.load("t", namespace=name)
             assert loaded is not None
             assert loaded.agent_id == f"the state of {name}"
             assert await checkpointer.list_checkpoints("t", namespace=name) == ["same id"]
-        for name in HOSTILE_IDS[::2]:
+        for name in self.other_ids[::2]:
             assert await checkpointer.delete("t", "same id", namespace=name)
-        for index, name in enumerate(HOSTILE_IDS):
+        for index, name in enumerate(self.other_ids):
             assert await checkpointer.exists("t", namespace=name) == (index % 2 == 1)
 
     async def test_task_ids_paths_and_channels_are_kept_apart_exactly(self, checkpointer: Checkpointer) -> None:
         saved_as = await checkpointer.save(AgentState(), "t")
-        for name in HOSTILE_IDS:
+        for name in self.other_ids:
             await checkpointer.put_writes("t", saved_as, name, [(name, name)], task_path=name)
-        for name in HOSTILE_IDS:
+        for name in self.other_ids:
             (write,) = await checkpointer.get_writes("t", saved_as, name)
             assert (write.task_id, write.channel, write.task_path, write.value) == (name, name, name, name)
         found = [write.task_id for write in await checkpointer.get_writes("t", saved_as)]
-        assert found == sorted(HOSTILE_IDS)
+        assert found == sorted(self.other_ids)
 
     async def test_plain_dicts_keep_the_same_ids_apart(self, checkpointer: Checkpointer) -> None:
         backend = dicts(checkpointer)
-        for name in HOSTILE_IDS:
+        for name in self.other_ids:
             await backend.save(name, {"name": name}, name)
-        for name in HOSTILE_IDS:
+        for name in self.other_ids:
             assert_same(await backend.load(name, name), {"name": name})
             assert await backend.list_checkpoints(name) == [name]
 
     async def test_forks_and_conflicts_work_under_any_id(self, checkpointer: Checkpointer) -> None:
-        for name in HOSTILE_IDS:
+        for name in self.other_ids:
             first = await checkpointer.save(_state(name), name, f"{name[:200]}-1")
             second = await checkpointer.save(_state("other"), name, f"{name[:200]}-2", parent=first)
             assert await ids(checkpointer, name) == [second, first]
@@ -199,6 +197,7 @@ def _with_thread_id(handle: Checkpointer, bad: Any) -> Verbs:
         "put_writes": lambda: handle.put_writes(bad, "c", "task", [("x", 1)]),
         "get_writes": lambda: handle.get_writes(bad, "c"),
         "diff": lambda: handle.diff(bad, "c", "c"),
+        "list_namespaces": lambda: handle.list_namespaces(bad),
     }
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from locus.core.state import AgentState
+from locus.errors import CheckpointNotFoundError
 from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import conversation, message
 from locus.testing.laws.base import Laws, OpenHandle, assert_same_state, dicts, ids
@@ -75,6 +78,34 @@ class NamespaceLaws(Laws):
         assert [found["namespace"] for found in await checkpointer.list_with_metadata()] == [""]
         assert await checkpointer.delete("t")
         assert await checkpointer.list_threads() == []
+
+    async def test_those_of_a_thread_are_listed(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
+        """In code point order, each once, and only those that have a checkpoint."""
+        names = ["", "Child", "child", "child|1", "default", "é", "\U0001f600"]
+        assert await checkpointer.list_namespaces("t") == []
+        for name in reversed(names):
+            for turn in range(2):
+                await dicts(checkpointer).save("t", {"n": turn}, namespace=name)
+        await dicts(checkpointer).save("t2", {"n": 0}, namespace="other")
+        await dicts(checkpointer).put_writes("t", "c", "task", [("x", 1)], namespace="only writes")
+        for handle in (checkpointer, open_handle()):
+            assert await handle.list_namespaces("t") == names
+            assert await handle.list_namespaces("t2") == ["other"]
+            assert await handle.list_namespaces("never") == []
+        assert await checkpointer.delete("t", namespace="child")
+        names.remove("child")
+        assert await open_handle().list_namespaces("t") == names
+        assert await checkpointer.delete("t")
+        assert await open_handle().list_namespaces("t") == []
+
+    async def test_an_error_says_which_others_there_are(self, checkpointer: Checkpointer) -> None:
+        await dicts(checkpointer).save("t", {"n": 0}, "c", namespace="child")
+        for call in (checkpointer.history("t", before="c"), checkpointer.diff("t", "c", "c")):
+            with pytest.raises(CheckpointNotFoundError, match="other namespaces: 'child'"):
+                await call
+        with pytest.raises(CheckpointNotFoundError) as caught:
+            await checkpointer.diff("t", "c2", "c2", namespace="child")
+        assert "other namespaces" not in str(caught.value)
 
     async def test_forks_and_conflicts_stay_inside(self, checkpointer: Checkpointer) -> None:
         first = await checkpointer.save(AgentState(), "t", namespace="child")

@@ -55,6 +55,7 @@ class OutageLaws(Laws):
             "list_checkpoints": lambda: handle.list_checkpoints("t"),
             "history": lambda: handle.history("t"),
             "list_threads": lambda: handle.list_threads(),
+            "list_namespaces": lambda: handle.list_namespaces("t"),
             "list_with_metadata": lambda: handle.list_with_metadata(),
             "get_metadata": lambda: handle.get_metadata("t"),
             "delete": lambda: handle.delete("t"),

@@ -64,6 +64,18 @@ class PrefixLaws(Laws):
             assert [entry.thread_id for entry in await store.recent(None, prefix)] == newest_first, prefix
             assert [entry.thread_id for entry in await store.recent(2, prefix)] == newest_first[:2], prefix
 
+    async def test_a_list_goes_on_behind_an_id(self, checkpointer: Checkpointer) -> None:
+        """So that a long one can be had page by page."""
+        for name in _IDS:
+            await dicts(checkpointer).save(name, {"n": 1})
+        async with checkpointer.store.using() as engine:
+            for prefix in ("", _PREFIXES[0]):
+                expected = sorted(name for name in _IDS if name.startswith(prefix))
+                for after in (*_IDS, "a", "\U0010ffff"):
+                    rest = [name for name in expected if name > after]
+                    assert await engine.threads(Pattern("*", prefix, after), None) == rest, after
+                    assert await engine.threads(Pattern("*", prefix, after), 2) == rest[:2], after
+
     async def test_a_prefix_limits_metadata_queries(self, checkpointer: Checkpointer) -> None:
         if not self.required.metadata_query:
             return

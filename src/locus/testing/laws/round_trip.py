@@ -188,14 +188,14 @@ class RoundTripLaws(Laws):
                 assert await engine.manifest("t", DEFAULT_NAMESPACE, "another") is None
                 assert await engine.manifest("another", DEFAULT_NAMESPACE, first) is None
 
-    @budget(60)
+    @budget(24)
     @given(data=payloads)
     async def test_any_dict_comes_back_equal(self, checkpointer: Checkpointer, data: dict[str, Any]) -> None:
         thread_id = next(_store)
         await dicts(checkpointer).save(thread_id, data)
         assert_same(await dicts(checkpointer).load(thread_id), data)
 
-    @budget(40)
+    @budget(12)
     @given(versions=histories)
     async def test_any_history_of_dicts_comes_back_equal(
         self, checkpointer: Checkpointer, open_handle: OpenHandle, versions: list[dict[str, Any]]
@@ -209,7 +209,7 @@ class RoundTripLaws(Laws):
         for checkpoint_id, data in saved:
             assert_same(await dicts(checkpointer).load(thread_id, checkpoint_id), data)
 
-    @budget(40)
+    @budget(12)
     @given(value=json_values, other=json_values)
     async def test_any_value_in_a_state_comes_back_equal(
         self, checkpointer: Checkpointer, value: Any, other: Any

@@ -129,6 +129,34 @@ class PendingWritesLaws(Laws):
         assert await open_handle().save(AgentState(), "t", "c", if_latest=None) == "c"
         assert await _found(open_handle()) == [("task", 0, "x", 1)]
 
+    async def test_writes_beside_the_checkpoints_go_with_the_thread(
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
+    ) -> None:
+        """Writes of a checkpoint that is never saved, in a namespace that nothing else uses. Leases are kept so."""
+
+        async def beside(handle: Checkpointer) -> list[Any]:
+            return [write.value for write in await handle.get_writes("t", "beside", namespace="beside")]
+
+        async def put(value: int) -> None:
+            await checkpointer.put_writes("t", "beside", "task", [("x", value)], namespace="beside")
+
+        for whole in (True, False):
+            first = await checkpointer.save(AgentState(), "t")
+            second = await checkpointer.save(AgentState(), "t")
+            for value in (1, 2):
+                await put(value)
+            assert await beside(open_handle()) == [2]
+            assert await checkpointer.list_checkpoints("t") == [second, first]
+            assert await checkpointer.history("t", namespace="beside") == []
+            assert {entry["namespace"] for entry in await checkpointer.list_with_metadata()} == {"default"}
+            await checkpointer.delete("t", second)
+            assert await beside(open_handle()) == [2]
+            assert await checkpointer.delete("t", None if whole else first)
+            assert await beside(open_handle()) == []
+            await checkpointer.save(AgentState(), "t")
+            assert await beside(open_handle()) == []
+            await checkpointer.delete("t")
+
     async def test_saves_do_not_touch_the_writes_of_earlier_checkpoints(self, checkpointer: Checkpointer) -> None:
         await checkpointer.save(AgentState(), "t", "c")
         await checkpointer.put_writes("t", "c", "task", [("x", 1)])

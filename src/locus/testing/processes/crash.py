@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from locus.memory.checkpointer import Checkpointer
 from locus.testing.processes.crash_jobs import save_until_killed, step_under_trace
 from locus.testing.processes.ledger import Ledger
-from locus.testing.processes.lines import Position, chosen
+from locus.testing.processes.lines import Choice, Position, chosen
 from locus.testing.processes.workers import Crew, Worker
 from locus.testing.stores import DurableTestStore
 
@@ -91,10 +91,12 @@ def _killed(worker: Worker, ledger: Ledger) -> None:
     worker.close()
 
 
-async def kill_at_lines(crew: Crew, open_handle: Open, *, step: str, evenly: int | None, every: int = 1) -> Tally:
+async def kill_at_lines(
+    crew: Crew, open_handle: Open, *, step: str, evenly: int | None, every: int = 1, last: int = 10
+) -> Tally:
     """Kill a process at the lines of a step (see `lines.chosen`), each time on a thread of its own."""
     (counted,) = await _prepared(open_handle, step, [f"{step} counted"])
-    targets = _targets(crew, crew.url, counted, step, evenly, every)
+    targets = _targets(crew, crew.url, counted, step, Choice(evenly, every, last))
     ledgers = await _prepared(open_handle, step, [f"{step} {at}" for at in range(len(targets))])
     tally = Tally(ledgers=ledgers, positions=targets)
     workers: deque[Worker] = deque()
@@ -113,7 +115,7 @@ async def kill_at_lines(crew: Crew, open_handle: Open, *, step: str, evenly: int
 async def kill_while_creating(crew: Crew, new_store: Callable[[], DurableTestStore], *, evenly: int | None) -> Tally:
     """Kill a process at the lines of the very first save, which makes the store, each time in a store of its own."""
     store = new_store()
-    targets = _targets(crew, store.url, Ledger("made"), "first", evenly)
+    targets = _targets(crew, store.url, Ledger("made"), "first", Choice(evenly))
     tally = Tally()
     for target in targets:
         store, ledger = new_store(), Ledger("made")
@@ -146,7 +148,7 @@ def _followed(worker: Worker, ledger: Ledger) -> None:
     worker.close()
 
 
-def _targets(crew: Crew, url: str, ledger: Ledger, step: str, evenly: int | None, every: int = 1) -> list[Position]:
+def _targets(crew: Crew, url: str, ledger: Ledger, step: str, choice: Choice) -> list[Position]:
     """Do the step to its end, to see which lines it passes."""
     worker = _started(crew, url, ledger, step, None)
     _followed(worker, ledger)
@@ -155,4 +157,4 @@ def _targets(crew: Crew, url: str, ledger: Ledger, step: str, evenly: int | None
     positions: list[Position] = [tuple(position) for position in seen["positions"]]
     in_engine = [file for file, _, _ in positions if file.startswith(tuple(seen["engine"]))]
     assert in_engine, f"no line of the engine was passed in {step}"
-    return chosen(positions, seen["engine"], evenly, every)
+    return chosen(positions, seen["engine"], choice)

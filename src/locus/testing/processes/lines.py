@@ -8,7 +8,7 @@ import sys
 import threading
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import locus.memory
 import locus.memory.backends
@@ -19,7 +19,16 @@ from locus.memory.engine import Engine
 Position = tuple[str, int, int]
 """(file, line, how often it has been reached)"""
 
-LAST = 10
+
+class Choice(NamedTuple):
+    """Which lines are worth a kill."""
+
+    evenly: int | None
+    """So many, spread over everything that is passed. None: each line anywhere, the first time that it is reached."""
+    every: int = 1
+    """And each line where the engine is (2: every second, …), the first time that it is reached,"""
+    last: int = 10
+    """and the last few, when all is done but the answer."""
 
 
 class LineTrace:
@@ -70,17 +79,15 @@ def engine_folders(engine: type) -> list[str]:
     return sorted({*folders, *locus.memory.backends.__path__, *locus.memory.runtime.__path__, *locus.wire.__path__})
 
 
-def chosen(positions: list[Position], engine_folders: list[str], evenly: int | None, every: int = 1) -> list[Position]:
-    """All that are worth a kill: each line where the engine is (or every second, …), the first time that it is reached,
-    and so many others, spread over everything that is passed, and the last few, when all is done but the answer.
-    None: each line anywhere, the first time that it is reached."""
-    if evenly is None:
+def chosen(positions: list[Position], engine_folders: list[str], choice: Choice) -> list[Position]:
+    if choice.evenly is None:
         return [position for position in positions if position[2] == 1]
-    step = max(1, len(positions) // evenly)
+    step = max(1, len(positions) // choice.evenly)
     spread = set(range(step // 2, len(positions), step))
     in_engine = [at for at, (file, _, times) in enumerate(positions) if times == 1 and _inside(file, engine_folders)]
-    spread.update(in_engine[::every])
-    return [position for index, position in enumerate(positions) if index in spread or index >= len(positions) - LAST]
+    spread.update(in_engine[:: choice.every])
+    spread.update(range(max(0, len(positions) - choice.last), len(positions)))
+    return [position for index, position in enumerate(positions) if index in spread]
 
 
 def _inside(file: str, folders: list[str]) -> bool:

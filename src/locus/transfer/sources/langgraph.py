@@ -31,7 +31,7 @@ from locus.memory.model.ids import Pattern
 from locus.transfer.content import Checkpoint, StoredContent
 from locus.transfer.items import ThreadItems
 from locus.transfer.sources import ForeignStore
-from locus.transfer.sources.langgraph_values import EMPTY, ValueReader
+from locus.transfer.sources.langgraph_values import EMPTY, MissingClasses, ValueReader
 from locus.transfer.sources.sql import SQLiteReader, column_names, server_name, sqlite_path
 from locus.transfer.write import in_positions
 
@@ -72,6 +72,11 @@ class LangGraphSource:
     @property
     def name(self) -> str:
         return self._tables.name
+
+    @property
+    def missing(self) -> list[str]:
+        """The classes that are not allowed in all threads that were read, as `module:name`."""
+        return sorted({name for missing in self._tables.missing.values() for name in missing.places})
 
     async def threads(self, pattern: Pattern) -> list[str]:
         return await self._tables.threads(pattern)
@@ -166,30 +171,41 @@ class CheckpointRow(NamedTuple):
 class SaverTables(ForeignStore):
     """The tables of one of LangGraph's savers. Checkpoints are large, so they are read one by one."""
 
+    def __init__(self) -> None:
+        self.missing: dict[str, MissingClasses] = {}
+        """By thread id: the classes that are not allowed."""
+
     @abstractmethod
     async def keys(self, thread_id: str) -> list[CheckpointKey]:
         """The keys of the checkpoints of a thread, in order."""
 
     @abstractmethod
-    async def checkpoint_row(self, key: CheckpointKey, channels: Channels) -> CheckpointRow | None:
+    async def checkpoint_row(
+        self, key: CheckpointKey, channels: Channels, missing: MissingClasses
+    ) -> CheckpointRow | None:
         """The checkpoint with a key. `channels` are the values that were read before in this thread; it is updated."""
 
     @abstractmethod
-    async def writes(self, key: CheckpointKey) -> list[GraphWrite]:
+    async def writes(self, key: CheckpointKey, missing: MissingClasses) -> list[GraphWrite]:
         """The pending writes of a checkpoint, in their order."""
 
     async def checkpoints(self, thread_id: str) -> AsyncGenerator[GraphCheckpoint, None]:
-        """The checkpoints of a thread, in order."""
+        """The checkpoints of a thread, in order. If classes are missing, the rest is looked through for others."""
         channels: Channels = {}
+        missing = self.missing[thread_id] = MissingClasses()
         for key in await self.keys(thread_id):
-            found = await self.checkpoint_row(key, channels)
+            found = await self.checkpoint_row(key, channels, missing)
             if found is None:
                 raise ConflictError(f"thread {thread_id!r} was changed while it was read; try again")
             parent, checkpoint, metadata = found
             if parent and checkpoint.get("v", 0) < 4:
-                before = await self.writes((thread_id, key[1], parent))
+                before = await self.writes((thread_id, key[1], parent), missing)
                 checkpoint = _with_sends(checkpoint, [write.value for write in before if write.channel == TASKS])
-            yield GraphCheckpoint(key[1], key[2], parent, checkpoint, metadata, await self.writes(key))
+            writes = await self.writes(key, missing)
+            if not missing.places:
+                yield GraphCheckpoint(key[1], key[2], parent, checkpoint, metadata, writes)
+        missing.check()
+        del self.missing[thread_id]
 
 
 def _with_sends(checkpoint: dict[str, Any], sends: Sequence[Any]) -> dict[str, Any]:
@@ -212,6 +228,7 @@ class SQLiteTables(SaverTables):
     """The tables of `SqliteSaver` and `AsyncSqliteSaver`."""
 
     def __init__(self, location: str, values: ValueReader) -> None:
+        super().__init__()
         self._file = SQLiteReader(sqlite_path(location))
         self._values = values
 
@@ -234,22 +251,25 @@ class SQLiteTables(SaverTables):
         )
         return [(thread_id, namespace, checkpoint_id) for _, namespace, checkpoint_id in rows]
 
-    async def checkpoint_row(self, key: CheckpointKey, channels: Channels) -> CheckpointRow | None:
+    async def checkpoint_row(
+        self, key: CheckpointKey, channels: Channels, missing: MissingClasses
+    ) -> CheckpointRow | None:
         rows = await self._file.all(
             f"SELECT parent_checkpoint_id, type, checkpoint, metadata FROM checkpoints {_WHERE_KEY}", key
         )
         for parent, kind, data, metadata in rows:
-            checkpoint = _as_dict(self._values.read(kind, data, _described(key)), _described(key))
+            value = self._values.read(kind, data, _described(key), missing)
+            checkpoint = _as_dict({} if missing.places else value, _described(key))
             about = {} if metadata is None else decode(metadata)
             return CheckpointRow(parent or None, checkpoint, _as_dict(about, f"the metadata of {_described(key)}"))
         return None
 
-    async def writes(self, key: CheckpointKey) -> list[GraphWrite]:
+    async def writes(self, key: CheckpointKey, missing: MissingClasses) -> list[GraphWrite]:
         """Files that only an older version has opened have no task paths."""
         path = "task_path" if "task_path" in await self._file.columns("writes") else "''"
         columns = f"task_id, {path}, idx, channel, type, value"
         rows = await self._file.all(f"SELECT {columns} FROM writes {_WHERE_KEY} ORDER BY 2, 1, 3", key)
-        return _read_writes(rows, key, self._values)
+        return _read_writes(rows, key, self._values, missing)
 
     async def close(self) -> None:
         await self._file.close()
@@ -259,6 +279,7 @@ class PostgreSQLTables(SaverTables):
     """The tables of `PostgresSaver` and `AsyncPostgresSaver`."""
 
     def __init__(self, engine: SQLServerEngine[Any], schema: str | None, values: ValueReader) -> None:
+        super().__init__()
         self._engine = engine
         self._schema = schema
         self._prefix = f'"{schema}".' if schema else ""
@@ -290,13 +311,15 @@ class PostgreSQLTables(SaverTables):
         )
         return [(thread_id, namespace, checkpoint_id) for namespace, checkpoint_id in rows]
 
-    async def checkpoint_row(self, key: CheckpointKey, channels: Channels) -> CheckpointRow | None:
+    async def checkpoint_row(
+        self, key: CheckpointKey, channels: Channels, missing: MissingClasses
+    ) -> CheckpointRow | None:
         columns = "parent_checkpoint_id, checkpoint::text, metadata::text"
         rows = await self._engine.ask((f"SELECT {columns} FROM {self._prefix}checkpoints {_WHERE_KEY}", key))
         for parent, text, metadata in rows:
             checkpoint = _as_dict(decode(text), _described(key))
             known = channels.setdefault(key[1], {})
-            await self._update_channels(key, checkpoint.get("channel_versions") or {}, known)
+            await self._update_channels(key, checkpoint.get("channel_versions") or {}, known, missing)
             values = {channel: value for channel, (_, value) in known.items()}
             whole = {**checkpoint, "channel_values": {**(checkpoint.get("channel_values") or {}), **values}}
             return CheckpointRow(
@@ -305,7 +328,11 @@ class PostgreSQLTables(SaverTables):
         return None
 
     async def _update_channels(
-        self, key: CheckpointKey, versions: dict[str, Any], known: dict[str, tuple[str, Any]]
+        self,
+        key: CheckpointKey,
+        versions: dict[str, Any],
+        known: dict[str, tuple[str, Any]],
+        missing: MissingClasses,
     ) -> None:
         """Update the values of channels to these versions. Unchanged ones are not read again."""
         wanted = {channel: str(version) for channel, version in versions.items()}
@@ -322,14 +349,14 @@ class PostgreSQLTables(SaverTables):
             for kind, data in rows:
                 if kind != EMPTY:
                     where = f"channel {channel!r} of {_described(key)}"
-                    known[channel] = (wanted[channel], self._values.read(kind, data, where))
+                    known[channel] = (wanted[channel], self._values.read(kind, data, where, missing))
 
-    async def writes(self, key: CheckpointKey) -> list[GraphWrite]:
+    async def writes(self, key: CheckpointKey, missing: MissingClasses) -> list[GraphWrite]:
         columns = "task_id, task_path, idx, channel, type, blob"
         rows = await self._engine.ask(
             (f"SELECT {columns} FROM {self._prefix}checkpoint_writes {_WHERE_KEY} ORDER BY 2, 1, 3", key)
         )
-        return _read_writes(rows, key, self._values)
+        return _read_writes(rows, key, self._values, missing)
 
     async def close(self) -> None:
         await self._engine.close()
@@ -339,14 +366,16 @@ def _described(key: CheckpointKey) -> str:
     return f"checkpoint {key[2]!r} of thread {key[0]!r}"
 
 
-def _read_writes(rows: Iterable[Any], key: CheckpointKey, values: ValueReader) -> list[GraphWrite]:
+def _read_writes(
+    rows: Iterable[Any], key: CheckpointKey, values: ValueReader, missing: MissingClasses
+) -> list[GraphWrite]:
     return [
         GraphWrite(
             task_id,
             task_path,
             idx,
             channel,
-            values.read(kind, data, f"what was written to channel {channel!r} after {_described(key)}"),
+            values.read(kind, data, f"what was written to channel {channel!r} after {_described(key)}", missing),
         )
         for task_id, task_path, idx, channel, kind, data in rows
     ]

@@ -17,16 +17,35 @@ from importlib import import_module
 from typing import Any
 
 import ormsgpack
+from langchain_core.agents import AgentAction, AgentFinish
+from langchain_core.outputs import Generation, GenerationChunk
+from langchain_core.prompt_values import StringPromptValue
 from langgraph.checkpoint.serde import jsonplus
 from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_TYPES
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from pydantic import BaseModel
 
 from locus.errors import CorruptCheckpointError, SerializationError
-from locus.integrations.langgraph.classes import ModelKind
+from locus.integrations.langgraph.classes import ModelKind, langchain_data
 from locus.integrations.langgraph.codec import RefusedError, TypedCodec, check_hashes
 
 EMPTY = "empty"
 """The `type` of a channel without a value."""
+
+
+class MissingClasses:
+    """The classes in the values of one thread that are not allowed, each with the place where it was found first."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, str] = {}
+
+    def check(self) -> None:
+        """Report all of them at once, so that you do not find them one by one."""
+        for place in self.places.values():
+            allow = " ".join(f"--allow {name}" for name in self.places)
+            raise SerializationError(
+                f"{place} holds instances of classes that are not allowed: allow them with {allow}"
+            )
 
 
 class ValueReader:
@@ -37,11 +56,16 @@ class ValueReader:
         self._refused: dict[str, None] = {}
         self._missing: dict[str, None] = {}
 
-    def read(self, kind: str | None, data: bytes | str | None, where: str) -> Any:
-        """The value that was written with this type. `where` describes its place, for errors."""
+    def read(
+        self, kind: str | None, data: bytes | str | None, where: str, missing: MissingClasses | None = None
+    ) -> Any:
+        """The value that was written with this type. `where` describes its place, for errors.
+
+        Classes that are not allowed are noted in `missing`, if it is given, and the value is of no use then.
+        """
         raw = data.encode() if isinstance(data, str) else bytes(data or b"")
         if kind in ("msgpack", "json"):
-            return self._read_objects(self._unpack if kind == "msgpack" else self._read_json, raw, where)
+            return self._read_objects(self._unpack if kind == "msgpack" else self._read_json, raw, where, missing)
         if kind in ("bytes", "bytearray"):
             return raw if kind == "bytes" else bytearray(raw)
         if kind in ("null", None):
@@ -49,28 +73,32 @@ class ValueReader:
         hint = "it was written with pickle_fallback=True" if kind == "pickle" else "it may be encrypted"
         raise SerializationError(f"{where} is written as {kind!r:.40}, which cannot be moved: {hint}")
 
-    def _read_objects(self, read: Callable[[bytes], Any], data: bytes, where: str) -> Any:
+    def _read_objects(
+        self, read: Callable[[bytes], Any], data: bytes, where: str, missing: MissingClasses | None
+    ) -> Any:
         self._refused, self._missing = {}, {}
         try:
             found = read(data)
         except (ormsgpack.MsgpackDecodeError, ValueError, RecursionError) as error:
-            self._raise_refusals(where)
-            raise CorruptCheckpointError(f"{where} cannot be read: {error}") from error
-        self._raise_refusals(where)
-        return found
+            if not self._note(where, missing):
+                raise CorruptCheckpointError(f"{where} cannot be read: {error}") from error
+            return None
+        return None if self._note(where, missing) else found
+
+    def _note(self, where: str, missing: MissingClasses | None) -> bool:
+        """Whether classes are missing. Anything else that was refused is an error."""
+        if not self._missing:
+            for refused in self._refused:
+                raise SerializationError(f"{where} holds {refused}")
+        noted = MissingClasses() if missing is None else missing
+        for name in self._missing:
+            noted.places.setdefault(name, where)
+        if missing is None:
+            noted.check()
+        return bool(self._missing)
 
     def _unpack(self, data: bytes) -> Any:
         return ormsgpack.unpackb(data, ext_hook=self._hook, option=ormsgpack.OPT_NON_STR_KEYS)
-
-    def _raise_refusals(self, where: str) -> None:
-        """Report all missing classes at once, so that you do not find them one by one."""
-        if self._missing:
-            allow = " ".join(f"--allow {name}" for name in self._missing)
-            raise SerializationError(
-                f"{where} holds instances of classes that are not allowed: allow them with {allow}"
-            )
-        for refused in self._refused:
-            raise SerializationError(f"{where} holds {refused}")
 
     def _hook(self, code: int, data: bytes) -> Any:
         """Called by the unpacker for every object. An error raised here would lose its text, so it is collected."""
@@ -105,6 +133,8 @@ class ValueReader:
             return self._allowed[key]
         if key in SAFE_MSGPACK_TYPES:
             return getattr(import_module(module), name)
+        if key in _FLAT:
+            return _FLAT[key]
         self._missing[f"{module}:{name}"] = None
         raise SerializationError(f"a {module}.{name}")
 
@@ -134,14 +164,23 @@ def _array(kind: str, shape: Any, order: Any, data: bytes) -> Any:
     return numpy.frombuffer(data, dtype=numpy.dtype(kind)).reshape(shape, order=order)
 
 
-_LANGCHAIN = {name: module for module, name in SAFE_MSGPACK_TYPES if module.startswith("langchain_core.")}
-"""The modules of LangChain's messages and documents by the names of the classes."""
+_LANGCHAIN = {name: module for module, name in SAFE_MSGPACK_TYPES if module.startswith("langchain_core.")} | {
+    kind.__name__: kind.__module__ for kind in langchain_data() if issubclass(kind, BaseModel)
+}
+"""The modules of LangChain's messages, documents and other data by the names of the classes."""
+
+_FLAT = {
+    (kind.__module__, kind.__name__): kind
+    for kind in (AgentAction, AgentFinish, Generation, GenerationChunk, StringPromptValue)
+}
+"""LangChain's data without models inside. LangGraph writes inner models without their class, so only a validator can
+make those again, and that has to be allowed."""
 
 
 def _from_langchain(module: list[str], name: str, fields: Mapping[str, Any]) -> Any:
-    """A message or document in LangChain's own format. Other objects of LangChain are programs rather than data."""
+    """A message, a document or the like in LangChain's own format. Its other objects are programs rather than data."""
     if module[:1] not in (["langchain"], ["langchain_core"]) or name not in _LANGCHAIN:
-        raise SerializationError("an object that is neither a message nor a document")
+        raise SerializationError("an object that is no data")
     return _from_fields(getattr(import_module(_LANGCHAIN[name]), name), fields)
 
 

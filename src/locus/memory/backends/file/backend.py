@@ -16,7 +16,8 @@ from locus.memory.store import CheckpointStore
 class FileCheckpointer(Checkpointer):
     """Keeps every thread in a file of its own, as JSON that you can read.
 
-    `pretty=False` writes a record on one line, which is smaller but harder to read.
+    `pretty=False` writes a record on one line, which is smaller but harder to read. The folder is made if it does
+    not exist. `create_folder=True` makes the folders above an absolute path, too.
     """
 
     def __init__(
@@ -25,10 +26,12 @@ class FileCheckpointer(Checkpointer):
         pretty: bool = True,
         *,
         ttl_seconds: float | None = None,
+        create_folder: bool = False,
     ) -> None:
-        config = FileConfig.checked(base_dir, pretty)
+        config = FileConfig.checked(base_dir, pretty, ttl_seconds, create_folder)
         self._base = config.base_dir
-        super().__init__(CheckpointStore(FileEngine(config.base_dir, config.pretty), ttl_seconds=ttl_seconds))
+        engine = FileEngine(config.base_dir, config.pretty, makes_parents=config.makes_parents)
+        super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds))
 
     def get_storage_path(self) -> Path:
         """The folder that holds everything."""
@@ -45,7 +48,9 @@ class FileCheckpointer(Checkpointer):
         return f"FileCheckpointer({str(self._base)!r})"
 
 
-def from_location(location: str = "", *, ttl_seconds: float | None = None, **options: Any) -> FileCheckpointer:
+def from_location(location: str = "", **options: Any) -> FileCheckpointer:
     """`"file:./dir"`, `"file:///srv/dir"`: unlike those of databases, the path in a file URL is absolute."""
     config = FileConfig.from_url(f"file:{location}", **options)
-    return FileCheckpointer(config.base_dir, config.pretty, ttl_seconds=ttl_seconds)
+    return FileCheckpointer(
+        config.base_dir, config.pretty, ttl_seconds=config.ttl_seconds, create_folder=config.makes_parents
+    )

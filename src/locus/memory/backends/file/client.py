@@ -35,8 +35,9 @@ LOCK_PAUSES = Backoff(0.0005, 0.02, random_part=0.0)
 class LogFolder:
     """The logs in a folder, as one worker sees them."""
 
-    def __init__(self, base: Path, pretty: bool) -> None:
+    def __init__(self, base: Path, pretty: bool, makes_parents: bool = True) -> None:
         self._base = base
+        self._within = None if makes_parents else base.parent
         self._locks = base / ".locks"
         self.pretty = pretty
         self._logs: OrderedDict[str, LogFile] = OrderedDict()
@@ -44,7 +45,7 @@ class LogFolder:
     def make(self) -> None:
         """Make the folder. Done once, at the beginning: a folder that is gone later must not look like an empty one."""
         try:
-            make_folder(self._locks)
+            make_folder(self._locks, within=self._within)
         except OSError as error:
             # Where nothing can be made, what is there can be read. A save will say why it can't be kept.
             if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM) or not self._base.is_dir():

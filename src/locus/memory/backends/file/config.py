@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from locus.errors import ConfigurationError
 from locus.memory.model.arguments import possible_path
-from locus.memory.runtime.url import folder_of
+from locus.memory.runtime.url import flag, folder_of, split_options
 
 DEFAULT_FOLDER = ".locus_checkpoints"
+_URL_OPTIONS: dict[str, Callable[[str], Any]] = {"pretty": flag, "ttl_seconds": float, "create_folder": flag}
+_UNKNOWN = "a file: URL has no option '{name}'; there are: {known}"
 
 
 @dataclass(frozen=True)
@@ -20,22 +23,32 @@ class FileConfig:
     base_dir: Path
     """An absolute path."""
     pretty: bool = True
+    ttl_seconds: float | None = None
+    makes_parents: bool = False
+    """Whether to make the folders above it, too."""
 
     @classmethod
-    def checked(cls, base_dir: str | Path = DEFAULT_FOLDER, pretty: bool = True) -> FileConfig:
+    def checked(
+        cls,
+        base_dir: str | Path = DEFAULT_FOLDER,
+        pretty: bool = True,
+        ttl_seconds: float | None = None,
+        create_folder: bool = False,
+    ) -> FileConfig:
         """From what a user gave."""
         if not isinstance(base_dir, str | Path) or not str(base_dir) or "\0" in str(base_dir):
             raise ConfigurationError(f"base_dir must be the path of a folder, got {base_dir!r:.80}")
         with possible_path(base_dir):
-            base = Path(base_dir).expanduser().absolute()
+            base = Path(base_dir).expanduser()
             is_file = base.exists() and not base.is_dir()
         if is_file:
             raise ConfigurationError(f"{str(base_dir)!r} is a file; name a folder")
-        return cls(base, pretty)
+        return cls(base.absolute(), pretty, ttl_seconds, create_folder or not Path(base_dir).is_absolute())
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> FileConfig:
-        """From `file:./dir` or `file:///srv/dir`, and options."""
-        if path := folder_of(url.partition(":")[2]):
-            options = {"base_dir": path, **options}
-        return cls.checked(**options)
+        """From `file:./dir` or `file:///srv/dir?ttl_seconds=3600`, and options, which go before those in the URL."""
+        location, found = split_options(url.partition(":")[2], _URL_OPTIONS, _UNKNOWN)
+        if path := folder_of(location):
+            found["base_dir"] = path
+        return cls.checked(**(found | options))

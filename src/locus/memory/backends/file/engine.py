@@ -37,10 +37,12 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
 
     driver_errors = (OSError,)
 
-    def __init__(self, base: Path, pretty: bool) -> None:
+    def __init__(self, base: Path, pretty: bool, *, makes_parents: bool = True) -> None:
         self._base = base
         # Each thread has its worker, so that saves of different threads can wait for the disk at the same time.
-        self._workers = [Worker(f"locus-file-{n}", lambda: LogFolder(base, pretty)) for n in range(WORKERS)]
+        self._workers = [
+            Worker(f"locus-file-{n}", lambda: LogFolder(base, pretty, makes_parents)) for n in range(WORKERS)
+        ]
 
     @property
     def identity(self) -> str:

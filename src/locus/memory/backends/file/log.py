@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -321,9 +321,10 @@ class LogFile:
             branches = {place[0] for place in other.facts["runs"]}
             if branches.isdisjoint({extent.branch for extent in open_extents}):
                 continue
-            for run in self.runs(other):
+            runs = self.runs(other)
+            for run in runs:
                 found.setdefault(run.branch, []).append(run)
-                open_extents = [extent for extent in open_extents if not _begins(extent, run)]
+            open_extents = [extent for extent in open_extents if not any(_begins(extent, run, found) for run in runs)]
         row = self.row(seal)
         passed = self.find(row.entry.namespace, None) is not seal
         return Stored(row.entry, row.head, row.manifest, found, passed)
@@ -369,9 +370,15 @@ def _ends_with_seal(line: bytes) -> bool:
     return bool(key) and at >= 0 and checksum == f"{crc32(text[at:])}}}".encode()
 
 
-def _begins(extent: Extent, run: Run) -> bool:
-    """Whether this run is the oldest that an extent can need."""
-    return run.branch == extent.branch and run.number <= extent.run and run.start <= extent.skip
+def _begins(extent: Extent, run: Run, found: Mapping[str, Sequence[Run]]) -> bool:
+    """Whether this run, the last of what was found, is the oldest that an extent can need.
+
+    A log has the runs of a branch in their order, with one exception: if a save is sent again after its checkpoint was
+    removed, its run 0 comes after those that continue it. So run 0 is the oldest only if none of them can be missing.
+    """
+    if run.branch != extent.branch or run.number > extent.run or run.start > extent.skip:
+        return False
+    return run.number > 0 or len({one.number for one in found[run.branch] if one.number <= extent.run}) > extent.run
 
 
 class CommitView:

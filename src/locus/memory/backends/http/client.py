@@ -18,7 +18,7 @@ import ssl
 import time
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
@@ -115,6 +115,14 @@ class HTTPClient:
 MAX_CONNECTIONS = 100
 """How many requests an event loop sends at once; the others wait."""
 
+MAX_ANSWER = 1024 * 1024 * 1024
+"""The largest answer in bytes, before and after it is unpacked."""
+
+_GZIP = 31
+"""The `wbits` of zlib for a gzip header and the largest window."""
+_MOST_MEMBERS = 16
+"""How many gzips one after the other are an answer. Each is a copy of those behind it."""
+
 IDLE_SECONDS = 20.0
 """How long an unused connection is kept. `locus serve` keeps it longer, so it never closes one that is in use."""
 
@@ -191,13 +199,14 @@ class _DirectConnection(_Connection):
         origin = self._origin
         url = httpcore.URL(scheme=origin.scheme, host=origin.host, port=origin.port, target=request.target)
         try:
-            response = await self._connection.request(
+            async with self._connection.stream(
                 request.method, url, headers=request.headers, content=request.body, extensions=self._limits
-            )
+            ) as response:
+                content = await _bounded(response.aiter_stream(), request)
         except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
             raise _as_httpx(error) from error
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
-        return Response(request, response.status, headers, _unpacked(headers, response.content))
+        return Response(request, response.status, headers, _unpacked(headers, content, request))
 
     async def close(self) -> None:
         await self._connection.aclose()
@@ -208,11 +217,12 @@ class _ProxiedConnection(_Connection):
         self._client = httpx.AsyncClient(timeout=timeout, limits=httpx.Limits(max_connections=1), verify=tls())
 
     async def send(self, request: Request) -> Response:
-        response = await self._client.request(
+        async with self._client.stream(
             request.method, request.url, headers=request.headers, content=request.body, follow_redirects=False
-        )
+        ) as response:
+            content = await _bounded(response.aiter_raw(), request)
         headers = {name.lower(): value for name, value in response.headers.items()}
-        return Response(request, response.status_code, headers, response.content)
+        return Response(request, response.status_code, headers, _unpacked(headers, content, request))
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -300,13 +310,43 @@ def _as_httpx(error: Exception) -> httpx.HTTPError:
     return kind(str(error))
 
 
-def _unpacked(headers: dict[str, str], content: bytes) -> bytes:
-    if headers.get("content-encoding", "identity").lower() != "gzip":
+async def _bounded(pieces: AsyncIterable[bytes], request: Request) -> bytes:
+    """All pieces together, which are no more than `MAX_ANSWER` bytes."""
+    content: list[bytes] = []
+    left = MAX_ANSWER
+    async for piece in pieces:
+        content.append(piece)
+        left -= len(piece)
+        if left < 0:
+            raise _too_much(request)
+    return b"".join(content)
+
+
+def _unpacked(headers: dict[str, str], content: bytes, request: Request) -> bytes:
+    """A few bytes of gzip can stand for very many."""
+    if not content or headers.get("content-encoding", "identity").lower() != "gzip":
         return content
-    try:
-        return gzip.decompress(content)
-    except (OSError, EOFError, zlib.error) as error:
-        raise httpx.RemoteProtocolError("the answer is no whole gzip") from error
+    found, rest = bytearray(), content
+    for _ in range(_MOST_MEMBERS):
+        member = zlib.decompressobj(_GZIP)
+        try:
+            found += member.decompress(rest, MAX_ANSWER + 1 - len(found))
+        except zlib.error as error:
+            raise httpx.RemoteProtocolError("the answer is no whole gzip") from error
+        if len(found) > MAX_ANSWER:
+            raise _too_much(request)
+        rest = member.unused_data.lstrip(b"\0")
+        if member.eof and not rest:
+            return bytes(found)
+    raise httpx.RemoteProtocolError("the answer is no whole gzip")
+
+
+def _too_much(request: Request) -> HTTPUnavailableError:
+    error = HTTPUnavailableError(
+        f"the server's answer is larger than {MAX_ANSWER} bytes: it is no state, or one that is too large to be loaded"
+    )
+    error.request = request.for_error()
+    return error
 
 
 _MAX_DETAIL = 300
@@ -352,6 +392,11 @@ def problem_details(response: Response) -> dict[str, Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def is_too_large(error: HTTPRefusedError) -> bool:
+    """Whether the server refused because of a size: of the request, or of the answer."""
+    return isinstance(error.__cause__, httpx.HTTPStatusError) and error.__cause__.response.status_code == 413
 
 
 def raise_error(response: Response) -> NoReturn:

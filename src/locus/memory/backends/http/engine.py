@@ -110,6 +110,12 @@ class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
     ) -> list[Entry]:
         return await (await self._connected()).history(thread_id, namespace, limit, before_seq)
 
+    async def namespaces(self, thread_id: str) -> list[str]:
+        server = await self._connected()
+        if isinstance(server, self._locus_server) and server.lists_namespaces:
+            return await server.namespaces(thread_id)
+        return await super().namespaces(thread_id)
+
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
         return await (await self._connected()).threads(pattern, limit)
 

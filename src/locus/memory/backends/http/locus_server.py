@@ -10,7 +10,15 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from locus.errors import CapabilityError
-from locus.memory.backends.http.client import HTTPClient, HTTPUnavailableError, Response, raise_error, says_not_found
+from locus.memory.backends.http.client import (
+    HTTPClient,
+    HTTPRefusedError,
+    HTTPUnavailableError,
+    Response,
+    is_too_large,
+    raise_error,
+    says_not_found,
+)
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.codec import EXACT, Dialect, encode_trusted
 from locus.memory.model.ids import Pattern
@@ -33,6 +41,9 @@ T = TypeVar("T")
 PAGE = 1_000
 """How many entries of a long history one request fetches."""
 
+MOST_IDS = 10_000
+"""How many ids of threads one request fetches; servers list no more."""
+
 _CHANGES_KEYS = Dialect(exact=False)
 
 
@@ -46,6 +57,7 @@ class LocusServer:
         self.keeps_runs: bool = about["deltas"]
         self.exports: bool = about.get("exports", False)
         self.prefixes: bool = about.get("prefixes", False)
+        self.lists_namespaces: bool = about.get("namespaces", False)
         self._takes_before: bool = about.get("before", False)
         self.dialect = EXACT if about["keeps_key_order"] else _CHANGES_KEYS
         self._compress = not client.config.local
@@ -101,11 +113,18 @@ class LocusServer:
     ) -> list[Entry]:
         found: list[Entry] = []
         query: dict[str, str | int] = {"every_namespace": "true"} if namespace is None else _in(namespace)
+        largest = PAGE
         while limit is None or len(found) < limit:
-            size = query["limit"] = PAGE if limit is None else min(PAGE, limit - len(found))
+            size = query["limit"] = largest if limit is None else min(largest, limit - len(found))
             if before_seq is not None:
                 query["before_seq"] = before_seq
-            answer = await self._ask("GET", f"/threads/{segment(thread_id)}/checkpoints", query)
+            try:
+                answer = await self._ask("GET", f"/threads/{segment(thread_id)}/checkpoints", query)
+            except HTTPRefusedError as error:
+                if size == 1 or not is_too_large(error):
+                    raise
+                largest = max(1, size // 8)
+                continue
             page = _read(lambda data: [entry_from(entry) for entry in data["checkpoints"]], answer)
             found += page
             if len(page) < size:
@@ -113,10 +132,22 @@ class LocusServer:
             before_seq = page[-1].seq
         return found
 
+    async def namespaces(self, thread_id: str) -> list[str]:
+        answer = await self._ask("GET", f"/threads/{segment(thread_id)}/namespaces")
+        return [] if answer is None else _read(lambda data: [str(name) for name in data["namespaces"]], answer)
+
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
-        query: dict[str, str | int] = {"pattern": pattern.text, "limit": "all" if limit is None else limit}
-        answer = await self._ask("GET", "/threads", query | self._within(pattern.within))
-        return _read(lambda data: [str(thread_id) for thread_id in data["threads"]], answer)
+        query: dict[str, str | int] = {"pattern": pattern.text, **self._within(pattern.within)}
+        found: list[str] = []
+        after: str | None = pattern.after
+        while after is not None and (limit is None or len(found) < limit):
+            query["limit"] = "all" if limit is None else min(limit - len(found), MOST_IDS)
+            if after:
+                query["after"] = after
+            answer = await self._ask("GET", "/threads", query)
+            found += _read(lambda data: [str(thread_id) for thread_id in data["threads"]], answer)
+            after = answer.get("next")
+        return found
 
     async def delete(self, thread_id: str, namespace: str | None, seqs: Mapping[int, str] | None) -> int:
         body = {"namespace": namespace, "seqs": None if seqs is None else [*seqs.items()]}

@@ -368,6 +368,11 @@ def trouble_of(error: BaseException) -> Trouble:
     return Trouble.LOST if code in _LOST or code == LOCK_TIMEOUT else Trouble.FINAL
 
 
+def is_from_server(error: BaseException) -> bool:
+    """Whether the server has sent this error: those from 2000 to 2999 are the driver's own."""
+    return code_of(error) // 1000 != 2
+
+
 def translated(error: BaseException, where: str) -> CheckpointError:
     """The error of Locus for an error of the driver."""
     code = code_of(error)

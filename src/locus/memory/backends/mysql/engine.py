@@ -24,6 +24,7 @@ from locus.memory.backends.mysql.client import (
     MySQLError,
     Result,
     Statement,
+    is_from_server,
     translated,
     trouble_of,
 )
@@ -57,7 +58,9 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
         sql = MySQLFlavour(config.table_name)
         pool = config.pool_options()
         self._threads = MySQLThreads(sql)
-        super().__init__(sql, self._threads, pool, retry_seconds=config.retry_seconds)
+        super().__init__(
+            sql, self._threads, pool, retry_seconds=config.retry_seconds, first_seconds=config.first_seconds
+        )
         self._config = config
         self._address = config.address
         self._connector = Connector(config)
@@ -73,6 +76,9 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
 
     def trouble(self, error: BaseException) -> Trouble:
         return trouble_of(error)
+
+    def has_answered(self, error: BaseException) -> bool:
+        return is_from_server(error)
 
     def translate(self, error: BaseException) -> CheckpointError:
         return translated(error, self._address)

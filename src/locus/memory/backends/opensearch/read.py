@@ -255,9 +255,9 @@ def list_threads(client: Client, cache: ThreadCache, pattern: Pattern, limit: in
     """The ids of the threads that match, in order."""
     client.refresh()
     clauses: list[Json] = [{"term": {"kind": THREAD}}, {"range": {"live": {"gt": 0}}}]
-    if pattern.prefix:
+    if first := max(pattern.prefix, pattern.after):
         # Lucene refuses ranges of longer texts.
-        clauses.append({"range": {"thread_id": {"gte": pattern.prefix[:100]}}})
+        clauses.append({"range": {"thread_id": {"gte": first[:100]}}})
     body = {"query": {"bool": {"filter": clauses}}, "sort": [{"thread_id": "asc"}]}
     found: list[str] = []
     if limit == 0:

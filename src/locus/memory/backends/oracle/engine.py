@@ -46,7 +46,9 @@ class OracleEngine(SQLServerEngine[OracleConnection]):
         sql = OracleFlavour(config.table_name, config.schema_name)
         pool = config.pool_options()
         self._threads = OracleThreads(sql)
-        super().__init__(sql, self._threads, pool, retry_seconds=config.retry_seconds)
+        super().__init__(
+            sql, self._threads, pool, retry_seconds=config.retry_seconds, first_seconds=config.first_seconds
+        )
         self._connector = Connector(config)
         self._address = self._connector.address
         self._setup = TableSetup(self._connector, sql, auto_create_table=config.auto_create_table)

@@ -11,12 +11,14 @@ import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, AsyncRawCursor, conninfo
+from psycopg.abc import PQGen
 from psycopg.pq import ConnStatus, TransactionStatus
 from psycopg.rows import tuple_row
+from psycopg.waiting import wait_async
 
 from locus.errors import (
     BackendUnavailableError,
@@ -31,12 +33,41 @@ from locus.memory.backends.sql.engine import Connection, Trouble
 from locus.memory.backends.sql.flavour import Row
 
 DRIVER_ERRORS = (psycopg.Error, OSError)
-RawConnection = AsyncConnection[tuple[Any, ...]]
+RV = TypeVar("RV")
+
+CANCEL_SECONDS = 1.0
+"""How long the server may take to confirm that it has ended a statement. Then its connection is closed."""
 
 _BEGIN = {
     True: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
     False: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
 }
+
+
+class RawConnection(AsyncConnection[tuple[Any, ...]]):
+    """psycopg's connection, which does not wait for a silent server when its caller is cancelled.
+
+    psycopg itself waits for ten seconds, and earlier versions of it (3.2.1) until the server answers.
+    """
+
+    async def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
+        limit = {} if timeout is None else {"timeout": timeout}
+        try:
+            return await wait_async(gen, self.pgconn.socket, interval=interval, **limit)
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
+                await self._end_statement(gen)
+            raise
+
+    async def _end_statement(self, gen: PQGen[Any]) -> None:
+        try:
+            async with asyncio.timeout(2 * CANCEL_SECONDS):
+                await self.cancel_safe(timeout=CANCEL_SECONDS)
+                await wait_async(gen, self.pgconn.socket, interval=0.1)
+        except psycopg.errors.QueryCanceled:
+            pass
+        except DRIVER_ERRORS:
+            self.pgconn.finish()
 
 
 @dataclass(frozen=True)
@@ -69,7 +100,7 @@ class Connector:
     async def connect(self) -> PostgreSQLConnection:
         # psycopg counts whole seconds, for each of several hosts; this limit is for all of them together.
         async with asyncio.timeout(self.connect_timeout):
-            raw = await AsyncConnection.connect(
+            raw = await RawConnection.connect(
                 **self.parameters,
                 autocommit=True,
                 prepare_threshold=5 if self.prepared_statements else None,
@@ -110,7 +141,7 @@ class StatementTimeout:
 
     async def _end_statement(self) -> None:
         with contextlib.suppress(*DRIVER_ERRORS):
-            await self._raw.cancel_safe(timeout=1.0)
+            await self._raw.cancel_safe(timeout=CANCEL_SECONDS)
             await asyncio.sleep(0.5)
         with contextlib.suppress(*DRIVER_ERRORS), socket.socket(fileno=os.dup(self._raw.fileno())) as line:
             line.shutdown(socket.SHUT_RDWR)
@@ -199,6 +230,7 @@ _HINTS = {
 _CORRUPT = {"22023", "22P02", "42703", "42P01", "XX001", "XX002"}
 # When a connection is refused, libpq tells the server's reason as text only.
 _REASONS = {
+    "the database system is": "57P03",  # starting up, shutting down, in recovery
     "too many clients": "53300",
     "remaining connection slots": "53300",
     "too many connections": "53300",

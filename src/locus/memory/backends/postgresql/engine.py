@@ -20,6 +20,7 @@ from locus.memory.backends.postgresql.client import (
     Connector,
     PostgreSQLConnection,
     first_line,
+    state_of,
     translated,
     trouble_of,
 )
@@ -46,7 +47,9 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
     def __init__(self, config: PostgreSQLConfig, sql: PostgreSQLFlavour, given_pool: Any = None) -> None:
         """`given_pool` is a psycopg_pool.AsyncConnectionPool of the user's."""
         pool = config.pool_options()
-        super().__init__(sql, PostgreSQLThreads(sql), pool, retry_seconds=config.retry_seconds)
+        super().__init__(
+            sql, PostgreSQLThreads(sql), pool, retry_seconds=config.retry_seconds, first_seconds=config.first_seconds
+        )
         self._connector = Connector.from_config(config)
         self._identity = f"postgresql:{self._connector}/{sql.threads}"
         self.creates_tables = config.auto_create_table
@@ -84,6 +87,9 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
 
     def trouble(self, error: BaseException) -> Trouble:
         return trouble_of(error)
+
+    def has_answered(self, error: BaseException) -> bool:
+        return bool(state_of(error))
 
     def translate(self, error: BaseException) -> CheckpointError:
         return translated(error, self._connector)

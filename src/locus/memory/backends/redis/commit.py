@@ -1,8 +1,9 @@
 """A save: the arguments of the script that commits, and what its answer means.
 
 To change how a save decides a conflict, open `lua/commit.lua`: the decision is made there, inside Redis, so that a
-save is one round trip however long the thread is. It must agree with `decide` in `memory/model/commit_rules.py`;
-`tests/backends/redis/test_commit.py` holds the two against each other.
+save is one round trip however long the thread is. It must agree with `decide` in `memory/model/commit_rules.py`:
+`tests/backends/test_commit_rules.py` holds the two against each other on random and directed courses, and
+`tests/backends/test_commit_shortcuts.py` shows that these courses notice if a condition is missing.
 
 A save that replaces a checkpoint also removes the old one. That removal is planned beforehand (see `remove`), and the
 script answers MOVED if the thread has changed since.

@@ -53,6 +53,8 @@ class IndexReader:
     async def threads(self, pattern: Pattern, limit: int) -> list[str]:
         """Ids of threads in the order of code points, which is that of their bytes."""
         start, end = _range(pattern.prefix)
+        if pattern.after > pattern.prefix:
+            start = b"(" + pattern.after.encode()
         starts = dict.fromkeys(range(self._layout.buckets), start)
         found: list[bytes] = []
         page = self._page_size(limit)

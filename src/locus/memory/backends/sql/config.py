@@ -11,6 +11,8 @@ from locus.errors import ConfigurationError
 from locus.memory.model.arguments import checked_seconds
 from locus.memory.runtime.url import StoreURL
 
+_FIRST_SECONDS = 1.0
+
 
 @dataclass(frozen=True)
 class PoolOptions:
@@ -96,6 +98,14 @@ class SQLServerConfig(BaseModel):
             command_timeout=self.command_timeout,
             retry_seconds=self.retry_seconds,
         )
+
+    @property
+    def first_seconds(self) -> float:
+        """How long to try to get the first connection of all: a second, unless `retry_seconds` is given.
+
+        No connection is lost yet, so it is more likely that the address is wrong than that the server restarts.
+        """
+        return self.retry_seconds if "retry_seconds" in self.model_fields_set else _FIRST_SECONDS
 
     def pool_options(self) -> PoolOptions:
         return PoolOptions(self.min_pool_size, self.max_pool_size, self.connect_timeout)

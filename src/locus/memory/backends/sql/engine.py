@@ -94,14 +94,22 @@ class Trouble(Enum):
 
 
 class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports, Generic[C]):
-    """Threads in a database server. `retry_seconds` is how long to try to replace a lost connection."""
+    """Threads in a database server.
+
+    `retry_seconds` is how long to try to replace a lost connection, and `first_seconds` how long to try to get the
+    first one of all.
+    """
 
     creates_tables = True
 
-    def __init__(self, sql: Flavour, changes: SQLThreads, pool: PoolOptions, *, retry_seconds: float) -> None:
+    def __init__(
+        self, sql: Flavour, changes: SQLThreads, pool: PoolOptions, *, retry_seconds: float, first_seconds: float
+    ) -> None:
         self.sql = sql
         self._changes = changes
         self._retry_seconds = retry_seconds
+        self._first_seconds = first_seconds
+        self._was_connected = False
         self._pools: LoopPools[C] = LoopPools(self._connect, pool)
 
     @abstractmethod
@@ -112,6 +120,10 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
     def trouble(self, error: BaseException) -> Trouble:
         """What one of `driver_errors` means."""
 
+    def has_answered(self, error: BaseException) -> bool:
+        """Whether it was the server that sent one of `driver_errors`: it is there, and may only need some time."""
+        return False
+
     def _borrowed(self) -> AbstractAsyncContextManager[C]:
         """A connection of the running loop's pool."""
         return Borrowed(self._pools.current())
@@ -121,12 +133,13 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
 
         Work that is not `repeatable` is tried again only if it is certain that it had no effect.
         """
-        deadline = time.monotonic() + self._retry_seconds
+        started = time.monotonic()
         attempt = 0
         while True:
             connection: C | None = None
             try:
                 async with self._borrowed() as connection:
+                    self._was_connected = True
                     return await work(connection)
             except self.driver_errors as error:
                 trouble = self.trouble(error)
@@ -137,10 +150,13 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
                 else:
                     undone = connection is None or not connection.committing
                     again = trouble is Trouble.LOST and (repeatable or undone)
-                    hopeless = not again or time.monotonic() + pause > deadline
+                    is_there = self._was_connected or self.has_answered(error)
+                    seconds = self._retry_seconds if is_there else self._first_seconds
+                    hopeless = not again or time.monotonic() + pause > started + seconds
                 if hopeless:
                     raise
-            await asyncio.sleep(pause)
+                # In the handler, so that whoever does not wait for the end finds the error behind the cancellation.
+                await asyncio.sleep(pause)
 
     async def _transact(
         self, connection: Connection, operation: Operation[T], *, writing: bool, keep: Callable[[T], bool] | None = None
@@ -202,6 +218,9 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
         self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
     ) -> list[Entry]:
         return await self._read(lambda: sql_read.history(self.sql, thread_id, namespace, limit, before_seq))
+
+    async def namespaces(self, thread_id: str) -> list[str]:
+        return await self._read(lambda: sql_read.namespaces(self.sql, thread_id))
 
     async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
         return await self._read(lambda: sql_read.recent(self.sql, limit, prefix))

@@ -191,6 +191,14 @@ def history(
     return (yield from entries(sql, f"{' AND '.join(conditions)} ORDER BY c.seq DESC", [*values, *bounds], limit))
 
 
+def namespaces(sql: Flavour, thread_id: str) -> Steps[list[str]]:
+    rows = yield (
+        f"SELECT DISTINCT c.namespace FROM {sql.joined} WHERE {sql.of_thread} AND {sql.alive}",
+        (sql.text(thread_id), now(sql)),
+    )
+    return sorted(sql.read_text(namespace) for (namespace,) in rows)
+
+
 def recent(sql: Flavour, limit: int, prefix: str) -> Steps[list[Entry]]:
     here, bounds = within(sql, prefix)
     return (yield from entries(sql, f"{here} ORDER BY {sql.newest}", bounds, limit))
@@ -211,6 +219,8 @@ def counted(sql: Flavour, pattern: Pattern, limit: int | None, what: str) -> Ste
     everything at once."""
     found: list[tuple[str, int]] = []
     after, comparison = sql.text(pattern.prefix), ">="
+    if pattern.after > pattern.prefix:
+        after, comparison = sql.text(pattern.after), ">"
     while True:
         size = max(1_000, limit or 0)
         rows = yield (

@@ -18,7 +18,7 @@ class SQLiteBackend(StorageBackend):
     `durability="full"` waits until every save is on the disk; "normal" survives a killed process, and
     may lose the last saves when the power fails. `timeout` is how long, in seconds, to wait for other
     processes, and `query_timeout` how long a search or another read may take. `":memory:"` keeps everything
-    in this process.
+    in this process. The folder of an absolute path must exist; `create_folder=True` has it made.
     """
 
     def __init__(
@@ -29,23 +29,33 @@ class SQLiteBackend(StorageBackend):
         ttl_seconds: float | None = None,
         timeout: float = 30.0,
         query_timeout: float = 60.0,
+        create_folder: bool = False,
     ) -> None:
-        config = SQLiteConfig.checked(path, durability, timeout, query_timeout)
+        config = SQLiteConfig.checked(path, durability, timeout, query_timeout, ttl_seconds, create_folder)
         self.path = config.path
         engine = SQLiteEngine(
-            config.path, durability=config.durability, timeout=config.timeout, query_timeout=config.query_timeout
+            config.path,
+            durability=config.durability,
+            timeout=config.timeout,
+            query_timeout=config.query_timeout,
+            makes_folder=config.makes_folder,
         )
-        super().__init__(CheckpointStore(engine, ttl_seconds=ttl_seconds))
+        super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds))
 
     def __repr__(self) -> str:
         return f"SQLiteBackend({self.path!r})"
 
 
-def from_location(location: str = "", *, ttl_seconds: float | None = None, **options: Any) -> Checkpointer:
+def from_location(location: str = "", **options: Any) -> Checkpointer:
     """`"sqlite:agents.db"`, `"sqlite:///agents.db"`."""
     from locus.memory.backends.adapters import sqlite_checkpointer
 
     config = SQLiteConfig.from_url(f"sqlite:{location}", **options)
     return sqlite_checkpointer(
-        config.path, durability=config.durability, timeout=config.timeout, ttl_seconds=ttl_seconds
+        config.path,
+        durability=config.durability,
+        ttl_seconds=config.ttl_seconds,
+        timeout=config.timeout,
+        query_timeout=config.query_timeout,
+        create_folder=config.makes_folder,
     )

@@ -64,9 +64,19 @@ class Query:
 class SQLiteFile:
     """A connection to the file at a path, opened when it is first needed. It belongs to one OS thread."""
 
-    def __init__(self, path: str, *, durability: str, timeout: float, writable: bool, untouched: bool = False) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        durability: str,
+        timeout: float,
+        writable: bool,
+        untouched: bool = False,
+        makes_folder: bool = True,
+    ) -> None:
         """`untouched` opens a file without any right to change it, not even its journal."""
         self._path = path
+        self._makes_folder = makes_folder
         self._untouched = untouched
         self._durability = durability
         self._timeout = timeout
@@ -120,7 +130,8 @@ class SQLiteFile:
         mode = "rwc" if self._writable and self._inode is None else "rw"
         if mode == "rwc" and self._path != IN_MEMORY:
             with possible_path(self._path):
-                make_folder(Path(self._path).parent)
+                folder = Path(self._path).parent
+                make_folder(folder, within=None if self._makes_folder else folder)
                 _create(self._path)
         name = IN_MEMORY if self._path == IN_MEMORY else f"file:{quote(self._path)}?mode={mode}"
         connection = sqlite3.connect(

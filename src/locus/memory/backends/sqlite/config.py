@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from locus.errors import ConfigurationError
 from locus.memory.model.arguments import checked_seconds, possible_path
-from locus.memory.runtime.url import path_of
+from locus.memory.runtime.url import flag, path_of, split_options
 
 Durability = Literal["full", "normal"]
 IN_MEMORY = ":memory:"
+_URL_OPTIONS: dict[str, Callable[[str], Any]] = {
+    "durability": str,
+    "ttl_seconds": float,
+    "timeout": float,
+    "query_timeout": float,
+    "create_folder": flag,
+}
+_UNKNOWN = "an sqlite: URL has no option '{name}'; there are: {known}"
 
 
 @dataclass(frozen=True)
@@ -25,6 +34,9 @@ class SQLiteConfig:
     """Seconds to wait for locks of other processes."""
     query_timeout: float = 60.0
     """Seconds that one read may take."""
+    ttl_seconds: float | None = None
+    makes_folder: bool = True
+    """Whether to make the folder of the file."""
 
     @classmethod
     def checked(
@@ -33,6 +45,8 @@ class SQLiteConfig:
         durability: Durability = "full",
         timeout: float = 30.0,
         query_timeout: float = 60.0,
+        ttl_seconds: float | None = None,
+        create_folder: bool = False,
     ) -> SQLiteConfig:
         """From what a user gave."""
         if not isinstance(path, str | Path) or not str(path) or "\0" in str(path):
@@ -41,14 +55,19 @@ class SQLiteConfig:
             raise ConfigurationError(f'durability is "full" or "normal", got {durability!r}')
         checked_seconds(timeout, "timeout")
         checked_seconds(query_timeout, "query_timeout")
-        return cls(_absolute(path), durability, timeout, query_timeout)
+        makes_folder = create_folder or not Path(path).is_absolute()
+        return cls(_absolute(path), durability, timeout, query_timeout, ttl_seconds, makes_folder)
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> SQLiteConfig:
-        """From `sqlite:agents.db`, `sqlite:///agents.db` (relative) or `sqlite:////srv/agents.db`, and options."""
-        if path := path_of(url.partition(":")[2]):
-            options = {"path": path, **options}
-        return cls.checked(**options)
+        """From `sqlite:agents.db`, `sqlite:///agents.db` (relative) or `sqlite:////srv/agents.db?timeout=5`.
+
+        Options go before those in the URL.
+        """
+        location, found = split_options(url.partition(":")[2], _URL_OPTIONS, _UNKNOWN)
+        if path := path_of(location):
+            found["path"] = path
+        return cls.checked(**(found | options))
 
 
 def _absolute(path: str | Path) -> str:

@@ -58,7 +58,9 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
     driver_errors = (sqlite3.Error, OSError)
     sql = SQL
 
-    def __init__(self, path: str, *, durability: str, timeout: float, query_timeout: float = 60.0) -> None:
+    def __init__(
+        self, path: str, *, durability: str, timeout: float, query_timeout: float = 60.0, makes_folder: bool = True
+    ) -> None:
         self._identity = f"sqlite:{path}" if path != IN_MEMORY else f"sqlite::memory:{uuid4().hex}"
         self._memory: MemoryFile | None = None
         self._query_timeout = query_timeout
@@ -71,7 +73,12 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
 
         def opener(writable: bool) -> Callable[[], SQLiteFile]:
             return lambda: SQLiteFile(
-                path, durability=durability, timeout=timeout, writable=writable, untouched=self.reading_only
+                path,
+                durability=durability,
+                timeout=timeout,
+                writable=writable,
+                untouched=self.reading_only,
+                makes_folder=makes_folder,
             )
 
         self._writer = Worker("locus-sqlite-writer", opener(True))
@@ -183,6 +190,9 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
     ) -> list[Entry]:
         return await self._read(sql_read.history(self._sql, thread_id, namespace, limit, before_seq))
+
+    async def namespaces(self, thread_id: str) -> list[str]:
+        return await self._read(sql_read.namespaces(self._sql, thread_id))
 
     async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
         return await self._read(sql_read.recent(self._sql, limit, prefix))

@@ -20,7 +20,6 @@ from urllib.parse import parse_qsl, unquote, urlencode
 from locus.errors import ConflictError, CorruptCheckpointError
 from locus.memory.backends.objects.client import PAGE, ObjectStore
 from locus.memory.backends.objects.engine import ObjectEngine
-from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import Pattern
 from locus.memory.registry import get_checkpointer
@@ -142,5 +141,5 @@ def open_bucket(url: str) -> OldBucket:
     folder = unquote(path).strip("/")
     prefix = options.pop("prefix", f"{folder}/" if folder else PREFIX)
     whole = parts.changed(path=f"/{bucket}" if bucket else "", query=urlencode(options))
-    opened = cast(Checkpointer, get_checkpointer(whole, prefix=""))
+    opened = get_checkpointer(whole, prefix="")
     return OldBucket(cast(ObjectEngine, opened.store.engine).store, prefix)

@@ -13,7 +13,6 @@ from locus.errors import ConfigurationError
 from locus.memory.backends.opensearch.client import Client
 from locus.memory.backends.opensearch.engine import OpenSearchEngine
 from locus.memory.backends.opensearch.index import mappings
-from locus.memory.checkpointer import Checkpointer
 from locus.memory.registry import get_checkpointer
 from locus.transfer.sources.locus_sdk.key_value import OldKeyValueStore, plain_checkpoint
 from locus.transfer.sources.locus_sdk.source import OldCheckpoint, as_dict, moment
@@ -25,7 +24,7 @@ class OldIndex(OldKeyValueStore):
     """One document per key."""
 
     def __init__(self, url: str) -> None:
-        opened = cast(Checkpointer, get_checkpointer(url))
+        opened = get_checkpointer(url)
         self._engine = cast(OpenSearchEngine, opened.store.engine)
 
     @property

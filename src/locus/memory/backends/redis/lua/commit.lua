@@ -7,8 +7,9 @@
 -- Saves a checkpoint: decides whether it may be written, and writes it, in one atomic step.
 --
 -- To change how a save decides a conflict, change the part "Decide" below together with `decide` in
--- memory/model/commit_rules.py. The two must agree; tests/backends/redis/test_commit.py holds them against each other
--- on random courses. Making the decision here, and not in Python, keeps a save at one round trip.
+-- memory/model/commit_rules.py. The two must agree: tests/backends/test_commit_rules.py holds them against each other
+-- on random and directed courses, and tests/backends/test_commit_shortcuts.py shows that these courses notice if a
+-- condition is missing here. Making the decision here, and not in Python, keeps a save at one round trip.
 --
 -- `commit_arguments` in commit.py makes the arguments:
 --   id, ns, cid, rev       the thread, namespace and checkpoint, and the name of this save

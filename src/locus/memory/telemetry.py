@@ -1,0 +1,230 @@
+"""OpenTelemetry: a span and some figures for every operation of a handle. `instrument(handle)` turns it on.
+
+A handle keeps its threads in a store, and every operation of every handle passes through that. `instrument` puts an
+`ObservedStore` in its place, which measures and passes on. Nothing else knows of it; without it nothing is measured.
+
+Attributes name the operation, the kind of store and the kind of error. They hold no ids, no payloads and no texts of
+errors, which may quote either. docs/operations.md lists the names and units.
+
+A cache of loads is to count `locus.cache.hits` and `locus.cache.misses`, with `CACHE_ATTRIBUTE` as its name.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from locus.errors import ConfigurationError, ConflictError
+from locus.extras import require
+from locus.memory.checkpointer import StoreVerbs
+from locus.memory.engine import CheckpointerCapabilities
+from locus.memory.model.plan import Payload
+from locus.memory.model.records import Commit, Entry, Hit, Stored, Write
+from locus.memory.saver import CheckpointSaver
+from locus.memory.store import CheckpointStore, Saved
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Span, TracerProvider
+
+SCOPE = "locus"
+OPERATION_ATTRIBUTE = "locus.operation"
+STORE_ATTRIBUTE = "locus.store"
+FOUND_ATTRIBUTE = "locus.found"
+BYTES_ATTRIBUTE = "locus.bytes"
+ATTEMPTS_ATTRIBUTE = "locus.attempts"
+CACHE_ATTRIBUTE = "locus.cache"
+ERROR_ATTRIBUTE = "error.type"
+
+H = TypeVar("H", bound=StoreVerbs | CheckpointSaver)
+
+
+def instrument(
+    handle: H, *, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None
+) -> H:
+    """Measure everything that a checkpointer, a storage backend or a saver does, and return it.
+
+    Without providers, those that the program has set for OpenTelemetry are used. What was made of the handle before, an
+    agent for instance, is not measured. A handle that is measured already stays as it is.
+    """
+    if not isinstance(handle, StoreVerbs | CheckpointSaver):
+        raise ConfigurationError(f"a handle on a Locus store can be measured, and {type(handle).__name__} is none")
+    if not isinstance(handle.store, ObservedStore):
+        handle.store = ObservedStore(handle.store, Telemetry(handle.store, tracer_provider, meter_provider))
+    return handle
+
+
+class Telemetry:
+    """The spans and figures of one store."""
+
+    def __init__(
+        self, store: CheckpointStore, tracer_provider: TracerProvider | None, meter_provider: MeterProvider | None
+    ) -> None:
+        require("opentelemetry.trace", "otel")
+        from opentelemetry import metrics, trace
+
+        self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracer_provider)
+        self._client = trace.SpanKind.CLIENT
+        self._failed = trace.Status(trace.StatusCode.ERROR)
+        self._store = store.engine.identity.partition(":")[0]
+        meter = metrics.get_meter(SCOPE, meter_provider=meter_provider)
+        self._seconds = meter.create_histogram("locus.operation.duration", "s", "How long an operation took")
+        self._saves = meter.create_counter("locus.saves", "{save}", "Checkpoints saved")
+        self._loads = meter.create_counter("locus.loads", "{load}", "Checkpoints asked for")
+        self._conflicts = meter.create_counter("locus.conflicts", "{conflict}", "Saves refused because of another one")
+        self._retries = meter.create_counter("locus.retries", "{retry}", "Times that a save was planned again")
+        self._written = meter.create_counter("locus.written", "By", "What saves have sent to the store")
+        self._read = meter.create_counter("locus.read", "By", "What loads have got from the store")
+
+    @contextmanager
+    def operation(self, name: str) -> Iterator[Span]:
+        """Measure what is done inside."""
+        attributes = {OPERATION_ATTRIBUTE: name, STORE_ATTRIBUTE: self._store}
+        began = time.perf_counter()
+        # What an exception says may quote an id, so the span does not get it.
+        with self._tracer.start_as_current_span(
+            f"locus.{name}",
+            kind=self._client,
+            attributes={STORE_ATTRIBUTE: self._store},
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                yield span
+            except BaseException as error:
+                attributes[ERROR_ATTRIBUTE] = type(error).__name__
+                span.set_attribute(ERROR_ATTRIBUTE, type(error).__name__)
+                span.set_status(self._failed)
+                if isinstance(error, ConflictError):
+                    self._conflicts.add(1, self._about())
+                raise
+            finally:
+                self._seconds.record(time.perf_counter() - began, attributes)
+
+    def saved(self, span: Span, saved: Saved) -> None:
+        size = 0 if saved.commit is None else size_of_commit(saved.commit)
+        span.set_attributes({BYTES_ATTRIBUTE: size, ATTEMPTS_ATTRIBUTE: saved.attempts})
+        self._saves.add(1, self._about())
+        self._written.add(size, self._about())
+        if saved.attempts > 1:
+            self._retries.add(saved.attempts - 1, self._about())
+
+    def loaded(self, span: Span, stored: Stored | None) -> None:
+        size = 0 if stored is None else size_of_stored(stored)
+        span.set_attributes({BYTES_ATTRIBUTE: size, FOUND_ATTRIBUTE: stored is not None})
+        self._loads.add(1, {**self._about(), FOUND_ATTRIBUTE: stored is not None})
+        self._read.add(size, self._about())
+
+    def _about(self) -> dict[str, str]:
+        return {STORE_ATTRIBUTE: self._store}
+
+
+class ObservedStore(CheckpointStore):
+    """A store whose operations are measured. It is the other one in all else."""
+
+    def __init__(self, inner: CheckpointStore, telemetry: Telemetry) -> None:
+        self._inner = inner
+        self._telemetry = telemetry
+        self.engine = inner.engine
+        self.ttl_seconds = inner.ttl_seconds
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_inner":  # of one that is only being made, by `copy` for instance
+            raise AttributeError(name)
+        return getattr(self._inner, name)
+
+    @property
+    def capabilities(self) -> CheckpointerCapabilities:
+        return self._inner.capabilities
+
+    @property
+    def keeps_writes(self) -> bool:
+        return self._inner.keeps_writes
+
+    def using(self) -> Any:
+        return self._inner.using()
+
+    async def save(self, thread_id: str, payload: Payload, **options: Any) -> Saved:
+        with self._telemetry.operation("save") as span:
+            saved = await self._inner.save(thread_id, payload, **options)
+            self._telemetry.saved(span, saved)
+            return saved
+
+    async def read(self, thread_id: str, checkpoint_id: str | None, namespace: str) -> Stored | None:
+        with self._telemetry.operation("load") as span:
+            stored = await self._inner.read(thread_id, checkpoint_id, namespace)
+            self._telemetry.loaded(span, stored)
+            return stored
+
+    async def entry(self, thread_id: str, checkpoint_id: str | None, namespace: str) -> Entry | None:
+        with self._telemetry.operation("get_metadata"):
+            return await self._inner.entry(thread_id, checkpoint_id, namespace)
+
+    async def history(
+        self, thread_id: str, limit: int | None, before: str | None, namespace: str | None
+    ) -> list[Entry]:
+        with self._telemetry.operation("history"):
+            return await self._inner.history(thread_id, limit, before, namespace)
+
+    async def delete(self, thread_id: str, checkpoint_id: str | None, namespace: str | None) -> bool:
+        with self._telemetry.operation("delete"):
+            return await self._inner.delete(thread_id, checkpoint_id, namespace)
+
+    async def list_threads(self, limit: int | None, pattern: str) -> list[str]:
+        with self._telemetry.operation("list_threads"):
+            return await self._inner.list_threads(limit, pattern)
+
+    async def recent(self, limit: int | None, prefix: str = "") -> list[Entry]:
+        with self._telemetry.operation("list_with_metadata"):
+            return await self._inner.recent(limit, prefix)
+
+    async def find(self, key: str, value: Any, limit: int | None, prefix: str = "") -> list[Entry]:
+        with self._telemetry.operation("query_by_metadata"):
+            return await self._inner.find(key, value, limit, prefix)
+
+    async def search_terms(self, terms: Sequence[str], limit: int | None, prefix: str = "") -> list[Hit]:
+        with self._telemetry.operation("search"):
+            return await self._inner.search_terms(terms, limit, prefix)
+
+    async def vacuum(self, older_than_days: float | None, keep_last: int | None, dry_run: bool) -> int:
+        with self._telemetry.operation("vacuum"):
+            return await self._inner.vacuum(older_than_days, keep_last, dry_run)
+
+    async def copy(self, source: str, dest: str, checkpoint_id: str | None, namespace: str) -> bool:
+        with self._telemetry.operation("copy_thread"):
+            return await self._inner.copy(source, dest, checkpoint_id, namespace)
+
+    async def put_writes(
+        self, thread_id: str, checkpoint_id: str, task_id: str, writes: Sequence[tuple[str, Any]], **options: Any
+    ) -> None:
+        with self._telemetry.operation("put_writes"):
+            await self._inner.put_writes(thread_id, checkpoint_id, task_id, writes, **options)
+
+    async def get_writes(
+        self, thread_id: str, checkpoint_id: str, *, task_id: str | None, namespace: str
+    ) -> list[Write]:
+        with self._telemetry.operation("get_writes"):
+            return await self._inner.get_writes(thread_id, checkpoint_id, task_id=task_id, namespace=namespace)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+def size_of_commit(commit: Commit) -> int:
+    """The bytes of what a commit sends to the store."""
+    texts = (run.items for runs in (commit.runs, commit.values) for run in runs)
+    return sum(map(_bytes, (commit.metadata, commit.head, commit.manifest, *texts)))
+
+
+def size_of_stored(stored: Stored) -> int:
+    """The bytes of what a load gets from the store."""
+    runs: Mapping[str, Any] = stored.runs
+    texts = (run.items for found in runs.values() for run in found)
+    return sum(map(_bytes, (stored.head, *texts)))
+
+
+def _bytes(text: str) -> int:
+    """In UTF-8. Of most texts that is known without looking at them."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

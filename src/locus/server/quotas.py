@@ -1,0 +1,231 @@
+"""How much each token may save in a day, which begins at midnight UTC: so many saves, and so many bytes.
+
+What is counted can be counted exactly, without asking the store: a save is a request that saves a checkpoint or
+pending writes, and its bytes are those of its body, as JSON, after it was decompressed. A copy is a save for each
+checkpoint. What fails is not counted, and neither are loads, searches and deletions.
+
+All workers of a server count in one SQLite file. It is kept between starts if the operator has named it, and holds ids
+of tokens, which do not reveal them:
+
+    usage  token, day, saves, bytes
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Self
+
+from locus.errors import ConfigurationError
+from locus.memory.model.arguments import possible_path
+from locus.server.logs import LOGGER, error_facts
+from locus.wire.problems import Problem
+
+KEPT_DAYS = 35
+"""How long the file says what a token has saved on a day."""
+
+MEGABYTE = 1024 * 1024
+_NO_LIMIT = 2**62
+_WAIT_SECONDS = 5.0
+_WORD = re.compile(r"(saves|megabytes)=(\d{1,12}|unlimited)", re.ASCII)
+_TABLE = """
+CREATE TABLE IF NOT EXISTS usage (
+    token TEXT, day TEXT, saves INTEGER NOT NULL, bytes INTEGER NOT NULL, PRIMARY KEY (token, day)
+) WITHOUT ROWID
+"""
+_CHARGE = """
+INSERT INTO usage VALUES (:token, :day, :saves, :bytes) ON CONFLICT (token, day)
+DO UPDATE SET saves = saves + :saves, bytes = bytes + :bytes
+WHERE saves + :saves <= :most_saves AND bytes + :bytes <= :most_bytes
+"""
+_REFUND = "UPDATE usage SET saves = saves - :saves, bytes = bytes - :bytes WHERE token = :token AND day = :day"
+
+
+@dataclass(frozen=True)
+class Quota:
+    """What a token may save in a day. `None`: as much as it likes."""
+
+    saves: int | None = None
+    bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for value in (self.saves, self.bytes):
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+                raise ConfigurationError("a quota is a whole number of saves or bytes in a day, or None")
+
+    def __bool__(self) -> bool:
+        return self.saves is not None or self.bytes is not None
+
+
+@dataclass(frozen=True)
+class OwnQuota:
+    """What the line of a token says about its quota: a number, None for no limit, or nothing ("")."""
+
+    saves: int | str | None = ""
+    bytes: int | str | None = ""
+
+    @classmethod
+    def parse(cls, words: list[str]) -> Self:
+        """Take the words off the end of a line that are about its quota: `saves=1000`, `megabytes=unlimited`."""
+        found: dict[str, int | None] = {}
+        while words and (word := _WORD.fullmatch(words[-1])):
+            words.pop()
+            unit, name = (1, "saves") if word[1] == "saves" else (MEGABYTE, "bytes")
+            if name in found:
+                raise ConfigurationError(f"a line of tokens says {word[1]}= once")
+            found[name] = None if word[2] == "unlimited" else int(word[2]) * unit
+        return cls(**found)
+
+    def over(self, default: Quota) -> Quota:
+        """This, and what is not said here as it is by default."""
+        saves = default.saves if isinstance(self.saves, str) else self.saves
+        size = default.bytes if isinstance(self.bytes, str) else self.bytes
+        return Quota(saves, size)
+
+
+@dataclass
+class Charge:
+    """Something that was counted."""
+
+    token: str
+    day: str
+    saves: int
+    bytes: int
+    ledger: Ledger | None
+
+    def refund(self) -> None:
+        """Take it back: it was not done after all."""
+        ledger, self.ledger = self.ledger, None
+        if ledger is not None:
+            ledger.refund(self)
+
+
+class Ledger:
+    """Counts what each token saves. `place` is the file; without one, only this process counts, until it ends."""
+
+    def __init__(self, place: str | None = None, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._path = None if place is None else Path(place).absolute()
+        self._clock = clock
+        self._owner = os.getpid()
+        self._cleaned = ""
+        self._database: sqlite3.Connection | None = None
+        if place is not None:
+            self._check(place)
+
+    def _check(self, place: str) -> None:
+        """Open the file, so that one that cannot be used is noticed at the start."""
+        try:
+            with possible_path(place):
+                self._connection()
+        except sqlite3.Error as error:
+            raise ConfigurationError(f"{place[:80]!r} cannot be used to count quotas: it is no file of them") from error
+
+    def charge(self, token: str, quota: Quota, saves: int, size: int) -> Charge:
+        """Count a save before it is done. Raises a problem, and counts nothing, if it is more than the quota allows."""
+        now = self._clock()
+        charge = Charge(token, f"{now:%Y-%m-%d}", saves, size, self)
+        limits = {
+            "most_saves": _NO_LIMIT if quota.saves is None else quota.saves,
+            "most_bytes": _NO_LIMIT if quota.bytes is None else quota.bytes,
+        }
+        fits = saves <= limits["most_saves"] and size <= limits["most_bytes"]
+        try:
+            if fits and self._execute(_CHARGE, {**_row(charge), **limits}):
+                return charge
+        except (sqlite3.Error, OSError) as error:
+            # As with the audit log: agents are not to lose what they save because of it.
+            LOGGER.error("quotas cannot be counted", extra={"facts": error_facts(error)})
+            charge.ledger = None
+            return charge
+        raise _exceeded(quota, now)
+
+    def refund(self, charge: Charge) -> None:
+        try:
+            self._execute(_REFUND, _row(charge))
+        except (sqlite3.Error, OSError) as error:
+            LOGGER.error("quotas cannot be counted", extra={"facts": error_facts(error)})
+
+    def used(self, token: str) -> Quota:
+        """What a token has saved today."""
+        query = "SELECT saves, bytes FROM usage WHERE token = ? AND day = ?"
+        row = self._connection().execute(query, (token, f"{self._clock():%Y-%m-%d}")).fetchone()
+        return Quota(*(row or (0, 0)))
+
+    def close(self) -> None:
+        database, self._database = self._database, None
+        if database is not None:
+            database.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _execute(self, statement: str, row: dict[str, str | int]) -> bool:
+        database = self._connection()
+        if self._cleaned != row["day"]:
+            self._cleaned = str(row["day"])
+            oldest = self._clock() - timedelta(days=KEPT_DAYS)
+            database.execute("DELETE FROM usage WHERE day < ?", (f"{oldest:%Y-%m-%d}",))
+        return database.execute(statement, row).rowcount > 0
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._owner != os.getpid():  # that of a parent does not survive a fork
+            self._owner, self._database = os.getpid(), None
+        if self._database is None:
+            self._database = self._opened()
+        return self._database
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._path is not None:
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        database = sqlite3.connect(
+            self._path or ":memory:", timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        try:
+            # A killed process loses nothing; a power cut may lose the last counts, and saves do not wait for the disk.
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = NORMAL")
+            database.execute(_TABLE)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+
+@contextmanager
+def charged(ledger: Ledger | None, token: str, quota: Quota, saves: int, size: int) -> Iterator[Charge]:
+    """Count what is done inside, unless it fails. What was cancelled may have been done, so it stays counted."""
+    if ledger is None or not quota:
+        yield Charge(token, "", saves, size, None)
+        return
+    charge = ledger.charge(token, quota, saves, size)
+    try:
+        yield charge
+    except Exception:
+        charge.refund()
+        raise
+
+
+def _row(charge: Charge) -> dict[str, str | int]:
+    return {"token": charge.token, "day": charge.day, "saves": charge.saves, "bytes": charge.bytes}
+
+
+def _exceeded(quota: Quota, now: datetime) -> Problem:
+    midnight = datetime(now.year, now.month, now.day, tzinfo=UTC) + timedelta(days=1)
+    allowed = [
+        f"{quota.saves:,} saves" if quota.saves is not None else "",
+        f"{quota.bytes:,} bytes" if quota.bytes is not None else "",
+    ]
+    return Problem(
+        429,
+        "quota_exceeded",
+        f"this token may send {' and '.join(filter(None, allowed))} in a day, and this would be more; nothing was "
+        "saved. The next day begins at midnight UTC. Loading and deleting are not counted",
+        headers={"Retry-After": str(int((midnight - now).total_seconds()) + 1)},
+        more={"quota": {"saves": quota.saves, "bytes": quota.bytes}},
+    )

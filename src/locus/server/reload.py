@@ -1,0 +1,57 @@
+"""Reads the token file again on SIGHUP, without a pause. A file that cannot be used changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+from starlette.types import Receive, Scope, Send
+
+from locus.errors import ConfigurationError
+from locus.server.config import ServerConfig
+from locus.server.logs import LOGGER, error_facts
+from locus.server.middleware import ServerMiddleware
+
+
+class TokenReload:
+    """An app whose tokens are those of a file, also of what that holds later."""
+
+    def __init__(self, app: ServerMiddleware, config: ServerConfig) -> None:
+        self._app = app
+        self._config = config
+        self._reading: asyncio.Task[None] | None = None
+        self._asked_again = False
+        if hasattr(signal, "SIGHUP"):  # Windows has none
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is a loop to read it in, which is soon
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan" and hasattr(signal, "SIGHUP"):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._begin)
+        await self._app(scope, receive, send)
+
+    def _begin(self) -> None:
+        """Read the file, once more if it is being read: it may have changed behind the reader."""
+        if self._reading is not None and not self._reading.done():
+            self._asked_again = True
+        else:
+            self._reading = asyncio.get_running_loop().create_task(self._read())
+
+    async def _read(self) -> None:
+        again = True
+        while again:
+            self._asked_again = False
+            try:
+                self._config = await asyncio.to_thread(self._config.with_tokens_read_again)
+            except ConfigurationError as error:
+                log_unread_tokens(error)
+            else:
+                tokens = self._config.auth or ()
+                self._app.use_tokens(tokens)
+                LOGGER.info("the tokens were read again", extra={"facts": {"tokens": len(tokens)}})
+            again = self._asked_again
+
+
+def log_unread_tokens(error: ConfigurationError) -> None:
+    """The text of the error stays out of the log: it may quote the prefix of a tenant."""
+    facts = error_facts(error) | {"line": getattr(error, "line", None)}
+    LOGGER.error("the token file cannot be used, and the tokens stay as they were", extra={"facts": facts})
