@@ -139,6 +139,16 @@ def test_a_blocking_call_reaches_an_async_saver_on_another_thread(tmp_path: Path
     asyncio.run(main())
 
 
+def test_an_async_saver_whose_event_loop_has_ended_is_refused(tmp_path: Path, url: str) -> None:
+    async def main() -> AsyncSqliteSaver:
+        async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "old.db")) as saver:
+            return saver
+
+    ended = "event loop of the fallback, AsyncSqliteSaver, has ended"
+    with LocusSaver(url, fallback=asyncio.run(main())) as saver, pytest.raises(ConfigurationError, match=ended):
+        saver.get_tuple(thread())
+
+
 class Stops(SqliteSaver):
     """Ends in the middle of a move, as after a kill."""
 
