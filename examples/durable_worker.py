@@ -6,6 +6,9 @@ The worker is an agent in a process of its own, with three tools. Reserving and 
 not. This process watches it, and kills it (SIGKILL, for real) as soon as it has begun to charge. A second worker takes
 the thread up: what was done is not done again; whether the card was charged nobody can know from the thread alone, so
 with `unknown_outcome="ask"` it stops and asks. The answer is in the ledger, where this process looks it up.
+
+The second worker cannot know that the first one is dead, and not just slow: it waits until the first one has said
+nothing for three seconds (`lease_seconds`).
 """
 
 import json
@@ -72,6 +75,7 @@ def worker(path: str, ledger: str, decision: str) -> None:
         system_prompt="You handle orders.",
         checkpointer=checkpointer,
         unknown_outcome="ask",
+        lease_seconds=3,
     )
     if checkpointer.sync.exists(THREAD):
         result = agent.resume_sync(THREAD, json.loads(decision), on_event=listen)

@@ -1,4 +1,4 @@
-"""Notebook 16: what an agent remembers, in an Oracle Autonomous Database.
+"""Notebook 10: what an agent remembers, in an Oracle Autonomous Database.
 
 An agent that is given a checkpointer keeps every step of every conversation. The process may end at any time: a
 new agent on the same database, asked with the same `thread_id`, knows what was said. The five parts show
@@ -242,7 +242,7 @@ async def example_inspect_checkpoint() -> None:
 
 
 def _print_skip_banner(missing: list[str]) -> None:
-    print("\n--- Notebook 16: Agent Memory & Checkpointing ---")
+    print("\n--- Notebook 10: Agent Memory & Checkpointing ---")
     print("These environment variables are not set, so there is no database to show this on:\n")
     for name in missing:
         print(f"  - {name}")
@@ -252,7 +252,7 @@ def _print_skip_banner(missing: list[str]) -> None:
 def main() -> None:
     """Run all parts."""
     print("=" * 60)
-    print("Notebook 16: Agent Memory & Checkpointing on Oracle 26ai")
+    print("Notebook 10: Agent Memory & Checkpointing on Oracle 26ai")
     print("=" * 60)
     print()
 
@@ -271,7 +271,7 @@ def main() -> None:
     asyncio.run(example_inspect_checkpoint())
 
     print("=" * 60)
-    print("All parts done. Run it again: the threads are still there, and go on.")
+    print("Next: Notebook 11 — Agent Streaming")
     print("=" * 60)
 
 

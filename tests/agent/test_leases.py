@@ -95,6 +95,36 @@ class Counted(Checkpointer):
         await super().put_writes(thread_id, checkpoint_id, task_id, writes, **options)
 
 
+class Looking(Checkpointer):
+    """A handle that tells when it has looked at the lease."""
+
+    def __init__(self, store: Checkpointer) -> None:
+        super().__init__(store.store)
+        self.has_looked = asyncio.Event()
+
+    async def get_writes(self, *args: Any, **options: Any) -> Any:
+        found = await super().get_writes(*args, **options)
+        self.has_looked.set()
+        return found
+
+
+async def say(place: Checkpointer, value: Any) -> None:
+    await place.put_writes("t", PLACE, PLACE, [(PLACE, value)], namespace=PLACE)
+
+
+async def refused_at_a_sign_of_life(place: Checkpointer, agent: Agent) -> None:
+    """Resume, and be refused as soon as the lease that the thread has is renewed."""
+    handle = agent.checkpointer
+    assert isinstance(handle, Looking)
+    resumed = asyncio.create_task(agent.resume_invoke("t"))
+    await handle.has_looked.wait()
+    assert not resumed.done()
+    lease = (await place.get_metadata("t") or {})["lease"]
+    await say(place, renewal(lease["id"], lease["seconds"]))
+    with pytest.raises(ThreadBusyError):
+        await resumed
+
+
 async def texts_of(place: Checkpointer, thread_id: str = "t") -> list[str]:
     return [text for _, text in spoken(await loaded(place, thread_id))]
 
@@ -128,10 +158,10 @@ async def test_the_refusal_names_nobody(memory: MemoryCheckpointer, holding: Hol
 
 
 async def test_a_run_that_is_under_way_is_not_resumed(store: Checkpointer, holding: Holding) -> None:
-    run = await holding.under_way(store)
+    """Who resumes waits for a sign of life."""
+    run = await holding.under_way(store, lease_seconds=600)
     for mode in ("reject", "fork"):
-        with pytest.raises(ThreadBusyError):
-            await newcomer(store, on_conflict=mode).resume_invoke("t")
+        await refused_at_a_sign_of_life(store, newcomer(Looking(store), on_conflict=mode))
     with pytest.raises(ThreadBusyError):
         await newcomer(store, on_conflict="wait").resume_invoke("t", "approve")
     holding.go_on.set()
@@ -151,11 +181,11 @@ async def test_of_two_who_resume_only_one_asks_the_model(memory: MemoryCheckpoin
         await go_on.wait()
         return "here"
 
-    first = asyncio.create_task(Agent(model=MockModel(script=[think]), checkpointer=memory).resume_invoke("t"))
+    thinker = Agent(model=MockModel(script=[think]), checkpointer=memory, lease_seconds=600)
+    first = asyncio.create_task(thinker.resume_invoke("t"))
     await asked.wait()
     model = Following("never")
-    with pytest.raises(ThreadBusyError):
-        await Agent(model=model, checkpointer=memory).resume_invoke("t")
+    await refused_at_a_sign_of_life(memory, Agent(model=model, checkpointer=Looking(memory)))
     assert model.asked == []
     go_on.set()
     assert (await first).message == "here"
@@ -165,16 +195,9 @@ async def test_of_two_who_resume_only_one_asks_the_model(memory: MemoryCheckpoin
 @pytest.mark.parametrize("mode", ["wait", "queue"])
 async def test_a_newcomer_may_wait_for_the_end(mode: str, store: Checkpointer, holding: Holding) -> None:
     run = await holding.under_way(store)
-    looks = asyncio.Event()
-
-    class Looking(Checkpointer):
-        async def get_writes(self, *args: Any, **options: Any) -> Any:
-            found = await super().get_writes(*args, **options)
-            looks.set()
-            return found
-
-    second = asyncio.create_task(newcomer(Looking(store.store), on_conflict=mode).invoke("second", "t"))
-    await looks.wait()
+    handle = Looking(store)
+    second = asyncio.create_task(newcomer(handle, on_conflict=mode).invoke("second", "t"))
+    await handle.has_looked.wait()
     assert not second.done()
     holding.go_on.set()
     await asyncio.gather(run, second)
@@ -183,7 +206,9 @@ async def test_a_newcomer_may_wait_for_the_end(mode: str, store: Checkpointer, h
 
 async def test_waiting_has_a_bound(memory: MemoryCheckpointer, holding: Holding) -> None:
     run = await holding.under_way(memory)
-    with pytest.raises(ThreadBusyError, match=r"after 0\.05 s another run is under way in this thread"):
+    with pytest.raises(
+        ThreadBusyError, match=r"another run is still under way after 0\.05 s of waiting in this thread"
+    ):
         await newcomer(memory, on_conflict="wait", wait_seconds=0.05).invoke("second", "t")
     with pytest.raises(ThreadBusyError, match=r"after 0\.05 s"):
         await newcomer(memory, on_conflict="wait", wait_seconds=0.05).resume_invoke("t")
@@ -318,6 +343,18 @@ async def test_nor_does_a_resume(cut_off: Any, memory: MemoryCheckpointer, holdi
     assert (await newcomer(memory, tools=[holding.tool()]).resume_invoke("t")).message == "second answer"
 
 
+async def test_a_run_that_is_cancelled_again_and_again_is_cancelled_once(store: Checkpointer, holding: Holding) -> None:
+    """That is how anyio cancels, and so how web frameworks end the stream of a client that is gone."""
+    run = await holding.under_way(store)
+    while not run.done():
+        run.cancel()
+        await asyncio.sleep(0)
+    assert run.cancelled()
+    (write,) = await store.get_writes("t", PLACE, namespace=PLACE)
+    assert write.value["ended"] == "cancelled"
+    assert (await newcomer(store, tools=[holding.tool()]).invoke("second", "t")).message == "second answer"
+
+
 async def test_the_thread_says_that_it_was_cancelled(store: Checkpointer, holding: Holding) -> None:
     await cancelled(store, holding)
     result = await newcomer(store, tools=[holding.tool()]).invoke("second", "t")
@@ -382,10 +419,6 @@ async def killed(place: Checkpointer, seconds: float = 30.0, thread_id: str = "t
     return lease_id
 
 
-async def say(place: Checkpointer, value: Any) -> None:
-    await place.put_writes("t", PLACE, PLACE, [(PLACE, value)], namespace=PLACE)
-
-
 async def is_free(place: Checkpointer) -> bool:
     """Whether a newcomer is not refused; it changes nothing."""
 
@@ -437,6 +470,14 @@ async def test_who_waits_for_a_killed_worker_goes_on_when_its_lease_is_over(memo
     await say(memory, {"id": lease_id, "until": time.time() + 3600})
     agent = newcomer(memory, on_conflict="wait")
     assert (await asyncio.wait_for(agent.invoke("second", "t"), 30)).message == "second answer"
+
+
+async def test_a_resume_waits_until_it_is_sure_that_the_worker_is_dead(memory: MemoryCheckpointer) -> None:
+    await killed(memory, 0.05)
+    assert (await asyncio.wait_for(newcomer(memory).resume_invoke("t"), 30)).message == "second answer"
+    await killed(memory, 600)
+    with pytest.raises(ThreadBusyError, match=r"after 0\.05 s"):
+        await newcomer(memory, wait_seconds=0.05).resume_invoke("t")
 
 
 @pytest.mark.parametrize(

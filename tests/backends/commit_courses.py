@@ -590,7 +590,7 @@ class Course:
         """A directed course. It leaves nothing: another may depend on what threads there are."""
         with self._telling():
             await DIRECTED[name](self)
-            for thread_id in self._threads:
+            for thread_id in dict.fromkeys(save.commit.thread_id for save in self._sent):
                 await self._compare(thread_id)
                 await self._do(self._removing(thread_id, None, None))
 

@@ -22,6 +22,7 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.memory import get_checkpointer
 from locus.memory.checkpointer import Checkpointer, StoreVerbs
+from locus.testing.data import conversation
 from tests.backends.mysql.stores import run_sql
 from tests.backends.opensearch.store import OpenSearchStore
 from tests.backends.s3.store import set_credentials
@@ -95,12 +96,30 @@ def opened(url: str) -> Checkpointer:
 Contents = dict[str, list[tuple[Any, ...]]]
 
 
-async def filled(url: str) -> Contents:
+async def filled(url: str, *, few: bool = False) -> Contents:
+    """Threads of every kind; or few of them, in a store where each save takes its time."""
     async with opened(url) as handle:
-        await fill(handle, small=True)
         state = AgentState(agent_id="a").with_message(Message.user("a word to be found"))
         await handle.save(state, "words", "c1")
+        if few:
+            await _save_few(handle)
+        else:
+            await fill(handle, small=True)
         return await contents(handle)
+
+
+async def _save_few(handle: Checkpointer) -> None:
+    """History, a fork, metadata, a namespace, pending writes, and an id that is no name of a file."""
+    state = AgentState(agent_id="a")
+    for number in range(3):
+        state = state.with_messages(conversation(3, number * 3))
+        await handle.save(state, "tenant/ä: 'x'", f"c{number}", {"n": number})
+    first = await handle.load("tenant/ä: 'x'", "c0")
+    assert first is not None
+    await handle.save(first.with_error("another way"), "tenant/ä: 'x'", "fork")
+    await handle.save(first, "tenant/ä: 'x'", "elsewhere", namespace="a|b")
+    await handle.put_writes("tenant/ä: 'x'", "c2", "task", [("channel", {"deep": [1]})])
+    assert await handle.delete("tenant/ä: 'x'", "c1")
 
 
 async def assert_restored(url: str, expected: Contents) -> None:
@@ -275,7 +294,7 @@ async def test_opensearch(opensearch_server: OpenSearchServer, tmp_path: Path) -
         "INDEX": name,
     }
     try:
-        expected = await filled(store.url)
+        expected = await filled(store.url, few=True)
         run("OpenSearch", 0, tmp_path, variables)
         store.remove()
         run("OpenSearch", 1, tmp_path, variables)
@@ -288,7 +307,7 @@ async def test_opensearch(opensearch_server: OpenSearchServer, tmp_path: Path) -
 async def test_s3(s3_server: SeaweedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     set_credentials(s3_server, monkeypatch)
     source, backup = f"backup-{secrets.token_hex(6)}", f"backup-{secrets.token_hex(6)}"
-    expected = await filled(f"s3://{s3_server.bucket}/{source}?endpoint_url={s3_server.url}")
+    expected = await filled(f"s3://{s3_server.bucket}/{source}?endpoint_url={s3_server.url}", few=True)
     variables = {
         "S3_ENDPOINT_URL": s3_server.url,
         "S3_BUCKET": s3_server.bucket,

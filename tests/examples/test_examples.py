@@ -25,6 +25,7 @@ RUN_HERE = {
     "llmfy_flow",
     "notebook_16_agent_memory",
     "openai_agents_session",
+    "web_chat",
 }
 RUN_ELSEWHERE = {"demo"}
 
@@ -176,6 +177,16 @@ def test_a_worker_killed_while_it_charges(tmp_path: Path, delay: str, charged: b
     assert ("The ledger says: charged." in decided[2]) == (decided[1] == "charged")
     assert decided[1] == "charged" or not charged
     assert output.endswith("The receipt of order 7 is sent.\n")
+
+
+def test_two_tabs_of_a_browser_and_a_stop_button(tmp_path: Path) -> None:
+    said = dict(line.split(": ", 1) for line in run("web_chat", tmp_path, "--demo").splitlines())
+    assert said["hello"].startswith("Nice to meet you, Ada.")
+    assert said["a second message meanwhile"] == "409"
+    assert said["one that waits"] == said["the next one"] == "Your name is Ada."
+    assert "9:05" in said["the first one"]
+    assert said["Stop"] == "stopped"
+    assert "the run was cancelled before the call was done" in said["the thread says"]
 
 
 def test_a_person_decides_in_another_process(tmp_path: Path) -> None:

@@ -101,6 +101,29 @@ def test_a_damaged_entry_is_told(cp: StorageBackendAdapter, path: Path, sql: str
 
 
 @pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM locus_runs",
+        "DELETE FROM locus_indexed",
+        "UPDATE locus_indexed SET up_to = 'x'",
+        "DROP TABLE locus_search_config",
+        "DROP TABLE locus_search_data",
+        "UPDATE locus_runs SET items = '7'",
+        "UPDATE locus_runs SET items = substr(items, 1, length(items) - 2)",
+        "UPDATE locus_runs SET items = CAST(CAST(items AS BLOB) || x'ff' AS TEXT)",
+    ],
+)
+def test_a_search_over_damaged_rows_tells_of_damage(cp: StorageBackendAdapter, path: Path, sql: str) -> None:
+    """Neither an outage, nor an error of Python."""
+    cp.sync.save(AgentState().with_message(Message.user("a kangaroo")), "t")
+    assert len(cp.sync.search("kangaroo")) == 1
+    cp.sync.close()
+    change(path, sql)
+    with pytest.raises(CorruptCheckpointError):
+        cp.sync.search("kangaroo")
+
+
+@pytest.mark.parametrize(
     "content", [b"not a database, but long enough to be one" * 50, b"SQLite format 3\0" + b"\xff" * 500]
 )
 def test_a_file_that_is_no_database_is_told_and_left_alone(path: Path, content: bytes) -> None:

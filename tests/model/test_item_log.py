@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from locus.errors import ConflictError
+from locus.errors import ConflictError, CorruptCheckpointError
 from locus.memory import item_log
+from locus.memory.backends import sqlite_checkpointer
 from locus.memory.backends.memory import MemoryEngine
 from locus.memory.item_log import ItemLog, logged_change
+from locus.memory.model.chain import fits
 from locus.memory.model.codec import decode
 from locus.memory.model.payloads import dict_payload
 from locus.memory.model.records import Commit, Outcome, Stored, Verdict
@@ -191,3 +196,50 @@ def test_a_log_serves_several_event_loops(engine: Watched, log: ItemLog) -> None
     asyncio.run(add(0))
     asyncio.run(add(10))
     assert sorted(asyncio.run(log.read())) == [*range(5), *range(10, 15)]
+
+
+ITEMS = [{"b": number, "a": "é"} for number in range(6)]
+"""Their keys are in no order, which some databases do not keep."""
+
+
+async def _edited(log: ItemLog) -> None:
+    """Run 1 takes the place of the second item of run 0, and run 2 follows it."""
+    await log.append(ITEMS[:2])
+    await log.pop()
+    await log.append(ITEMS[2:3])
+    await log.append(ITEMS[3:4])
+
+
+@pytest.mark.parametrize("warm", [True, False])
+async def test_each_run_has_a_digest_of_what_precedes_it(engine: Watched, log: ItemLog, warm: bool) -> None:
+    await _edited(log)
+    last = log if warm else new_log(engine)
+    if not warm:
+        await last.read()
+    await last.append(ITEMS[4:])
+    runs = [run for commit in engine.commits for run in commit.runs]
+    assert [run.start for run in runs] == [0, 1, 2, 3]
+    assert [run.before is None for run in runs] == [True, False, False, False]
+    for older, newer in ((0, 1), (1, 2), (2, 3)):
+        assert fits(runs[older], runs[newer])
+    assert not fits(runs[0], runs[2]), "run 1 is between them"
+    assert await last.read() == [ITEMS[0], *ITEMS[2:]]
+
+
+async def test_a_handle_that_knows_no_items_reads_none_for_a_digest(engine: Watched, log: ItemLog) -> None:
+    await _edited(log)
+    await new_log(engine).append(ITEMS[4:])
+    assert engine.reads == 0
+    assert engine.commits[-1].runs[0].before is None
+    assert await log.read() == [ITEMS[0], *ITEMS[2:]]
+
+
+async def test_a_lost_edit_of_a_log_does_not_bring_back_what_it_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with sqlite_checkpointer(path) as handle:
+        await _edited(ItemLog(handle.store, "t", "ns"))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        assert connection.execute("DELETE FROM locus_runs WHERE number = 1").rowcount == 1
+    async with sqlite_checkpointer(path) as handle:
+        with pytest.raises(CorruptCheckpointError):
+            await ItemLog(handle.store, "t", "ns").read()

@@ -38,7 +38,7 @@ def test_a_new_time_in_a_state_is_written_as_text(monkeypatch: pytest.MonkeyPatc
 async def test_a_load_decodes_head_and_manifest_once() -> None:
     async with MemoryCheckpointer() as checkpointer:
         await checkpointer.save(AgentState().with_messages([Message.user("a"), Message.user("b")]), "t")
-        manifest.decode_manifest.cache_clear()
+        manifest._remembered.cache_clear()
         decoded: list[str] = []
 
         def counting(text: str) -> object:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -126,3 +129,34 @@ def test_a_resource_principal_counts_as_configuration(monkeypatch: pytest.Monkey
     assert not is_configured()
     monkeypatch.setenv("OCI_RESOURCE_PRINCIPAL_VERSION", "2.2")
     assert is_configured()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+async def test_a_forked_child_signs_with_a_key_of_its_own(oci: OCIWire, server: ModelServer) -> None:
+    """The inherited one may be in use by a thread that the child does not have: then it would wait for ever."""
+    async with oci.model(server.url) as model:
+        assert isinstance(model, OCIModel)
+        mine = model._own_signer()
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                theirs = model._own_signer()
+                request = SimpleNamespace(method="GET", url=server.url, path_url="/", headers={}, body=b"")
+                theirs(request)
+                code = 0 if theirs is not mine and model._own_signer() is theirs else 2
+            finally:
+                os._exit(code)
+        _, status = await asyncio.to_thread(os.waitpid, child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert model._own_signer() is mine
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_signer_that_was_given_stays(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def given(request: object) -> object:
+        return request
+
+    model = OCIModel("openai.gpt-test", service_endpoint=server.url, signer=given)
+    monkeypatch.setattr(model, "_signer_of", -1)
+    assert model._own_signer() is given

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -234,3 +235,22 @@ async def test_metadata_beyond_the_limit_is_refused() -> None:
         for size, status in ((900, 201), (1_000, 413)):
             body = {"state": {}, "metadata": {"k": "x" * size}}
             assert (await client.post("/threads/t/checkpoints", json=body)).status_code == status
+
+
+class ForgetfulEngine(MemoryEngine):
+    """Does not know that a list can go on behind an id."""
+
+    async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
+        return await super().threads(replace(pattern, after=""), limit)
+
+
+async def test_pages_of_an_engine_that_always_begins_at_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thread_routes, "MOST_LISTED", 2)
+    store = CheckpointStore(ForgetfulEngine())
+    for name in "abcde":
+        await StorageBackend(store).save(name, {"n": 1})
+    async with asking(create_app(Checkpointer(store))) as client:
+        assert (await client.get("/threads?limit=all")).json() == {"threads": ["a", "b"], "next": "b"}
+        assert (await client.get("/threads?limit=all&after=b")).json() == {"threads": ["c", "d"], "next": "d"}
+        assert (await client.get("/threads?limit=all&after=d")).json() == {"threads": ["e"]}
+        assert (await client.post("/vacuum", json={"older_than_days": 0})).json() == {"removed": 5, "next": None}

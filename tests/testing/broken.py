@@ -174,6 +174,13 @@ class NoNamespaces(MemoryEngine):
         return await super().history(thread_id, DEFAULT_NAMESPACE, limit, before_seq)
 
 
+class MergesNamespaces(MemoryEngine):
+    """Lists namespaces that differ in case as one, as some collations do."""
+
+    async def namespaces(self, thread_id: str) -> list[str]:
+        return sorted({name.lower() for name in await super().namespaces(thread_id)})
+
+
 class NeverEnds(MemoryEngine):
     """What has expired is seen until a vacuum comes by."""
 

@@ -95,6 +95,10 @@ class TestNoNamespaces(InMemory):
     engine = broken.NoNamespaces
 
 
+class TestMergesNamespaces(InMemory):
+    engine = broken.MergesNamespaces
+
+
 class TestNeverEnds(InMemory):
     engine = broken.NeverEnds
 

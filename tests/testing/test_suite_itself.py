@@ -41,6 +41,7 @@ FLAWS = {
         Flaw("TestFiltersAfterwards", "test_a_prefix_limits_lists_and_is_no_syntax", "AssertionError: acme/"),
         Flaw("TestSharedScores", "test_scores_and_order_tell_nothing_of_other_threads", "assert [('acme/2'"),
         Flaw("TestNoNamespaces", "test_each_has_a_history_of_its_own", "assert AgentState("),
+        Flaw("TestMergesNamespaces", "test_those_of_a_thread_are_listed", "assert ['', 'child'"),
         Flaw("TestNeverEnds", "test_an_expired_thread_is_seen_by_nobody", "assert AgentState("),
         Flaw("TestNoLock", "test_puts_at_once_lose_nothing", "assert {'c"),
         Flaw("TestOneSetOfWrites", SPECIAL_WRITES, "assert [('task', 0, 'c', 3)] =="),

@@ -3,7 +3,7 @@
 from locus.agent.agent import Agent
 from locus.agent.config import AgentConfig
 from locus.agent.factories import create_agent, create_deep_agent
-from locus.agent.middleware import HumanInTheLoop, Middleware, Summarization
+from locus.agent.middleware import HumanInTheLoop, Middleware, Summarization, SummarizationMiddleware
 from locus.agent.results import AgentMetrics, AgentResult
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "HumanInTheLoop",
     "Middleware",
     "Summarization",
+    "SummarizationMiddleware",
     "create_agent",
     "create_deep_agent",
 ]

@@ -29,6 +29,7 @@ from locus.agent.sessions import (
 from locus.core.events import Event
 from locus.core.messages import Message
 from locus.core.state import AgentState
+from locus.core.tasks import ended
 from locus.errors import (
     CapabilityError,
     ConfigurationError,
@@ -263,6 +264,8 @@ class Agent:
                 return state
             if self.config.on_conflict == "fork":
                 return await session.load_before()
+            if self.config.on_conflict == "reject":
+                raise _busy(session.other_run)
             await self._wait(session, session.other_run, deadline)
 
     async def _load_to_resume(self, session: Session, deadline: float, decision: Any) -> AgentState | None:
@@ -274,7 +277,7 @@ class Agent:
                 return state
             if decision is not None:  # it is not meant for what comes after that run
                 raise _busy(session.other_run)
-            await self._wait(session, session.other_run, deadline)
+            await self._wait(session, session.other_run, deadline, only_for_the_dead=self.config.on_conflict != "wait")
 
     def _check_lease(self, session: Session) -> None:
         """Say that a newcomer cannot be refused here, to somebody who has asked for it."""
@@ -285,14 +288,19 @@ class Agent:
                 'not: a run that is under way cannot be told there from one that was killed. Choose "take_over"'
             )
 
-    async def _wait(self, session: Session, other: OtherRun, deadline: float) -> None:
-        """Wait for the end of another worker's run, or for that of its lease; or refuse, if that is not wanted."""
-        if self.config.on_conflict != "wait":
-            raise _busy(other)
+    async def _wait(
+        self, session: Session, other: OtherRun, deadline: float, *, only_for_the_dead: bool = False
+    ) -> None:
+        """Wait for the end of another worker's run, or for that of its lease.
+
+        `only_for_the_dead`: refuse as soon as that worker gives a sign of life.
+        """
         found: OtherRun | None = other
         attempt = 0
         while found is not None:
             now = time.monotonic()
+            if only_for_the_dead and found.last_sign != other.last_sign:
+                raise _busy(found)
             # A run without a lease is waited for as long as it saves something every now and then.
             if found.has_lease and now >= deadline:
                 raise _busy(found, waited=self.config.wait_seconds)
@@ -328,9 +336,9 @@ def _busy(
         about = f", which saved its last step {silent:.0f} s ago"
     elif error is not None:
         about = ", which began at the same moment"
-    before = f"after {waited:g} s " if waited is not None else ""
+    under_way = "under way" if waited is None else f"still under way after {waited:g} s of waiting"
     return ThreadBusyError(
-        f"{before}another run is under way in this thread{about}: this one was not begun, and nothing was saved. Try "
+        f"another run is {under_way} in this thread{about}: this one was not begun, and nothing was saved. Try "
         'again when that run is over; on_conflict="wait" does so, and "take_over" does not wait for its end',
         expected=error.expected if error else None,
         latest=error.latest if error else None,
@@ -388,8 +396,7 @@ async def _streamed(start: Callable[[OnEvent], Coroutine[Any, Any, AgentResult]]
             yield event
         await task
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await ended(task)
 
 
 def _result(run: Run) -> AgentResult:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from locus.agent.recovery import TAKEN_OVER, failed
 from locus.agent.sessions import Session
 from locus.core.messages import ToolCall, ToolResult
+from locus.core.tasks import ended
 from locus.tools import ToolRegistry
 
 
@@ -71,9 +72,7 @@ async def make_calls(
             left -= isinstance(event, Finished)
             yield event
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(*tasks)
 
 
 async def _result(call: ToolCall, tools: ToolRegistry, session: Session, timeout: float | None) -> ToolResult:

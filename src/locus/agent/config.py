@@ -40,7 +40,7 @@ class AgentConfig:
     not simply be repeated: "skip" tells the model so, "ask" stops the run for a decision, "retry" repeats it.
     `on_conflict` says what happens to a run that finds another one under way in the same thread: "reject" it with a
     `ThreadBusyError`, let it "wait" (or "queue") for at most `wait_seconds`, "take_over" the thread, or go on in a
-    "fork". A worker that is silent for `lease_seconds` is taken for dead.
+    "fork". A worker that is silent for `lease_seconds` is taken for dead; a resume waits to see that.
     """
 
     model: Model | str | None = None

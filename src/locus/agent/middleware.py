@@ -77,6 +77,10 @@ class Summarization(Middleware):
         return (await model.complete([request])).message.text
 
 
+SummarizationMiddleware = Summarization
+"""The same under the name that agent frameworks use."""
+
+
 def turn_start(messages: Sequence[Message], at: int) -> int:
     """The last place not after `at` where a user's turn begins: nothing is torn apart there."""
     for index in range(min(at, len(messages) - 1), 0, -1):

@@ -26,7 +26,7 @@ from locus.agent.leases import (
 )
 from locus.core.messages import Message, ToolResult
 from locus.core.state import AgentState
-from locus.core.tasks import finished
+from locus.core.tasks import ended, finished
 from locus.errors import CheckpointError, ConflictError
 from locus.memory.checkpointer import BaseCheckpointer, Checkpointer, HistoryEntry
 from locus.memory.conversation import AgentCheckpointer
@@ -49,6 +49,8 @@ _PAGE = 50
 class OtherRun:
     """A run of another worker that is under way in the thread."""
 
+    last_sign: tuple[str, float]
+    """Changes whenever its worker says that it is alive."""
     last_saved: datetime
     seconds_left: float
     """How long its worker may still be silent before it is taken for dead."""
@@ -223,7 +225,7 @@ class ThreadSession(Session):
         if not left:
             return None
         self.cut_off = "taken_over"
-        return OtherRun(entry.created_at, left, has_lease)
+        return OtherRun((entry.checkpoint_id, found.until), entry.created_at, left, has_lease)
 
     async def save(self, state: AgentState, facts: dict[str, Any]) -> str | None:
         return await finished(self._save(state, facts))
@@ -295,8 +297,7 @@ class ThreadSession(Session):
     async def _let_go(self, end: End) -> None:
         renewing, self._renewing = self._renewing, None
         if renewing is not None:  # first, so that no renewal comes after the release
-            renewing.cancel()
-            await asyncio.gather(renewing, return_exceptions=True)
+            await ended(renewing)
         lease_id, self._lease_id = self._lease_id, None
         if lease_id is not None:
             with suppress(CheckpointError):  # the run is over all the same, and the lease ends by itself

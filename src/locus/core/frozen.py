@@ -13,7 +13,7 @@ the bottom the answer is an identity check, which costs the same at ten messages
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType, NoneType
-from typing import Annotated, Any, NoReturn, Self, SupportsIndex, TypeGuard, TypeVar, overload
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Self, SupportsIndex, TypeGuard, TypeVar, overload
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, PrivateAttr
 from pydantic.fields import FieldInfo
@@ -85,9 +85,10 @@ class Frozen(BaseModel):
     """Base of all data models: immutable to the bottom; fields it does not know are kept, frozen too."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
-    # No string, as `from __future__ import annotations` makes of it: below pydantic 2.13 a string is resolved in the
-    # module of each subclass, which does not know this name.
-    __pydantic_extra__: dict[str, FrozenValue]
+    if not TYPE_CHECKING:  # Pyright would take it for a parameter of every constructor.
+        # No string, as `from __future__ import annotations` makes of it: below pydantic 2.13 a string is resolved in
+        # the module of each subclass, which does not know this name.
+        __pydantic_extra__: dict[str, FrozenValue]
 
     # Pydantic takes what these two are given as it is, and would let a dict in that somebody goes on changing.
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:

@@ -103,6 +103,11 @@ class Message(Frozen):
         return cls._of(Role.USER, content)
 
     @classmethod
+    def human(cls, content: str | Sequence[ContentBlock]) -> Message:
+        """The same as `user`."""
+        return cls.user(content)
+
+    @classmethod
     def assistant(
         cls,
         content: str | Sequence[ContentBlock] | None = None,

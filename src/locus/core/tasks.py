@@ -1,4 +1,8 @@
-"""What tasks of an event loop need."""
+"""What tasks of an event loop need.
+
+A caller may be cancelled again and again while it waits for something to end: anyio does that, and so does every web
+framework that is built on it. `asyncio.gather` would pass that on to what it waits for.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +19,26 @@ async def finished(step: Coroutine[Any, Any, T]) -> T:
     A save that goes on behind the back of a cancelled run would surprise whoever resumes the thread.
     """
     task = asyncio.ensure_future(step)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.gather(task, return_exceptions=True)
-        raise
+    await _all_done(task)
+    return task.result()
+
+
+async def ended(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks once, and wait until they have ended, also if the caller is cancelled meanwhile."""
+    for task in tasks:
+        task.cancel()
+    await _all_done(*tasks)
+
+
+async def _all_done(*tasks: asyncio.Future[Any]) -> None:
+    cancelled: asyncio.CancelledError | None = None
+    for task in tasks:
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if not task.cancelled():
+            task.exception()  # it was looked at, and need not be reported as lost
+    if cancelled is not None:
+        raise cancelled

@@ -12,22 +12,30 @@ are stored.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Self
 
-from locus.errors import CheckpointNotFoundError
+from locus.errors import CheckpointNotFoundError, ConfigurationError, LocusError
 from locus.extras import require
 from locus.memory.item_log import ItemLog, logged_change
+from locus.memory.model.arguments import UNLIMITED, checked_limit
 from locus.memory.model.records import Entry
+from locus.memory.registry import get_checkpointer
 from locus.memory.saver import store_of
+from locus.memory.store import CheckpointStore
 
 if TYPE_CHECKING:
     from agents import SessionSettings, TResponseInputItem
 
-__all__ = ["NAMESPACE", "LocusSession", "SessionPoint", "SessionView"]
+__all__ = ["NAMESPACE", "LocusSession", "SessionClosedError", "SessionPoint", "SessionView", "list_sessions"]
+
+AT_ONCE = 8
+"""How many threads are looked into at the same time."""
 
 NAMESPACE = "openai-agents"
 """The namespace of sessions. For a store without namespaces, pass `namespace="default"`."""
@@ -59,21 +67,29 @@ class CompactionSnapshot:
 class SessionView:
     """A session as it was at a checkpoint, read-only. `LocusSession.fork` makes one that can continue."""
 
-    def __init__(self, session_id: str, checkpoint_id: str, log: ItemLog) -> None:
+    def __init__(self, session_id: str, checkpoint_id: str, log: ItemLog, session: LocusSession | None = None) -> None:
         self.session_id = session_id
         self.checkpoint_id = checkpoint_id
         self._log = log
+        self._session = session
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The newest items up to that checkpoint, in order."""
+        if self._session is not None:
+            self._session._check_open()
         return await self._log.read(limit, self.checkpoint_id)
+
+
+class SessionClosedError(LocusError, RuntimeError):
+    """A session is used after it was closed. (Sessions of the SDK raise `RuntimeError`.)"""
 
 
 class LocusSession:
     """A session of the SDK (its `Session` protocol) in a Locus store.
 
-    `store` is a checkpointer, a storage backend, or a name or URL (`"sqlite:agents.db"`). `close` closes a store that
-    the session has opened by name, and leaves others open. `session_settings` are the SDK's.
+    `store` is a checkpointer, a storage backend, or a name or URL with its `options` (`"sqlite:agents.db"`,
+    `"https://…", token="…"`). `close` ends the session, closes a store that the session has opened by name, and leaves
+    others open. `session_settings` are the SDK's, as an object or a dict.
     """
 
     session_settings: SessionSettings | None = None
@@ -85,16 +101,30 @@ class LocusSession:
         *,
         session_settings: SessionSettings | dict[str, Any] | None = None,
         namespace: str = NAMESPACE,
+        **options: Any,
     ) -> None:
         self.session_id = session_id
         self.session_settings = _settings(session_settings)
         self._opened = isinstance(store, str)
-        self._log = ItemLog(store_of(store), session_id, namespace)
+        self._items = ItemLog(_opened_store(store, options), session_id, namespace)
+        self._closed = False
+        self._owner: LocusSession | None = None
+
+    @property
+    def _log(self) -> ItemLog:
+        self._check_open()
+        return self._items
+
+    def _check_open(self) -> None:
+        """Refuse to go on after the end: the store would be opened again, and nobody would close it."""
+        if self._closed or (self._owner is not None and self._owner._closed):
+            raise SessionClosedError(f"session {self.session_id!r:.80} is closed: make a new LocusSession")
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The newest `limit` items, in order. Without a limit, the settings decide, and by default all are returned."""
-        if limit is None and self.session_settings is not None:
-            limit = self.session_settings.limit
+        settings = _settings(self.session_settings)  # somebody may have set a dict
+        if limit is None and settings is not None:
+            limit = settings.limit
         return await self._log.read(limit)
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
@@ -118,7 +148,7 @@ class LocusSession:
 
     def at(self, checkpoint_id: str) -> SessionView:
         """The session as it was at a point in its history."""
-        return SessionView(self.session_id, checkpoint_id, self._log)
+        return SessionView(self.session_id, checkpoint_id, self._log, self)
 
     async def fork(self, new_session_id: str, checkpoint_id: str | None = None) -> LocusSession:
         """A new session that continues from a point in this one, by default the latest.
@@ -128,7 +158,8 @@ class LocusSession:
         log = self._log
         forked = copy(self)
         forked.session_id, forked._opened = new_session_id, False
-        forked._log = ItemLog(log.store, new_session_id, log.namespace)
+        forked._owner = self if self._opened else self._owner
+        forked._items = ItemLog(log.store, new_session_id, log.namespace)
         start = checkpoint_id if checkpoint_id is not None else await log.latest()
         if start is not None:
             copied = await log.store.copy(self.session_id, new_session_id, start, log.namespace)
@@ -140,10 +171,16 @@ class LocusSession:
         """Continue from an earlier point in this session. Later points stay in the history."""
         await self._log.rewind(checkpoint_id)
 
+    async def list_sessions(self, limit: int | None = 100, pattern: str = "*") -> list[str]:
+        """The ids of the sessions in this store that match a pattern (`*` any text, `?` one character), in order."""
+        log = self._log
+        return await _session_ids(log.store, log.namespace, limit, pattern)
+
     async def close(self) -> None:
-        """Close the store, if this session opened it."""
+        """End the session, and close the store if this session opened it. Sessions that were forked from it end too."""
+        self._closed = True
         if self._opened:
-            await self._log.store.close()
+            await self._items.store.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -152,7 +189,7 @@ class LocusSession:
         await self.close()
 
     def __repr__(self) -> str:
-        return f"LocusSession({self.session_id!r}, {type(self._log.store.engine).__name__})"
+        return f"LocusSession({self.session_id!r}, {type(self._items.store.engine).__name__})"
 
     async def _get_compaction_snapshot(
         self, limit: int, *, prune_prefix: Callable[[TResponseInputItem], bool] | None = None
@@ -175,11 +212,50 @@ class LocusSession:
         return CompactionSnapshot(items, start == 0, replace_suffix)
 
 
+async def list_sessions(
+    store: Any, limit: int | None = 100, pattern: str = "*", *, namespace: str = NAMESPACE, **options: Any
+) -> list[str]:
+    """The ids of the sessions in a store that match a pattern (`*` any text, `?` one character), in order.
+
+    `store` is what a `LocusSession` takes. One that is opened here by name is closed again.
+    """
+    opened = _opened_store(store, options)
+    try:
+        return await _session_ids(opened, namespace, limit, pattern)
+    finally:
+        if isinstance(store, str):
+            await opened.close()
+
+
+async def _session_ids(store: CheckpointStore, namespace: str, limit: int | None, pattern: str) -> list[str]:
+    """The threads that have something in the namespace. A store lists threads, and not what is in them."""
+    most = checked_limit(limit, UNLIMITED)
+    threads = await store.list_threads(None, pattern)
+    found: list[str] = []
+    for start in range(0, len(threads), AT_ONCE):
+        if len(found) >= most:
+            break
+        some = threads[start : start + AT_ONCE]
+        entries = await asyncio.gather(*(store.entry(thread_id, None, namespace) for thread_id in some))
+        found += [thread_id for thread_id, entry in zip(some, entries, strict=True) if entry is not None]
+    return found[:most]
+
+
+def _opened_store(store: Any, options: Mapping[str, Any]) -> CheckpointStore:
+    if isinstance(store, str):
+        return store_of(get_checkpointer(store, **options))
+    if options:
+        raise ConfigurationError(f"options ({', '.join(options)}) belong to a name or URL; this store is open already")
+    return store_of(store)
+
+
 def _settings(given: SessionSettings | dict[str, Any] | None) -> SessionSettings | None:
-    if isinstance(given, dict):
-        made: SessionSettings = require("agents", "openai-agents").SessionSettings(**given)
-        return made
-    return given
+    """As in the SDK's own sessions: a default, a dict made into an object, and `TypeError` for unknown fields."""
+    if given is None and find_spec("agents") is None:
+        return None
+    sdk = require("agents.memory.session_settings", "openai-agents")
+    made: SessionSettings = sdk.SessionSettings() if given is None else sdk.coerce_session_settings(given)
+    return made
 
 
 def _point(entry: Entry) -> SessionPoint:

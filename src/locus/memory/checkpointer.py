@@ -30,6 +30,7 @@ from locus.memory.diffs import StateDiff, diff
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import check_ids
+from locus.memory.model.parts import ItemPage, checked_range, page_of, page_of_value
 from locus.memory.model.payloads import anchor, loaded_state, state_payload
 from locus.memory.model.plan import Trace
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Entry, Unset
@@ -145,6 +146,24 @@ class BaseCheckpointer(ABC):
         `before` is a checkpoint id: only what is older than it. `limit=None` gives all.
         """
         self._cannot("history")
+
+    async def read_items(
+        self,
+        thread_id: str,
+        checkpoint_id: str | None = None,
+        *,
+        path: Sequence[str] = ("messages",),
+        start: int = 0,
+        count: int = 50,
+    ) -> ItemPage | None:
+        """Some items of one list of a checkpoint, as plain JSON values, and how many there are; `None` if it is not
+        there.
+
+        `path` names the fields that lead to the list. A negative `start` counts from the end.
+        """
+        part = checked_range(path, start, count)
+        state = await self.load(thread_id, checkpoint_id)
+        return None if state is None else page_of_value(state.to_checkpoint(), part)
 
     async def put_writes(
         self, thread_id: str, checkpoint_id: str, task_id: str, writes: Sequence[tuple[str, Any]]
@@ -271,6 +290,25 @@ class StoreVerbs:
         `"openai-agents"`.
         """
         return await self.store.namespaces(thread_id)
+
+    async def read_items(
+        self,
+        thread_id: str,
+        checkpoint_id: str | None = None,
+        *,
+        path: Sequence[str] = ("messages",),
+        start: int = 0,
+        count: int = 50,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> ItemPage | None:
+        """Some items of one list of a checkpoint, as plain JSON values, and how many there are; `None` if it is not
+        there.
+
+        `path` names the fields that lead to the list. A negative `start` counts from the end.
+        """
+        part = checked_range(path, start, count)
+        stored = await self.store.read_part(thread_id, checkpoint_id, namespace, part)
+        return None if stored is None else page_of(stored, part)
 
     async def list_with_metadata(self, limit: int = 100) -> list[dict[str, Any]]:
         return [entry_dict(entry) for entry in await self.store.recent(limit)]

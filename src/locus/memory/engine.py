@@ -15,6 +15,7 @@ from locus.core.protocols import CheckpointerCapabilities as CheckpointerCapabil
 from locus.errors import CheckpointError, ConfigurationError
 from locus.memory.model.codec import EXACT, Dialect
 from locus.memory.model.ids import Pattern
+from locus.memory.model.parts import Range
 from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Write
 
 
@@ -66,6 +67,13 @@ class Engine(ABC):
     @abstractmethod
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
         """One checkpoint (the latest if no id is given), with its runs, as of one instant."""
+
+    async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Range) -> Stored | None:
+        """One checkpoint as `read` gives it, but only the runs that hold a part of it need to be there.
+
+        Engines override this where they can read less for it.
+        """
+        return await self.read(thread_id, namespace, checkpoint_id)
 
     @abstractmethod
     async def history(

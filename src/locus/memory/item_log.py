@@ -14,9 +14,9 @@ none is lost. Stores that keep no runs (see `backends.plain`) get the whole list
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -25,8 +25,8 @@ from locus.errors import CheckpointError, CheckpointNotFoundError, ConflictError
 from locus.memory.model.codec import decode, encode, encode_trusted
 from locus.memory.model.ids import check_ids, new_id
 from locus.memory.model.manifest import checked_extent, decode_manifest, items_text
-from locus.memory.model.payloads import dict_from
-from locus.memory.model.plan import MAX_EXTENTS, part, run_of
+from locus.memory.model.payloads import chains, dict_from
+from locus.memory.model.plan import MAX_EXTENTS, OPENED, UNKNOWN, Chain, digest_text, part, run_of, texts_of
 from locus.memory.model.records import Base, Commit, Entry, Extent, Outcome, Run, Stored, Verdict
 from locus.memory.runtime.per_loop import LoopLocks
 from locus.memory.runtime.retry import Backoff
@@ -52,6 +52,8 @@ class LogCheckpoint:
     """Where the items are. None: nowhere that a commit could refer to."""
     last: str | None = None
     """The last item, if it is known."""
+    chains: Mapping[str, Chain] = field(default_factory=dict)
+    """The digests of the branches that the items are on, if they are known: an entry alone does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +189,7 @@ class ItemLog:
         while True:
             extents, runs, base = await self._planned(edit, rev, own_branch)
             count = edit.kept + len(edit.texts)
+            runs, known = self._chained(edit.checkpoint, extents, runs)
             commit = self._record(rev, name, latest, edit, extents, runs, base)
             outcome = await self._committed(commit)
             if outcome.verdict is not Verdict.BRANCH_TAKEN or own_branch:
@@ -195,8 +198,28 @@ class ItemLog:
         if outcome.verdict is Verdict.COMMITTED:
             last = edit.texts[-1] if edit.texts else None
             kept = extents if self.store.engine.keeps_runs else None
-            self._latest = LogCheckpoint(Base(rev, rev), count, kept, last)
+            self._latest = LogCheckpoint(Base(rev, rev), count, kept, last, known)
         return outcome.verdict
+
+    def _chained(
+        self, checkpoint: LogCheckpoint | None, extents: Sequence[Extent], runs: tuple[Run, ...]
+    ) -> tuple[tuple[Run, ...], Mapping[str, Chain]]:
+        """Runs with the digest of what precedes them, as far as it is known, and the chains with them."""
+        branches = {extent.branch for extent in extents}
+        before_these = {} if checkpoint is None else checkpoint.chains
+        known = {branch: chain for branch, chain in before_these.items() if branch in branches}
+        sort_keys = not self.store.engine.dialect.exact
+        chained: list[Run] = []
+        for run in runs:
+            chain = known.get(run.branch, OPENED if run.start == 0 else UNKNOWN)
+            before = chain.at(run.start, sort_keys)
+            if before is None:
+                known.pop(run.branch, None)
+                chained.append(run)
+                continue
+            known[run.branch] = chain.continued(run.start, texts_of(run, sort_keys), sort_keys)
+            chained.append(run._replace(before=digest_text(before)))
+        return tuple(chained), known
 
     async def _committed(self, commit: Commit) -> Outcome:
         """Commit, and be sure of the outcome even if the caller is cancelled: a second try finds the first."""
@@ -310,7 +333,7 @@ def log_checkpoint(stored: Stored) -> LogCheckpoint:
     base = Base(stored.entry.checkpoint_id, stored.entry.rev)
     cut = decode_manifest(stored.manifest).get(_PATH)
     if isinstance(cut, tuple):
-        return LogCheckpoint(base, sum(extent.length for extent in cut), cut)
+        return LogCheckpoint(base, sum(extent.length for extent in cut), cut, chains=chains(stored, cut))
     items = dict_from(stored).get("items")
     if not isinstance(items, list):
         entry = stored.entry

@@ -2,17 +2,19 @@
 
 A built-in backend is one line in `_BUILT_IN` for each of its schemes. Others are added with `register_checkpointer`,
 or by a package that declares an entry point in the group `locus.checkpointers`: its name is the backend's, its object a
-function `factory(location, **options)`, where `location` is what follows the colon ("" if nothing does).
+function `factory(location, **options)`, where `location` is what follows the colon ("" if nothing does). A factory that
+was written for locus-sdk, `factory(config_hint=None, **options)`, is called as it expects.
 
 `as_checkpointer` makes a checkpointer of whatever a user gives: one already, a storage backend, a name or a URL.
 """
 
 from __future__ import annotations
 
-import os
+import inspect
 from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import PurePath
 from typing import Any, cast
 
 from locus.errors import ConfigurationError
@@ -43,14 +45,15 @@ _BUILT_IN = {
     "valkey": "locus.memory.backends.redis:from_valkey",
     "valkeys": "locus.memory.backends.redis:from_valkeys",
 }
+_DATABASE_ENDINGS = (".db", ".sqlite", ".sqlite3")
 _registered: dict[str, Factory] = {}
 
 
 def register_checkpointer(name: str, factory: Factory) -> None:
     """Make `get_checkpointer(name)` and `get_checkpointer(name + ":location")` call `factory`.
 
-    The factory gets the location and the options: `factory(location, **options)`. A name that is in use
-    is replaced.
+    The factory gets the location and the options: `factory(location, **options)`; or, if it has a parameter of that
+    name or nothing but keywords, `factory(config_hint=location, **options)`. A name that is in use is replaced.
     """
     if not isinstance(name, str) or not name or ":" in name or name != name.strip():
         raise ConfigurationError(f"a backend name is text without a colon, got {name!r}")
@@ -74,10 +77,22 @@ def get_checkpointer(checkpointer_string: str, **options: Any) -> Checkpointer:
     if not isinstance(checkpointer_string, str):
         raise ConfigurationError(f"a checkpointer is named by text, got {checkpointer_string!r:.80}")
     name, _, location = checkpointer_string.partition(":")
-    return cast(Checkpointer, _factory(name)(location, **options))
+    return cast(Checkpointer, _call(_factory(name, checkpointer_string), location, options))
 
 
-def _factory(name: str) -> Factory:
+def _call(factory: Factory, location: str, options: dict[str, Any]) -> BaseCheckpointer:
+    """Call a factory as it was written: for Locus, or for locus-sdk, where the location is a keyword, `config_hint`."""
+    try:
+        parameters = inspect.signature(factory).parameters
+    except (TypeError, ValueError):  # a class of an extension, for instance, that has no signature
+        return factory(location, **options)
+    kinds = {parameter.kind for parameter in parameters.values()}
+    if "config_hint" in parameters or kinds == {inspect.Parameter.VAR_KEYWORD}:
+        return factory(**options, **({"config_hint": location} if location else {}))
+    return factory(location, **options)
+
+
+def _factory(name: str, given: str) -> Factory:
     if name in _registered:
         return _registered[name]
     if name in _BUILT_IN:
@@ -90,19 +105,21 @@ def _factory(name: str) -> Factory:
         return loaded
     known = list_checkpointers()
     raise ConfigurationError(
-        f"there is no checkpointer {name!r:.80}{_meant(name, known)}; there are: {', '.join(known)}. "
+        f"there is no checkpointer {name!r:.80}{_meant(name, given, known)}; there are: {', '.join(known)}. "
         "Another one can be added with register_checkpointer()"
     )
 
 
-def _meant(name: str, known: list[str]) -> str:
-    """What was most likely meant by a name that does not exist: a file, a folder, or a name that is near."""
-    if len(name) == 1 and os.name == "nt":
-        return " (a path has a name before it: 'sqlite:' for a database file, 'file:' for a folder)"
-    if name.partition("?")[0].lower().endswith((".db", ".sqlite", ".sqlite3")):
-        return f" (did you mean {f'sqlite:{name}'!r:.100}?)"
-    if "/" in name or "\\" in name or name.startswith((".", "~")):
-        return f" (did you mean {f'file:{name}'!r:.100}, or {f'sqlite:{name}'!r:.100}?)"
+def _meant(name: str, given: str, known: list[str]) -> str:
+    """What was most likely meant: a file, a folder, or a name that is near. What may be a URL is never shown."""
+    if given == ":memory:":
+        return " (did you mean 'memory', or 'sqlite::memory:'?)"
+    if ":" in given and len(name) > 1:
+        return did_you_mean(name, known)
+    if given.partition("?")[0].lower().endswith(_DATABASE_ENDINGS):
+        return f" (did you mean 'sqlite:{given:.200}'?)"
+    if "/" in given or "\\" in given or given.startswith((".", "~")):
+        return f" (did you mean 'file:{given:.200}', or 'sqlite:{given:.200}'?)"
     return did_you_mean(name, known)
 
 
@@ -116,6 +133,8 @@ def as_checkpointer(given: Any) -> BaseCheckpointer:
         return given
     if isinstance(given, str):
         return get_checkpointer(given)
+    if isinstance(given, PurePath):
+        raise ConfigurationError(f"a file is named by a URL: 'sqlite:{given!s:.200}'")
     if given is None:
         raise ConfigurationError('a checkpointer is needed: an object, or a URL such as "sqlite:agents.db"')
     from locus.memory.backends.adapters import StorageBackendAdapter  # brings the databases along

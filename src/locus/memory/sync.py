@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from locus.memory.checkpointer import THIRTY_DAYS, Checkpointer, HistoryEntry, PendingWrite, StoreVerbs
 from locus.memory.engine import CheckpointerCapabilities
+from locus.memory.model.parts import ItemPage
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Unset
 from locus.memory.runtime.portal import PORTAL
 from locus.memory.saver import CheckpointInfo, CheckpointSaver, SavedCheckpoint, SavedWrite
@@ -88,6 +89,20 @@ class SyncStoreVerbs(Generic[V]):
 
     def list_with_metadata(self, limit: int = 100) -> list[dict[str, Any]]:
         return PORTAL.run(self._wrapped.list_with_metadata(limit))
+
+    def read_items(
+        self,
+        thread_id: str,
+        checkpoint_id: str | None = None,
+        *,
+        path: Sequence[str] = ("messages",),
+        start: int = 0,
+        count: int = 50,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> ItemPage | None:
+        return PORTAL.run(
+            self._wrapped.read_items(thread_id, checkpoint_id, path=path, start=start, count=count, namespace=namespace)
+        )
 
     def put_writes(
         self,

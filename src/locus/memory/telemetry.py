@@ -168,6 +168,10 @@ class ObservedStore(CheckpointStore):
         with self._telemetry.operation("history"):
             return await self._inner.history(thread_id, limit, before, namespace)
 
+    async def namespaces(self, thread_id: str) -> list[str]:
+        with self._telemetry.operation("list_namespaces"):
+            return await self._inner.namespaces(thread_id)
+
     async def delete(self, thread_id: str, checkpoint_id: str | None, namespace: str | None) -> bool:
         with self._telemetry.operation("delete"):
             return await self._inner.delete(thread_id, checkpoint_id, namespace)

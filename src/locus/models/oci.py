@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +31,8 @@ class OCIModel(OpenAIModel):
 
     Whatever is not given comes from the environment (`OCI_CONFIG_FILE`, `OCI_CONFIG_PROFILE`, `OCI_REGION`,
     `OCI_COMPARTMENT_ID`, `OCI_GENAI_ENDPOINT`), then from the profile; the compartment is the tenancy then.
+
+    A forked process makes a signer of its own. One that you give as `signer` is used as it is: fork before you make it.
     """
 
     provider = "oci"
@@ -47,9 +51,12 @@ class OCIModel(OpenAIModel):
         **options: Any,
     ) -> None:
         config: dict[str, Any] = {}
+        self._make_signer: Callable[[], tuple[Signer, dict[str, Any]]] | None = None
         if signer is None:
-            signer, config = make_signer(auth, profile, extra=self.extra)
+            self._make_signer = partial(make_signer, auth, profile, extra=self.extra)
+            signer, config = self._make_signer()
         self._signer = signer
+        self._signer_of = os.getpid()
         tenancy = config.get("tenancy") or getattr(signer, "tenancy_id", None)
         self._compartment = compartment_id or os.environ.get("OCI_COMPARTMENT_ID") or tenancy
         endpoint = service_endpoint or os.environ.get("OCI_GENAI_ENDPOINT") or _endpoint(region, config, signer)
@@ -87,8 +94,17 @@ class OCIModel(OpenAIModel):
             headers=dict(request.headers),
             body=request.content,
         )
-        await asyncio.to_thread(self._signer, signed)
+        await asyncio.to_thread(lambda: self._own_signer()(signed))
         request.headers.update(signed.headers)
+
+    def _own_signer(self) -> Signer:
+        """The signer of this process. This may use the network."""
+        # A key that another thread was signing with during a fork is of no use to the child: OpenSSL keeps the
+        # numbers that blind it, and a lock, inside the key. The child reads it anew.
+        if self._make_signer is not None and self._signer_of != os.getpid():
+            self._signer, _ = self._make_signer()
+            self._signer_of = os.getpid()
+        return self._signer
 
 
 def _endpoint(region: str | None, config: dict[str, Any], signer: Signer) -> str:

@@ -110,5 +110,9 @@ class AuthorizedStore:
         if prefix is None:
             return []
         async with self.store.using() as engine:
-            found = await engine.threads(replace(pattern, within=prefix), limit)
+            wanted = replace(pattern, within=prefix)
+            found = await engine.threads(wanted, limit)
+            if found and not wanted.matches(found[0]):
+                # An engine that does not know `after` would begin anew, and its client with it.
+                found = list(filter(wanted.matches, await engine.threads(wanted, None)))[:limit]
         return self.visible(request, found, str)

@@ -6,6 +6,7 @@ OpenAPI document is made from the same model. A field that is wrong is reported 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -33,6 +34,7 @@ from locus.wire.problems import Problem
 T = TypeVar("T")
 
 MOST_PARAMETERS = 100
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,16}")
 MOST = 2**53 - 1
 """The largest integer that every JSON parser reads exactly."""
 
@@ -68,7 +70,20 @@ def _moment(value: Any, info: ValidationInfo) -> datetime:
 
 
 def _digits(value: Any) -> Any:
-    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 16 else value
+    return int(value) if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value) else value
+
+
+def _path(value: Any) -> Any:
+    """The names that lead to a list, as the JSON of a query has them."""
+    if not isinstance(value, str):
+        return value
+    try:
+        names = json.loads(value)
+    except (ValueError, RecursionError):
+        names = None
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise invalid("path", 'the names that lead to a list, as JSON: ["messages"]')
+    return tuple(names)
 
 
 def _at_once(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
@@ -101,6 +116,7 @@ Many = Annotated[list[T], Field(fail_fast=True)]
 """A list of any length. The first wrong item ends the check: a large body could hold millions."""
 AT_ONCE = WrapValidator(_at_once)
 """Added to the values of an object, for the same reason."""
+ItemPath = Annotated[tuple[str, ...], BeforeValidator(_path)]
 IN_QUERY = BeforeValidator(_digits)
 """Added to a number in a query, where everything is text."""
 QueryFlag = Annotated[bool, BeforeValidator(_word)]

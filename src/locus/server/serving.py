@@ -31,14 +31,15 @@ _ON_NETWORK = frozenset({"http", "mysql", "oci", "opensearch", "oracle", "postgr
 
 def serve(config: ServerConfig) -> None:
     """Serve until SIGTERM or Ctrl-C; requests in progress are finished first."""
-    set_up(config.log_level)
     checkpointer = open_store(config)  # with workers, so that an invalid URL is reported once, not by each of them
     if config.workers == 1:
         app = app_of(config, checkpointer)
+        set_up(config.log_level)
         log_failures()
         announce(config, checkpointer)
         uvicorn.run(**_arguments(config, app))
         return
+    set_up(config.log_level)
     announce(config, checkpointer)
     with TemporaryDirectory(prefix="locus-metrics-") as folder, TemporaryDirectory(prefix="locus-quotas-") as shared:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder

@@ -47,6 +47,7 @@ from locus.testing.laws.outage import OutageLaws
 from locus.testing.laws.patterns import PatternLaws
 from locus.testing.laws.prefixes import PrefixLaws
 from locus.testing.laws.processes import ProcessLaws
+from locus.testing.laws.ranges import RangeLaws
 from locus.testing.laws.refusals import RefusalLaws
 from locus.testing.laws.replacement import ReplacementLaws
 from locus.testing.laws.retention import RetentionLaws
@@ -106,6 +107,7 @@ class CoreContract(
     IdLaws,
     PatternLaws,
     PrefixLaws,
+    RangeLaws,
     OrderLaws,
     DeletionLaws,
     LineageLaws,

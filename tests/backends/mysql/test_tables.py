@@ -17,7 +17,7 @@ import pytest
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.errors import BackendUnavailableError, ConfigurationError, UnsupportedFormatError
+from locus.errors import BackendUnavailableError, ConfigurationError, CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends import MySQLBackend, mysql_checkpointer
 from locus.memory.backends.mysql import schema as mysql_schema
 from locus.memory.backends.mysql.schema import MySQLFlavour
@@ -306,3 +306,19 @@ async def test_payloads_are_searched_by_path_and_checkpoints_are_counted(url: st
         assert await backend.count() == len(values)
         assert await backend.count("t0?") == 10
         assert await backend.count("T*") == 0
+
+
+async def test_a_lost_newest_edit_does_not_bring_back_what_it_replaced(
+    url: str, mysql_server: MySQLServer, table_name: str
+) -> None:
+    async with mysql_checkpointer(dsn=url) as cp:
+        one = AgentState(agent_id="agent").with_messages([Message.user("said")])
+        await cp.save(one, "t", "c1")
+        two = one.with_message(Message.user("wrong"))
+        await cp.save(two, "t", "c2")
+        await cp.save(two.with_messages_replaced((*one.messages, Message.user("right"))), "t", "c3")
+    run_sql(mysql_server.url, f"DELETE FROM {table_name}_runs WHERE number = 2")
+    async with mysql_checkpointer(dsn=url) as cp:
+        with pytest.raises(CorruptCheckpointError, match="run 2"):
+            await cp.load("t")
+        assert await cp.load("t", "c2") == two

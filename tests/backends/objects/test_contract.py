@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from locus.core.state import AgentState
+from locus.errors import CheckpointError
 from locus.memory.backends.objects.backend import ObjectCheckpointStore
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.objects.schema import thread_folder, thread_name
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import CheckpointerCapabilities
 from locus.testing.contract import CoreContract
+from locus.testing.data import message
 from locus.testing.laws.copies import CopyLaws
 from locus.testing.laws.metadata import MetadataLaws
 from locus.testing.laws.outage import OutageLaws
@@ -69,3 +73,30 @@ class TestObjects(CoreContract, MetadataLaws, CopyLaws, OutageLaws):
     @pytest.fixture
     def store(self) -> ObjectsInMemory:
         return ObjectsInMemory()
+
+
+async def test_no_key_and_no_id_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither if a marker cannot be put, nor if events cannot be merged: the error's text has the key."""
+    failed: set[str] = set()
+
+    async def fail(kind: str, key: str) -> None:
+        if failing and kind == "put" and "/s/" not in key:
+            failed.add(key)
+            raise StoreFault(f"no access to {key}")
+
+    failing = False
+    objects = MemoryObjectStore(before=fail)
+    handle = Checkpointer(ObjectCheckpointStore(ObjectEngine(objects)))
+    state = AgentState()
+    await handle.save(state, "secret-thread")
+    failing = True
+    with caplog.at_level(logging.WARNING):
+        for number in range(60):
+            state = state.with_message(message(number))
+            with suppress(CheckpointError):
+                await handle.save(state, "secret-thread")
+    assert "could not be put" in caplog.text
+    assert "could not be merged" in caplog.text
+    assert "StoreFault" in caplog.text
+    assert "secret" not in caplog.text
+    assert not any(key in caplog.text for key in failed)

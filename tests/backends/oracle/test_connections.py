@@ -16,7 +16,7 @@ from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError
 from locus.memory.backends import OracleBackend, oracle_checkpointer
 from locus.memory.backends.oracle.engine import OracleEngine
-from tests.backends.oracle.stores import OracleStore, place_of, raw_cursor
+from tests.backends.oracle.stores import OracleStore, drop_tables, new_name, place_of, raw_cursor
 from tests.servers.oracle.fixtures import OracleDatabase, end_sessions
 from tests.servers.oracle.server import ADMIN, OracleServer
 
@@ -170,3 +170,13 @@ async def test_an_alias_of_a_tnsnames_file_is_found(oracle_store: OracleStore, t
         await backend.save("thread", {"n": 1})
         assert await backend.load("thread") == {"n": 1}
         await backend.close()
+
+
+async def test_a_dsn_with_user_and_password_connects(oracle_place: OracleDatabase) -> None:
+    place = {name: value for name, value in place_of(oracle_place).items() if name not in ("dsn", "user", "password")}
+    dsn = f"{oracle_place.user}/{oracle_place.password}@{oracle_place.dsn}"
+    table_name = f"{oracle_place.prefix}{new_name()}"
+    async with OracleBackend(dsn, table_name=table_name, **place) as backend:
+        await backend.save("t", {"n": 1})
+        assert await backend.load("t") == {"n": 1}
+    drop_tables(oracle_place, table_name)

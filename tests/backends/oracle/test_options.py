@@ -369,3 +369,33 @@ def test_the_ddl_of_a_migration_can_be_printed() -> None:
     assert "CREATE TABLE" not in text
     assert "ALTER TABLE agents_runs ADD (items_before VARCHAR2(64));" in text
     assert f"SET version = {FORMAT} " in text
+
+
+DESCRIPTOR = "(DESCRIPTION=(ADDRESS=(PROTOCOL=tcp)(HOST=a@b)(PORT=1)))"
+
+
+@pytest.mark.parametrize(
+    ("dsn", "given", "expected"),
+    [
+        ("scott/tiger@h:1521/s", {}, ("scott", "tiger", "h:1521/s")),
+        ("scott/ti@ger@alias", {}, ("scott", "ti@ger", "alias")),
+        ("scott@alias", {"password": "tiger"}, ("scott", "tiger", "alias")),
+        ("scott/tiger@alias", {"user": "scott", "password": "tiger"}, ("scott", "tiger", "alias")),
+        (f"scott/ti/ger@{DESCRIPTOR}", {}, ("scott", "ti/ger", DESCRIPTOR)),
+        (DESCRIPTOR, {"user": "u", "password": "p"}, ("u", "p", DESCRIPTOR)),
+        ("h:1521/s", {"user": "u", "password": "p@q"}, ("u", "p@q", "h:1521/s")),
+        ("alias", {}, ("admin", "", "alias")),
+    ],
+)
+def test_a_dsn_may_name_the_user_and_the_password(
+    dsn: str, given: dict[str, str], expected: tuple[str, str, str]
+) -> None:
+    found = OracleConfig(dsn=dsn, **given).driver_parameters()
+    assert (found["user"], found["password"], found["dsn"]) == expected
+
+
+@pytest.mark.parametrize("given", [{"user": "other"}, {"password": "other"}])
+def test_a_dsn_and_an_option_that_differ_are_refused(given: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match="give one") as caught:
+        OracleConfig(dsn=f"scott/{SECRET}@alias", **given)
+    assert SECRET not in str(caught.value)

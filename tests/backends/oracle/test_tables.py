@@ -8,7 +8,7 @@ import pytest
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.errors import ConfigurationError, UnsupportedFormatError
+from locus.errors import ConfigurationError, CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends import OracleBackend, oracle_checkpointer
 from locus.memory.backends.oracle import schema as oracle_schema
 from locus.memory.backends.oracle.schema import OracleFlavour
@@ -119,3 +119,19 @@ async def test_what_is_in_the_tables(oracle_place: OracleDatabase, table_name: s
         f" FROM {table_name}_threads t JOIN {table_name}_checkpoints c ON c.thread = t.id WHERE c.seq = 3",
     )
     assert found == [("thread", "v", "a")]
+
+
+async def test_a_lost_newest_edit_does_not_bring_back_what_it_replaced(
+    oracle_place: OracleDatabase, table_name: str
+) -> None:
+    async with oracle_checkpointer(**place_of(oracle_place), table_name=table_name) as cp:
+        one = AgentState(agent_id="agent").with_messages([Message.user("said")])
+        await cp.save(one, "t", "c1")
+        two = one.with_message(Message.user("wrong"))
+        await cp.save(two, "t", "c2")
+        await cp.save(two.with_messages_replaced((*one.messages, Message.user("right"))), "t", "c3")
+    run_sql(oracle_place, f"DELETE FROM {table_name}_runs WHERE num = 2")
+    async with oracle_checkpointer(**place_of(oracle_place), table_name=table_name) as cp:
+        with pytest.raises(CorruptCheckpointError, match="run 2"):
+            await cp.load("t")
+        assert await cp.load("t", "c2") == two

@@ -68,4 +68,4 @@ async def test_errors_name_the_class_whose_script_makes_its_tables(store: Postgr
         with pytest.raises(ConfigurationError, match=r"PartitionedBackend\.ddl\("):
             await checkpointer.load("t")
     with pytest.raises(ConfigurationError, match="option 'colour' of PostgreSQLConfig"):
-        PartitionedBackend(colour="blue")
+        PartitionedBackend(colour="blue")  # type: ignore[call-arg]

@@ -16,6 +16,7 @@ from locus.core.state import AgentState
 from locus.errors import ConfigurationError, CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends import PostgreSQLBackend, postgresql_checkpointer
 from locus.memory.backends.postgresql.schema import FORMAT
+from locus.memory.item_log import ItemLog
 from locus.testing.processes import jobs
 from locus.testing.processes.workers import Crew
 from tests.backends.postgresql.roles import role
@@ -240,3 +241,55 @@ async def test_a_lost_edit_does_not_bring_back_what_it_replaced(store: PostgreSQ
     async with store.open() as cp:
         with pytest.raises(CorruptCheckpointError):
             await cp.load("t")
+
+
+async def test_a_lost_newest_edit_does_not_bring_back_what_it_replaced(store: PostgreSQLStore) -> None:
+    """Nothing follows it that could tell, but what precedes it was stored by a version that keeps such runs."""
+    async with store.open() as cp:
+        one = AgentState(agent_id="agent").with_messages([Message.user("said")])
+        await cp.save(one, "t", "c1")
+        two = one.with_message(Message.user("wrong"))
+        await cp.save(two, "t", "c2")
+        await cp.save(two.with_messages_replaced((*one.messages, Message.user("right"))), "t", "c3")
+    with store.connection() as connection:
+        assert connection.execute("DELETE FROM locus_runs WHERE number = 2").rowcount == 1
+    async with store.open() as cp:
+        with pytest.raises(CorruptCheckpointError, match="run 2"):
+            await cp.load("t")
+        assert await cp.load("t", "c2") == two
+
+
+@pytest.mark.parametrize("number", [2**31, 2**53 - 1, 2**63, 10**30])
+@pytest.mark.parametrize("at", [1, 2])
+async def test_a_number_that_no_run_can_have_is_damage(store: PostgreSQLStore, number: int, at: int) -> None:
+    """Neither an outage, nor a value that cannot be kept."""
+    async with store.open() as cp:
+        await cp.save(AgentState().with_message(Message.user("said")), "t")
+    with store.connection() as connection:
+        (row,) = connection.execute("SELECT manifest::text FROM locus_checkpoints").fetchall()
+        manifest = json.loads(str(row[0]))
+        (extent,) = next(cut for path, cut in manifest if path == ["messages"])
+        extent[at] = number
+        connection.execute("UPDATE locus_checkpoints SET manifest = %s", (json.dumps(manifest),))
+    async with store.open() as cp:
+        with pytest.raises(CorruptCheckpointError):
+            await cp.load("t")
+
+
+async def test_a_lost_edit_of_a_log_does_not_bring_back_what_it_replaced(store: PostgreSQLStore) -> None:
+    """jsonb does not keep the order of keys, so the digests are of texts whose keys are in order."""
+    items = [{"b": number, "a": "é"} for number in range(4)]
+    async with store.open() as cp:
+        log = ItemLog(cp.store, "t", "ns")
+        await log.append(items[:2])
+        await log.pop()
+        await log.append(items[2:3])
+        again = ItemLog(cp.store, "t", "ns")
+        assert await again.read() == [items[0], items[2]]
+        await again.append(items[3:])
+        assert await again.read() == [items[0], *items[2:]]
+    with store.connection() as connection:
+        assert connection.execute("DELETE FROM locus_runs WHERE number = 1").rowcount == 1
+    async with store.open() as cp:
+        with pytest.raises(CorruptCheckpointError, match="run 0"):
+            await ItemLog(cp.store, "t", "ns").read()

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import SessionSettings
+from agents import SessionSettings, SQLiteSession
 from agents.memory import Session
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import CapabilityError, ConfigurationError, CorruptCheckpointError, InvalidIdError, SerializationError
-from locus.integrations.openai_agents import NAMESPACE, LocusSession
+from locus.integrations.openai_agents import NAMESPACE, LocusSession, SessionClosedError, list_sessions
 from locus.memory.backends import SQLiteBackend, sqlite_checkpointer
+from locus.memory.backends.http.client import HTTPAuthenticationError
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.registry import get_checkpointer
 from locus.testing.stores import TestStore
 from tests.backends.embedded import FileStore, SQLiteStore
 from tests.backends.strangers import AsyncStore
+from tests.server.running import WRITER as TOKEN
+from tests.server.running import guarded, threaded
 
 ODD = [
     {"role": "user", "content": "emoji 🧵, NUL \0, \u2028, quotes ' \" and \\"},
@@ -196,6 +200,110 @@ async def test_a_url_is_opened_and_closed_and_a_store_is_left_open(tmp_path: Pat
             assert await session.get_items() == items(1)
         assert handle.store.ready
         assert repr(session) == "LocusSession('alice', SQLiteEngine)"
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("s.db", "'sqlite:s.db'"),
+        ("data/s.sqlite3", "'sqlite:data/s.sqlite3'"),
+        ("C:\\data\\s.db", "'sqlite:C:\\data\\s.db'"),
+        (Path("s.db"), "'sqlite:s.db'"),
+        (":memory:", "'memory', or 'sqlite::memory:'"),
+        ("./sessions", "'file:./sessions', or 'sqlite:./sessions'"),
+    ],
+)
+def test_a_path_suggests_the_url_that_was_meant(given: Any, meant: str) -> None:
+    """The SDK's `SQLiteSession` takes a path."""
+    with pytest.raises(ConfigurationError) as caught:
+        LocusSession("alice", given)
+    assert meant in str(caught.value)
+
+
+def test_a_url_with_a_password_is_not_shown() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        LocusSession("alice", "postgres+x://user:s3cret@host/a.db")
+    assert "s3cret" not in str(caught.value)
+
+
+async def test_options_belong_to_a_url(tmp_path: Path) -> None:
+    session = LocusSession("alice", f"sqlite:{tmp_path / 'locus.db'}", ttl_seconds=60, durability="normal")
+    assert session._log.store.ttl_seconds == 60
+    await session.close()
+    with pytest.raises(ConfigurationError, match=r"options \(ttl_seconds\) belong to a name or URL"):
+        LocusSession("alice", get_checkpointer("memory"), ttl_seconds=60)
+
+
+async def test_a_token_reaches_a_server() -> None:
+    with threaded(guarded()) as port:
+        async with LocusSession("alice", f"http://127.0.0.1:{port}", token=TOKEN) as session:
+            await session.add_items(items(1))
+            assert await session.list_sessions() == ["alice"]
+        async with LocusSession("alice", f"http://127.0.0.1:{port}") as session:
+            with pytest.raises(HTTPAuthenticationError):
+                await session.get_items()
+
+
+async def test_sessions_are_listed(handle: Checkpointer, tmp_path: Path) -> None:
+    names = ["a", "a/1", "b", *(f"c{number:02}" for number in range(20))]
+    for name in names:
+        await LocusSession(name, handle).add_items(items(1))
+    await handle.save(AgentState(), "an agent's")
+    await LocusSession("other", handle, namespace="mine").add_items(items(1))
+    session = LocusSession("a", handle)
+    assert await session.list_sessions() == await list_sessions(handle) == names
+    assert await session.list_sessions(2) == ["a", "a/1"]
+    assert await session.list_sessions(None, "c*") == names[3:]
+    assert await list_sessions(handle, namespace="mine") == ["other"]
+    await session.clear_session()
+    assert await session.list_sessions(1) == ["a/1"]
+    url = f"sqlite:{tmp_path / 'sessions.db'}"
+    async with LocusSession("alice", url) as session:
+        await session.add_items(items(1))
+    assert await list_sessions(url, durability="normal") == ["alice"]
+
+
+async def test_settings_behave_as_in_the_sdks_own_sessions(handle: Checkpointer, tmp_path: Path) -> None:
+    theirs, ours = SQLiteSession("alice", tmp_path / "s.db"), LocusSession("alice", handle)
+    assert ours.session_settings == theirs.session_settings == SessionSettings()
+    for session in (theirs, ours):
+        await session.add_items(items(1, 2, 3))
+        session.session_settings = {"limit": 1}  # type: ignore[assignment]
+        assert await session.get_items() == items(3)
+    for bad in ({"limits": 1}, "2", 5):
+        texts = []
+        for kind, place in ((SQLiteSession, ":memory:"), (LocusSession, handle)):
+            with pytest.raises(TypeError) as caught:
+                kind("a", place, session_settings=bad)  # type: ignore[arg-type]
+            texts.append(str(caught.value))
+        assert texts[0] == texts[1]
+    theirs.close()
+
+
+async def test_a_closed_session_refuses_to_go_on(tmp_path: Path) -> None:
+    url = f"sqlite:{tmp_path / 'locus.db'}"
+    async with LocusSession("alice", url) as session:
+        await session.add_items(items(1))
+        (point,) = await session.history()
+        view, forked = session.at(point.checkpoint_id), await session.fork("bob")
+    calls: list[Callable[[], Awaitable[object]]] = [
+        session.get_items, lambda: session.add_items(items(2)), session.pop_item, session.clear_session,
+        session.history, lambda: session.fork("c"), lambda: session.rewind(point.checkpoint_id),
+        session.list_sessions, view.get_items, forked.get_items,
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(RuntimeError, match="is closed") as caught:
+            await call()
+        assert isinstance(caught.value, SessionClosedError)
+    assert not session._items.store.ready  # and nothing was opened again
+    await session.close()
+    async with sqlite_checkpointer(tmp_path / "locus.db") as handle:
+        session = LocusSession("alice", handle)
+        forked = await session.fork("carol")
+        await session.close()
+        with pytest.raises(SessionClosedError):
+            await session.get_items()
+        assert await forked.get_items() == await LocusSession("alice", handle).get_items() == items(1)
 
 
 @pytest.mark.parametrize("given", [None, "nothing:here", 5])

@@ -30,14 +30,14 @@ _MOST_CALLERS = 40
 
 def calling_graph() -> Any | None:
     """The graph that is calling this program's caller; None if something else does."""
-    frame = sys._getframe(2)
+    frame = sys._getframe(1).f_back
     for _ in range(_MOST_CALLERS):
+        if frame is None:
+            return None
         if frame.f_globals.get("__name__") == _GRAPH_MODULE:
             found = frame.f_locals.get("self")
             if is_graph(found):
                 return found
-        if frame.f_back is None:
-            return None
         frame = frame.f_back
     return None
 

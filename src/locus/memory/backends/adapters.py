@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from pydantic import SecretStr
 
@@ -15,6 +15,24 @@ from locus.memory.backends.sqlite.backend import SQLiteBackend
 from locus.memory.checkpointer import THIRTY_DAYS, BaseCheckpointer, Checkpointer, StoreVerbs
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.store import CheckpointStore
+
+if TYPE_CHECKING:
+    from locus.memory.backends.mysql.backend import MySQLBackend
+    from locus.memory.backends.oci_bucket.backend import OCIBucketBackend
+    from locus.memory.backends.opensearch.backend import OpenSearchBackend
+    from locus.memory.backends.oracle.backend import OracleBackend
+    from locus.memory.backends.postgresql.backend import PostgreSQLBackend
+    from locus.memory.backends.redis.backend import RedisBackend
+    from locus.memory.backends.s3.backend import S3Backend
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def taking_those_of(_constructor: Callable[[], Callable[P, object]]) -> Callable[[Callable[..., R]], Callable[P, R]]:
+    """Tells type checkers that a factory takes the parameters of a class, which is imported when it is called."""
+    return lambda factory: factory
 
 
 class StorageBackendAdapter(Checkpointer):
@@ -94,6 +112,7 @@ class StorageBackendAdapter(Checkpointer):
         return f"StorageBackendAdapter({type(self.backend).__name__})"
 
 
+@taking_those_of(lambda: MySQLBackend)
 def mysql_checkpointer(
     host: str = "localhost",
     port: int = 3306,
@@ -109,6 +128,7 @@ def mysql_checkpointer(
     return StorageBackendAdapter(MySQLBackend(host, port, database, user, password, dsn, **options))
 
 
+@taking_those_of(lambda: OCIBucketBackend)
 def oci_bucket_checkpointer(
     bucket_name: str, namespace: str, prefix: str = "locus/checkpoints/", **kwargs: Any
 ) -> BaseCheckpointer:
@@ -118,6 +138,7 @@ def oci_bucket_checkpointer(
     return OCIBucketBackend(bucket_name, namespace, prefix, **kwargs)
 
 
+@taking_those_of(lambda: OpenSearchBackend)
 def opensearch_checkpointer(
     hosts: Sequence[str] | None = None, index_name: str = "locus-checkpoints", **options: Any
 ) -> StorageBackendAdapter:
@@ -127,6 +148,7 @@ def opensearch_checkpointer(
     return StorageBackendAdapter(OpenSearchBackend(hosts, index_name, **options))
 
 
+@taking_those_of(lambda: OracleBackend)
 def oracle_checkpointer(
     dsn: str | None = None, user: str = "admin", password: str | SecretStr = "", **kwargs: Any
 ) -> StorageBackendAdapter:
@@ -136,6 +158,7 @@ def oracle_checkpointer(
     return StorageBackendAdapter(OracleBackend(dsn, user, password, **kwargs))
 
 
+@taking_those_of(lambda: PostgreSQLBackend)
 def postgresql_checkpointer(
     host: str = "localhost",
     port: int = 5432,
@@ -151,6 +174,7 @@ def postgresql_checkpointer(
     return StorageBackendAdapter(PostgreSQLBackend(host, port, database, user, password, dsn, **options))
 
 
+@taking_those_of(lambda: RedisBackend)
 def redis_checkpointer(
     url: str = "redis://localhost:6379", prefix: str = "locus:state:", **options: Any
 ) -> StorageBackendAdapter:
@@ -160,6 +184,7 @@ def redis_checkpointer(
     return StorageBackendAdapter(RedisBackend(url, prefix, **options))
 
 
+@taking_those_of(lambda: S3Backend)
 def s3_checkpointer(bucket: str, prefix: str = "locus/checkpoints/", **options: Any) -> StorageBackendAdapter:
     """A checkpointer in an S3 bucket; the options are those of `S3Backend` (`endpoint_url`, `region_name`, …)."""
     from locus.memory.backends.s3.backend import S3Backend

@@ -174,6 +174,7 @@ class MemoryCheckpointer(Checkpointer):
 
     def __init__(self, *, ttl_seconds: float | None = None) -> None:
         self._engine = MemoryEngine()
+        self.ttl_seconds = ttl_seconds
         super().__init__(CheckpointStore(self._engine, ttl_seconds=ttl_seconds))
 
     def clear(self) -> None:

@@ -112,7 +112,7 @@ class Pattern:
         return re.compile(fnmatch.translate(self.text.replace("[", "[[]")))
 
     def matches(self, value: str) -> bool:
-        if not value.startswith(self.within) or value <= self.after:
+        if not value.startswith(self.within) or (self.after and value <= self.after):
             return False
         return self.text == "*" or self._regex.fullmatch(value) is not None
 

@@ -25,9 +25,21 @@ Cuts = Mapping[Path, tuple[Extent, ...] | str]
 """What was cut out of the head, by path: the extents of a list, or the branch of a large value."""
 
 
-@lru_cache(maxsize=16)
+LONGEST_REMEMBERED = 65_536
+"""In characters. A manifest has some hundred."""
+
+
 def decode_manifest(manifest: str) -> Cuts:
     """What a manifest says. A load asks several times: the engine for the runs, then whoever puts them together."""
+    return _remembered(manifest) if len(manifest) <= LONGEST_REMEMBERED else _decoded(manifest)
+
+
+@lru_cache(maxsize=16)
+def _remembered(manifest: str) -> Cuts:
+    return _decoded(manifest)
+
+
+def _decoded(manifest: str) -> Cuts:
     try:
         return MappingProxyType(
             {
@@ -107,14 +119,18 @@ def visible(extent: Extent, runs: Iterable[Run]) -> list[tuple[Run, int, int]]:
     return pieces
 
 
-def check_named(manifest: str, runs: Mapping[str, Sequence[Run]]) -> None:
-    """Refuse runs that lack one which the manifest names: older ones would pass for what it said.
+def check_named(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]], *, since: bool = True) -> None:
+    """Refuse runs that lack one which an extent names: older ones would pass for what it said.
 
     A removal lets no such run go, even if it shows nothing. Older versions did, so this is only for what was stored
-    since.
+    `since`. Where nobody can say when a checkpoint was stored, an older run of the branch can: only later versions
+    give a run a digest of what precedes it, and whatever follows it was stored by one of them, too.
     """
-    for extent in wanted(manifest):
-        if not any(run.number == extent.run for run in reversed(runs.get(extent.branch, ()))):
+    for extent in extents:
+        found = runs.get(extent.branch, ())
+        if any(run.number == extent.run for run in reversed(found)):
+            continue
+        if since or any(run.before is not None and run.number < extent.run for run in found):
             raise CorruptCheckpointError(f"the items of run {extent.run} of branch {extent.branch!r} are missing")
 
 

@@ -21,6 +21,7 @@ from datetime import datetime
 from enum import Enum
 from functools import cache, lru_cache
 from hashlib import blake2b
+from sys import getsizeof
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
@@ -146,6 +147,10 @@ OPENED = Chain((Mark(0, BEGINNING),))
 """A branch without items."""
 
 
+_DIGEST_WEIGHT, _MARK_WEIGHT, _EXTENT_WEIGHT, _FIELD_WEIGHT = 60, 160, 220, 300
+"""About how many bytes each takes in Python."""
+
+
 @dataclass(frozen=True, slots=True)
 class ListTrace:
     """A stored list: where its items are, and what they were.
@@ -158,6 +163,14 @@ class ListTrace:
     digests: tuple[bytes, ...] | None = None
     chains: Mapping[str, Chain] = field(default_factory=dict)
     """The digests of each branch, as of the newest run that the extents name."""
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes this holds on to, without the items, which a state has anyway."""
+        weight = _DIGEST_WEIGHT * len(self.digests or ()) + _EXTENT_WEIGHT * len(self.extents)
+        for chain in self.chains.values():
+            weight += _MARK_WEIGHT * len(chain.marks) + (0 if chain.tip is None else getsizeof(chain.tip.items))
+        return weight
 
     def known_digests(self, path: Path, sort_keys: bool) -> tuple[bytes, ...]:
         if self.digests is not None:
@@ -173,6 +186,12 @@ class FieldTrace:
     text: str
     cuts: Mapping[Path, ListTrace | str] = field(default_factory=dict)
 
+    @property
+    def weight(self) -> int:
+        """About how many bytes this holds on to, without the value itself."""
+        cuts = (getsizeof(cut) if isinstance(cut, str) else cut.weight for cut in self.cuts.values())
+        return getsizeof(self.text) + sum(cuts)
+
 
 @dataclass(frozen=True, slots=True)
 class Trace:
@@ -185,13 +204,17 @@ class Trace:
 
     @property
     def weight(self) -> int:
-        """How many digests this holds on to."""
-        weight = 0
-        for trace in self.fields.values():
-            for cut in trace.cuts.values():
-                if isinstance(cut, ListTrace) and cut.digests is not None:
-                    weight += len(cut.digests)
-        return weight
+        """About how many bytes this holds on to, without the objects of a state."""
+        return sum(_FIELD_WEIGHT + trace.weight for trace in self.fields.values())
+
+    @property
+    def has_digests(self) -> bool:
+        """Whether a payload that nobody knows can be compared with this."""
+        return any(
+            isinstance(cut, ListTrace) and bool(cut.digests)
+            for trace in self.fields.values()
+            for cut in trace.cuts.values()
+        )
 
     def without_objects(self) -> Trace:
         """This trace with digests only, so that it keeps no state alive."""
@@ -217,42 +240,42 @@ class Trace:
 class TraceCache:
     """Traces for payloads that do not say where they come from; states carry their own trace.
 
-    Bounded by threads and by digests; the oldest go first.
+    Bounded by threads and by bytes; the oldest go first.
     """
 
     MAX_TRACES = 1_024
-    MAX_DIGESTS = 200_000
+    MAX_WEIGHT = 64 * 1024 * 1024
 
     def __init__(self, lock: threading.Lock) -> None:
-        self._traces: OrderedDict[tuple[str, str], Trace] = OrderedDict()
+        self._traces: OrderedDict[tuple[str, str], tuple[Trace, int]] = OrderedDict()
         self._weight = 0
         self._lock = lock  # handles serve several event loops at once
 
     def get(self, key: tuple[str, str]) -> Trace | None:
-        return self._traces.get(key)
+        found = self._traces.get(key)
+        return None if found is None else found[0]
 
     def put(self, key: tuple[str, str], trace: Trace) -> None:
-        weight = trace.weight
-        if not weight and key not in self._traces:
+        wanted = trace.has_digests
+        if not wanted and key not in self._traces:
             return
         with self._lock:
             self._drop(key)
-            if not weight:
+            if not wanted:
                 return
-            self._traces[key] = trace.without_objects()
+            weight = trace.weight
+            self._traces[key] = trace.without_objects(), weight
             self._weight += weight
-            while self._traces and (len(self._traces) > self.MAX_TRACES or self._weight > self.MAX_DIGESTS):
-                _, oldest = self._traces.popitem(last=False)
-                self._weight -= oldest.weight
+            while self._traces and (len(self._traces) > self.MAX_TRACES or self._weight > self.MAX_WEIGHT):
+                _, (_, oldest) = self._traces.popitem(last=False)
+                self._weight -= oldest
 
     def drop(self, key: tuple[str, str]) -> None:
         with self._lock:
             self._drop(key)
 
     def _drop(self, key: tuple[str, str]) -> None:
-        old = self._traces.pop(key, None)
-        if old is not None:
-            self._weight -= old.weight
+        self._weight -= self._traces.pop(key, (None, 0))[1]
 
 
 MAX_MATCHES = 16

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from locus.errors import CapabilityError, ConflictError
 from locus.memory.engine import Copies, Expires, Exports
+from locus.memory.model.parts import Range
 from locus.memory.model.records import DEFAULT_NAMESPACE, Commit, Verdict
 from locus.memory.model.retention import ancestors
 from locus.server.answers import Answer, Count, Entry, Exported, Outcome, Stored, existing
@@ -25,10 +26,12 @@ from locus.server.openapi import THREAD, Routes, answer, operation
 from locus.server.requests import (
     AT_ONCE,
     ID_ERROR,
+    IN_QUERY,
     MOST,
     ROW,
     Body,
     Id,
+    ItemPath,
     Many,
     Name,
     Namespaced,
@@ -48,6 +51,12 @@ LARGEST_EXPORT = 500
 
 class One(Namespaced):
     checkpoint_id: Annotated[Id | None, Field(description="The latest, if it is not given")] = None
+
+
+class Part(One):
+    path: Annotated[ItemPath | None, Field(description="Only the runs that hold some items of this list")] = None
+    start: Annotated[int, Field(ge=-MOST, le=MOST), IN_QUERY] = 0
+    count: Annotated[Number, IN_QUERY] = 50
 
 
 class Records(Body):
@@ -135,11 +144,15 @@ class EngineRoutes(Routes):
             commit = replace(commit, created_at=now)
         return commit
 
-    @operation("GET", f"{THREAD}/stored", "A checkpoint as it is stored", answer(Stored, "Its parts"), query=One)
+    @operation("GET", f"{THREAD}/stored", "A checkpoint as it is stored", answer(Stored, "Its parts"), query=Part)
     async def stored(self, request: Request) -> Response:
         thread_id = self._authorized.thread(request)
-        one = One.of(request)
-        stored = existing(await self._store.read(thread_id, one.checkpoint_id, one.namespace))
+        one = Part.of(request)
+        if one.path is None:
+            stored = existing(await self._store.read(thread_id, one.checkpoint_id, one.namespace))
+        else:
+            part = Range(one.path, one.start, one.count)
+            stored = existing(await self._store.read_part(thread_id, one.checkpoint_id, one.namespace, part))
         size = len(stored.head) + sum(len(run.items) for runs in stored.runs.values() for run in runs)
         share_of(request).take(3 * size)
         return await text_response(request, stored_text(stored))

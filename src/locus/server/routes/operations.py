@@ -106,6 +106,7 @@ class OperationsRoutes(Routes):
                 "exports": engine.offers(Exports),
                 "prefixes": True,
                 "namespaces": True,
+                "parts": True,
                 "before": True,
                 "keeps_key_order": engine.dialect.exact,
                 "limits": {"body_bytes": self._authorized.limits.body_bytes},

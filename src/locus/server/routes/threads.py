@@ -11,12 +11,13 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from locus.errors import InvalidIdError
+from locus.errors import ConfigurationError, InvalidIdError
 from locus.memory.model.codec import decode, encode, encode_trusted
 from locus.memory.model.ids import check_pattern
 from locus.memory.model.manifest import visible, wanted
+from locus.memory.model.parts import Range, needed, page_of
 from locus.memory.model.payloads import dict_payload, payload_text
-from locus.memory.model.records import ANY, Entry, Stored
+from locus.memory.model.records import ANY, Entry, Extent, Stored
 from locus.memory.model.records import Write as StoredWrite
 from locus.server.answers import NO_THREAD, Answer, Checkpoint, Entries, missing
 from locus.server.bodies import is_large, json_response, jsonl_response, text_response
@@ -26,9 +27,11 @@ from locus.server.openapi import CHECKPOINT, NO_CONTENT, THREAD, Routes, answer,
 from locus.server.requests import (
     ID_ERROR,
     IN_QUERY,
+    MOST,
     ROW,
     Body,
     Id,
+    ItemPath,
     Many,
     Name,
     Namespaced,
@@ -70,6 +73,15 @@ class WriteList(Namespaced):
     task_id: Id | None = None
 
 
+class ItemList(Namespaced):
+    checkpoint_id: Annotated[Id | None, Field(description="The latest, if it is not given")] = None
+    path: Annotated[ItemPath, Field(description="The names that lead to the list, as JSON")] = ("messages",)
+    start: Annotated[
+        int, Field(ge=-MOST, le=MOST, description="From 0 on; a negative one counts from the end"), IN_QUERY
+    ] = 0
+    count: Listed = 50
+
+
 class Save(Body):
     checkpoint_id: Id | None = None
     thread_id: Annotated[Id, ID_ERROR] | None = None
@@ -93,6 +105,13 @@ class Threads(Answer):
 
 class Namespaces(Answer):
     namespaces: list[str]
+
+
+class SomeItems(Answer):
+    checkpoint_id: Id
+    items: list[Any]
+    total: Annotated[int, Field(description="How many the list has")]
+    start: Annotated[int, Field(description="The position of the first of these")]
 
 
 class Saved(Answer):
@@ -228,7 +247,7 @@ class ThreadRoutes(Routes):
         return await text_response(request, await self._with_state(request, stored), headers=headers)
 
     async def _with_state(self, request: Request, stored: Stored, more: str = "") -> str:
-        size = self._size(stored)
+        size = self._size(stored, wanted(stored.manifest))
         self._check_size(size, "this state")
         about = encode_trusted(entry_data(stored.entry))[:-1] + more
         if size < LARGE_STATE:
@@ -238,10 +257,10 @@ class ThreadRoutes(Routes):
             state = await asyncio.to_thread(_state_text, stored)
         return f'{about},"state":{state}}}'
 
-    def _size(self, stored: Stored) -> int:
-        """The size of a state. A small store can hold a very large one, because items are stored once."""
+    def _size(self, stored: Stored, extents: Iterable[Extent]) -> int:
+        """The size of a state, or a part. A small store can hold a very large one, because items are stored once."""
         size = len(stored.head)
-        for extent in wanted(stored.manifest):
+        for extent in extents:
             pieces = visible(extent, stored.runs.get(extent.branch, ()))
             size += sum(len(run.items) * (high - low) // max(run.length, 1) for run, low, high in pieces)
         return size
@@ -251,6 +270,22 @@ class ThreadRoutes(Routes):
         most = self._authorized.limits.state_bytes
         if size > most:
             raise Problem(507, "state_too_large", f"{what} is larger than {most} bytes")
+
+    @operation(
+        "GET", f"{THREAD}/items", "Some items of a list, without the rest", answer(SomeItems, "Items"), query=ItemList
+    )
+    async def items(self, request: Request) -> Response:
+        thread_id, query = self._authorized.thread(request), ItemList.of(request)
+        part = Range(query.path, query.start, query.count)
+        stored = await self._store.read_part(thread_id, query.checkpoint_id, query.namespace, part)
+        if stored is None:
+            raise missing(await self._store.other_namespaces(thread_id, query.namespace))
+        self._check_size(self._size(stored, needed(stored.manifest, part)), "what these items are")
+        try:
+            page = page_of(stored, part)
+        except ConfigurationError as error:  # the path leads elsewhere: the one who asks has to say another
+            raise Problem(422, "invalid_request", str(error)) from error
+        return await json_response(request, {"checkpoint_id": stored.entry.checkpoint_id, **page._asdict()})
 
     @operation("DELETE", CHECKPOINT, "Delete a checkpoint", NO_CONTENT, query=Namespaced)
     async def delete(self, request: Request) -> Response:

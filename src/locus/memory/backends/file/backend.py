@@ -29,23 +29,24 @@ class FileCheckpointer(Checkpointer):
         create_folder: bool = False,
     ) -> None:
         config = FileConfig.checked(base_dir, pretty, ttl_seconds, create_folder)
-        self._base = config.base_dir
+        self.base_dir = config.base_dir
+        self.pretty = config.pretty
+        self.ttl_seconds = config.ttl_seconds
         engine = FileEngine(config.base_dir, config.pretty, makes_parents=config.makes_parents)
         super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds))
 
     def get_storage_path(self) -> Path:
         """The folder that holds everything."""
-        return self._base
+        return self.base_dir
 
     async def get_disk_usage(self, thread_id: str | None = None) -> int:
         """How many bytes one thread, or all of them, take on the disk."""
-        paths = (
-            [self._base / file_name(check_id(thread_id))] if thread_id is not None else self._base.glob(f"*{SUFFIX}")
-        )
+        base = self.base_dir
+        paths = [base / file_name(check_id(thread_id))] if thread_id is not None else base.glob(f"*{SUFFIX}")
         return sum(path.stat().st_size for path in paths if path.exists())
 
     def __repr__(self) -> str:
-        return f"FileCheckpointer({str(self._base)!r})"
+        return f"FileCheckpointer({str(self.base_dir)!r})"
 
 
 def from_location(location: str = "", **options: Any) -> FileCheckpointer:

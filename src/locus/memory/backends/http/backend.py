@@ -71,7 +71,16 @@ class HTTPCheckpointer(Checkpointer):
         from locus.memory.backends.http.config import HTTPConfig
 
         self._client = HTTPClient(HTTPConfig.from_url(base_url, headers, auth, token, timeout))
+        self.headers = dict(headers or {})
+        self.auth = auth
+        self.timeout = timeout
+        self.ttl_seconds = ttl_seconds
         super().__init__(HTTPStore(HTTPEngine(self._client), ttl_seconds=ttl_seconds))
+
+    @property
+    def base_url(self) -> str:
+        """Where the server is: without credentials, and without a slash at the end."""
+        return self._client.config.address
 
     async def health_check(self) -> bool:
         """Whether the server answers and says that it is healthy. Credentials are not tried."""

@@ -22,6 +22,7 @@ from locus.memory.backends.http.client import (
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.codec import EXACT, Dialect, encode_trusted
 from locus.memory.model.ids import Pattern
+from locus.memory.model.parts import Range
 from locus.memory.model.records import DEFAULT_NAMESPACE, Commit, Entry, Exported, Hit, Outcome, Stored, Write
 from locus.wire.format import (
     commit_text,
@@ -58,6 +59,7 @@ class LocusServer:
         self.exports: bool = about.get("exports", False)
         self.prefixes: bool = about.get("prefixes", False)
         self.lists_namespaces: bool = about.get("namespaces", False)
+        self.reads_parts: bool = about.get("parts", False)
         self._takes_before: bool = about.get("before", False)
         self.dialect = EXACT if about["keeps_key_order"] else _CHANGES_KEYS
         self._compress = not client.config.local
@@ -100,8 +102,13 @@ class LocusServer:
         )
         return _read(outcome_from, answer)
 
-    async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
-        answer = await self._ask("GET", f"/threads/{segment(thread_id)}/stored", _one(namespace, checkpoint_id))
+    async def read(
+        self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Range | None = None
+    ) -> Stored | None:
+        query = _one(namespace, checkpoint_id)
+        if part is not None:
+            query |= {"path": encode_trusted(part.path), "start": part.start, "count": part.count}
+        answer = await self._ask("GET", f"/threads/{segment(thread_id)}/stored", query)
         return None if answer is None else _read(stored_from, answer)
 
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:

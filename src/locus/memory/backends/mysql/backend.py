@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from pydantic import SecretStr
 
 from locus.errors import ConfigurationError
 from locus.extras import require
 from locus.memory.backends.mysql import schema as mysql_schema
-from locus.memory.backends.mysql.config import MySQLConfig
+from locus.memory.backends.mysql.config import MySQLConfig, MySQLOptions
 from locus.memory.backends.mysql.schema import MySQLFlavour
 from locus.memory.backends.sql.backend import SQLBackend
 from locus.memory.backends.sql.schema import checked_format
@@ -40,7 +40,7 @@ class MySQLBackend(SQLBackend):
         dsn: str | SecretStr | None = None,
         *,
         pool: Any = None,
-        **options: Any,
+        **options: Unpack[MySQLOptions],
     ) -> None:
         given: dict[str, Any] = {"host": host, "port": port, "database": database, "user": user, "password": password}
         if dsn is not None:
@@ -65,6 +65,34 @@ class MySQLBackend(SQLBackend):
         engine = MySQLEngine(config) if pool is None else GivenPoolEngine(config, pool)
         engine.backend_name = type(self).__name__
         super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds))
+
+    @property
+    def host(self) -> str:
+        return self.config.host
+
+    @property
+    def port(self) -> int:
+        return self.config.port
+
+    @property
+    def database(self) -> str:
+        return self.config.database
+
+    @property
+    def user(self) -> str:
+        return self.config.user
+
+    @property
+    def password(self) -> SecretStr:
+        return self.config.password
+
+    @property
+    def table_name(self) -> str:
+        return self.config.table_name
+
+    @property
+    def ttl_seconds(self) -> float | None:
+        return self.config.ttl_seconds
 
     @staticmethod
     def ddl(table_name: str = "locus", from_format: int = 0) -> str:

@@ -10,7 +10,16 @@ from urllib.parse import unquote
 from pydantic import ConfigDict, SecretStr
 
 from locus.errors import ConfigurationError
-from locus.memory.backends.sql.config import SQLServerConfig
+from locus.memory.backends.sql.config import SQLServerConfig, SQLServerOptions
+
+
+class MySQLOptions(SQLServerOptions, total=False):
+    """The options of `MySQLConfig` that do not say where the server is."""
+
+    unix_socket: str | None
+    ssl: bool | SSLContext
+    ssl_ca: str | Path | None
+    ssl_check_hostname: bool
 
 
 class MySQLConfig(SQLServerConfig):

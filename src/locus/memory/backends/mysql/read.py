@@ -11,6 +11,7 @@ from locus.memory.backends.sql.read import stored_of, which_one, with_metadata
 from locus.memory.backends.sql.schema import CheckpointRow
 from locus.memory.backends.sql.search import metadata_key
 from locus.memory.model.codec import decode, encode_trusted
+from locus.memory.model.manifest import check_named, wanted
 from locus.memory.model.records import Entry, Run, Stored
 
 _NAME = "varchar(64) CHARACTER SET ascii COLLATE ascii_bin"
@@ -59,7 +60,9 @@ FROM extents e JOIN {sql.runs} r
             name, rev, created_at, metadata, manifest = decode(about)
             texts = (encode_trusted(metadata), head, encode_trusted(manifest))
             row = CheckpointRow(thread_id, namespace, name, parent_id, seq, rev, _time(created_at), *texts, passed)
-            return stored_of(sql, row, {branch: list(members.values()) for branch, members in runs.items()})
+            stored = stored_of(sql, row, {branch: list(members.values()) for branch, members in runs.items()})
+            check_named(wanted(stored.manifest), stored.runs, since=False)
+            return stored
     return None
 
 

@@ -270,9 +270,13 @@ class ThreadLog:
         try:
             await work
         except self._store.driver_errors as error:
-            _log.warning("a marker could not be put, which a sweep will make good: %s", self._store.translate(error))
+            _log.warning("a marker could not be put, which a sweep will make good: %s", self._kinds(error))
             return False
         return True
+
+    def _kinds(self, error: BaseException) -> str:
+        """What kind of error this is. Its text may have keys of objects in it, and they have ids of threads."""
+        return f"{type(self._store.translate(error)).__name__}, {type(error).__name__}"
 
     async def _put_event(self, number: int, body: bytes, by: str) -> bool:
         key = event_key(self.thread, number)
@@ -311,7 +315,7 @@ class ThreadLog:
         except ObjectGone:
             self._known = None  # somebody else is merging just now
         except self._store.driver_errors as error:
-            _log.warning("events could not be merged, which will be tried again: %s", self._store.translate(error))
+            _log.warning("events could not be merged, which will be tried again: %s", self._kinds(error))
         else:
             with self._lock:
                 merged_to = objects.merged_to

@@ -37,6 +37,8 @@ class OCIBucketBackend(ObjectVerbs, Checkpointer):
 
     def _open(self, config: OCIConfig) -> None:
         self.bucket_name, self.namespace, self.prefix = config.bucket_name, config.namespace, config.prefix
+        self.profile_name, self.auth_type, self.region = config.profile_name, config.auth_type, config.region
+        self.retry_strategy, self.ttl_seconds = config.retry_strategy, config.ttl_seconds
         super().__init__(ObjectCheckpointStore(ObjectEngine(OCIObjectStore(config)), ttl_seconds=config.ttl_seconds))
 
     def __repr__(self) -> str:

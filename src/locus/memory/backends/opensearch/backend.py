@@ -34,7 +34,9 @@ class OpenSearchBackend(StorageBackend):
 
     def _open(self, config: OpenSearchConfig) -> None:
         self.index_name = config.index
-        self._shown_hosts = config.shown_hosts
+        self.hosts = config.shown_hosts.split(",")
+        self.ttl_seconds = config.ttl_seconds
+        self.timeout = config.timeout
         engine = OpenSearchEngine(
             config,
             lambda: Client(config, config.client),
@@ -49,7 +51,7 @@ class OpenSearchBackend(StorageBackend):
         return await self.query_by_metadata(key, value, limit)
 
     def __repr__(self) -> str:
-        return f"OpenSearchBackend([{self._shown_hosts}], {self.index_name!r})"
+        return f"OpenSearchBackend([{','.join(self.hosts)}], {self.index_name!r})"
 
 
 def from_location(location: str = "", **options: Any) -> Checkpointer:

@@ -15,6 +15,7 @@ from locus.memory.model.ids import digest
 
 _TLS_PORTS = (1522, 2484)
 _CLOUD = ".oraclecloud.com"
+_DEFAULT_USER = "admin"
 
 
 class OracleConfig(SQLServerConfig):
@@ -25,8 +26,8 @@ class OracleConfig(SQLServerConfig):
     url_parts: ClassVar[frozenset[str]] = frozenset({"dsn", "user", "password", "host", "port", "service_name"})
 
     dsn: str | None = None
-    """A TNS alias, `host:port/service_name`, or a whole connect descriptor."""
-    user: str = "admin"
+    """A TNS alias, `host:port/service_name`, or a whole connect descriptor; `user/password@` may precede it."""
+    user: str = _DEFAULT_USER
     password: SecretStr = SecretStr("")
     wallet_location: Path | None = None
     """The folder of an Autonomous Database's unpacked wallet: with ewallet.pem, and usually tnsnames.ora."""
@@ -65,6 +66,7 @@ class OracleConfig(SQLServerConfig):
             raise ConfigurationError("say where the database is: either with a dsn, or with host and service_name")
         if self.host is not None and not self.service_name:
             raise ConfigurationError(f"host {self.host!r:.80} needs a service_name beside it")
+        self._account()
 
     @property
     def address(self) -> str:
@@ -89,13 +91,31 @@ class OracleConfig(SQLServerConfig):
         for name, value in super().__repr_args__():
             yield name, self.address if name == "dsn" and value is not None else value
 
+    def _account(self) -> tuple[str, str, str | None]:
+        """The user, the password and the dsn without them. Both may stand in the dsn; then they are not said again."""
+        user, password = self.user, self.password.get_secret_value()
+        if self.dsn is None or self.dsn.lstrip().startswith("("):
+            return user, password, self.dsn
+        # A password may contain an @, and so may a descriptor.
+        account, at, rest = self.dsn.partition("@(")
+        place = f"({rest}"
+        if not at:
+            account, at, place = self.dsn.rpartition("@")
+        own_user, _, own_password = account.partition("/")
+        if not at or not own_user:
+            return user, password, self.dsn
+        if user not in (_DEFAULT_USER, own_user) or (password and own_password not in ("", password)):
+            raise ConfigurationError("the dsn names a user or a password, and another is given beside it: give one")
+        return own_user, own_password or password, place
+
     def driver_parameters(self) -> dict[str, Any]:
         """The arguments of `oracledb.connect_async`."""
         config_dir = self.config_dir or self.wallet_location
+        user, password, dsn = self._account()
         found: dict[str, Any] = {
-            "user": self.user,
-            "password": self.password.get_secret_value(),
-            "dsn": self.dsn,
+            "user": user,
+            "password": password,
+            "dsn": dsn,
             "wallet_location": None if self.wallet_location is None else str(self.wallet_location.expanduser()),
             "wallet_password": None if self.wallet_password is None else self.wallet_password.get_secret_value(),
             "config_dir": None if config_dir is None else str(config_dir.expanduser()),

@@ -11,7 +11,7 @@ from locus.memory.backends.sql.flavour import Steps, marks, portions
 from locus.memory.backends.sql.read import one, stored_of, with_metadata
 from locus.memory.backends.sql.schema import RUN_INFO, CheckpointRow, of
 from locus.memory.backends.sql.search import metadata_key
-from locus.memory.model.manifest import visible, wanted
+from locus.memory.model.manifest import check_named, visible, wanted
 from locus.memory.model.records import Entry, Extent, Run, Stored
 
 AT_ONCE = 50
@@ -29,7 +29,10 @@ def read(sql: OracleFlavour, thread_id: str, namespace: str, checkpoint_id: str 
         if row is None:
             return None
         stored = yield from _with_runs(sql, row)
-        if _is_whole(stored) or (yield from _is_there(sql, row)):
+        if _is_whole(stored):
+            return stored
+        if (yield from _is_there(sql, row)):
+            check_named(wanted(stored.manifest), stored.runs, since=False)
             return stored
 
 
@@ -75,6 +78,7 @@ def _runs(sql: OracleFlavour, thread: int, extents: Sequence[Extent]) -> Steps[l
 
 def _is_whole(stored: Stored) -> bool:
     try:
+        check_named(wanted(stored.manifest), stored.runs, since=False)
         for extent in wanted(stored.manifest):
             visible(extent, stored.runs.get(extent.branch, ()))
     except CorruptCheckpointError:

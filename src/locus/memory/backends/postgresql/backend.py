@@ -11,13 +11,13 @@ kind, is a `PostgreSQLFlavour` with its differences, and two more lines:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 from pydantic import SecretStr
 
 from locus.errors import ConfigurationError
 from locus.extras import require
-from locus.memory.backends.postgresql.config import PostgreSQLConfig
+from locus.memory.backends.postgresql.config import PostgreSQLConfig, PostgreSQLOptions
 from locus.memory.backends.postgresql.schema import PostgreSQLFlavour, ddl
 from locus.memory.backends.sql.backend import SQLBackend
 from locus.memory.backends.sql.schema import checked_format
@@ -48,7 +48,7 @@ class PostgreSQLBackend(SQLBackend):
         dsn: str | SecretStr | None = None,
         *,
         pool: AsyncConnectionPool[Any] | None = None,
-        **options: Any,
+        **options: Unpack[PostgreSQLOptions],
     ) -> None:
         given: dict[str, Any] = {
             "host": host,
@@ -78,6 +78,39 @@ class PostgreSQLBackend(SQLBackend):
         engine = PostgreSQLEngine(config, self.flavour(config.table_name, config.schema_name), pool)
         engine.backend_name = type(self).__name__
         super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds))
+
+    @property
+    def host(self) -> str:
+        return self.config.host
+
+    @property
+    def port(self) -> int:
+        return self.config.port
+
+    @property
+    def database(self) -> str:
+        return self.config.database
+
+    @property
+    def user(self) -> str:
+        return self.config.user
+
+    @property
+    def password(self) -> SecretStr:
+        return self.config.password
+
+    @property
+    def dsn(self) -> SecretStr | None:
+        """The connection string, if one was given: then it counts, and not `host` and the others."""
+        return self.config.dsn
+
+    @property
+    def table_name(self) -> str:
+        return self.config.table_name
+
+    @property
+    def ttl_seconds(self) -> float | None:
+        return self.config.ttl_seconds
 
     @classmethod
     def ddl(cls, table_name: str = "locus", schema_name: str | None = None, from_format: int = 0) -> str:

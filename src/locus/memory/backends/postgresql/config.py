@@ -8,11 +8,18 @@ from urllib.parse import unquote
 from pydantic import SecretStr
 
 from locus.errors import ConfigurationError
-from locus.memory.backends.sql.config import SQLServerConfig
+from locus.memory.backends.sql.config import SQLServerConfig, SQLServerOptions
 from locus.memory.runtime.url import StoreURL
 
 _LIBPQ = {"host", "port", "user", "password", "dsn", "connect_timeout"}
 """Options that libpq reads from a URL by itself."""
+
+
+class PostgreSQLOptions(SQLServerOptions, total=False):
+    """The options of `PostgreSQLConfig` that do not say where the server is."""
+
+    schema_name: str | None
+    prepared_statements: bool
 
 
 class PostgreSQLConfig(SQLServerConfig):

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from locus.errors import CheckpointError, ConfigurationError
+from locus.errors import CheckpointError, ConfigurationError, CorruptCheckpointError
 from locus.memory.backends.postgresql import commit as postgresql_commit
 from locus.memory.backends.postgresql import read as postgresql_read
 from locus.memory.backends.postgresql import search as postgresql_search
@@ -180,7 +180,11 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
         return entry is None or entry.rev != base.rev
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
-        return await self._read(lambda: postgresql_read.read(self.sql, thread_id, namespace, checkpoint_id))
+        try:
+            return await self._read(lambda: postgresql_read.read(self.sql, thread_id, namespace, checkpoint_id))
+        except psycopg.errors.NumericValueOutOfRange:
+            # All numbers of that statement stand in the manifest.
+            raise CorruptCheckpointError("stored manifest cannot be read: a number in it is too large") from None
 
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
         return await self._read(lambda: postgresql_read.find(self.sql, key, value, limit, prefix))

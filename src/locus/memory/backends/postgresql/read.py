@@ -7,6 +7,7 @@ from locus.memory.backends.sql.flavour import Steps
 from locus.memory.backends.sql.read import stored_of, which_one, with_metadata
 from locus.memory.backends.sql.schema import RUN_INFO, CheckpointRow, of
 from locus.memory.model.codec import encode
+from locus.memory.model.manifest import check_named, wanted
 from locus.memory.model.records import Entry, Run, Stored
 
 _FIELDS = CheckpointRow._fields[: CheckpointRow._fields.index("thread")]
@@ -49,6 +50,8 @@ FROM extents e, LATERAL (
             found = stored_of(sql, CheckpointRow(*checkpoint), runs)
         else:
             runs.setdefault(branch, []).append(Run(branch, number, start, length, sql.read_json(items), before))
+    if found is not None:
+        check_named(wanted(found.manifest), runs, since=False)
     return found
 
 

@@ -60,6 +60,23 @@ class RedisBackend(StorageBackend):
         super().__init__(CheckpointStore(engine, ttl_seconds=self.config.ttl_seconds))
 
     @property
+    def url(self) -> str:
+        """Where the server is, without credentials."""
+        return self.config.shown
+
+    @property
+    def prefix(self) -> str:
+        return self.config.prefix
+
+    @property
+    def ttl_seconds(self) -> float | None:
+        return self.config.ttl_seconds
+
+    @property
+    def db(self) -> int:
+        return self.config.db
+
+    @property
     def location(self) -> RedisConfig:
         """The same as `config`."""
         return self.config

@@ -44,7 +44,7 @@ from locus.errors import CorruptCheckpointError
 from locus.memory.model.arguments import UNLIMITED
 from locus.memory.model.codec import canonical, check_sum, checksum, decode, run_checksum
 from locus.memory.model.ids import shown_thread
-from locus.memory.model.manifest import check_named
+from locus.memory.model.manifest import check_named, wanted
 from locus.memory.model.records import Entry, Extent, Run, RunInfo, Stored, Write
 
 FORMAT = 2
@@ -239,7 +239,7 @@ def to_stored(thread_id: str, answer: Sequence[bytes]) -> Stored:
             run = to_run(rows[at], rows[at + 1])
             runs.setdefault(run.branch, []).append(run)
         if len(nets(payload)) > _PARTS_IN_FORMAT_1:
-            check_named(manifest, runs)
+            check_named(wanted(manifest), runs)
     except ValueError:
         raise CorruptCheckpointError(f"checkpoint {found.seq} of {shown_thread(thread_id)} cannot be read") from None
     return Stored(found, head, manifest, runs, bool(int(passed)))

@@ -39,6 +39,8 @@ class S3Backend(ObjectVerbs, StorageBackend):
 
     def _open(self, config: S3Config) -> None:
         self.bucket, self.prefix = config.bucket, config.prefix
+        self.endpoint_url, self.region_name = config.endpoint_url, config.region_name
+        self.timeout, self.ttl_seconds = config.timeout, config.ttl_seconds
         super().__init__(ObjectCheckpointStore(ObjectEngine(S3ObjectStore(config)), ttl_seconds=config.ttl_seconds))
 
     def __repr__(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypedDict
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -23,6 +23,19 @@ class PoolOptions:
     wait_seconds: float = 10.0
     """How long to wait for a connection while all are in use."""
     idle_seconds: float = 300.0
+
+
+class SQLServerOptions(TypedDict, total=False):
+    """The options of `SQLServerConfig` by keyword, for type checkers."""
+
+    table_name: str
+    min_pool_size: int
+    max_pool_size: int
+    connect_timeout: float
+    command_timeout: float
+    retry_seconds: float
+    ttl_seconds: float | None
+    auto_create_table: bool
 
 
 class SQLServerConfig(BaseModel):

@@ -13,6 +13,7 @@ from locus.memory.backends.sql.schema import CheckpointRow
 from locus.memory.model.ids import Pattern, prefix_end
 from locus.memory.model.manifest import check_named, newest_runs, wanted
 from locus.memory.model.matching import has_value
+from locus.memory.model.parts import Range, needed
 from locus.memory.model.records import Entry, Exported, Extent, Run, Stored, Write, writes_order
 
 PAGE = 200
@@ -103,22 +104,27 @@ def manifest(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str) -
     return stored.entry.rev, stored.manifest
 
 
-def read(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None) -> Steps[Stored | None]:
-    """A checkpoint with its runs, in two statements."""
+def read(
+    sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None, part: Range | None = None
+) -> Steps[Stored | None]:
+    """A checkpoint with its runs, or those that hold a part of it, in two statements."""
     row = yield from one(sql, sql.stored, thread_id, namespace, checkpoint_id)
     if row is None:
         return None
     runs: dict[str, list[Run]] = {}
     stored = stored_of(sql, row, runs)
-    for run in (yield from runs_of(sql, row.thread, wanted(stored.manifest))):
+    extents = wanted(stored.manifest) if part is None else needed(stored.manifest, part)
+    for run in (yield from runs_of(sql, row.thread, extents)):
         runs.setdefault(run.branch, []).append(run)
-    if row.checksum is not None:
-        check_named(stored.manifest, runs)
+    check_named(extents, runs, since=row.checksum is not None)
     return stored
 
 
 def runs_of(sql: Flavour, thread: int, extents: Sequence[Extent]) -> Steps[list[Run]]:
-    """The runs that extents show: for each, the newest run that begins at or before its start, and all later ones."""
+    """The runs that extents show: for each, the newest run that begins at or before its start, and later ones.
+
+    Those that begin behind its end show nothing of it. But the run that it names has to be there.
+    """
     if not all(isinstance(number, int) for extent in extents for number in extent[1:]):
         raise CorruptCheckpointError("stored manifest cannot be read: it has no numbers where they should be")
     select = f"SELECT {sql.run} FROM {sql.runs} WHERE thread = ?"
@@ -132,8 +138,9 @@ def runs_of(sql: Flavour, thread: int, extents: Sequence[Extent]) -> Steps[list[
                 " ORDER BY number DESC LIMIT 1"
             )
             place = (thread, extent.branch, extent.run)
-            condition = f"branch = ? AND number <= ? AND number >= ({newest})"
-            parts.append((f"{select} AND {condition}", (*place, *place, extent.skip)))
+            condition = f"branch = ? AND number <= ? AND number >= ({newest}) AND (start < ? OR number = ?)"
+            end = (extent.skip + extent.length, extent.run)
+            parts.append((f"{select} AND {condition}", (*place, *place, extent.skip, *end)))
     found: dict[tuple[str, int], Run] = {}
     for together in portions(parts, AT_ONCE):
         statement = " UNION ALL ".join(text for text, _ in together)

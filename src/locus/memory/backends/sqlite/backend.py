@@ -33,6 +33,10 @@ class SQLiteBackend(StorageBackend):
     ) -> None:
         config = SQLiteConfig.checked(path, durability, timeout, query_timeout, ttl_seconds, create_folder)
         self.path = config.path
+        self.durability = config.durability
+        self.ttl_seconds = config.ttl_seconds
+        self.timeout = config.timeout
+        self.query_timeout = config.query_timeout
         engine = SQLiteEngine(
             config.path,
             durability=config.durability,

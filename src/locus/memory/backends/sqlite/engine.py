@@ -38,6 +38,7 @@ from locus.memory.backends.sqlite.config import IN_MEMORY
 from locus.memory.backends.sqlite.schema import OLD_SQL, SQL, WITHOUT_CHECKSUMS, SQLiteFlavour, checked_version
 from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.ids import Pattern
+from locus.memory.model.parts import Range
 from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Verdict, Write
 from locus.memory.runtime.worker import Worker
 
@@ -180,6 +181,9 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
         return await self._read(sql_read.read(self._sql, thread_id, namespace, checkpoint_id))
 
+    async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Range) -> Stored | None:
+        return await self._read(sql_read.read(self._sql, thread_id, namespace, checkpoint_id, part))
+
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
         return await self._read(sql_read.entry(self._sql, thread_id, namespace, checkpoint_id))
 
@@ -261,7 +265,8 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             return BackendUnavailableError(f"{text}: ask for less, or raise it")
         if isinstance(error, sqlite3.DataError) or "too big" in text:
             return SerializationError(f"a value is larger than SQLite can hold: {text}")
-        if isinstance(error, sqlite3.OperationalError) and "no such table" not in text:
+        damaged = "no such table" in text or "vtable constructor failed" in text
+        if isinstance(error, sqlite3.OperationalError) and not damaged:
             return BackendUnavailableError(f"the SQLite database cannot be used now: {text}")
         if isinstance(error, sqlite3.Error):
             return CorruptCheckpointError(f"the SQLite database cannot be read: {text}")

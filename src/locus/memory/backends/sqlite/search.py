@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+from locus.errors import CorruptCheckpointError
 from locus.memory.backends.sql.read import within
 from locus.memory.backends.sql.search import checkpoint_hit, run_hit
 from locus.memory.backends.sqlite.client import Query, execute
@@ -55,7 +56,7 @@ def index_more(connection: sqlite3.Connection) -> bool:
     )
     full = False
     for what, select in _SELECT.items():
-        (up_to,) = connection.execute("SELECT up_to FROM locus_indexed WHERE what = ?", (what,)).fetchone()
+        up_to = _up_to(connection, what)
         rows = connection.execute(f"{select} WHERE id > ? ORDER BY id LIMIT ?", (up_to, PORTION))
         count = size = 0
         for key, text in rows:
@@ -71,6 +72,14 @@ def index_more(connection: sqlite3.Connection) -> bool:
             connection.execute("UPDATE locus_indexed SET up_to = ? WHERE what = ?", (up_to, what))
         full = full or count == PORTION
     return full
+
+
+def _up_to(connection: sqlite3.Connection, what: str) -> int:
+    """The last row that is indexed."""
+    row = connection.execute("SELECT up_to FROM locus_indexed WHERE what = ?", (what,)).fetchone()
+    if row is None or type(row[0]) is not int:
+        raise CorruptCheckpointError(f"the SQLite database is damaged: which {what} are indexed is lost")
+    return int(row[0])
 
 
 def lower_up_to(connection: sqlite3.Connection) -> None:
@@ -94,8 +103,7 @@ def forget_checkpoint(connection: sqlite3.Connection, key: int) -> None:
 
 
 def _forget(connection: sqlite3.Connection, what: str, select: str, values: tuple[Any, ...]) -> None:
-    (up_to,) = connection.execute("SELECT up_to FROM locus_indexed WHERE what = ?", (what,)).fetchone()
-    found = connection.execute(f"{select} AND id <= ?", (*values, up_to)).fetchall()
+    found = connection.execute(f"{select} AND id <= ?", (*values, _up_to(connection, what))).fetchall()
     for key, text in found:
         connection.execute(
             "INSERT INTO locus_search (locus_search, rowid, text) VALUES ('delete', ?, ?)",
@@ -171,8 +179,11 @@ def _hit(
     if row_id % 2:
         steps = checkpoint_hit(SQL, row_id // 2, points, terms)
     else:
-        ((thread, branch, number),) = connection.execute(
+        run = connection.execute(
             "SELECT thread, branch, number FROM locus_runs WHERE id = ?", (row_id // 2,)
-        )
+        ).fetchone()
+        if run is None:
+            raise CorruptCheckpointError("the SQLite database is damaged: an indexed run is not there")
+        thread, branch, number = run
         steps = run_hit(SQL, thread, branch, number, points, terms)
     return execute(connection, steps, query)

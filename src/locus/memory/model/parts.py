@@ -1,0 +1,123 @@
+"""Parts of a checkpoint: some items of one list, read without the rest. Pure functions.
+
+A `Range` names them. `needed` says which extents hold them, so that an engine reads the runs of these and no others;
+`page_of` takes them out of what it read, which may be more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from locus.errors import ConfigurationError, CorruptCheckpointError
+from locus.memory.model.codec import decode, path_text
+from locus.memory.model.manifest import MOST, Cuts, decode_manifest, items_text
+from locus.memory.model.records import Extent, Path, Stored
+
+
+class ItemPage(NamedTuple):
+    """Some items of a stored list, as plain JSON values."""
+
+    items: list[Any]
+    total: int
+    """How many the list has."""
+    start: int
+    """The position of the first one, counted from 0; `total` if there is none behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """`count` items from `start` on of the list at `path`. A negative start counts from the end."""
+
+    path: Path
+    start: int
+    count: int
+
+    def within(self, total: int) -> tuple[int, int]:
+        """The positions that are meant in a list of so many items: from, to."""
+        start = min(self.start if self.start >= 0 else max(0, total + self.start), total)
+        return start, min(start + self.count, total)
+
+
+def checked_range(path: Sequence[str], start: int, count: int) -> Range:
+    """A range, if that is what a caller gave."""
+    if isinstance(path, str) or not isinstance(path, Sequence) or not path or not all(isinstance(s, str) for s in path):
+        raise ConfigurationError(f'path is the names that lead to a list, such as ("messages",), got {path!r:.80}')
+    for value, what, least in ((start, "start", -MOST), (count, "count", 0)):
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST:
+            raise ConfigurationError(f"{what} must be a number{' from 0 on' if least == 0 else ''}, got {value!r:.40}")
+    return Range(tuple(path), start, count)
+
+
+def needed(manifest: str, part: Range) -> list[Extent]:
+    """The extents that hold a range: cut to what is needed of each."""
+    cuts = decode_manifest(manifest)
+    cut = cuts.get(part.path)
+    if cut is None or isinstance(cut, str):
+        return [Extent(value, 0, 0, 1) for value in _values_above(cuts, part.path)]
+    low, high = part.within(_total(cut))
+    return _between(cut, low, high)
+
+
+def page_of(stored: Stored, part: Range) -> ItemPage:
+    """The items of a range. What stands at its path, if it is no list, is an error of the caller."""
+    cuts = decode_manifest(stored.manifest)
+    cut = cuts.get(part.path)
+    if cut is None or isinstance(cut, str):
+        items = _list_in_head(stored, cuts, part.path)
+        low, high = part.within(len(items))
+        return ItemPage(items[low:high], len(items), low)
+    total = _total(cut)
+    low, high = part.within(total)
+    found = decode(items_text(_between(cut, low, high), stored.runs))
+    if len(found) != high - low:
+        raise CorruptCheckpointError(f"{high - low} items of a list were to be read, and {len(found)} are there")
+    return ItemPage(found, total, low)
+
+
+def _total(extents: Iterable[Extent]) -> int:
+    return sum(extent.length for extent in extents)
+
+
+def _between(extents: Iterable[Extent], low: int, high: int) -> list[Extent]:
+    """What of these extents holds the items of their list from one position to another."""
+    found, at = [], 0
+    for extent in extents:
+        first, last = max(low - at, 0), min(high - at, extent.length)
+        if first < last:
+            found.append(extent._replace(skip=extent.skip + first, length=last - first))
+        at += extent.length
+    return found
+
+
+def _values_above(cuts: Cuts, path: Path) -> list[str]:
+    """The branches of the large values that a path leads through, or to."""
+    found = (cuts.get(path[:length]) for length in range(1, len(path) + 1))
+    return [cut for cut in found if isinstance(cut, str)]
+
+
+def page_of_value(value: Any, part: Range) -> ItemPage:
+    """The same, of a whole payload."""
+    for step in part.path:
+        value = value.get(step) if isinstance(value, dict) else None
+    items = _checked_list(value, part.path)
+    low, high = part.within(len(items))
+    return ItemPage(items[low:high], len(items), low)
+
+
+def _list_in_head(stored: Stored, cuts: Cuts, path: Path) -> list[Any]:
+    """A list that was not cut out, because it is short."""
+    value: Any = decode(stored.head)
+    for length, step in enumerate(path, 1):
+        value = value.get(step) if isinstance(value, dict) else None
+        cut = cuts.get(path[:length])
+        if isinstance(cut, str):
+            (value,) = decode(items_text([Extent(cut, 0, 0, 1)], stored.runs))
+    return _checked_list(value, path)
+
+
+def _checked_list(value: Any, path: Path) -> list[Any]:
+    if not isinstance(value, list):
+        raise ConfigurationError(f"this checkpoint has no list at {path_text(path):.80}")
+    return value
