@@ -12,6 +12,7 @@ import pytest
 
 from locus.memory.backends import MemoryCheckpointer
 from locus.server import create_app, middleware
+from locus.server.connections import BoundedProtocol
 from tests.server.running import HTTPConnection, threaded
 
 HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -72,8 +73,16 @@ def test_empty_lines_keep_no_connection_open(begun: bytes) -> None:
         connection.drip(b"\r\n")
 
 
-def test_a_reader_that_stops_is_cut_off_and_holds_little(port: int) -> None:
+def test_a_reader_that_stops_is_cut_off_and_holds_little(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     size = 20_000_000
+    held: list[int] = []
+    pause = BoundedProtocol.pause_writing
+
+    def noting(self: BoundedProtocol) -> None:
+        pause(self)
+        held.append(self.transport.get_write_buffer_size())
+
+    monkeypatch.setattr(BoundedProtocol, "pause_writing", noting)
     assert httpx.post(
         f"http://127.0.0.1:{port}/threads/big/checkpoints", json={"state": {"text": "x" * size}}, timeout=60
     ).is_success
@@ -83,6 +92,7 @@ def test_a_reader_that_stops_is_cut_off_and_holds_little(port: int) -> None:
         while _in_flight(port) > 1:  # the answer waits for its reader, piece by piece, until it is given up
             pass
         assert len(connection.rest()) < size
+    assert 0 < max(held) < size / 20, "what the client has not taken was given to its connection"
 
 
 def test_a_reader_that_is_too_slow_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
