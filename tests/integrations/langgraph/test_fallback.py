@@ -214,6 +214,20 @@ def test_pending_writes_that_come_later_come_too(url: str, old: SqliteSaver) -> 
         assert set(map(str, found.pending_writes or [])) < set(map(str, again.pending_writes or []))
 
 
+def test_the_last_step_brings_pending_writes_that_came_later(url: str, old: SqliteSaver) -> None:
+    """An interrupt makes no checkpoint: it is only a pending write of one that may be here already."""
+    asking(old).invoke({"log": []}, thread())
+    with LocusSaver(url, fallback=old) as saver:
+        found = saver.get_tuple(thread())
+        assert found is not None
+        old.put_writes(found.config, [("__interrupt__", "later")], "another task")
+        assert saver.bring_over() == 0
+    with LocusSaver(url) as saver:
+        again = saver.get_tuple(thread())
+        assert again is not None
+        assert ("another task", "__interrupt__", "later") in (again.pending_writes or [])
+
+
 @pytest.mark.parametrize("here_is_later", [True, False])
 def test_of_two_lines_both_are_kept_and_the_later_one_goes_on(
     url: str, old: SqliteSaver, here_is_later: bool, caplog: pytest.LogCaptureFixture

@@ -222,11 +222,11 @@ class BringOver:
         entries = await self._receiver.store.history(thread_id, None, None, None)
         present = {(entry.checkpoint_id, entry.namespace) for entry in entries}
         latest = {entry.namespace: entry.checkpoint_id for entry in reversed(entries)}
+        missing = [key for key in keys if key.here not in present]
+        self._warn_of_forks(keys, missing, latest)
         brought: dict[str, str] = {}
         count = 0
-        for key in keys:
-            if key.here in present:
-                continue
+        for key in missing:
             found = await self.fallback.one(thread_id, key)
             if found is None:  # deleted in the meantime
                 continue
@@ -234,16 +234,24 @@ class BringOver:
             await self._receiver.receive(found, created_at=_moment(found))
             brought[key.here[1]] = key.checkpoint_id
             count += 1
-        there = {key.here for key in keys}
         for namespace, newest in brought.items():
-            if (latest.get(namespace), namespace) not in there and namespace in latest:
-                _log.warning(
-                    "a thread has gone on in the fallback and here: both lines are in its history, and it continues "
-                    "from the later one"
-                )
             if namespace in latest and latest[namespace] > newest:
                 await self._keep_latest(thread_id, namespace, latest[namespace], newest)
+        for key in {key.namespace: key for key in keys}.values():
+            if key.here in present and (found := await self.fallback.one(thread_id, key)) is not None:
+                await self._add_writes(thread_id, found)
         return count
+
+    @staticmethod
+    def _warn_of_forks(keys: Collection[Key], missing: Collection[Key], latest: Mapping[str, str]) -> None:
+        """Log it, before anything is saved, if a thread has gone on at both savers."""
+        there = {key.here for key in keys}
+        namespaces = {key.here[1] for key in missing} & latest.keys()
+        if any((latest[namespace], namespace) not in there for namespace in namespaces):
+            _log.warning(
+                "a thread has gone on in the fallback and here: both lines are in its history, and it continues from "
+                "the later one"
+            )
 
     async def _keep_latest(self, thread_id: str, namespace: str, checkpoint_id: str, newest: str) -> None:
         """Make a checkpoint the latest again, after older ones have been added to the history.
