@@ -331,9 +331,8 @@ async def test_postgresql(postgresql_server: PostgreSQLServer, tmp_path: Path) -
             result = await go_on(ours)
             assert "approved: yes" in result["notes"]
         other = f"sqlite:{tmp_path / 'other.db'}"
-        assert (
-            (await import_store("langgraph", source, other, pattern="[tw]*", dry_run=True).__class__) if False else True
-        )
+        assert (await import_store("langgraph", source, other, dry_run=True)).moved == report.moved
+        assert not (tmp_path / "other.db").exists()
         async with LocusSaver(other) as ours:
             assert (await import_store("langgraph", source, other)).ok
             found = await everything(ours)
