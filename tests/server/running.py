@@ -159,8 +159,8 @@ class HTTPConnection:
 
 
 @contextmanager
-def threaded(app: Any, **bounds: Any) -> Iterator[int]:
-    """An app that a thread of this process serves; its port."""
+def threaded(app: Any, *, send_buffer: int | None = None, **bounds: Any) -> Iterator[int]:
+    """An app that a thread of this process serves; its port. `send_buffer` is the operating system's, in bytes."""
     from locus.server.connections import BoundedProtocol, Bounds
     from locus.server.serving import uvicorn_config
 
@@ -171,6 +171,8 @@ def threaded(app: Any, **bounds: Any) -> Iterator[int]:
     given = uvicorn_config(app, host="127.0.0.1", port=0, grace_seconds=1)
     server = uvicorn.Server(uvicorn.Config(**given | {"http": Protocol}))
     listening = socket.create_server(("127.0.0.1", 0))
+    if send_buffer is not None:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     try:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -11,6 +13,7 @@ import httpx
 import pytest
 
 from locus.memory.backends import MemoryCheckpointer
+from locus.memory.storage import StorageBackend
 from locus.server import create_app, middleware
 from locus.server.connections import BoundedProtocol
 from tests.server.running import HTTPConnection, threaded
@@ -59,6 +62,18 @@ def test_a_connection_goes_on_after_a_body_that_nobody_read(connection: HTTPConn
     assert connection.answer()[0] == 200
 
 
+def test_headers_of_a_later_request_that_never_end_are_cut_off() -> None:
+    """The time for them begins with the request, and not with the connection."""
+    with (
+        threaded(create_app(MemoryCheckpointer()), keep_alive_seconds=3_600, header_seconds=0.5) as port,
+        HTTPConnection(port) as connection,
+    ):
+        connection.send(HEALTH)
+        assert connection.answer()[0] == 200
+        connection.send(b"GET /health HTTP/1.1\r\nX: ")
+        connection.drip(b"x")
+
+
 @pytest.mark.parametrize(
     "begun", [b"", REFUSED + b"Content-Length: 1\r\n\r\n"], ids=["a request", "a body read by nobody"]
 )
@@ -93,6 +108,26 @@ def test_a_reader_that_stops_is_cut_off_and_holds_little(port: int, monkeypatch:
             pass
         assert len(connection.rest()) < size
     assert 0 < max(held) < size / 20, "what the client has not taken was given to its connection"
+
+
+def test_the_rest_of_a_last_answer_is_not_kept_for_a_reader_that_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is too little for the connection to be paused, and closing the connection would wait for it."""
+    ended, lost = threading.Event(), BoundedProtocol.connection_lost
+
+    def noting(self: BoundedProtocol, error: Exception | None) -> None:
+        lost(self, error)
+        ended.set()
+
+    monkeypatch.setattr(BoundedProtocol, "connection_lost", noting)
+    size, store = 50_000, MemoryCheckpointer()
+    asyncio.run(StorageBackend(store.store).save("t", {"text": "x" * size}))
+    with (
+        threaded(create_app(store), send_buffer=4096, send_seconds=0.5) as port,
+        HTTPConnection(port, receive_buffer=4096) as connection,
+    ):
+        connection.send(b"GET /threads/t/latest HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert ended.wait(20), "what the client does not take is kept"
+        assert len(connection.rest()) < size
 
 
 def test_a_reader_that_is_too_slow_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
