@@ -20,6 +20,7 @@ from tests.server.running import HTTPConnection, threaded
 
 HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = b"POST /threads/t/checkpoints HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+LATEST = b"GET /threads/t/latest HTTP/1.1\r\nHost: localhost\r\n"
 REFUSED = POST.replace(b"application/json", b"text/plain")
 """Is answered without a look at its body."""
 
@@ -110,7 +111,17 @@ def test_a_reader_that_stops_is_cut_off_and_holds_little(port: int, monkeypatch:
     assert 0 < max(held) < size / 20, "what the client has not taken was given to its connection"
 
 
-def test_the_rest_of_a_last_answer_is_not_kept_for_a_reader_that_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "requests",
+    [
+        LATEST + b"Connection: close\r\n\r\n",
+        LATEST + b"\r\n" + POST + b"Transfer-Encoding: chunked\r\n\r\nno number\r\n",
+    ],
+    ids=["the client wants no other", "what follows is no request"],
+)
+def test_the_rest_of_a_last_answer_is_not_kept_for_a_reader_that_stops(
+    monkeypatch: pytest.MonkeyPatch, requests: bytes
+) -> None:
     """It is too little for the connection to be paused, and closing the connection would wait for it."""
     ended, lost = threading.Event(), BoundedProtocol.connection_lost
 
@@ -125,7 +136,7 @@ def test_the_rest_of_a_last_answer_is_not_kept_for_a_reader_that_stops(monkeypat
         threaded(create_app(store), send_buffer=4096, send_seconds=0.5) as port,
         HTTPConnection(port, receive_buffer=4096) as connection,
     ):
-        connection.send(b"GET /threads/t/latest HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        connection.send(requests)
         assert ended.wait(20), "what the client does not take is kept"
         assert len(connection.rest()) < size
 
