@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
-from tests.backends.effort import FewerRepetitions
+from tests.backends.effort import FewestRepetitions
 from tests.docs.blocks import find_blocks
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "backends" / "your-own.md"
@@ -31,10 +31,8 @@ def from_the_page() -> ModuleType:
 _AS_WRITTEN: Any = from_the_page().TestDocuments
 
 
-class TestDocuments(FewerRepetitions, _AS_WRITTEN):  # type: ignore[misc]
-    """Every law, with fewer repetitions. Each save of this engine reads and writes a whole thread, as the page says."""
-
-    long_thread: ClassVar[int] = 200
+class TestDocuments(FewestRepetitions, _AS_WRITTEN):  # type: ignore[misc]
+    """Every law, with few repetitions: each save of this engine reads and writes a whole thread, as the page says."""
 
 
 @pytest.fixture

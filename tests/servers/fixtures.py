@@ -92,6 +92,7 @@ def s3_server(server_pool: ServerPool) -> SeaweedServer:
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[POOL] = ServerPool()
     config.addinivalue_line("markers", "server(name): asks for the fixture of this server while it runs")
+    config.addinivalue_line("markers", "xdist_group(name): as xdist has it, for runs without xdist")
 
 
 def pytest_report_header() -> str:
