@@ -340,7 +340,8 @@ async def test_the_next_message_does_not_wait_for_a_run_that_is_over(
 @pytest.mark.parametrize("cut_off", [cancelled, left_stream, failed_model, broken_listener])
 async def test_nor_does_a_resume(cut_off: Any, memory: MemoryCheckpointer, holding: Holding) -> None:
     await cut_off(memory, holding)
-    assert (await newcomer(memory, tools=[holding.tool()]).resume_invoke("t")).message == "second answer"
+    agent = newcomer(memory, tools=[holding.tool()], wait_seconds=0.05)
+    assert (await agent.resume_invoke("t")).message == "second answer"
 
 
 async def test_a_run_that_is_cancelled_again_and_again_is_cancelled_once(store: Checkpointer, holding: Holding) -> None:
@@ -633,7 +634,7 @@ async def test_a_copy_of_a_run_that_is_under_way_is_free(whole: bool, store: Che
 
 async def test_an_answer_that_is_deleted_can_be_given_again_at_once(store: Checkpointer) -> None:
     """The checkpoint before it says that a run is under way, and that one is over."""
-    agent = newcomer(store, "one", "two")
+    agent = newcomer(store, "one", "two", wait_seconds=0.05)
     await agent.invoke("hello", "t")
     (answer,) = await store.list_checkpoints("t", limit=1)
     assert await store.delete("t", answer)

@@ -232,7 +232,10 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "_shape: named (2) -> True",
             "_shape: not commit.parent_as_named -> True",
         ),
-        "`can_be_first` asks the same": ("in_new_thread: commit.base is not None -> False",),
+        "both ask the same, and one is enough": (
+            "in_new_thread: commit.base is not None -> False",
+            "can_be_first: commit.base is not None -> False",
+        ),
         ASKS_MORE: (
             "_Builder._conditions: not shape.fresh_id -> True",
             "_Builder._conditions: continues -> True",

@@ -39,8 +39,9 @@ from locus.memory.model.retention import ancestors, outlived
 from locus.memory.runtime.forks import fork_safe_lock
 
 _ATTEMPTS = 8
+_NEWEST = 100
 _MOST_NAMED = 5
-"""How many namespaces an error names: a graph may have very many."""
+"""How many checkpoints are looked at, and how many namespaces are named, for an error."""
 _LONG_TO_READ = 1_000_000
 """Characters that take some tens of milliseconds to read through."""
 
@@ -299,13 +300,17 @@ class CheckpointStore:
         )
 
     async def other_namespaces(self, thread_id: str, namespace: str) -> str:
-        """Says for an error where a thread has checkpoints, if it is not in this namespace; else it is empty."""
-        others = [name for name in await self.namespaces(thread_id) if name != namespace]
-        if not others:
-            return ""
+        """Says for an error where a thread has checkpoints, if it is not in this namespace; else it is empty.
+
+        Only the newest checkpoints are looked at, so that an error costs no more for a long thread.
+        """
+        check_ids(thread_id, None, namespace)
+        async with self.using() as engine:
+            entries = await engine.history(thread_id, None, _NEWEST, None)
+        others = sorted({entry.namespace for entry in entries} - {namespace})
         named = ", ".join(f"{name!r:.80}" for name in others[:_MOST_NAMED])
-        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
-        return f"the thread has checkpoints in other namespaces: {named}{more}"
+        more = ", …" if len(others) > _MOST_NAMED else ""
+        return f"the thread has checkpoints in other namespaces: {named}{more}" if others else ""
 
     async def delete(self, thread_id: str, checkpoint_id: str | None, namespace: str | None) -> bool:
         """Delete a checkpoint of a namespace, or a whole namespace, or a whole thread."""

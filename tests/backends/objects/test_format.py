@@ -10,7 +10,7 @@ import pytest
 
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends.objects.engine import ObjectEngine
-from locus.memory.backends.objects.schema import VERSION, thread_name
+from locus.memory.backends.objects.schema import VERSION, event_record, thread_name
 from locus.memory.model.records import Base, Commit, Run, Stored, Verdict, Write
 from tests.backends.objects.in_memory import MemoryObjectStore
 
@@ -193,6 +193,24 @@ async def test_every_change_is_found() -> None:
             else:
                 assert read == await read_whole(whole), f"unnoticed in {key} at {place}"
     assert found > 40
+
+
+async def test_a_record_without_its_checksum_is_damage() -> None:
+    """A changed letter in the name of the checksum must not do without it: only format 1 had none."""
+    events = [body for key, (body, _) in (await story()).objects.items() if "/s/" in key]
+    assert events
+    for body in events:
+        assert event_record(body)["v"] == 2
+        assert b',"sum":' in body
+        with pytest.raises(CorruptCheckpointError, match="no checksum"):
+            event_record(body.replace(b',"sum":', b',"sun":'))
+    store = MemoryObjectStore()
+    await ObjectEngine(store).commit(commit(1))
+    (key,) = [key for key in store.objects if "/s/" in key]
+    body, at = store.objects[key]
+    store.objects[key] = (body.replace(b',"sum":', b',"sun":'), at)
+    with pytest.raises(CorruptCheckpointError, match="checksum"):
+        await ObjectEngine(store).read(THREAD, "default", None)
 
 
 async def read_whole(objects: dict[str, tuple[bytes, datetime]]) -> Stored | None:

@@ -22,7 +22,13 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command
 from pydantic import BaseModel
 
-from locus.errors import BackendUnavailableError, CapabilityError, ConfigurationError, SerializationError
+from locus.errors import (
+    BackendUnavailableError,
+    CapabilityError,
+    ConfigurationError,
+    CorruptCheckpointError,
+    SerializationError,
+)
 from locus.integrations.langgraph import LocusSaver
 from locus.integrations.langgraph.fallback import FORK
 from locus.memory.backends import MemoryCheckpointer
@@ -133,6 +139,16 @@ def test_a_blocking_call_reaches_an_async_saver_on_another_thread(tmp_path: Path
     asyncio.run(main())
 
 
+def test_an_async_saver_whose_event_loop_has_ended_is_refused(tmp_path: Path, url: str) -> None:
+    async def main() -> AsyncSqliteSaver:
+        async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "old.db")) as saver:
+            return saver
+
+    ended = "event loop of the fallback, AsyncSqliteSaver, has ended"
+    with LocusSaver(url, fallback=asyncio.run(main())) as saver, pytest.raises(ConfigurationError, match=ended):
+        saver.get_tuple(thread())
+
+
 class Stops(SqliteSaver):
     """Ends in the middle of a move, as after a kill."""
 
@@ -235,13 +251,31 @@ def test_what_is_deleted_does_not_come_back(url: str, old: SqliteSaver) -> None:
             saver.delete_for_runs(["r"])
 
 
-def test_a_copy_and_a_prune_see_the_whole_thread(url: str) -> None:
+def test_a_copy_has_the_whole_thread(url: str) -> None:
     old = InMemorySaver()
-    for name in ("t", "u"):
-        chat(old).invoke(said("a"), thread(name))
+    chat(old).invoke(said("a"), thread())
     with LocusSaver(url, fallback=old) as saver:
         saver.copy_thread("t", "copy")
         assert ids(saver, "copy") == ids(saver, "t") == ids(old, "t")
+
+
+def test_what_is_pruned_is_pruned_on_both_sides(url: str, tmp_path: Path, old: SqliteSaver) -> None:
+    with LocusSaver(f"sqlite:{tmp_path / 'first.db'}") as first, LocusSaver(url, fallback=first) as saver:
+        chat(first).invoke(said("a"), thread())
+        newest = ids(first)[0]
+        saver.prune(["t"])
+        assert ids(saver) == ids(first) == [newest]
+        assert saver.bring_over() == 0
+
+
+def test_what_the_old_saver_cannot_read_is_damage(url: str, old: SqliteSaver) -> None:
+    for name in ("t", "u"):
+        chat(old).invoke(said("a"), thread(name))
+    old.conn.execute("UPDATE checkpoints SET checkpoint = x'c1' WHERE thread_id = 't'")
+    with LocusSaver(url, fallback=old) as saver:
+        with pytest.raises(CorruptCheckpointError, match="cannot read what it has stored"):
+            saver.get_tuple(thread())
+        assert saver.get_tuple(thread("u")) is not None
 
 
 class Hidden(BaseModel):

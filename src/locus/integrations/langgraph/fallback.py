@@ -19,12 +19,21 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from json import JSONDecodeError
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from ormsgpack import MsgpackDecodeError
 
-from locus.errors import BackendUnavailableError, CapabilityError, ConfigurationError, ConflictError, LocusError
+from locus.errors import (
+    BackendUnavailableError,
+    CapabilityError,
+    ConfigurationError,
+    ConflictError,
+    CorruptCheckpointError,
+    LocusError,
+)
 from locus.integrations.langgraph.payloads import stored_namespace
 from locus.integrations.langgraph.read import config_of
 from locus.memory.model.records import ANY, Unset
@@ -35,6 +44,11 @@ T = TypeVar("T")
 FORK = "fallback_fork"
 """The key in the metadata of a checkpoint that stays the latest although the other saver has gone on from an earlier
 one. The value is the id of the other saver's latest."""
+
+_DAMAGE = (
+    TypeError, LookupError, AttributeError, ImportError, UnicodeError, JSONDecodeError, MsgpackDecodeError,
+)  # fmt: skip
+"""What a serializer raises for a row that it cannot read. Drivers have errors of their own."""
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +91,8 @@ class Receiver(Protocol):
 class Fallback:
     """The other saver, called in the way that it can be called: on its event loop, or in a worker thread.
 
-    Its errors become `BackendUnavailableError`: what it has is not known then, and nothing older is given out.
+    Its errors become `CorruptCheckpointError` or `BackendUnavailableError`: what it has is not known then, and nothing
+    older is given out.
     """
 
     def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
@@ -167,6 +182,10 @@ class Fallback:
             return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call(), self._loop))
         except (LocusError, NotImplementedError):
             raise
+        except _DAMAGE as error:
+            raise CorruptCheckpointError(
+                f"the fallback, {type(self.saver).__name__}, cannot read what it has stored ({type(error).__name__})"
+            ) from error
         except Exception as error:
             raise BackendUnavailableError(
                 f"the fallback, {type(self.saver).__name__}, cannot be read now ({type(error).__name__}), so what it "
