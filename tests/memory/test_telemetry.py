@@ -101,6 +101,7 @@ async def test_every_verb_has_a_span_and_a_duration(checkpointer: Checkpointer, 
     await checkpointer.list_threads(pattern=f"{SECRET}*")
     await checkpointer.list_with_metadata()
     await checkpointer.list_namespaces(f"{SECRET}/1")
+    await checkpointer.read_items(f"{SECRET}/1")
     await checkpointer.put_writes(f"{SECRET}/1", two, SECRET, [(SECRET, SECRET)])
     await checkpointer.get_writes(f"{SECRET}/1", two)
     await checkpointer.copy_thread(f"{SECRET}/1", f"{SECRET}/2")
@@ -109,8 +110,8 @@ async def test_every_verb_has_a_span_and_a_duration(checkpointer: Checkpointer, 
     await checkpointer.delete(f"{SECRET}/1")
     verbs = [
         "save", "save", "load", "load", "get_metadata", "history", "get_metadata", "history", "search",
-        "query_by_metadata", "list_threads", "list_with_metadata", "list_namespaces", "put_writes", "get_writes",
-        "copy_thread", "load", "load", "vacuum", "delete",
+        "query_by_metadata", "list_threads", "list_with_metadata", "list_namespaces", "read_items", "put_writes",
+        "get_writes", "copy_thread", "load", "load", "vacuum", "delete",
     ]  # fmt: skip
     assert measured.names() == [f"locus.{verb}" for verb in verbs]
     assert {span.kind for span in measured.spans()} == {SpanKind.CLIENT}
