@@ -14,12 +14,13 @@ import pytest
 from locus.agent import Agent, AgentConfig, HumanInTheLoop, create_agent, create_deep_agent, leases
 from locus.agent.leases import PLACE, SKEW, Lease, Watch, lease_facts, new_lease_id, release, renewal
 from locus.agent.recovery import UNKNOWN, unknown
-from locus.core.events import Event, ThinkingEvent, ToolStartEvent
+from locus.core.events import Event, TerminateEvent, ThinkingEvent, ToolStartEvent
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import (
     BackendUnavailableError,
     CapabilityError,
+    ConfigurationError,
     ConflictError,
     ThreadBusyError,
     ThreadTakenOverError,
@@ -440,21 +441,32 @@ async def test_a_killed_workers_thread_is_free_when_its_lease_is_over_and_not_be
     store: Checkpointer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leases, "SKEW", 600.0)  # so that a machine that is very busy changes nothing
-    lease_id = await killed(store)
-    assert not await is_free(store)
-    await say(store, {"id": lease_id, "until": time.time() + 600})
+    lease_id = await killed(store, 0.001)
     assert not await is_free(store)
     await say(store, {"id": lease_id, "until": time.time() - 1})
     assert not await is_free(store), "the clocks may differ by more than that"
-    await say(store, {"id": lease_id, "until": time.time() - 600})
+    monkeypatch.setattr(leases, "SKEW", 0.0)
+    await say(store, {"id": lease_id, "until": time.time() + 600})
+    assert not await is_free(store)
+    await say(store, {"id": lease_id, "until": time.time() - 1})
     assert await is_free(store)
     result = await newcomer(store).invoke("second", "t")
     assert await texts_of(store) == ["first", "second", result.message]
 
 
-async def test_what_was_under_way_when_a_worker_was_killed_was_stopped(memory: MemoryCheckpointer) -> None:
+async def test_a_checkpoint_that_is_newer_than_a_renewal_counts(memory: MemoryCheckpointer) -> None:
+    """A run that renews once, in a long answer, and saves often afterwards has no reason to renew again."""
+    lease_id = await killed(memory, 600)
+    await say(memory, {"id": lease_id, "until": time.time() - 3600})
+    assert not await is_free(memory)
+
+
+async def test_what_was_under_way_when_a_worker_was_killed_was_stopped(
+    memory: MemoryCheckpointer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "SKEW", 0.0)
     lease_id = new_lease_id("t")
-    facts = {"run_id": "r", "step": "calls", "status": "running", "lease": lease_facts(lease_id, 30.0)}
+    facts = {"run_id": "r", "step": "calls", "status": "running", "lease": lease_facts(lease_id, 0.001)}
     state = AgentState().with_message(Message.user("first")).with_message(WAITS)
     calls = await memory.save(state, "t", metadata=facts)
     await memory.put_writes("t", calls, "c1", [("locus:started", True)])
@@ -600,6 +612,35 @@ async def test_a_run_costs_no_save_and_one_small_write(store: Checkpointer, effe
     assert (handle.saves, len(handle.leases)) == (2 + 4, 2)
     await newcomer(handle).resume_invoke("t")
     assert (handle.saves, len(handle.leases)) == (6, 2), "there was nothing to do"
+
+
+async def test_a_thread_that_is_deleted_when_its_run_ends_does_not_come_back(memory: MemoryCheckpointer) -> None:
+    async def forget(event: Event) -> None:
+        if isinstance(event, TerminateEvent):
+            await memory.delete("t")
+
+    await newcomer(memory).invoke("hello", "t", on_event=forget)
+    assert await memory.get_writes("t", PLACE, namespace=PLACE) == []
+    assert memory.get_thread_ids() == []
+
+
+class ConfiguredWrong(Checkpointer):
+    """Keeps checkpoints, and nothing beside them."""
+
+    async def put_writes(self, *args: Any, **options: Any) -> None:
+        raise ConfigurationError("the server asks for TLS now")
+
+
+async def test_a_run_ends_as_it_ends_if_its_thread_cannot_be_given_back(
+    memory: MemoryCheckpointer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def no_model(messages: object, tools: object) -> str:
+        raise ModelUnavailableError("it is gone")
+
+    agent = Agent(model=MockModel(script=[no_model]), checkpointer=ConfiguredWrong(memory.store))
+    with pytest.raises(ModelUnavailableError):
+        await agent.invoke("hello", "t")
+    assert "ConfigurationError" in caplog.text
 
 
 async def test_it_is_no_checkpoint_no_namespace_and_no_thread(store: Checkpointer, holding: Holding) -> None:

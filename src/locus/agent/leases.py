@@ -93,8 +93,9 @@ def found_lease(thread_id: str, entry: HistoryEntry, writes: Sequence[PendingWri
         said = {}
     if "ended" in said:
         return _CAUSES.get(str(said["ended"]), "stopped")
-    until = _number(said.get("until"))
-    return Lease(seconds, entry.created_at.timestamp() + seconds if until is None else until)
+    # Whichever is later: a run that saves often has no reason to renew what it said once.
+    saved, renewed = entry.created_at.timestamp() + seconds, _number(said.get("until"))
+    return Lease(seconds, saved if renewed is None else max(saved, renewed))
 
 
 _CAUSES: Mapping[str, Cause] = {"cancelled": "cancelled", "model_error": "model_error"}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -27,7 +27,7 @@ from locus.agent.leases import (
 from locus.core.messages import Message, ToolResult
 from locus.core.state import AgentState
 from locus.core.tasks import ended, finished
-from locus.errors import CheckpointError, ConflictError
+from locus.errors import ConflictError
 from locus.memory.checkpointer import BaseCheckpointer, Checkpointer, HistoryEntry
 from locus.memory.conversation import AgentCheckpointer
 from locus.memory.model.ids import MAX_ID_LENGTH, new_id
@@ -43,6 +43,7 @@ CARRIED_ON = ("resumed", "interrupt")
 Records = dict[str, ToolResult | None]
 
 _PAGE = 50
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -231,6 +232,7 @@ class ThreadSession(Session):
         return await finished(self._save(state, facts))
 
     async def _save(self, state: AgentState, facts: dict[str, Any]) -> str:
+        began = time.monotonic()
         try:
             saved = await self._save_here(state, facts)
         except ConflictError:
@@ -239,7 +241,8 @@ class ThreadSession(Session):
                 raise
             await self._fork()
             saved = await self._save_here(state, facts)
-        self.latest, self._step, self._told = saved, facts["step"], time.monotonic()
+        # The lease counts from before the save, however long that takes.
+        self.latest, self._step, self._told = saved, facts["step"], began
         if self._lease_id is not None and self._renewing is None:
             self._renewing = asyncio.create_task(self._renew())
         return saved
@@ -272,10 +275,11 @@ class ThreadSession(Session):
             await asyncio.sleep(max(0.0, self._told + third - time.monotonic()))
             if time.monotonic() < self._told + third:
                 continue
+            began = time.monotonic()
             try:
                 await finished(self._say_alive())
-                self._told, failures = time.monotonic(), 0
-            except CheckpointError:  # the next save meets it, too, and tells the run
+                self._told, failures = max(self._told, began), 0
+            except Exception:  # noqa: BLE001 (the next save meets it, too, and tells the run)
                 await after_failure.pause(failures)
                 failures += 1
 
@@ -299,10 +303,12 @@ class ThreadSession(Session):
         if renewing is not None:  # first, so that no renewal comes after the release
             await ended(renewing)
         lease_id, self._lease_id = self._lease_id, None
-        if lease_id is not None:
-            with suppress(CheckpointError):  # the run is over all the same, and the lease ends by itself
-                if end == "complete" or await self._is_latest():
-                    await self._say(release(lease_id, end))
+        try:
+            # Also after the last checkpoint, which says so itself, because that may be deleted, and the one before not.
+            if lease_id is not None and await self._is_latest():
+                await self._say(release(lease_id, end))
+        except Exception as error:  # noqa: BLE001 (the run is over all the same, and the lease ends by itself)
+            _log.warning("a thread was not given back (%s); it is free when its lease is over", type(error).__name__)
 
     async def record_start(self, call_id: str) -> bool:
         # First the record, then the check. A worker that takes the thread over does it the other way round (a save,
