@@ -250,7 +250,10 @@ async def test_pages_of_an_engine_that_always_begins_at_the_beginning(monkeypatc
     for name in "abcde":
         await StorageBackend(store).save(name, {"n": 1})
     async with asking(create_app(Checkpointer(store))) as client:
-        assert (await client.get("/threads?limit=all")).json() == {"threads": ["a", "b"], "next": "b"}
-        assert (await client.get("/threads?limit=all&after=b")).json() == {"threads": ["c", "d"], "next": "d"}
+        assert (await client.get("/threads?limit=2")).json() == {"threads": ["a", "b"], "next": "b"}
+        assert (await client.get("/threads?limit=2&after=b")).json() == {"threads": ["c", "d"], "next": "d"}
         assert (await client.get("/threads?limit=all&after=d")).json() == {"threads": ["e"]}
+        refused = await client.get("/threads?limit=all")
+        assert refused.status_code == 413, "who asks for all, as older clients do, would take a part for all"
+        assert "limit=2" in refused.json()["detail"]
         assert (await client.post("/vacuum", json={"older_than_days": 0})).json() == {"removed": 5, "next": None}

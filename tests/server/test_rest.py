@@ -317,3 +317,24 @@ async def test_a_thread_in_another_namespace_is_found(client: httpx.AsyncClient)
     assert "in other namespaces: '', 'graph'" in problem["detail"]
     for path in ("latest", "namespaces"):
         assert "namespaces" not in _is_problem(await client.get(f"/threads/u/{path}"), 404, "not_found")["detail"]
+
+
+async def test_some_items_of_a_list(client: httpx.AsyncClient) -> None:
+    saved = await _save(client, state={"messages": [{"n": n} for n in range(5)], "deep": {"er": ["x", "y"]}, "n": 1})
+    found = (await client.get("/threads/t/items", params={"start": -2, "count": 1})).json()
+    assert found == {"checkpoint_id": saved, "items": [{"n": 3}], "total": 5, "start": 3}
+    deep = {"path": '["deep", "er"]', "checkpoint_id": saved}
+    assert (await client.get("/threads/t/items", params=deep)).json()["items"] == ["x", "y"]
+    for path in ('["n"]', '["none"]', "messages", "[]", "[1]", json.dumps([""] * 91)):
+        _is_problem(await client.get("/threads/t/items", params={"path": path}), 422, "invalid_request")
+    for wrong in ({"count": -1}, {"count": "many"}, {"start": "1.5"}):
+        _is_problem(await client.get("/threads/t/items", params=wrong), 422, "invalid_request")
+    _is_problem(await client.get("/threads/none/items"), 404, "not_found")
+    _is_problem(await client.get("/threads/t/items", params={"namespace": "other"}), 404, "not_found")
+
+
+async def test_many_items_are_put_together_beside_the_event_loop(client: httpx.AsyncClient) -> None:
+    items = ["x" * 1_000 for _ in range(1_500)]
+    await _save(client, state={"messages": items})
+    assert (await client.get("/threads/t/items?count=9999")).json()["items"] == items
+    _is_problem(await client.get('/threads/t/items?path=["none"]'), 422, "invalid_request")

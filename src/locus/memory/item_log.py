@@ -165,9 +165,13 @@ class ItemLog:
         async with self._lock():
             for attempt in range(_ATTEMPTS):
                 try:
-                    checkpoint = self._latest or await self._checkpoint(None)
+                    remembered = self._latest
+                    checkpoint = remembered or await self._checkpoint(None)
                     edit = await work_out(checkpoint)
-                    if edit is None or await self._commit(name, checkpoint, edit) is Verdict.COMMITTED:
+                    if edit is None and remembered is None:
+                        return
+                    # What is remembered may be older than what is there, so "nothing to do" is found out anew.
+                    if edit is not None and await self._commit(name, checkpoint, edit) is Verdict.COMMITTED:
                         return
                 except ConflictError:
                     # Some stores raise where others return a verdict, and the checkpoint may be gone meanwhile.

@@ -39,7 +39,7 @@ from locus.memory.model.retention import ancestors, outlived
 from locus.memory.runtime.forks import fork_safe_lock
 
 _ATTEMPTS = 8
-_NEWEST = 100
+_NEWEST = 20
 _MOST_NAMED = 5
 """How many checkpoints are looked at, and how many namespaces are named, for an error."""
 _LONG_TO_READ = 1_000_000

@@ -32,7 +32,7 @@ KEPT_DAYS = 35
 
 MEGABYTE = 1024 * 1024
 _NO_LIMIT = 2**62
-_WAIT_SECONDS = 5.0
+_WAIT_SECONDS = 0.2
 _WORD = re.compile(r"(saves|megabytes)=(\d{1,12}|unlimited)", re.ASCII)
 _TABLE = """
 CREATE TABLE IF NOT EXISTS usage (

@@ -22,12 +22,17 @@ class TokenReload:
         self._reading: asyncio.Task[None] | None = None
         self._asked_again = False
         if hasattr(signal, "SIGHUP"):  # Windows has none
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is a loop to read it in, which is soon
+            signal.signal(signal.SIGHUP, self._note)  # until there is a loop to read the file in, which is soon
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan" and hasattr(signal, "SIGHUP"):
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._begin)
+            if self._asked_again:
+                self._begin()
         await self._app(scope, receive, send)
+
+    def _note(self, _signal: int, _frame: object) -> None:
+        self._asked_again = True
 
     def _begin(self) -> None:
         """Read the file, once more if it is being read: it may have changed behind the reader."""

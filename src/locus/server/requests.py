@@ -26,6 +26,7 @@ from pydantic import (
 from starlette.requests import Request
 
 from locus.errors import LocusError
+from locus.memory.model.codec import MAX_DEPTH
 from locus.memory.model.ids import MAX_ID_LENGTH, check_id, check_text
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Unset
 from locus.wire.format import from_etag
@@ -81,8 +82,8 @@ def _path(value: Any) -> Any:
         names = json.loads(value)
     except (ValueError, RecursionError):
         names = None
-    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-        raise invalid("path", 'the names that lead to a list, as JSON: ["messages"]')
+    if not isinstance(names, list) or not 0 < len(names) <= MAX_DEPTH or not all(isinstance(n, str) for n in names):
+        raise invalid("path", f'the names that lead to a list, at most {MAX_DEPTH}, as JSON: ["messages"]')
     return tuple(names)
 
 

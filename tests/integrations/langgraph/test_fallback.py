@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
@@ -30,7 +30,7 @@ from locus.errors import (
     SerializationError,
 )
 from locus.integrations.langgraph import LocusSaver
-from locus.integrations.langgraph.fallback import FORK
+from locus.integrations.langgraph.fallback import FORK, BringOver
 from locus.memory.backends import MemoryCheckpointer
 from tests.integrations.langgraph.graphs import asking, chat, said, texts, thread
 from tests.servers.postgresql import PostgreSQLServer
@@ -321,3 +321,34 @@ def test_a_locus_saver_can_be_moved_from_as_well(tmp_path: Path, url: str) -> No
     with LocusSaver(f"sqlite:{tmp_path / 'first.db'}") as old, LocusSaver(url, fallback=old) as saver:
         talk_blocking(old)
         assert sorted(saver.list(None), key=place) == sorted(old.list(None), key=place)
+
+
+async def test_a_worker_killed_before_it_put_the_lines_in_order_is_followed_by_one_that_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The thread has gone on at both savers, and continues from the later line, whoever brings it over."""
+    old, store = InMemorySaver(), MemoryCheckpointer()
+    new = LocusSaver(store, fallback=old)
+
+    def put(saver: Saver, after: str | None, value: str) -> str:
+        checkpoint = empty_checkpoint()
+        checkpoint["channel_values"], checkpoint["channel_versions"] = {"x": value}, {"x": 1}
+        place = {"thread_id": "t", "checkpoint_ns": "", **({"checkpoint_id": after} if after else {})}
+        saver.put({"configurable": place}, checkpoint, {"source": "loop", "step": 1}, {"x": 1})
+        return checkpoint["id"]
+
+    first = put(old, None, "first")
+    assert new.get_tuple(thread("t")) is not None
+    put(old, first, "of an old worker")
+    put(new, first, "of a new worker, later")
+
+    async def killed(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as at_that_moment:
+        at_that_moment.setattr(BringOver, "_keep_latest", killed)
+        with pytest.raises(KeyboardInterrupt):
+            await new.aget_tuple(thread("t"))
+    found = await LocusSaver(store, fallback=old).aget_tuple(thread("t"))
+    assert found is not None
+    assert found.checkpoint["channel_values"] == {"x": "of a new worker, later"}

@@ -98,6 +98,15 @@ async def test_pop_takes_the_newest_until_nothing_is_left(session: LocusSession,
     assert await session.get_items() == items(5)
 
 
+async def test_pop_finds_what_another_handle_added_to_an_empty_session(
+    session: LocusSession, handle: Checkpointer
+) -> None:
+    await session.add_items(items(1))
+    await session.pop_item()
+    await LocusSession("alice", handle).add_items(items(2))
+    assert await session.pop_item() == items(2)[0]
+
+
 async def test_clear_removes_everything_and_leaves_others_alone(session: LocusSession, handle: Checkpointer) -> None:
     other = LocusSession("bob", handle)
     for one in (session, other):

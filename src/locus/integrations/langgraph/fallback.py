@@ -214,7 +214,18 @@ class BringOver:
         if await self._receiver.store.entry(thread_id, *key.here) is None:
             await self.whole(thread_id)
         else:
+            await self._mend_order(thread_id, *key.here)
             await self._add_writes(thread_id, latest)
+
+    async def _mend_order(self, thread_id: str, checkpoint_id: str, namespace: str) -> None:
+        """Let a thread continue from its later line, if a worker was killed before it had seen to that."""
+        entry = await self._receiver.store.entry(thread_id, None, namespace)
+        if entry is None or entry.checkpoint_id != checkpoint_id:
+            return
+        entries = await self._receiver.store.history(thread_id, None, None, namespace)
+        later = max(entry.checkpoint_id for entry in entries)
+        if later > checkpoint_id:
+            await self._keep_latest(thread_id, namespace, later, checkpoint_id)
 
     async def whole(self, thread_id: str) -> int:
         """Bring over all checkpoints of a thread that are not here, and return how many."""

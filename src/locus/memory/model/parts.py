@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from locus.errors import ConfigurationError, CorruptCheckpointError
-from locus.memory.model.codec import decode, path_text
+from locus.memory.model.codec import MAX_DEPTH, decode, path_text
 from locus.memory.model.manifest import MOST, Cuts, decode_manifest, items_text
 from locus.memory.model.records import Extent, Path, Stored
 
@@ -42,7 +42,8 @@ class Range:
 
 def checked_range(path: Sequence[str], start: int, count: int) -> Range:
     """A range, if that is what a caller gave."""
-    if isinstance(path, str) or not isinstance(path, Sequence) or not path or not all(isinstance(s, str) for s in path):
+    names = path if isinstance(path, Sequence) and not isinstance(path, str) else ()
+    if not 0 < len(names) <= MAX_DEPTH or not all(isinstance(name, str) for name in names):
         raise ConfigurationError(f'path is the names that lead to a list, such as ("messages",), got {path!r:.80}')
     for value, what, least in ((start, "start", -MOST), (count, "count", 0)):
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST:

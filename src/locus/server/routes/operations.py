@@ -69,6 +69,8 @@ class About(Answer):
     exports: bool
     prefixes: bool
     namespaces: bool
+    parts: bool
+    pages: bool
     before: bool
     keeps_key_order: bool
     limits: ServerLimits
@@ -107,6 +109,7 @@ class OperationsRoutes(Routes):
                 "prefixes": True,
                 "namespaces": True,
                 "parts": True,
+                "pages": True,
                 "before": True,
                 "keeps_key_order": engine.dialect.exact,
                 "limits": {"body_bytes": self._authorized.limits.body_bytes},

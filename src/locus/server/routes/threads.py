@@ -52,7 +52,7 @@ Listed = Annotated[int, Field(ge=0, le=MOST_LISTED), IN_QUERY]
 class ThreadList(Query):
     pattern: Annotated[str, Field(description="`*` stands for any text, `?` for one character")] = "*"
     limit: Annotated[
-        Listed | Literal["all"], Field(description=f"How many one answer lists; `all`: {MOST_LISTED:,}, see `next`")
+        Listed | Literal["all"], Field(description=f"How many one answer lists; `all` is refused above {MOST_LISTED:,}")
     ] = 100
     prefix: Name = ""
     after: Annotated[Name, Field(description="Only ids behind this one: `next` of the answer before")] = ""
@@ -145,6 +145,10 @@ class ThreadRoutes(Routes):
         # One more tells whether there are more.
         more = limit + 1 if limit else 0
         found = await self._authorized.query(self._authorized.thread_ids(request, pattern, more, query.prefix))
+        if query.limit == "all" and len(found) > limit:  # who asks for all does not look for `next`
+            raise Problem(
+                413, "too_many", f"there are more than {limit} threads: ask for limit={limit}, and go on after"
+            )
         names = found[:limit]
         more_at = {"next": names[-1]} if len(found) > limit else {}
         return await json_response(request, {"threads": names, **more_at})
@@ -280,12 +284,17 @@ class ThreadRoutes(Routes):
         stored = await self._store.read_part(thread_id, query.checkpoint_id, query.namespace, part)
         if stored is None:
             raise missing(await self._store.other_namespaces(thread_id, query.namespace))
-        self._check_size(self._size(stored, needed(stored.manifest, part)), "what these items are")
+        size = self._size(stored, needed(stored.manifest, part))
+        self._check_size(size, "what these items are")
         try:
-            page = page_of(stored, part)
+            if size < LARGE_STATE:
+                text = _items_text(stored, part)
+            else:
+                share_of(request).take(4 * size)  # as text, as values, and as text again
+                text = await asyncio.to_thread(_items_text, stored, part)
         except ConfigurationError as error:  # the path leads elsewhere: the one who asks has to say another
             raise Problem(422, "invalid_request", str(error)) from error
-        return await json_response(request, {"checkpoint_id": stored.entry.checkpoint_id, **page._asdict()})
+        return await text_response(request, text)
 
     @operation("DELETE", CHECKPOINT, "Delete a checkpoint", NO_CONTENT, query=Namespaced)
     async def delete(self, request: Request) -> Response:
@@ -367,6 +376,10 @@ class ThreadRoutes(Routes):
 
 def _writes_as_text(writes: Iterable[StoredWrite]) -> str:
     return encode_trusted([write_data(write) for write in writes])
+
+
+def _items_text(stored: Stored, part: Range) -> str:
+    return encode_trusted({"checkpoint_id": stored.entry.checkpoint_id, **page_of(stored, part)._asdict()})
 
 
 def _state_text(stored: Stored) -> str:

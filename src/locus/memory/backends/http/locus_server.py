@@ -60,6 +60,7 @@ class LocusServer:
         self.prefixes: bool = about.get("prefixes", False)
         self.lists_namespaces: bool = about.get("namespaces", False)
         self.reads_parts: bool = about.get("parts", False)
+        self._lists_in_pages: bool = about.get("pages", False)
         self._takes_before: bool = about.get("before", False)
         self.dialect = EXACT if about["keeps_key_order"] else _CHANGES_KEYS
         self._compress = not client.config.local
@@ -148,7 +149,8 @@ class LocusServer:
         found: list[str] = []
         after: str | None = pattern.after
         while after is not None and (limit is None or len(found) < limit):
-            query["limit"] = "all" if limit is None else min(limit - len(found), MOST_IDS)
+            most = MOST_IDS if self._lists_in_pages else "all"
+            query["limit"] = most if limit is None else min(limit - len(found), MOST_IDS)
             if after:
                 query["after"] = after
             answer = await self._ask("GET", "/threads", query)
