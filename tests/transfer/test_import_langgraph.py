@@ -35,7 +35,7 @@ from locus.integrations.langgraph.saver import LocusSaver
 from locus.transfer import Report, import_store
 from locus.transfer.sources.langgraph_values import ValueReader
 from tests.servers.postgresql import PostgreSQLServer
-from tests.transfer.graphs import Colour, Ticket, config, everything, go_on, make_graph, talk, talk_blocking
+from tests.transfer.graphs import Colour, State, Ticket, config, everything, go_on, make_graph, talk, talk_blocking
 
 
 @asynccontextmanager
@@ -137,6 +137,24 @@ async def test_a_class_that_is_not_allowed_is_named(tmp_path: Path) -> None:
     assert (await moved(path, url, allowed_types=names)).ok
     async with LocusSaver(url, allowed_types=[Ticket, Colour]) as ours:
         assert (await make_graph(ours).aget_state(config("t"))).values["ticket"] == Ticket(7, Colour.RED)
+
+
+async def test_a_thread_is_not_begun_before_all_of_its_classes_are_allowed(tmp_path: Path) -> None:
+    path, url = tmp_path / "graph.db", f"sqlite:{tmp_path / 'agents.db'}"
+    async with sqlite_saver(path) as saver:
+        graph = make_graph(saver)
+        for thread, later in (("t", {"ticket": Ticket(7)}), ("u", {"notes": ["z"]})):
+            for values in ({"notes": ["x"]}, {"notes": ["y"]}, later):
+                await graph.aupdate_state(config(thread), values, as_node="answer")
+        expected = sorted([found async for found in saver.alist(None)], key=place)
+    report = await moved(path, url)
+    assert [problem.thread for problem in report.problems] == ["t"]
+    assert (report.done, report.moved) == (1, 3)
+    async with LocusSaver(url) as ours:
+        assert {place(found)[0] async for found in ours.alist(None)} == {"u"}
+    assert (await moved(path, url, allowed_types=[State])).ok
+    async with LocusSaver(url, allowed_types=[State]) as ours:
+        assert sorted([found async for found in ours.alist(None)], key=place) == expected
 
 
 def _hostile(tmp_path: Path, kind: str, data: bytes) -> Path:

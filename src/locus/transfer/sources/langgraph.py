@@ -82,10 +82,16 @@ class LangGraphSource:
         return await self._tables.threads(pattern)
 
     async def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
+        """The checkpoints of a thread, oldest first.
+
+        All are converted before the first is moved. They are in memory anyway, and a thread that cannot be moved as a
+        whole must not be begun: a graph would go on from the middle of it.
+        """
         converter = _Converter(thread_id, self._allowed)
         async with aclosing(self._tables.checkpoints(thread_id)) as found:
-            async for raw in found:
-                yield await converter.checkpoint(raw)
+            converted = [await converter.checkpoint(raw) async for raw in found]
+        for checkpoint in converted:
+            yield checkpoint
 
     async def close(self) -> None:
         await self._tables.close()
