@@ -9,6 +9,7 @@ docs/web-app.md explains each part.
 
 import asyncio
 import json
+import math
 import sys
 import tempfile
 import threading
@@ -26,51 +27,83 @@ from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Route
 
 from locus.agent import Agent
-from locus.core.events import Event, ModelChunkEvent, TerminateEvent, ToolStartEvent
+from locus.core.events import CheckpointSavedEvent, Event, ModelChunkEvent, TerminateEvent, ToolStartEvent
 from locus.errors import ThreadBusyError, ThreadTakenOverError
 from locus.memory.backends import sqlite_checkpointer
 from locus.models import ModelError
 from locus.tools import tool
 
 PAGE = """<!doctype html><title>Chat</title><pre id="chat"></pre>
-<form id="form"><input id="text" size="60" autofocus> <button>Send</button>
+<form id="form"><input id="text" size="60" autofocus> <button id="go">Send</button>
 <button type="button" id="stop">Stop</button></form>
 <script>
-const chat = document.getElementById("chat"), text = document.getElementById("text"), chat_url = "/chats/first";
+const [chat, form, text, go, stop] = ["chat", "form", "text", "go", "stop"].map((id) => document.getElementById(id));
+const chat_url = "/chats/first";
 const say = (words) => { chat.textContent += words; };
+let controller = new AbortController(), seen = 0;
 async function load() {
   const messages = await (await fetch(chat_url)).json();
   chat.textContent = messages.map((message) => `${message.role}: ${message.text}\\n`).join("");
+  seen = messages.length;
+  return messages;
 }
-let controller = new AbortController();
-async function send(url, body) {
-  controller = new AbortController();
-  let done = false;
+async function post(url, body) {  // status 0: nobody answered, or the connection broke
+  const end = {status: 0, saved: false, done: false, seconds: 1};
   try {
     const response = await fetch(url, {method: "POST", body, signal: controller.signal});
-    if (response.status == 409 && url == chat_url) return say((await response.json()).error + "\\n");
+    if (!response.ok) {
+      return {...end, status: response.status, seconds: Number(response.headers.get("Retry-After")) || 1};
+    }
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-    for (let rest = "", part; response.ok && !(part = await reader.read()).done;) {
+    for (let rest = "", part; !(part = await reader.read()).done;) {
       const lines = (rest + part.value).split("\\n");
       rest = lines.pop();
       for (const line of lines.map((line) => JSON.parse(line))) {
         say(line.text ?? (line.doing ? `[${line.doing}] ` : line.error ?? ""));
-        done = done || "done" in line || "error" in line;
+        end.saved ||= "saved" in line;
+        end.done ||= "done" in line || "error" in line;
       }
     }
   } catch (error) {
-    if (error.name === "AbortError") return say("[stopped]\\n");
+    if (error.name === "AbortError") throw error;
   }
-  say("\\n");
-  if (done && url != chat_url) await load();  // some of it may have come before the server was gone
-  if (!done) setTimeout(() => send(chat_url + "/resume", ""), 1000);  // the server is gone: another one goes on
+  return end;
 }
-document.getElementById("stop").onclick = () => controller.abort();
-document.getElementById("form").onsubmit = (event) => {
+async function send(body) {  // returns what there is to say at the end
+  const before = seen;
+  let end = await post(chat_url, body), saved = end.saved;
+  const failed = (words) => {
+    if (!saved) text.value ||= body;
+    return words;
+  };
+  if (end.status === 409) return failed("[your last message is not settled yet: send this one again in a moment]");
+  for (let tries = 0; !end.done; tries++) {
+    if (![0, 409, 502, 503, 504].includes(end.status)) return failed(`[the server failed: ${end.status}]`);
+    if (tries === 60) return failed("[the server does not answer]");
+    await new Promise((later) => setTimeout(later, 1000 * end.seconds));
+    controller.signal.throwIfAborted();
+    end = await post(chat_url + "/resume", "");
+    if (saved || !(end.done || end.status === 404)) continue;
+    const later = (await load()).slice(before);  // did the message arrive?
+    saved = later.some((message) => message.role === "user" && message.text === body);
+    if (saved) continue;
+    end = await post(chat_url, body);
+    saved = end.saved;
+  }
+  return "";
+}
+stop.onclick = () => controller.abort();
+form.onsubmit = async (event) => {
   event.preventDefault();
-  say("> " + text.value + "\\n");
-  send(chat_url, text.value);
+  const body = text.value;
+  say("> " + body + "\\n");
   text.value = "";
+  go.disabled = true;
+  controller = new AbortController();
+  const last = await send(body).catch((error) => error.name === "AbortError" ? "[stopped]" : `[${error.message}]`);
+  await load().catch(() => {});
+  say(last && last + "\\n");
+  go.disabled = false;
 };
 load();
 </script>"""
@@ -104,10 +137,14 @@ def make_app(path: str) -> Starlette:
         return await streamed(chosen.run((await request.body()).decode(), thread_of(request)))
 
     async def resume(request: Request) -> Response:
+        if not await checkpointer.exists(thread_of(request)):
+            return JSONResponse({"error": "No message of this chat has arrived."}, 404)
         return await streamed(agent.resume(thread_of(request)))
 
-    async def busy(request: Request, error: Exception) -> Response:
-        return JSONResponse({"error": "I am still answering."}, 409, headers={"Retry-After": "1"})
+    async def busy(request: Request, error: Any) -> Response:
+        seconds = max(math.ceil(error.retry_after or 1), 1)
+        text = "Your last message is not settled yet."
+        return JSONResponse({"error": text}, 409, headers={"Retry-After": str(seconds)})
 
     routes = [
         Route("/", page),
@@ -137,12 +174,14 @@ async def lines(first: Event, events: Any) -> AsyncIterator[str]:
 
 def as_line(event: Event) -> str:
     facts: dict[str, Any] = {}
-    if isinstance(event, ModelChunkEvent):
+    if isinstance(event, CheckpointSavedEvent):
+        facts = {"saved": True}
+    elif isinstance(event, ModelChunkEvent):
         facts = {"text": event.text}
     elif isinstance(event, ToolStartEvent):
         facts = {"doing": event.call.name}
     elif isinstance(event, TerminateEvent):
-        facts = {"done": event.stop_reason}
+        facts = {"done": event.stop_reason, "answer": event.message, "nothing_to_resume": event.nothing_to_resume}
     return json.dumps(facts) + "\n"
 
 
@@ -174,6 +213,8 @@ async def demo(port: int) -> None:
         print("Stop:", await ask("Find a train to the city 'Oslo'", stop=True))
         print("the next one:", await ask("What is my name?", how="?wait=1"))
         print("the thread says:", (await client.get("/chats/demo")).json()[-3]["text"])
+        print("nothing is left to resume:", (await client.post("/chats/demo/resume")).json())
+        print("a chat that nobody began:", (await client.post("/chats/nowhere/resume")).status_code)
 
 
 def main() -> None:

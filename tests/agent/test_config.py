@@ -32,6 +32,10 @@ def test_settings_come_by_keyword_or_as_a_config_or_both(memory: MemoryCheckpoin
     [
         ({"checkpoint_every_n_iterations": 0}, "checkpoint_every_n_iterations must be at least 1, got 0"),
         ({"max_iterations": 0}, "max_iterations must be at least 1"),
+        ({"max_iterations": "many"}, "max_iterations is a number, got 'many'"),
+        ({"max_seconds": "10"}, "max_seconds is a number, got '10'"),
+        ({"wait_seconds": None}, "wait_seconds is a number, got None"),
+        ({"thread_id": "t"}, r"thread_id is no setting of an agent.*pass it to run\(\)"),
         ({"max_tokens": 0}, "max_tokens must be above 0"),
         ({"max_seconds": -1.0}, "max_seconds must be above 0"),
         ({"tool_timeout": 0}, "tool_timeout must be above 0"),
@@ -81,6 +85,13 @@ async def test_a_prompt_is_text_or_messages(prompt: Any, memory: MemoryCheckpoin
     assert memory.get_thread_ids() == []
 
 
+@pytest.mark.parametrize("prompt", [{"role": "user", "content": "secret"}, [{"role": "user", "content": "secret"}]])
+async def test_a_prompt_that_is_a_dict_is_told_what_makes_a_message(prompt: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"prompt is .* got dict.*Message\.user\(") as caught:
+        await Agent(model=Following("x")).invoke(prompt)
+    assert "secret" not in str(caught.value)
+
+
 @pytest.mark.parametrize("thread_id", ["", "x" * 256, 7])
 async def test_a_thread_id_that_nothing_keeps_is_an_error(thread_id: Any, memory: MemoryCheckpointer) -> None:
     model = Following("x")
@@ -128,4 +139,11 @@ async def test_awaiting_a_stream_says_what_it_is(method: str, other: str, memory
     stream = getattr(Agent(model=Following("x"), checkpointer=memory), method)("t")
     with pytest.raises(TypeError, match=rf"{method}\(\) is a stream of events.*await agent\.{other}\("):
         await stream
+    await stream.aclose()
+
+
+async def test_a_stream_is_no_loop_of_a_function_that_is_not_async(memory: MemoryCheckpointer) -> None:
+    stream: Any = Agent(model=Following("x"), checkpointer=memory).run("t")
+    with pytest.raises(TypeError, match=r"write `async for event in agent\.run\("):
+        list(stream)
     await stream.aclose()

@@ -161,3 +161,10 @@ async def test_deep_agents_take_a_conversation_memory() -> None:
 def test_a_memory_without_the_methods_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="memory needs the methods load and save"):
         create_agent(model=Following("x"), memory=object())  # type: ignore[arg-type]
+
+
+async def test_a_sub_agent_that_nobody_keeps_runs_without_a_thread() -> None:
+    clerk = Agent(model=Following("done by the clerk"))
+    steps = asks(a_call("task", agent="clerk", prompt="do it")), results_told
+    agent = create_deep_agent(Following(*steps), memory=Notebook(), subagents={"clerk": clerk})
+    assert (await agent.invoke("go", "t")).message == "task=done by the clerk"

@@ -17,7 +17,7 @@ import pytest
 from locus.agent import Agent, HumanInTheLoop
 from locus.agent.recovery import UNKNOWN
 from locus.agent.sessions import RESULT, STARTED
-from locus.core.events import CheckpointSavedEvent, Event, ToolCompleteEvent, ToolStartEvent
+from locus.core.events import CheckpointSavedEvent, Event, TerminateEvent, ToolCompleteEvent, ToolStartEvent
 from locus.core.messages import ToolCall
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError
@@ -242,6 +242,15 @@ async def test_resuming_a_finished_thread_returns_its_answer_and_saves_nothing(s
     assert await story.store.list_checkpoints("story", limit=100) == before
 
 
+async def test_a_stream_tells_too_that_there_was_nothing_to_resume(story: Story) -> None:
+    (end,) = [event async for event in story.agent().resume("story")]
+    assert isinstance(end, TerminateEvent)
+    assert (end.stop_reason, end.message, end.nothing_to_resume) == ("complete", story.answer, True)
+    *_, end = [event async for event in story.agent().run("And now?", "story")]
+    assert isinstance(end, TerminateEvent)
+    assert not end.nothing_to_resume
+
+
 async def test_what_was_resumed_is_told_apart_from_what_had_its_answer(story: Story) -> None:
     async for cut in story.cuts():
         result = await story.agent(unknown_outcome="skip").resume_invoke(await story.killed_at(cut))
@@ -251,7 +260,7 @@ async def test_what_was_resumed_is_told_apart_from_what_had_its_answer(story: St
 async def test_there_must_be_something_to_resume(story: Story) -> None:
     with pytest.raises(ConfigurationError, match="there is no thread 'nowhere' to resume"):
         await story.agent().resume_invoke("nowhere")
-    with pytest.raises(ConfigurationError, match="there is no thread"):
+    with pytest.raises(ConfigurationError, match=r"no checkpointer, so there is no thread.*Agent.*checkpointer="):
         await Agent(model=Following("x")).resume_invoke("story")
     await story.store.save(AgentState(), "elsewhere", namespace="")
     with pytest.raises(ConfigurationError, match=r"no agent has begun thread 'elsewhere'.*other namespaces: ''"):

@@ -159,9 +159,18 @@ async def test_without_a_thread_nothing_is_kept(memory: MemoryCheckpointer, effe
 async def test_without_a_checkpointer_a_thread_id_means_nothing() -> None:
     agent = Agent(model=Following(lambda messages: f"{len(messages)} messages"))
     assert agent.checkpointer is None
-    for _ in range(2):
-        result = await agent.invoke("go", "t")
-        assert (result.message, result.thread_id) == ("1 messages", None)
+    with pytest.warns(UserWarning, match=r"thread_id has no effect.*checkpointer=") as warned:
+        results = [await agent.invoke("go", "t") for _ in range(2)]
+    assert [(result.message, result.thread_id) for result in results] == [("1 messages", None)] * 2
+    assert [warning.filename for warning in warned] == [__file__], "once, and where the caller is"
+
+
+@pytest.mark.parametrize("method", ["run", "run_sync"])
+def test_a_thread_id_without_a_checkpointer_is_warned_of_where_the_caller_is(method: str) -> None:
+    agent = Agent(model=Following("x"))
+    with pytest.warns(UserWarning, match="thread_id has no effect") as warned:
+        getattr(agent, method)("go", "t")
+    assert [warning.filename for warning in warned] == [__file__]
 
 
 async def test_threads_are_kept_apart(store: Checkpointer) -> None:

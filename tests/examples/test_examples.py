@@ -187,6 +187,8 @@ def test_two_tabs_of_a_browser_and_a_stop_button(tmp_path: Path) -> None:
     assert "9:05" in said["the first one"]
     assert said["Stop"] == "stopped"
     assert "the run was cancelled before the call was done" in said["the thread says"]
+    assert "'answer': 'Your name is Ada.', 'nothing_to_resume': True" in said["nothing is left to resume"]
+    assert said["a chat that nobody began"] == "404"
 
 
 def test_a_person_decides_in_another_process(tmp_path: Path) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
+import warnings
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Never, NoReturn
 from uuid import uuid4
 
-from locus.agent.config import REJECT_BY_DEFAULT, AgentConfig, Store, Tools, UnknownOutcome
+from locus.agent.config import REJECT_BY_DEFAULT, AgentConfig, Store, Tools, UnknownOutcome, callers_level
 from locus.agent.leases import End
 from locus.agent.middleware import Middleware
 from locus.agent.recovery import repaired
@@ -50,6 +51,8 @@ from locus.tools import ToolRegistry
 
 Prompt = str | Message | Sequence[Message]
 OnEvent = Callable[[Event], Any]
+
+_GIVE_ONE = 'give it one, such as Agent(…, checkpointer="sqlite:agents.db")'
 
 _BETWEEN_LOOKS = Backoff(0.01, 0.5, factor=1.5, random_part=0.0)
 
@@ -114,6 +117,11 @@ class Agent:
         given = locals()
         if unknown:
             name = next(iter(unknown))
+            if name == "thread_id":
+                raise ConfigurationError(
+                    "thread_id is no setting of an agent, which serves any number of threads: pass it to run(), "
+                    "as in agent.run(prompt, thread_id=…)"
+                )
             known = sorted(AgentConfig.__dataclass_fields__)
             raise ConfigurationError(
                 f"Agent has no setting {name!r:.80}{did_you_mean(name, known)}; the settings are: {', '.join(known)}"
@@ -128,6 +136,7 @@ class Agent:
             raise ConfigurationError(f"a model has the method complete, and {type(chosen).__name__} has not")
         self.tools = ToolRegistry(self.config.tools)
         self._kept = self._memory()
+        self._told_of_no_memory = False
 
     def _memory(self) -> BaseCheckpointer | AgentCheckpointer | None:
         if self.config.checkpointer is not None:
@@ -158,17 +167,29 @@ class Agent:
             return PlainSession(kept, thread_id)
         return ConversationSession(kept, thread_id)
 
+    def _expect_memory(self, thread_id: str | None) -> None:
+        """Warn, once, whoever names a thread for a run of an agent that keeps none."""
+        if thread_id is not None and self._kept is None and not self._told_of_no_memory:
+            self._told_of_no_memory = True
+            warnings.warn(
+                f"this agent has no checkpointer: thread_id has no effect, and nothing is remembered; {_GIVE_ONE}",
+                UserWarning,
+                stacklevel=callers_level(),
+            )
+
     def run(self, prompt: Prompt, thread_id: str | None = None) -> AsyncGenerator[Event, None]:
         """Run, and tell what happens. The last event is a `TerminateEvent` or an `InterruptEvent`.
 
         Leaving the loop before the end cancels the run; the thread can go on from where it was.
         """
+        self._expect_memory(thread_id)
         return EventStream(_streamed(lambda tell: self.invoke(prompt, thread_id, on_event=tell)), "run", "invoke")
 
     async def invoke(
         self, prompt: Prompt, thread_id: str | None = None, *, on_event: OnEvent | None = None
     ) -> AgentResult:
         """Run to the end, and return the result."""
+        self._expect_memory(thread_id)
         messages = _messages(prompt)
         session = self._session(thread_id)
         deadline = time.monotonic() + self.config.wait_seconds
@@ -181,6 +202,7 @@ class Agent:
 
     def run_sync(self, prompt: Prompt, thread_id: str | None = None, *, on_event: OnEvent | None = None) -> AgentResult:
         """`invoke` for code that is not async; works inside a running event loop, too."""
+        self._expect_memory(thread_id)
         return PORTAL.run(self.invoke(prompt, thread_id, on_event=on_event))
 
     def resume(self, thread_id: str, decision: Any = None) -> AsyncGenerator[Event, None]:
@@ -206,6 +228,8 @@ class Agent:
                 return result
 
     async def _not_begun(self, thread_id: str) -> ConfigurationError:
+        if self._kept is None:
+            return ConfigurationError(f"this agent has no checkpointer, so there is no thread to resume: {_GIVE_ONE}")
         there = ""
         if isinstance(self._kept, Checkpointer):
             there = await self._kept.store.other_namespaces(thread_id, DEFAULT_NAMESPACE)
@@ -357,7 +381,10 @@ def _emitter(on_event: OnEvent | None) -> Emit:
 
 
 class EventStream(AsyncGenerator[Event, None]):
-    """The events of a run. It is read with `async for`; `await` says so, and names the method that returns a result."""
+    """The events of a run. It is read with `async for`.
+
+    `await` and `for` say so, and name the method that returns a result.
+    """
 
     def __init__(self, events: AsyncGenerator[Event, None], method: str, other: str) -> None:
         self._events = events
@@ -380,7 +407,13 @@ class EventStream(AsyncGenerator[Event, None]):
         await self._events.aclose()
 
     def __await__(self) -> NoReturn:
-        raise TypeError(
+        raise self._misread()
+
+    def __iter__(self) -> NoReturn:
+        raise self._misread()
+
+    def _misread(self) -> TypeError:
+        return TypeError(
             f"{self._method}() is a stream of events: write `async for event in agent.{self._method}(…)`, "
             f"or `await agent.{self._other}(…)` for the result alone"
         )
@@ -410,7 +443,12 @@ def _messages(prompt: Prompt) -> list[Message]:
     given = list(prompt) if isinstance(prompt, Sequence) else [prompt]
     found = [message for message in given if isinstance(message, Message)]
     if len(found) < len(given):
-        raise ConfigurationError(f"a prompt is text or messages, got {prompt!r:.80}")
+        wrong = next(item for item in given if not isinstance(item, Message))
+        advice = "; make a message of a dict with Message.user(text)" if isinstance(wrong, dict) else ""
+        raise ConfigurationError(
+            f"a prompt is text, a Message or a list of Messages, got {type(wrong).__name__}"
+            f"{' in a list' if wrong is not prompt else ''}{advice}"
+        )
     mended = repaired(found, to_the_end=True)
     found = found if mended is None else mended
     if not found:

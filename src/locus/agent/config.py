@@ -63,11 +63,14 @@ class AgentConfig:
 
     def __post_init__(self) -> None:
         for name in ("checkpoint_every_n_iterations", "max_iterations"):
-            if getattr(self, name) < 1:
-                raise ConfigurationError(f"{name} must be at least 1, got {getattr(self, name)!r}")
+            count = _number(name, getattr(self, name))
+            if not count >= 1:
+                raise ConfigurationError(f"{name} must be at least 1, got {count!r}")
         for name in ("max_tokens", "max_seconds", "tool_timeout", "wait_seconds", "lease_seconds"):
             limit = getattr(self, name)
-            if limit is not None and not limit > 0:
+            if limit is None and name in ("max_tokens", "max_seconds", "tool_timeout"):
+                continue
+            if not _number(name, limit) > 0:
                 raise ConfigurationError(f"{name} must be above 0, got {limit!r}")
         for name, allowed in (
             ("on_conflict", get_args(OnConflict)),
@@ -84,7 +87,7 @@ class AgentConfig:
                 'on_conflict="raise" lets a new run push aside one that is under way, and is deprecated: use "reject" '
                 'to refuse the new one, or "take_over" to push the other aside on purpose',
                 DeprecationWarning,
-                stacklevel=_callers_level(),
+                stacklevel=callers_level(),
             )
         if self.checkpointer is not None and self.memory is not None:
             raise ConfigurationError("give either checkpointer or memory: both say where the conversation is kept")
@@ -108,7 +111,13 @@ class Settings(TypedDict, total=False):
     unknown_outcome: UnknownOutcome
 
 
-def _callers_level() -> int:
+def _number(name: str, given: Any) -> int | float:
+    if not isinstance(given, int | float):
+        raise ConfigurationError(f"{name} is a number, got {given!r:.80}")
+    return given
+
+
+def callers_level() -> int:
     """The level, for a warning, of whoever makes the agent: settings come through several functions of ours."""
     level, frame = 0, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] in ("locus", "dataclasses"):

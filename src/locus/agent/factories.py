@@ -88,8 +88,9 @@ def _task(agents: Mapping[str, Agent]) -> Tool[..., Any]:
         if chosen is None:
             raise LookupError(f"there is no agent {agent!r}; there are: {names}")
         context = current_call.get()
-        thread_id = sub_thread(context.thread_id, context.call.id) if context.thread_id else None
         kept = chosen.checkpointer
+        outer = context.thread_id if kept is not None else None
+        thread_id = sub_thread(outer, context.call.id) if outer else None
         if isinstance(kept, Checkpointer) and thread_id is not None and await kept.exists(thread_id):
             # Whoever has the thread of the call has this one, too, whatever is left of an earlier worker's lease.
             successor = Agent(

@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 from locus.core.events import Interrupt
+from locus.core.events import StopReason as StopReason
 from locus.core.state import AgentState
-
-StopReason = Literal[
-    "complete",
-    "interrupt",
-    "max_iterations",
-    "token_budget",
-    "time_limit",
-    "no_answer",
-    "tool_loop",
-]
 
 
 @dataclass(frozen=True)

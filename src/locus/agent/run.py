@@ -397,7 +397,7 @@ class Run:
         if reason != "complete":
             await self._save("stopped", "done")
         result = await self._close(reason, None)
-        await self._emit(TerminateEvent(*self._tag, reason, result.message))
+        await self._emit(TerminateEvent(*self._tag, reason, result.message, result.nothing_to_resume))
 
     async def _close(self, reason: StopReason, interrupt: Interrupt | None) -> AgentResult:
         await self._session.finish(self.state)

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from locus.core.messages import Message, ToolCall, ToolResult
+
+StopReason = Literal[
+    "complete",
+    "interrupt",
+    "max_iterations",
+    "token_budget",
+    "time_limit",
+    "no_answer",
+    "tool_loop",
+]
 
 
 @dataclass(frozen=True)
@@ -71,10 +81,14 @@ class InterruptEvent(Event):
 
 @dataclass(frozen=True)
 class TerminateEvent(Event):
-    """The run is over."""
+    """The run is over, and `message` is its answer.
 
-    stop_reason: str
+    `nothing_to_resume`: the thread that was to be resumed had that answer already; nobody was asked.
+    """
+
+    stop_reason: StopReason
     message: str
+    nothing_to_resume: bool = False
 
 
 @dataclass(frozen=True)
