@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ from locus.agent import Agent
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError
 from locus.memory import get_checkpointer
+from locus.memory.backends import FileCheckpointer, SQLiteBackend, sqlite_checkpointer
 from locus.memory.backends.file.config import FileConfig
 from locus.memory.backends.http.config import HTTPConfig
 from locus.memory.backends.mysql.config import MySQLConfig
@@ -190,3 +192,35 @@ def test_folders_are_made_for_a_relative_path(tmp_path: Path, monkeypatch: pytes
         with get_checkpointer(place).sync as opened:
             opened.save(AgentState(), "t")
     assert sorted(found.name for found in tmp_path.iterdir()) == ["data", "logs", "more"]
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        ("sqlite:agents.db", "agents.db"),
+        ("sqlite:///agents.db?ttl_seconds=60", "agents.db"),
+        ("SQLite:////srv/agents.db", "/srv/agents.db"),
+        ("file:./agents", "./agents"),
+        ("file:///srv/agents", "/srv/agents"),
+        ("sqlite://data/agents.db", "data/agents.db"),
+    ],
+)
+def test_a_url_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, path: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    makers: list[tuple[Callable[[str | Path], object], str]] = [
+        (sqlite_checkpointer, "sqlite"),
+        (SQLiteBackend, "sqlite"),
+        (FileCheckpointer, "file"),
+    ]
+    for make, scheme in makers:
+        for url in (given, Path(given)) if "//" not in given else (given,):
+            with pytest.raises(ConfigurationError) as refused:
+                make(url)
+            assert repr(path) in str(refused.value)
+            assert f"get_checkpointer('{scheme}:{path}')" in str(refused.value)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_file_may_still_be_called_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert SQLiteBackend("./sqlite:a.db").path == str(tmp_path / "sqlite:a.db")

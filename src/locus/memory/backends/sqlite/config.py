@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from locus.errors import ConfigurationError
 from locus.memory.model.arguments import checked_seconds, possible_path
-from locus.memory.runtime.url import flag, path_of, split_options
+from locus.memory.runtime.url import flag, path_of, refuse_url, split_options
 
 Durability = Literal["full", "normal"]
 IN_MEMORY = ":memory:"
@@ -51,6 +51,7 @@ class SQLiteConfig:
         """From what a user gave."""
         if not isinstance(path, str | Path) or not str(path) or "\0" in str(path):
             raise ConfigurationError(f"path must be the path of a file, got {path!r:.80}")
+        refuse_url(path, "sqlite")
         if durability not in get_args(Durability):
             raise ConfigurationError(f'durability is "full" or "normal", got {durability!r}')
         checked_seconds(timeout, "timeout")
