@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from locus.errors import ConfigurationError
+from locus.hints import did_you_mean
 
 
 class StoreURL:
@@ -61,7 +62,8 @@ class StoreURL:
         if others := sorted(texts.keys() - readers.keys()):
             # After a question mark in a password, the rest of the password looks like an option.
             shown = [name if name.isidentifier() and "@" not in self.query else "…" for name in others]
-            raise ConfigurationError(unknown.format(name=", ".join(shown)[:80], known=", ".join(readers)))
+            refusal = unknown.format(name=", ".join(shown)[:80], known=", ".join(readers))
+            raise ConfigurationError(f"{refusal}{did_you_mean(shown[0], readers)}")
         found: dict[str, Any] = {}
         for name, text in texts.items():
             with suppress(ValueError):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from locus.errors import ConfigurationError
+from locus.hints import check_options
 from locus.memory.model.arguments import possible_path
 from locus.memory.runtime.url import flag, folder_of, refuse_url, split_options
 
@@ -49,6 +50,7 @@ class FileConfig:
     @classmethod
     def from_url(cls, url: str, **options: Any) -> FileConfig:
         """From `file:./dir` or `file:///srv/dir?ttl_seconds=3600`, and options, which go before those in the URL."""
+        check_options(options, cls.checked, "FileCheckpointer")
         location, found = split_options(url.partition(":")[2], _URL_OPTIONS, _UNKNOWN)
         if path := folder_of(location):
             found["base_dir"] = path

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from locus.errors import ConfigurationError
+from locus.hints import check_options
 from locus.memory.model.arguments import checked_seconds, possible_path
 from locus.memory.runtime.url import flag, path_of, refuse_url, split_options
 
@@ -65,6 +66,7 @@ class SQLiteConfig:
 
         Options go before those in the URL.
         """
+        check_options(options, cls.checked, "SQLiteBackend")
         location, found = split_options(url.partition(":")[2], _URL_OPTIONS, _UNKNOWN)
         if path := path_of(location):
             found["path"] = path
