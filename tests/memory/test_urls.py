@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,7 +12,17 @@ import pytest
 from locus.agent import Agent
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError
+from locus.integrations.langgraph import LocusSaver
+from locus.integrations.langgraph_store import LocusStore
+from locus.integrations.openai_agents import LocusSession
 from locus.memory import get_checkpointer
+from locus.memory.backends import (
+    FileCheckpointer,
+    MemoryCheckpointer,
+    PostgreSQLBackend,
+    SQLiteBackend,
+    sqlite_checkpointer,
+)
 from locus.memory.backends.file.config import FileConfig
 from locus.memory.backends.http.config import HTTPConfig
 from locus.memory.backends.mysql.config import MySQLConfig
@@ -190,3 +202,97 @@ def test_folders_are_made_for_a_relative_path(tmp_path: Path, monkeypatch: pytes
         with get_checkpointer(place).sync as opened:
             opened.save(AgentState(), "t")
     assert sorted(found.name for found in tmp_path.iterdir()) == ["data", "logs", "more"]
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        ("sqlite:agents.db", "agents.db"),
+        ("sqlite:///agents.db?ttl_seconds=60", "agents.db"),
+        ("SQLite:////srv/agents.db", "/srv/agents.db"),
+        ("file:./agents", "./agents"),
+        ("file:///srv/agents", "/srv/agents"),
+        ("sqlite://data/agents.db", "data/agents.db"),
+    ],
+)
+def test_a_url_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, path: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    makers: list[tuple[Callable[[str | Path], object], str]] = [
+        (sqlite_checkpointer, "sqlite"),
+        (SQLiteBackend, "sqlite"),
+        (FileCheckpointer, "file"),
+    ]
+    for make, scheme in makers:
+        for url in (given, Path(given)) if "//" not in given else (given,):
+            with pytest.raises(ConfigurationError) as refused:
+                make(url)
+            assert repr(path) in str(refused.value)
+            assert f"get_checkpointer('{scheme}:{path}')" in str(refused.value)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_file_may_still_be_called_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert SQLiteBackend("./sqlite:a.db").path == str(tmp_path / "sqlite:a.db")
+
+
+MISSPELT = {
+    "memory": ("ttl_second", "ttl_seconds"),
+    "file:a": ("prety", "pretty"),
+    "sqlite:a.db": ("durabilty", "durability"),
+    "http://host": ("tokn", "token"),
+    "https://host": ("headrs", "headers"),
+    "redis://host": ("prefx", "prefix"),
+    "valkey://host": ("max_conections", "max_connections"),
+    "s3://bucket/prefix": ("region_nam", "region_name"),
+    "oci://namespace/bucket": ("regio", "region"),
+    "opensearch://host/index": ("index_nam", "index_name"),
+    "postgresql://host/database": ("tabel_name", "table_name"),
+    "mysql://host/database": ("tabel_name", "table_name"),
+    "mysql": ("tabel_name", "table_name"),
+    "oracle://user:password@host/service": ("tabel_name", "table_name"),
+}
+
+
+@pytest.mark.parametrize("url", MISSPELT)
+def test_a_misspelt_keyword_is_told_from_the_one_that_was_meant(url: str) -> None:
+    wrong, meant = MISSPELT[url]
+    with pytest.raises(ConfigurationError) as refused:
+        get_checkpointer(url, **{wrong: "s3cret"})
+    text = str(refused.value)
+    assert f"has no option {wrong!r} (did you mean {meant!r}?); the options are: " in text
+    assert SECRET not in text
+
+
+@pytest.mark.parametrize("url", ["sqlite:a.db?durabilty=full", "postgresql://host/db?durabilty=full"])
+def test_a_misspelt_option_of_a_url_is_named(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="has no option 'durabilty'"):
+        get_checkpointer(url)
+
+
+def test_a_misspelt_option_of_a_postgresql_url_is_told_from_those_of_locus_and_of_libpq() -> None:
+    for wrong, meant in (("table_nam", "table_name"), ("sslmod", "sslmode")):
+        with pytest.raises(ConfigurationError, match=f"'{wrong}' .did you mean '{meant}'") as refused:
+            get_checkpointer(f"postgresql://user:{SECRET}@host/db?sslrootcert=/a&{wrong}={SECRET}")
+        assert SECRET not in str(refused.value)
+    with pytest.raises(ConfigurationError, match="table_name is no option of libpq"):
+        PostgreSQLBackend(dsn="postgresql://host/db?table_name=x")
+    with pytest.raises(ConfigurationError) as refused:
+        get_checkpointer(f"postgresql://host/db?{SECRET}=2@host/db")
+    assert SECRET not in str(refused.value)
+
+
+def test_options_of_what_hands_them_on_are_among_the_known_ones() -> None:
+    cases: list[tuple[Callable[..., object], str, str]] = [
+        (LocusSaver, "allowed_typs", "allowed_types"),
+        (partial(LocusSession, "alice"), "sesion_settings", "session_settings"),
+        (LocusStore, "tll", "ttl"),
+    ]
+    for make, wrong, meant in cases:
+        owner = getattr(make, "func", make).__name__
+        with pytest.raises(ConfigurationError, match=f"{owner} has no option '{wrong}' .did you mean '{meant}'"):
+            make("sqlite:a.db", **{wrong: ()})
+        with pytest.raises(ConfigurationError, match=f"open already .did you mean '{meant}'"):
+            make(MemoryCheckpointer(), **{wrong: ()})
+        with pytest.raises(ConfigurationError, match="did you mean 'durability'"):
+            make("sqlite:a.db", durabilty="full")

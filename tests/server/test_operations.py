@@ -165,6 +165,23 @@ class TestTheCommand:
         assert error.startswith("locus: ")
         assert len(error.splitlines()) == 1
 
+    @pytest.mark.parametrize("content", ["", "\n \n", "# who needs tokens?\n"])
+    def test_tokens_that_were_given_and_are_none_do_not_open_the_server(
+        self, content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("locus.server.serving.serve", lambda config: pytest.fail("it was started"))
+        file = tmp_path / "tokens"
+        file.write_text(content)
+        start = ["serve", "--store", "memory"]
+        assert main([*start, "--token-file", str(file)]) == 2
+        assert main([*start, "--token-file", str(file), "--token", WRITER]) == 2
+        assert main([*start, "--token", content]) == 2
+        monkeypatch.setenv("LOCUS_SERVER_TOKENS", content)
+        assert main(start) == 2
+        said = capsys.readouterr().err.splitlines()
+        assert ["holds no token" in line for line in said] == [True] * 4
+        assert "LOCUS_SERVER_TOKENS" in said[-1]
+
     def test_help_says_how_to_begin(self, capsys: pytest.CaptureFixture[str]) -> None:
         for words in (["--help"], ["serve", "--help"]):
             with pytest.raises(SystemExit) as ended:

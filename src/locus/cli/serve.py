@@ -98,8 +98,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _config(options: argparse.Namespace) -> ServerConfig:
-    from locus.server.auth import read_token_file
-    from locus.server.config import ServerConfig
+    from locus.server.config import ServerConfig, read_some_tokens
     from locus.server.logs import KEY_VARIABLE, key_from_environment
 
     store = options.store or os.environ.get(STORE_VARIABLE)
@@ -111,7 +110,7 @@ def _config(options: argparse.Namespace) -> ServerConfig:
         host=options.host,
         port=options.port,
         workers=options.workers,
-        tokens="\n".join([*options.token, os.environ.get(TOKENS_VARIABLE, "")]),
+        tokens=_given_tokens(options.token),
         max_body_bytes=_bytes(options.max_body, "--max-body"),
         header_seconds=options.header_timeout,
         body_seconds=options.body_timeout,
@@ -125,7 +124,7 @@ def _config(options: argparse.Namespace) -> ServerConfig:
         audit=options.audit,
         log_key=key_from_environment(),
         token_file=token_file,
-        file_tokens="" if token_file is None else read_token_file(token_file),
+        file_tokens="" if token_file is None else read_some_tokens(token_file),
         store_token=tokens.token_for(store, options.store_token_file),
         daily_saves=options.daily_saves,
         daily_bytes=None if options.daily_megabytes is None else _bytes(options.daily_megabytes, "--daily-megabytes"),
@@ -135,6 +134,19 @@ def _config(options: argparse.Namespace) -> ServerConfig:
     for name in secret:  # worker processes would inherit them
         os.environ.pop(name, None)
     return config
+
+
+def _given_tokens(given: list[str]) -> str:
+    """The tokens in options and in the variable. One that holds none was meant to close the server, and would not."""
+    from locus.server.auth import parse_tokens
+
+    places = [("--token", text) for text in given]
+    if TOKENS_VARIABLE in os.environ:
+        places.append((f"the variable {TOKENS_VARIABLE}", os.environ[TOKENS_VARIABLE]))
+    for place, text in places:
+        if not parse_tokens(text):
+            raise ConfigurationError(f"{place} holds no token: give one, or leave it out to serve without tokens")
+    return "\n".join(text for _, text in places)
 
 
 def _bytes(megabytes: float, option: str) -> int:

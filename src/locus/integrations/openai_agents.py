@@ -20,8 +20,9 @@ from datetime import datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Self
 
-from locus.errors import CheckpointNotFoundError, ConfigurationError, LocusError
+from locus.errors import CheckpointNotFoundError, LocusError
 from locus.extras import require
+from locus.hints import options_of_open_store, with_own_options
 from locus.memory.item_log import ItemLog, logged_change
 from locus.memory.model.arguments import UNLIMITED, checked_limit
 from locus.memory.model.records import Entry
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NAMESPACE", "LocusSession", "SessionClosedError", "SessionPoint", "SessionView", "list_sessions"]
 
+_OWN_OPTIONS = ("session_settings", "namespace")
 AT_ONCE = 8
 """How many threads are looked into at the same time."""
 
@@ -106,7 +108,7 @@ class LocusSession:
         self.session_id = session_id
         self.session_settings = _settings(session_settings)
         self._opened = isinstance(store, str)
-        self._items = ItemLog(_opened_store(store, options), session_id, namespace)
+        self._items = ItemLog(_opened_store(store, options, "LocusSession", _OWN_OPTIONS), session_id, namespace)
         self._closed = False
         self._owner: LocusSession | None = None
 
@@ -219,7 +221,7 @@ async def list_sessions(
 
     `store` is what a `LocusSession` takes. One that is opened here by name is closed again.
     """
-    opened = _opened_store(store, options)
+    opened = _opened_store(store, options, "list_sessions", ("limit", "pattern", "namespace"))
     try:
         return await _session_ids(opened, namespace, limit, pattern)
     finally:
@@ -241,11 +243,12 @@ async def _session_ids(store: CheckpointStore, namespace: str, limit: int | None
     return found[:most]
 
 
-def _opened_store(store: Any, options: Mapping[str, Any]) -> CheckpointStore:
+def _opened_store(store: Any, options: Mapping[str, Any], owner: str, own: Sequence[str]) -> CheckpointStore:
     if isinstance(store, str):
-        return store_of(get_checkpointer(store, **options))
+        with with_own_options(owner, own):
+            return store_of(get_checkpointer(store, **options))
     if options:
-        raise ConfigurationError(f"options ({', '.join(options)}) belong to a name or URL; this store is open already")
+        raise options_of_open_store(options, own)
     return store_of(store)
 
 

@@ -82,12 +82,9 @@ class ServerConfig:
         return [*parse_tokens(self.tokens), *parse_tokens(self.file_tokens)] or None
 
     def with_tokens_read_again(self) -> Self:
-        """The same with what the token file holds now. One that holds no token would open the server to everybody."""
+        """The same with what the token file holds now."""
         assert self.token_file is not None
-        text = read_token_file(self.token_file)
-        if not parse_tokens(text):
-            raise ConfigurationError("the token file holds no token")
-        return replace(self, file_tokens=text)
+        return replace(self, file_tokens=read_some_tokens(self.token_file))
 
     @property
     def quota(self) -> Quota:
@@ -97,6 +94,14 @@ class ServerConfig:
     def hosts(self) -> Collection[str] | None:
         """The host names to accept. Without tokens, a web page must not reach the server by a DNS name of its own."""
         return None if self.auth else {*_LOCAL, self.host.lower()}
+
+
+def read_some_tokens(path: str) -> str:
+    """The text of a token file. One that holds no token would open the server to everybody."""
+    text = read_token_file(path)
+    if not parse_tokens(text):
+        raise ConfigurationError("the token file holds no token")
+    return text
 
 
 def is_loopback(host: str) -> bool:

@@ -24,6 +24,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from locus.errors import CapabilityError, ConfigurationError, CorruptCheckpointError
+from locus.hints import options_of_open_store, with_own_options
 from locus.integrations.langgraph.cache import SaverCache, saved_checkpoint
 from locus.integrations.langgraph.classes import declare, refused_types, typed_codec
 from locus.integrations.langgraph.codec import NotAllowedError, TypedCodec
@@ -50,6 +51,7 @@ from locus.memory.store import SPECIAL_CHANNELS
 Version = int | str | float
 T = TypeVar("T")
 
+_OWN_OPTIONS = ("allowed_types", "fallback")
 MOST_ASKED = 10_000
 """For how many threads a saver remembers that it has asked the fallback for them."""
 
@@ -81,11 +83,10 @@ class LocusSaver(BaseCheckpointSaver[Any]):
         **options: Any,
     ) -> None:
         if options and not isinstance(store, str):
-            raise ConfigurationError(
-                f"options ({', '.join(options)}) belong to a name or URL; this store is open already"
-            )
+            raise options_of_open_store(options, _OWN_OPTIONS)
         self._owns = isinstance(store, str)
-        self.store = store_of(get_checkpointer(store, **options) if isinstance(store, str) else store)
+        with with_own_options("LocusSaver", _OWN_OPTIONS):
+            self.store = store_of(get_checkpointer(store, **options) if isinstance(store, str) else store)
         if not self.store.keeps_writes:
             raise CapabilityError(
                 f"{type(self.store.engine).__name__} keeps no pending writes, and LangGraph needs them"

@@ -24,6 +24,7 @@ from langgraph.store.base import (
 )
 
 from locus.errors import CapabilityError, ConfigurationError, SerializationError
+from locus.hints import options_of_open_store, with_own_options
 from locus.integrations.langgraph_store.items import (
     Namespace,
     check_filter,
@@ -68,11 +69,10 @@ class LocusStore(BaseStore):
         if index is not None:
             raise ConfigurationError("LocusStore has no vectors: leave out `index`; a `query` ranks items by words")
         if options and not isinstance(store, str):
-            raise ConfigurationError(
-                f"options ({', '.join(options)}) belong to a name or URL; this store is open already"
-            )
+            raise options_of_open_store(options, ("ttl",))
         self._owns = isinstance(store, str)
-        self._store = store_of(get_checkpointer(store, **options) if isinstance(store, str) else store)
+        with with_own_options("LocusStore", ("ttl",)):
+            self._store = store_of(get_checkpointer(store, **options) if isinstance(store, str) else store)
         engine = self._store.engine
         if not isinstance(engine, SQLiteEngine) and not (
             isinstance(engine, SQLServerEngine) and isinstance(engine.sql, PostgreSQLFlavour)

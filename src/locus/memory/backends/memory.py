@@ -12,6 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from locus.errors import BackendUnavailableError, CheckpointError, ConfigurationError
+from locus.hints import check_options
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.ids import Pattern
@@ -199,6 +200,7 @@ _UNKNOWN = "a memory: URL has no option '{name}'; there are: {known}"
 
 def from_location(location: str = "", **options: Any) -> MemoryCheckpointer:
     """`"memory"`, without a location; `"memory:?ttl_seconds=60"`."""
+    check_options(options, MemoryCheckpointer, "MemoryCheckpointer")
     location, found = split_options(location, {"ttl_seconds": float}, _UNKNOWN)
     if location:
         raise ConfigurationError('write "memory" alone: there is nothing to locate')

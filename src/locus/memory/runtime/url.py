@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from locus.errors import ConfigurationError
+from locus.hints import did_you_mean
 
 
 class StoreURL:
@@ -61,7 +62,8 @@ class StoreURL:
         if others := sorted(texts.keys() - readers.keys()):
             # After a question mark in a password, the rest of the password looks like an option.
             shown = [name if name.isidentifier() and "@" not in self.query else "…" for name in others]
-            raise ConfigurationError(unknown.format(name=", ".join(shown)[:80], known=", ".join(readers)))
+            refusal = unknown.format(name=", ".join(shown)[:80], known=", ".join(readers))
+            raise ConfigurationError(f"{refusal}{did_you_mean(shown[0], readers)}")
         found: dict[str, Any] = {}
         for name, text in texts.items():
             with suppress(ValueError):
@@ -116,3 +118,18 @@ def path_of(location: str) -> str:
 def folder_of(location: str) -> str:
     """The path in a location after `file:`. Unlike in those of databases, it is absolute after three slashes."""
     return f"/{path_of(location)}" if location.startswith("///") else path_of(location)
+
+
+def refuse_url(path: object, scheme: str) -> None:
+    """Refuse a URL where a path is wanted: it would be the name of a file. `scheme` is that of the backend's URLs."""
+    given, colon, location = str(path).partition(":")
+    if not colon or given.lower() not in ("sqlite", "file"):
+        return
+    location = location.partition("?")[0]
+    meant = location.lstrip("/")  # where two slashes would begin a host
+    with suppress(ConfigurationError):
+        meant = folder_of(location) if given.lower() == "file" else path_of(location)
+    raise ConfigurationError(
+        f"{str(path)!r:.200} is a URL, and this is a path: write {meant!r:.200}, or "
+        f"get_checkpointer({f'{scheme}:{meant}'!r:.200}), which takes URLs"
+    )

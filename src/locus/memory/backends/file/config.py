@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from locus.errors import ConfigurationError
+from locus.hints import check_options
 from locus.memory.model.arguments import possible_path
-from locus.memory.runtime.url import flag, folder_of, split_options
+from locus.memory.runtime.url import flag, folder_of, refuse_url, split_options
 
 DEFAULT_FOLDER = ".locus_checkpoints"
 _URL_OPTIONS: dict[str, Callable[[str], Any]] = {"pretty": flag, "ttl_seconds": float, "create_folder": flag}
@@ -38,6 +39,7 @@ class FileConfig:
         """From what a user gave."""
         if not isinstance(base_dir, str | Path) or not str(base_dir) or "\0" in str(base_dir):
             raise ConfigurationError(f"base_dir must be the path of a folder, got {base_dir!r:.80}")
+        refuse_url(base_dir, "file")
         with possible_path(base_dir):
             base = Path(base_dir).expanduser()
             is_file = base.exists() and not base.is_dir()
@@ -48,6 +50,7 @@ class FileConfig:
     @classmethod
     def from_url(cls, url: str, **options: Any) -> FileConfig:
         """From `file:./dir` or `file:///srv/dir?ttl_seconds=3600`, and options, which go before those in the URL."""
+        check_options(options, cls.checked, "FileCheckpointer")
         location, found = split_options(url.partition(":")[2], _URL_OPTIONS, _UNKNOWN)
         if path := folder_of(location):
             found["base_dir"] = path

@@ -8,6 +8,7 @@ from typing import Any
 
 from locus.errors import BackendUnavailableError, CheckpointError
 from locus.extras import require
+from locus.hints import check_options
 from locus.memory.backends.http.engine import HTTPEngine
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import CheckpointerCapabilities
@@ -98,9 +99,11 @@ class HTTPCheckpointer(Checkpointer):
 
 def from_http(location: str = "", **options: Any) -> HTTPCheckpointer:
     """`http://host:8700`"""
+    check_options(options, HTTPCheckpointer, "HTTPCheckpointer", but=("base_url",))
     return HTTPCheckpointer(f"http:{location}", **options)
 
 
 def from_https(location: str = "", **options: Any) -> HTTPCheckpointer:
     """`https://host`"""
+    check_options(options, HTTPCheckpointer, "HTTPCheckpointer", but=("base_url",))
     return HTTPCheckpointer(f"https:{location}", **options)

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from locus.errors import ConfigurationError
+from locus.hints import check_options
 from locus.memory.backends.objects.client import checked_prefix
 from locus.memory.runtime.url import StoreURL
 from locus.oci_auth import check_auth_type
@@ -81,6 +82,7 @@ class OCIConfig:
     @classmethod
     def from_url(cls, url: str, **options: Any) -> OCIConfig:
         """From `oci://namespace/bucket/prefix?region=…` and options, which go before those in the URL."""
+        check_options(options, cls.from_options, "OCIBucketBackend", but=("bucket_name", "namespace"))
         parts = StoreURL(url, _SYNTAX)
         bucket, _, prefix = parts.path.removeprefix("/").partition("/")
         if not parts.hosts or parts.user is not None or not bucket or parts.fragment:

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from pydantic import SecretStr
 
 from locus.errors import ConfigurationError
+from locus.hints import check_options
 from locus.memory.model.arguments import checked_seconds
 from locus.memory.runtime.url import StoreURL, flag
 
@@ -78,6 +79,7 @@ class OpenSearchConfig:
     @classmethod
     def from_url(cls, url: str, **options: Any) -> OpenSearchConfig:
         """From `opensearch://host:9200/index?ssl=true` and options, which go before those in the URL."""
+        check_options(options, cls.from_options, "OpenSearchBackend")
         scheme, _, location = url.partition(":")
         secure = {"use_ssl": True} if scheme == "opensearchs" else {}
         return cls.from_options(**(url_options(location) | secure | options))

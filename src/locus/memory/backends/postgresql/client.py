@@ -27,6 +27,7 @@ from locus.errors import (
     CorruptCheckpointError,
     SerializationError,
 )
+from locus.hints import did_you_mean
 from locus.memory.backends.postgresql.config import PostgreSQLConfig
 from locus.memory.backends.postgresql.schema import numbered
 from locus.memory.backends.sql.engine import Connection, Trouble
@@ -114,11 +115,31 @@ def parsed(dsn: str) -> dict[str, Any]:
     try:
         found = conninfo.conninfo_to_dict(dsn)
     except psycopg.ProgrammingError:
+        _check_names(dsn)
         raise ConfigurationError(
             "dsn is no connection string that libpq understands: write "
             "postgresql://user:password@host:5432/database?sslmode=require, and percent-encode what is special in it"
         ) from None
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _check_names(dsn: str) -> None:
+    """Name an option after the question mark that there is none of."""
+    query = dsn.partition("?")[2]
+    # A question mark may also stand in a password, and this be the rest of it.
+    if not dsn.startswith("postgres") or "@" in query:
+        return
+    # `ssl` is not among them, but libpq takes it, as in URLs of other drivers.
+    libpq = ["ssl", *(option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults())]
+    for name in (pair.partition("=")[0] for pair in query.split("&")):
+        if name in PostgreSQLConfig.model_fields and name not in libpq:
+            raise ConfigurationError(f"{name} is no option of libpq, which reads the dsn: give it by keyword")
+        if name.isidentifier() and name not in libpq:
+            near = did_you_mean(name, [*PostgreSQLConfig.model_fields, *libpq])
+            raise ConfigurationError(
+                f"the URL of a PostgreSQL server has no option {name!r:.80}{near}; there are those of "
+                "PostgreSQLBackend and of libpq"
+            )
 
 
 class StatementTimeout:

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from locus.errors import ConfigurationError
 from locus.extras import require
+from locus.hints import check_options
 from locus.memory.backends.redis.config import RedisConfig
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.storage import StorageBackend
@@ -110,4 +111,5 @@ def _from_url(scheme: str, location: str, options: dict[str, Any]) -> Checkpoint
 
     if location and not location.startswith("//"):
         raise ConfigurationError(f'write the address of the server as a URL: "{scheme}://localhost:6379"')
+    check_options(options, RedisBackend, "RedisBackend", but=("url",))
     return redis_checkpointer(f"{scheme}:{location or '//localhost:6379'}", **options)

@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from locus.errors import ConfigurationError
 from locus.extras import require
+from locus.hints import check_options
 from locus.memory.backends.objects.client import checked_prefix
 from locus.memory.model.arguments import checked_seconds
 from locus.memory.runtime.url import StoreURL
@@ -101,6 +102,7 @@ class S3Config:
     @classmethod
     def from_url(cls, url: str, **options: Any) -> S3Config:
         """From `s3://bucket/prefix?endpoint_url=…&region_name=…` and options, which go before those in the URL."""
+        check_options(options, cls.from_options, "S3Backend", but=("bucket",))
         parts = StoreURL(url, "write s3://bucket/prefix")
         if parts.user is not None:
             raise ConfigurationError(

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self, TypedDict
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from locus.errors import ConfigurationError
+from locus.hints import UnknownOptionError
 from locus.memory.model.arguments import checked_seconds
 from locus.memory.runtime.url import StoreURL
 
@@ -100,6 +101,8 @@ class SQLServerConfig(BaseModel):
         """The error for options that are no good. It does not show their values, since one is a password."""
         first = error.errors(include_url=False, include_input=False)[0]
         name = ".".join(map(str, first["loc"][:1]))
+        if first["type"] == "extra_forbidden":
+            return UnknownOptionError(cls.__name__.replace("Config", "Backend"), name, cls.model_fields)
         known = ", ".join(cls.model_fields)
         return ConfigurationError(f"option {name!r} of {cls.__name__}: {first['msg']}; the options are {known}")
 

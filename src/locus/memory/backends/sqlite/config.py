@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from locus.errors import ConfigurationError
+from locus.hints import check_options
 from locus.memory.model.arguments import checked_seconds, possible_path
-from locus.memory.runtime.url import flag, path_of, split_options
+from locus.memory.runtime.url import flag, path_of, refuse_url, split_options
 
 Durability = Literal["full", "normal"]
 IN_MEMORY = ":memory:"
@@ -51,6 +52,7 @@ class SQLiteConfig:
         """From what a user gave."""
         if not isinstance(path, str | Path) or not str(path) or "\0" in str(path):
             raise ConfigurationError(f"path must be the path of a file, got {path!r:.80}")
+        refuse_url(path, "sqlite")
         if durability not in get_args(Durability):
             raise ConfigurationError(f'durability is "full" or "normal", got {durability!r}')
         checked_seconds(timeout, "timeout")
@@ -64,6 +66,7 @@ class SQLiteConfig:
 
         Options go before those in the URL.
         """
+        check_options(options, cls.checked, "SQLiteBackend")
         location, found = split_options(url.partition(":")[2], _URL_OPTIONS, _UNKNOWN)
         if path := path_of(location):
             found["path"] = path
