@@ -95,6 +95,46 @@ def test_modules_of_the_current_folder_are_found(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", script, *command], **folder)
 
 
+def test_classes_of_a_script_are_allowed_by_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my_chat_script.py").write_text(
+        "import sys\n"
+        "from dataclasses import dataclass\n"
+        "from typing import TypedDict\n"
+        "from langgraph.checkpoint.sqlite import SqliteSaver\n"
+        "from langgraph.graph import START, StateGraph\n"
+        "from locus.integrations.langgraph import LocusSaver\n"
+        "@dataclass\n"
+        "class Seat:\n    row: int\n"
+        "class State(TypedDict):\n    seat: Seat\n"
+        "def sit(state):\n    return {'seat': Seat(state['seat'].row + 1)}\n"
+        "if __name__ == '__main__':\n"
+        "    thread = {'configurable': {'thread_id': 't'}}\n"
+        "    builder = StateGraph(State).add_node(sit).add_edge(START, 'sit')\n"
+        "    if sys.argv[1] == 'before':\n"
+        "        with SqliteSaver.from_conn_string('graph.db') as saver:\n"
+        "            builder.compile(checkpointer=saver).invoke({'seat': Seat(1)}, thread)\n"
+        "    else:\n"
+        "        with LocusSaver('sqlite:a.db') as saver:\n"
+        "            graph = builder.compile(checkpointer=saver)\n"
+        "            assert graph.get_state(thread).values == {'seat': Seat(2)}\n"
+        "            assert graph.invoke({}, thread) == {'seat': Seat(3)}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    subprocess.run([sys.executable, "my_chat_script.py", "before"], check=True, capture_output=True)
+    arguments = ["import", "langgraph", "graph.db", "sqlite:a.db"]
+    assert main(arguments) == 1
+    told = capsys.readouterr().err
+    assert "--allow __main__=SCRIPT:Seat, where SCRIPT is the file that was run, without .py" in told
+    assert "__main__:" not in told
+    assert main([*arguments, "--allow", "__main__:Seat"]) == 2
+    assert "__main__=my_script:Seat" in capsys.readouterr().err
+    assert main([*arguments, "--allow", "__main__=my_chat_script:State"]) == 0
+    subprocess.run([sys.executable, "my_chat_script.py", "after"], check=True)
+
+
 async def test_sessions_in_tables_of_other_names(tmp_path: Path) -> None:
     session = SQLiteSession("a", tmp_path / "s.db", sessions_table="s", messages_table="m")
     await session.add_items([{"role": "user", "content": "hi"}])

@@ -43,7 +43,8 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         default=[],
         metavar="MODULE:CLASS",
         help="langgraph: a class of yours that states contain, or a TypedDict or a graph that declares such classes, "
-        "in a module that is installed or in the current folder; may be repeated",
+        "in a module that is installed or in the current folder; STORED=MODULE:CLASS if it was in the module STORED "
+        "before, such as __main__, a script that was run; may be repeated",
     )
     add("--tenant", default="default", help="locus-sdk: the tenant of PgCheckpointer (default)")
     add("--sessions-table", default="agent_sessions", metavar="NAME", help="openai-agents: (agent_sessions)")

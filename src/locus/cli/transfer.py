@@ -81,8 +81,9 @@ def run(options: argparse.Namespace, work: Callable[..., Awaitable[Report]]) -> 
         place = f"thread {problem.thread!r}: " if problem.thread else ""
         sys.stderr.write(f"locus: {place}{problem.message}\n")
     if report.missing and len(report.problems) > 1:  # else it has been said
-        allow = " ".join(f"--allow {name}" for name in report.missing)
-        sys.stderr.write(f"locus: to allow all classes that are missing, add {allow}\n")
+        from locus.transfer.sources.langgraph_values import allow_options
+
+        sys.stderr.write(f"locus: to allow all classes that are missing, add {allow_options(report.missing)}\n")
     return 0 if report.ok else 1
 
 

@@ -40,8 +40,9 @@ async def import_store(
     """Import threads from the store of another library; see `move.move`.
 
     `allowed_types` are the classes that states of LangGraph may contain, or their names ("my_app.state:Ticket"). A
-    `TypedDict` or a graph stands for all classes that it declares. `missing` of the report names those that are not
-    allowed.
+    `TypedDict` or a graph stands for all classes that it declares. Classes that were in another module when they were
+    stored have its name before theirs ("__main__=my_app.state:Ticket"). `missing` of the report names those that are
+    not allowed.
     `tenant` is the tenant of a `PgCheckpointer` of locus-sdk. The two tables are those of sessions of openai-agents.
     `destination_token` is for a destination on a server.
     """
@@ -83,12 +84,17 @@ def _langgraph(url: str, allowed_types: Sequence[Any]) -> Source:
     from locus.transfer.sources.langgraph_values import ValueReader
     from locus.transfer.sources.sql import sql_engine
 
-    named = [_named(name) if isinstance(name, str) else name for name in allowed_types]
-    classes = list(listed_classes(named))
-    for kind in classes:
-        if not isinstance(kind, type):
-            raise ConfigurationError(f"{kind!r:.80} is no class")
-    values = ValueReader(classes)
+    classes: list[type] = []
+    aliases: dict[tuple[str, str], type] = {}
+    for name in allowed_types:
+        stored, equals, place = name.rpartition("=") if isinstance(name, str) else ("", "", name)
+        for kind in listed_classes([_named(place) if isinstance(place, str) else place]):
+            if not isinstance(kind, type):
+                raise ConfigurationError(f"{kind!r:.80} is no class")
+            classes.append(kind)
+            if equals:
+                aliases[stored, kind.__name__] = kind
+    values = ValueReader(classes, aliases)
     if _scheme(url) in ("postgresql", "postgres"):
         engine, _, schema = sql_engine(url)
         tables: SaverTables = PostgreSQLTables(engine, schema, values)
@@ -106,7 +112,10 @@ def _named(name: str) -> Any:
     try:
         return reduce(getattr, attributes.split("."), import_module(module))
     except (ImportError, AttributeError) as error:
-        raise ConfigurationError(f"the class {name!r:.80} cannot be imported: {error}") from error
+        hint = f"; a class of a script is named with its file: __main__=my_script:{attributes:.80}"
+        raise ConfigurationError(
+            f"the class {name!r:.80} cannot be imported: {error}{hint if module == '__main__' else ''}"
+        ) from error
 
 
 def _openai_agents(url: str, sessions_table: str, messages_table: str) -> Source:

@@ -23,7 +23,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Send
 from pydantic import BaseModel
 
-from locus.errors import SerializationError
+from locus.errors import ConfigurationError, SerializationError
 from locus.integrations.langgraph import LocusSaver
 from locus.integrations.langgraph.classes import declare, typed_codec
 from locus.integrations.langgraph.schemas import schema_classes
@@ -263,6 +263,38 @@ def test_what_may_not_be_loaded_is_named_all_at_once(url: str) -> None:
             for kind in (Undeclared, Around, Order, Question):
                 assert f"{__name__}.{kind.__name__}" in str(caught.value)
             assert f"{__name__}.Price" not in str(caught.value)
+
+
+def test_a_class_that_has_moved_is_read_by_its_stored_name(url: str) -> None:
+    stored: Any = dataclass(type("Old", (), {"__module__": "__main__", "__annotations__": {"cents": int}}))
+    with LocusSaver(url, allowed_types=[stored]) as saver:
+        saver.put(thread(checkpoint_ns=""), made(stored(7)), {"step": 1}, {})
+    with LocusSaver(url, allowed_types=[Price]) as saver, pytest.raises(SerializationError) as caught:
+        saver.get_tuple(thread())
+    assert "The stored name must be that of the class" in str(caught.value)
+    assert "allowed_types={'__main__.Old': Old}" in str(caught.value)
+    ways: list[Any] = [{"__main__.Old": Price}, [Question, {"__main__.Old": Price}], [Price, {"__main__.Old": Price}]]
+    for allowed in ways:
+        with LocusSaver(url, allowed_types=allowed) as saver:
+            found = saver.get_tuple(thread())
+            assert found is not None
+            assert found.checkpoint["channel_values"]["v0"] == Price(7)
+    with LocusSaver(url, allowed_types={"__main__.Old": Price}) as saver:
+        saver.put(thread(checkpoint_ns=""), made(Price(8)) | {"id": "2"}, {"step": 2}, {})
+    with LocusSaver(url, allowed_types=[Price]) as saver:  # written under the name that it has now
+        found = saver.get_tuple(thread())
+        assert found is not None
+        assert found.checkpoint["channel_values"]["v0"] == Price(8)
+
+
+@pytest.mark.parametrize(
+    "mapping",
+    [{"a.B": "my_app.Ticket"}, {"a.B": State}, {1: Price}, {"a.B": dict}, {"HumanMessage": Price}],
+    ids=["a name", "a schema", "no name", "a built-in type", "a name that is taken"],
+)
+def test_only_classes_have_stored_names(url: str, mapping: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"allowed.types|needs no other"):
+        LocusSaver(url, allowed_types=mapping)
 
 
 def test_a_schema_or_a_graph_may_be_listed(url: str) -> None:

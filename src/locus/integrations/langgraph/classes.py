@@ -10,16 +10,19 @@ never hides a method of the class.
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from enum import Enum, Flag
 from functools import partial, partialmethod, singledispatchmethod
+from pathlib import Path
 from types import MemberDescriptorType
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from typing_extensions import is_typeddict
 
 from locus.errors import ConfigurationError, SerializationError
 from locus.integrations.langgraph.codec import (
@@ -40,8 +43,11 @@ _WRAPPED = (str, int, float, bytes, list, dict, set, frozenset, tuple)
 _IMMUTABLE, _ON_HEAP = 1 << 8, 1 << 9
 
 
-def typed_codec(allowed: Iterable[type] = ()) -> TypedCodec:
-    """A codec for the types that are always allowed, and for these classes."""
+def typed_codec(allowed: Iterable[type] = (), stored_names: Mapping[str, type] | None = None) -> TypedCodec:
+    """A codec for the types that are always allowed, and for these classes.
+
+    `stored_names` are classes that had other names when their instances were stored, by those names.
+    """
     codec = TypedCodec()
     for name, types, write, read in standard_kinds(codec):
         codec.add(name, types, write, read)
@@ -50,13 +56,39 @@ def typed_codec(allowed: Iterable[type] = ()) -> TypedCodec:
         codec.add(kind.__name__.lstrip("_"), (kind,), *class_kind(codec, kind))
     for kind in langchain_data():
         codec.add(class_name(kind), (kind,), *class_kind(codec, kind))
-    for kind in allowed:
+    aliases = stored_names or {}
+    for name, kind in aliases.items():
+        if not isinstance(name, str) or not isinstance(kind, type) or is_typeddict(kind):
+            raise ConfigurationError(
+                "a mapping in allowed_types has classes by their stored names, {'my_app.Ticket': Ticket}, not "
+                f"{name!r:.80}: {kind!r:.80}"
+            )
+    for kind in (*allowed, *aliases.values()):
         if not isinstance(kind, type):
             raise ConfigurationError(f"allowed_types takes classes, not {kind!r:.80}")
         if not codec.knows(kind):
             codec.add(class_name(kind), (kind,), *class_kind(codec, kind))
+            _read_by_script_name(codec, kind)
+    for name, kind in aliases.items():
+        if name != class_name(kind):
+            codec.add_alias(name, kind)
     codec.add_found(lambda value: _declared_name(codec, value), lambda value: class_kind(codec, type(value))[0](value))
     return codec
+
+
+def _read_by_script_name(codec: TypedCodec, kind: type) -> None:
+    """Also read instances of a class of the script that is running by the name that it has if the script is imported.
+
+    So a script can load what a program that imports it has saved, such as `locus import`.
+    """
+    main = sys.modules.get("__main__")
+    if kind.__module__ != "__main__" or main is None:
+        return
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    module = spec.name if spec is not None else Path(file).stem if file else None
+    name = f"{module}.{kind.__qualname__}"
+    if module is not None and not codec.reads(name):
+        codec.add_alias(name, kind)
 
 
 def _declared_name(codec: TypedCodec, value: Any) -> str | None:
@@ -71,6 +103,8 @@ def declare(codec: TypedCodec, kinds: Iterable[type]) -> None:
         if not codec.knows(kind):
             with suppress(ConfigurationError):
                 codec.add_declared(class_name(kind), kind, *class_kind(codec, kind))
+                if codec.knows(kind):  # unless another class has its name
+                    _read_by_script_name(codec, kind)
 
 
 def refused_types(allowing: TypedCodec, values: Iterable[Any]) -> list[str]:

@@ -57,9 +57,11 @@ class NotAllowedError(SerializationError):
         shown = ", ".join(name.rpartition(".")[2] for name in (first, *others))
         if loading:
             what = "they are classes" if others else "it is a class"
+            short = first.rpartition(".")[2]
             text = (
                 f"here, so it was not loaded.{neither} If {what} of yours and the store is to be trusted, allow {it} "
-                "with LocusSaver(…, allowed_types=[…])"
+                "with LocusSaver(…, allowed_types=[…]). The stored name must be that of the class; a class that has "
+                f"moved or was renamed is given with its stored name: allowed_types={{{first!r}: {short}}}"
             )
         else:
             text = (
@@ -118,6 +120,8 @@ class TypedCodec:
         self._readers: dict[str, Read] = {"dict": self._read_pairs, "float": _read_float}
         self._other_types: list[tuple[Callable[[Any], str | None], Write]] = []
         self._declared: dict[str, type] = {}
+        self._aliases: dict[str, str] = {}
+        """By another name under which instances of a class are stored: the tag of the class."""
 
     def add(self, name: str, types: Iterable[type], write: Write, read: Read) -> None:
         """Write values of exactly these types with this tag, and read values with this tag."""
@@ -136,6 +140,21 @@ class TypedCodec:
         self._readers[name] = read
         self._writers[kind] = (name, write)
 
+    def add_alias(self, name: str, kind: type) -> None:
+        """Also read values with this tag as instances of a class that was added. They are written with its own tag."""
+        if name in self._readers:
+            raise ConfigurationError(f"two of the allowed types have the name {name!r:.200}: rename one of them")
+        if kind not in self._writers:
+            raise ConfigurationError(f"{class_name(kind)} is stored without a name, and needs no other")
+        self._aliases[name] = self._writers[kind][0]
+
+    def reads(self, name: str) -> bool:
+        return self._reader(name) is not None
+
+    def _reader(self, name: str) -> Read | None:
+        found = self._readers.get(name)
+        return self._readers.get(self._aliases.get(name, "")) if found is None else found
+
     def declares(self, name: str) -> bool:
         return name in self._declared
 
@@ -150,7 +169,7 @@ class TypedCodec:
         while waiting:
             found = waiting.pop()
             if isinstance(found, dict):
-                if TAG in found and not (isinstance(found[TAG], str) and found[TAG] in self._readers):
+                if TAG in found and not (isinstance(found[TAG], str) and self.reads(found[TAG])):
                     yield str(found[TAG])
                 waiting += found.values()
             elif isinstance(found, list):
@@ -269,7 +288,7 @@ class TypedCodec:
 
     def _read_tagged(self, value: Mapping[str, Any]) -> Any:
         name = value[TAG]
-        read = self._readers.get(name) if isinstance(name, str) else None
+        read = self._reader(name) if isinstance(name, str) else None
         if read is None:
             raise RefusedTypeError(str(name), loading=True)
         try:

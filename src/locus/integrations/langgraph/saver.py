@@ -40,7 +40,13 @@ from locus.integrations.langgraph.read import (
     stored_path,
     stored_value,
 )
-from locus.integrations.langgraph.schemas import DeclaredClasses, calling_graph, listed_classes, named_classes
+from locus.integrations.langgraph.schemas import (
+    DeclaredClasses,
+    calling_graph,
+    listed_classes,
+    named_classes,
+    stored_names,
+)
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.records import ANY, Unset
 from locus.memory.registry import get_checkpointer
@@ -65,7 +71,8 @@ class LocusSaver(BaseCheckpointSaver[Any]):
     A state may contain plain Python types, LangChain's and LangGraph's own classes, and the Pydantic models,
     dataclasses, enums and named tuples that the graph declares: in its state, its input and output, its context and the
     inputs of its nodes. `allowed_types` are other classes of yours. A `TypedDict` or a graph among them stands for all
-    classes that it declares.
+    classes that it declares. A mapping, in their place or among them, has classes that have moved or were renamed by
+    the names under which their instances are stored: `{"old_app.Ticket": Ticket}`.
 
     `fallback` is the saver that you are moving from. Whatever it has of a thread is brought over when the thread is
     touched, and `bring_over` brings all of it. It is never written to, except that what is deleted here is deleted
@@ -91,7 +98,8 @@ class LocusSaver(BaseCheckpointSaver[Any]):
             raise CapabilityError(
                 f"{type(self.store.engine).__name__} keeps no pending writes, and LangGraph needs them"
             )
-        self._codec = typed_codec(listed_classes(allowed_types))
+        allowed = allowed_types if isinstance(allowed_types, Mapping) else list(allowed_types)
+        self._codec = typed_codec(listed_classes(allowed), stored_names(allowed))
         self._declared = DeclaredClasses()
         super().__init__(serde=JSONSerializer(self._codec))
         self._reader = Reader(self.store, self._codec)

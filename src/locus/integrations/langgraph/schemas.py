@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from types import FunctionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -146,11 +146,23 @@ def named_classes(names: Collection[tuple[str, ...]]) -> Iterator[type]:
 
 
 def listed_classes(allowed: Iterable[Any]) -> Iterator[Any]:
-    """What a user lists: classes, and schemas and graphs, which stand for all classes that they declare."""
-    for one in allowed:
+    """What a user lists: classes, and schemas and graphs, which stand for all classes that they declare.
+
+    Mappings among them are those of `stored_names`.
+    """
+    for one in () if isinstance(allowed, Mapping) else allowed:
+        if isinstance(one, Mapping):
+            continue
         if is_typeddict(one):
             yield from schema_classes([one])
         elif is_graph(one):
             yield from graph_classes(one)
         else:
             yield one
+
+
+def stored_names(allowed: Iterable[Any]) -> dict[str, Any]:
+    """What a user maps: the names under which instances of classes are stored, and the classes."""
+    if isinstance(allowed, Mapping):
+        return dict(allowed)
+    return {name: kind for one in allowed if isinstance(one, Mapping) for name, kind in one.items()}

@@ -11,7 +11,7 @@ because an import must not change what was stored.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from importlib import import_module
 from typing import Any
@@ -42,17 +42,31 @@ class MissingClasses:
     def check(self) -> None:
         """Report all of them at once, so that you do not find them one by one."""
         for place in self.places.values():
-            allow = " ".join(f"--allow {name}" for name in self.places)
             raise SerializationError(
-                f"{place} holds instances of classes that are not allowed: allow them with {allow}"
+                f"{place} holds instances of classes that are not allowed: allow them with {allow_options(self.places)}"
             )
 
 
-class ValueReader:
-    """Reads values. `allowed` are classes in addition to those that LangGraph considers safe."""
+def allow_options(names: Collection[str]) -> str:
+    """The options that allow these classes, for a user to copy."""
+    options = [f"--allow {name}" for name in names]
+    of_script = any(name.startswith(_OF_SCRIPT) for name in names)
+    return " ".join(options) + (", where SCRIPT is the file that was run, without .py" if of_script else "")
 
-    def __init__(self, allowed: Iterable[type] = ()) -> None:
-        self._allowed = {(kind.__module__, kind.__name__): kind for kind in allowed}
+
+_MAIN = "__main__"
+_OF_SCRIPT = f"{_MAIN}=SCRIPT:"
+"""A class of a script that was run is in a module that only the script itself can import."""
+
+
+class ValueReader:
+    """Reads values. `allowed` are classes in addition to those that LangGraph considers safe.
+
+    `aliases` are classes that were in another module, or had another name, by the module and name that are stored.
+    """
+
+    def __init__(self, allowed: Iterable[type] = (), aliases: Mapping[tuple[str, str], type] | None = None) -> None:
+        self._allowed = {**(aliases or {}), **{(kind.__module__, kind.__name__): kind for kind in allowed}}
         self._refused: dict[str, None] = {}
         self._missing: dict[str, None] = {}
 
@@ -135,7 +149,7 @@ class ValueReader:
             return getattr(import_module(module), name)
         if key in _FLAT:
             return _FLAT[key]
-        self._missing[f"{module}:{name}"] = None
+        self._missing[f"{_OF_SCRIPT}{name}" if module == _MAIN else f"{module}:{name}"] = None
         raise SerializationError(f"a {module}.{name}")
 
     def _read_json(self, data: bytes) -> Any:
