@@ -108,4 +108,11 @@ class UnsupportedFormatError(CorruptCheckpointError):
 
 
 class BackendUnavailableError(CheckpointError):
-    """The store could not be reached or did not answer. Whether a thread exists is unknown."""
+    """The store could not be reached or did not answer. Whether a thread exists is unknown.
+
+    If a server said that it is too early, `retry_after` is the time in seconds after which to try again, and `code` is
+    the server's word for the reason: `"quota_exceeded"` for a quota that was used up, where nothing was saved.
+    """
+
+    code: str | None = None
+    retry_after: float | None = None

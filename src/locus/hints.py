@@ -21,12 +21,16 @@ class UnknownOptionError(ConfigurationError):
     """An option by keyword that does not exist."""
 
     def __init__(self, owner: str, name: str, known: Iterable[str]) -> None:
+        self.owner = owner
         self.name = name
         self.known = list(known)
         super().__init__(
             f"{owner} has no option {name!r:.80}{did_you_mean(name, self.known)}; the options are: "
             f"{', '.join(self.known)}"
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.owner, self.name, self.known)
 
 
 def check_options(

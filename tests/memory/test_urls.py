@@ -296,3 +296,30 @@ def test_options_of_what_hands_them_on_are_among_the_known_ones() -> None:
             make(MemoryCheckpointer(), **{wrong: ()})
         with pytest.raises(ConfigurationError, match="did you mean 'durability'"):
             make("sqlite:a.db", durabilty="full")
+
+
+def test_three_slashes_that_were_to_be_four(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigurationError) as refused:
+        get_checkpointer("sqlite:///usr/a.db?timeout=5")
+    for spelling in ("'sqlite:////usr/a.db'", "'sqlite:usr/a.db'"):
+        assert spelling in str(refused.value)
+    assert not [*tmp_path.iterdir()]
+    for plain in ("sqlite:usr/a.db", "sqlite:////usr/a.db", "sqlite:///usr.db", "sqlite:///not-at-the-root/a.db"):
+        get_checkpointer(plain)
+    (tmp_path / "usr").mkdir()
+    get_checkpointer("sqlite:///usr/a.db")
+
+
+def test_a_token_in_a_url_is_answered_with_the_option() -> None:
+    with pytest.raises(ConfigurationError, match="token=") as refused:
+        get_checkpointer(f"https://host/path?a=1&token={SECRET}")
+    assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["postgresql//host/db", f"postgresql//user:{SECRET}@host/db"])
+def test_a_url_without_its_colon(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="did you mean 'postgresql://") as refused:
+        get_checkpointer(url)
+    assert SECRET not in str(refused.value)
+    assert "file:" not in str(refused.value)

@@ -107,8 +107,11 @@ async def test_commits_of_the_client_are_counted_once_each() -> None:
             await other.save(seen.with_message(Message.user("first")), "t")
             await one.save(state.with_message(Message.user("second")), "t")
             await one.save(state, "u")
-            with pytest.raises(BackendUnavailableError, match="4 saves in a day"):
+            with pytest.raises(BackendUnavailableError, match="4 saves in a day") as refused:
                 await one.save(state, "v")
+            assert refused.value.code == "quota_exceeded"
+            assert refused.value.retry_after is not None
+            assert 0 < refused.value.retry_after <= 24 * 60 * 60
             assert await one.load("u") == state
 
 

@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from locus import __version__
+from locus.cli import main
 from locus.errors import ConfigurationError
 from locus.memory import get_checkpointer
 from locus.memory.backends import MemoryCheckpointer
@@ -50,6 +51,7 @@ def status(server: Serving, token: str) -> int:
 
 
 READ = "the tokens were read again"
+REASONS = {None: "holds no token", 1: "at least 16 characters", 2: "must end with / or :"}
 UNREAD = "the token file cannot be used, and the tokens stay as they were"
 
 
@@ -117,10 +119,11 @@ def test_tokens_are_read_again_and_a_broken_file_changes_nothing(tmp_path: Path)
             os.kill(server.process.pid, signal.SIGHUP)
             told = wait_for(server, before + 1, says(UNREAD))[-1]
             assert (told["level"], told["line"]) == ("error", line)
+            assert REASONS[line] in told["reason"]
             assert [status(server, token) for token in (OLD, NEW, WRITER)] == [401, 200, 200]
         file.unlink()
         os.kill(server.process.pid, signal.SIGHUP)
-        wait_for(server, 5, says(UNREAD))
+        assert "No such file" in wait_for(server, 5, says(UNREAD))[-1]["reason"]
         assert status(server, NEW) == 200
         assert server.terminate() in (0, -15)
         log = server.log.read_text()
@@ -167,6 +170,21 @@ async def test_an_app_takes_other_tokens_while_it_serves() -> None:
 def test_the_line_that_is_wrong_is_named() -> None:
     with pytest.raises(ConfigurationError, match=r"read or write \(line 3 of the tokens\)"):
         parse_tokens(f"# a comment\n{WRITER}\n{READER} admin\n")
+
+
+@pytest.mark.parametrize(("line", "reason"), [("a-token", "at least 16"), (f"{READER} read a-tenant", "must end with")])
+def test_the_start_says_the_line_of_the_file_and_the_reason(
+    line: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "tokens"
+    for before, number in (("", 1), ("# one\n", 2)):
+        file.write_text(f"{before}{line}\n")
+        assert main(["serve", "--store", "memory", "--token-file", str(file)]) == 2
+        said = capsys.readouterr().err
+        assert reason in said
+        assert f"(line {number} of the token file)" in said
+        for secret in ("a-token", "a-tenant", READER):
+            assert secret not in said
 
 
 def test_a_token_file_of_a_strange_kind_is_refused(tmp_path: Path) -> None:

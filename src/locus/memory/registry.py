@@ -114,6 +114,9 @@ def _meant(name: str, given: str, known: list[str]) -> str:
     """What was most likely meant: a file, a folder, or a name that is near. What may be a URL is never shown."""
     if given == ":memory:":
         return " (did you mean 'memory', or 'sqlite::memory:'?)"
+    scheme, slashes, _ = given.partition("//")
+    if slashes and scheme in known:  # without its colon
+        return f" (did you mean '{scheme}://…'?)"
     if ":" in given and len(name) > 1:
         return did_you_mean(name, known)
     if given.partition("?")[0].lower().endswith(_DATABASE_ENDINGS):

@@ -31,6 +31,7 @@ GRANT_KEY = "locus.grant"
 THREADS_KEY = "locus.threads"
 """Where it holds the ids of threads that the request names."""
 
+TOKEN_FILE = "the token file"
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 _MOST_CHARACTERS = 4 * 1024 * 1024
 """In a file of tokens: enough for some ten thousand of them."""
@@ -55,9 +56,10 @@ class Token:
         if access not in ("read", "write"):
             raise ConfigurationError(f"a token allows read or write, not {access!r:.40}")
         if prefix and not prefix.endswith(DELIMITERS):
+            # Without the prefix itself: it is the id of a tenant, and this may reach a log.
             raise ConfigurationError(
-                f"the prefix {prefix!r:.80} must end with / or :, or it would also allow the threads of "
-                f"{prefix + '-other'!r:.90}"
+                "the prefix of a token must end with / or :, or it would also allow threads of others whose "
+                "names begin like it, as acme would those of acme-corp"
             )
         check_text(prefix, "prefix")
         self.digest = _digest(token)
@@ -145,10 +147,11 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
-def parse_tokens(text: str) -> list[Token]:
+def parse_tokens(text: str, place: str = "") -> list[Token]:
     """Parse tokens, one per line or separated by semicolons: `TOKEN [read|write [PREFIX]]`. `#` starts a comment.
 
     A quota of its own stands at the end of a line: `saves=1000`, `megabytes=50`, or `unlimited` instead of a number.
+    An error says in which line of `place` it is, and quotes nothing of it.
     """
     found: list[Token] = []
     for number, line in enumerate(text.split("\n"), 1):
@@ -156,15 +159,15 @@ def parse_tokens(text: str) -> list[Token]:
             try:
                 found.extend(_parse_token(part))
             except ConfigurationError as error:
-                raise TokenLineError(str(error), number) from error
+                raise TokenLineError(str(error), number, place) from error
     return found
 
 
 class TokenLineError(ConfigurationError):
     """A line of tokens that cannot be used."""
 
-    def __init__(self, text: str, line: int) -> None:
-        super().__init__(f"{text} (line {line} of the tokens)" if line > 1 else text)
+    def __init__(self, text: str, line: int, place: str = "") -> None:
+        super().__init__(f"{text} (line {line} of {place or 'the tokens'})" if place or line > 1 else text)
         self.line = line
 
 
@@ -193,16 +196,16 @@ def _access(words: Sequence[str]) -> Access:
 
 def read_tokens(path: str | Path) -> list[Token]:
     """Parse the tokens in a file."""
-    return parse_tokens(read_token_file(path))
+    return parse_tokens(read_token_file(path), TOKEN_FILE)
 
 
 def read_token_file(path: str | Path) -> str:
-    """The text of a file of tokens."""
+    """The text of a file of tokens. Errors don't quote the path: they reach logs, and it may be a token by mistake."""
     try:
-        with possible_path(path), Path(path).open(encoding="utf-8") as file:
+        with possible_path(TOKEN_FILE), Path(path).open(encoding="utf-8") as file:
             text = file.read(_MOST_CHARACTERS + 1)
     except UnicodeDecodeError as error:
-        raise ConfigurationError(f"the token file {str(path)[:80]!r} is no text in UTF-8") from error
+        raise ConfigurationError(f"{TOKEN_FILE} is no text in UTF-8") from error
     if len(text) > _MOST_CHARACTERS:
-        raise ConfigurationError(f"the token file {str(path)[:80]!r} has more than {_MOST_CHARACTERS:,} characters")
+        raise ConfigurationError(f"{TOKEN_FILE} has more than {_MOST_CHARACTERS:,} characters")
     return text

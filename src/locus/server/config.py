@@ -9,7 +9,7 @@ from typing import Self
 
 from locus.errors import ConfigurationError
 from locus.memory.model.arguments import checked_seconds
-from locus.server.auth import Token, parse_tokens, read_token_file
+from locus.server.auth import TOKEN_FILE, Token, parse_tokens, read_token_file
 from locus.server.quotas import Quota
 from locus.server.rates import Rate
 
@@ -79,7 +79,7 @@ class ServerConfig:
 
     @property
     def auth(self) -> list[Token] | None:
-        return [*parse_tokens(self.tokens), *parse_tokens(self.file_tokens)] or None
+        return [*parse_tokens(self.tokens), *parse_tokens(self.file_tokens, TOKEN_FILE)] or None
 
     def with_tokens_read_again(self) -> Self:
         """The same with what the token file holds now."""
@@ -99,8 +99,8 @@ class ServerConfig:
 def read_some_tokens(path: str) -> str:
     """The text of a token file. One that holds no token would open the server to everybody."""
     text = read_token_file(path)
-    if not parse_tokens(text):
-        raise ConfigurationError("the token file holds no token")
+    if not parse_tokens(text, TOKEN_FILE):
+        raise ConfigurationError(f"{TOKEN_FILE} holds no token")
     return text
 
 

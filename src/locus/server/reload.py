@@ -57,6 +57,6 @@ class TokenReload:
 
 
 def log_unread_tokens(error: ConfigurationError) -> None:
-    """The text of the error stays out of the log: it may quote the prefix of a tenant."""
-    facts = error_facts(error) | {"line": getattr(error, "line", None)}
+    """Errors about tokens quote neither tokens nor prefixes nor paths, so the log may have their texts."""
+    facts = error_facts(error) | {"line": getattr(error, "line", None), "reason": str(error)}
     LOGGER.error("the token file cannot be used, and the tokens stay as they were", extra={"facts": facts})

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import gzip
 import json
+import re
 import ssl
 import time
 import zlib
@@ -350,6 +351,7 @@ def _too_much(request: Request) -> HTTPUnavailableError:
 
 
 _MAX_DETAIL = 300
+_MAX_CODE = 80
 _BUSY = frozenset({408, 425, 429})
 
 
@@ -409,7 +411,15 @@ def raise_error(response: Response) -> NoReturn:
     cause = httpx.HTTPStatusError(text, request=request, response=httpx.Response(response.status_code, request=request))
     error = _error(response, code, detail, text, found)
     error.request = request
+    if isinstance(error, BackendUnavailableError):
+        error.code = code[:_MAX_CODE] if isinstance(code, str) else None
+        error.retry_after = _seconds(response.headers.get("retry-after", ""))
     raise error from cause
+
+
+def _seconds(retry_after: str) -> float | None:
+    """What a server says about the time to wait. A date, which Locus does not send, is left out."""
+    return float(retry_after) if re.fullmatch(r"\d{1,9}", retry_after, re.ASCII) else None
 
 
 def _error(response: Response, code: Any, detail: str, text: str, found: dict[str, Any]) -> Any:

@@ -64,6 +64,8 @@ def _checked_url(base_url: str) -> httpx.URL:
         raise ConfigurationError("base_url is no URL: write http://host:port or https://host")
     if url.scheme not in ("http", "https") or not url.host:
         raise ConfigurationError("base_url must begin with http:// or https://, and name a host")
+    if "token" in url.params:
+        raise ConfigurationError("a token does not belong into a URL, which logs may show: give it as token=…")
     if url.query or url.fragment:
         raise ConfigurationError("base_url ends with a path: leave out what follows `?` or `#`")
     return url

@@ -69,8 +69,24 @@ class SQLiteConfig:
         check_options(options, cls.checked, "SQLiteBackend")
         location, found = split_options(url.partition(":")[2], _URL_OPTIONS, _UNKNOWN)
         if path := path_of(location):
+            if location.startswith("///"):
+                _check_relative(path)
             found["path"] = path
         return cls.checked(**(found | options))
+
+
+def _check_relative(path: str) -> None:
+    """Refuse `sqlite:///tmp/a.db` where there is a `/tmp` and no `tmp`: most likely three slashes were to be four."""
+    file = Path(path)
+    if file.is_absolute() or len(file.parts) < 2 or "\0" in path:
+        return
+    with possible_path(path):
+        doubtful = not Path(file.parts[0]).exists() and Path("/", file.parts[0]).is_dir()
+    if doubtful:
+        raise ConfigurationError(
+            f"after three slashes a path is relative, and there is no folder {file.parts[0]!r:.80} here, but one at "
+            f"the root: write {f'sqlite:////{path}'!r:.200} for that, or {f'sqlite:{path}'!r:.200} to make one here"
+        )
 
 
 def _absolute(path: str | Path) -> str:
