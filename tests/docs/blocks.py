@@ -22,6 +22,7 @@ import sys
 import tomllib
 import traceback
 from collections.abc import Callable
+from configparser import ConfigParser
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -211,6 +212,7 @@ RUNNERS: dict[str, Runner] = {
     "json": parsed_by(json.loads),
     "jsonl": parsed_by(lambda text: [json.loads(line) for line in text.splitlines()]),
     "toml": parsed_by(tomllib.loads),
+    "ini": parsed_by(lambda text: ConfigParser().read_string(text)),
     "yaml": parsed_by(yaml.safe_load),
     "text": check_text,
 }
