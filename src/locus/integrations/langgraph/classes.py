@@ -14,7 +14,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from enum import Enum, Flag
+from enum import KEEP, Enum, Flag
 from functools import partial, partialmethod, singledispatchmethod
 from pathlib import Path
 from types import MemberDescriptorType
@@ -226,7 +226,12 @@ def _flag(kind: type[Flag], value: Any) -> Enum:
     if type(value) is not int or not 0 <= value < 1 << bits:
         raise ValueError("these are no flags")
     known = kind._value2member_map_.get(value)
-    return _combined(kind, value) if known is None else known
+    if known is not None:
+        return known
+    how: Any = kind
+    if how._boundary_ is not KEEP and value & ~how._flag_mask_:  # up to Python 3.11.3 flags leave unknown bits out
+        raise ValueError("these are no flags")
+    return _combined(kind, value)
 
 
 _combined: Callable[[type[Flag], int], Flag] = vars(Flag)["_missing_"].__func__
