@@ -1,6 +1,6 @@
 """How often the laws repeat themselves, where repetition is slow.
 
-All laws are kept everywhere. What they find in the hundredth repetition they find on the embedded stores, which
+No class keeps fewer laws for that. What they find in the hundredth repetition they find on the embedded stores, which
 repeat them most; `LOCUS_SOAK=1` (`make soak`) repeats them as often on every store.
 """
 

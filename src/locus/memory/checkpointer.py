@@ -301,11 +301,6 @@ class StoreVerbs:
         count: int = 50,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> ItemPage | None:
-        """Some items of one list of a checkpoint, as plain JSON values, and how many there are; `None` if it is not
-        there.
-
-        `path` names the fields that lead to the list. A negative `start` counts from the end.
-        """
         part = checked_range(path, start, count)
         stored = await self.store.read_part(thread_id, checkpoint_id, namespace, part)
         return None if stored is None else page_of(stored, part)

@@ -256,6 +256,8 @@ async def test_a_lost_newest_edit_does_not_bring_back_what_it_replaced(store: Po
     async with store.open() as cp:
         with pytest.raises(CorruptCheckpointError, match="run 2"):
             await cp.load("t")
+        with pytest.raises(CorruptCheckpointError, match="run 2"):
+            await cp.read_items("t", start=-1)
         assert await cp.load("t", "c2") == two
 
 
@@ -274,6 +276,8 @@ async def test_a_number_that_no_run_can_have_is_damage(store: PostgreSQLStore, n
     async with store.open() as cp:
         with pytest.raises(CorruptCheckpointError):
             await cp.load("t")
+        with pytest.raises(CorruptCheckpointError):
+            await cp.read_items("t")
 
 
 async def test_a_lost_edit_of_a_log_does_not_bring_back_what_it_replaced(store: PostgreSQLStore) -> None:

@@ -32,7 +32,13 @@ from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
 from locus.memory.backends.sql.flavour import Steps, run_steps_async
 from locus.memory.backends.sql.schema import check_format, other_tables, script
 from locus.memory.model.formats import oldest
+from locus.memory.model.manifest import wanted
+from locus.memory.model.parts import Range
 from locus.memory.model.records import ANY, Commit, Entry, Hit, Outcome, Stored, Verdict
+
+_LARGEST_NUMBER = 2**31 - 1
+"""Of a run: its column is an integer."""
+_TOO_LARGE = "stored manifest cannot be read: a number in it is too large"
 
 
 class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
@@ -184,7 +190,13 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
             return await self._read(lambda: postgresql_read.read(self.sql, thread_id, namespace, checkpoint_id))
         except psycopg.errors.NumericValueOutOfRange:
             # All numbers of that statement stand in the manifest.
-            raise CorruptCheckpointError("stored manifest cannot be read: a number in it is too large") from None
+            raise CorruptCheckpointError(_TOO_LARGE) from None
+
+    async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Range) -> Stored | None:
+        stored = await super().read_part(thread_id, namespace, checkpoint_id, part)
+        if stored is not None and any(extent.run > _LARGEST_NUMBER for extent in wanted(stored.manifest)):
+            raise CorruptCheckpointError(_TOO_LARGE)  # with such parameters, older runs would pass for what it says
+        return stored
 
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
         return await self._read(lambda: postgresql_read.find(self.sql, key, value, limit, prefix))
