@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from pydantic import SecretStr
 
@@ -14,7 +14,7 @@ from locus.extras import require
 from locus.memory.backends.mysql import schema as mysql_schema
 from locus.memory.backends.mysql.config import MySQLConfig, MySQLOptions
 from locus.memory.backends.mysql.schema import MySQLFlavour
-from locus.memory.backends.sql.backend import SQLBackend
+from locus.memory.backends.sql.backend import ConfiguredBackend
 from locus.memory.backends.sql.schema import checked_format
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.store import CheckpointStore
@@ -22,13 +22,16 @@ from locus.memory.store import CheckpointStore
 __all__ = ["MySQLBackend", "MySQLConfig", "from_location"]
 
 
-class MySQLBackend(SQLBackend):
+class MySQLBackend(ConfiguredBackend):
     """Keeps plain dicts in MySQL. `mysql_checkpointer(...)` keeps `AgentState` there.
 
     See `MySQLConfig` for the options. A `dsn` is a URL with the same options; it takes precedence over host, port,
     database, user and password. Each event loop gets its own pool of connections. If you pass a `pool`, an
     `aiomysql.Pool`, the backend uses that one, only in its event loop, and does not close it.
     """
+
+    if TYPE_CHECKING:
+        config: MySQLConfig
 
     def __init__(
         self,
@@ -65,34 +68,6 @@ class MySQLBackend(SQLBackend):
         engine = MySQLEngine(config) if pool is None else GivenPoolEngine(config, pool)
         engine.backend_name = type(self).__name__
         super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds))
-
-    @property
-    def host(self) -> str:
-        return self.config.host
-
-    @property
-    def port(self) -> int:
-        return self.config.port
-
-    @property
-    def database(self) -> str:
-        return self.config.database
-
-    @property
-    def user(self) -> str:
-        return self.config.user
-
-    @property
-    def password(self) -> SecretStr:
-        return self.config.password
-
-    @property
-    def table_name(self) -> str:
-        return self.config.table_name
-
-    @property
-    def ttl_seconds(self) -> float | None:
-        return self.config.ttl_seconds
 
     @staticmethod
     def ddl(table_name: str = "locus", from_format: int = 0) -> str:

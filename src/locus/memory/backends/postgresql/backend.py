@@ -19,7 +19,7 @@ from locus.errors import ConfigurationError
 from locus.extras import require
 from locus.memory.backends.postgresql.config import PostgreSQLConfig, PostgreSQLOptions
 from locus.memory.backends.postgresql.schema import PostgreSQLFlavour, ddl
-from locus.memory.backends.sql.backend import SQLBackend
+from locus.memory.backends.sql.backend import ConfiguredBackend
 from locus.memory.backends.sql.schema import checked_format
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.store import CheckpointStore
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from psycopg_pool import AsyncConnectionPool
 
 
-class PostgreSQLBackend(SQLBackend):
+class PostgreSQLBackend(ConfiguredBackend):
     """Threads in PostgreSQL, as plain dicts; `postgresql_checkpointer(...)` keeps `AgentState` there.
 
     Every event loop gets a pool of its own. If you give a `pool` of psycopg's, it is used instead and not closed;
@@ -37,6 +37,9 @@ class PostgreSQLBackend(SQLBackend):
 
     flavour: ClassVar[type[PostgreSQLFlavour]] = PostgreSQLFlavour
     """The SQL that the server speaks, and the tables in it."""
+
+    if TYPE_CHECKING:
+        config: PostgreSQLConfig
 
     def __init__(
         self,
@@ -80,37 +83,9 @@ class PostgreSQLBackend(SQLBackend):
         super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds))
 
     @property
-    def host(self) -> str:
-        return self.config.host
-
-    @property
-    def port(self) -> int:
-        return self.config.port
-
-    @property
-    def database(self) -> str:
-        return self.config.database
-
-    @property
-    def user(self) -> str:
-        return self.config.user
-
-    @property
-    def password(self) -> SecretStr:
-        return self.config.password
-
-    @property
     def dsn(self) -> SecretStr | None:
         """The connection string, if one was given: then it counts, and not `host` and the others."""
         return self.config.dsn
-
-    @property
-    def table_name(self) -> str:
-        return self.config.table_name
-
-    @property
-    def ttl_seconds(self) -> float | None:
-        return self.config.ttl_seconds
 
     @classmethod
     def ddl(cls, table_name: str = "locus", schema_name: str | None = None, from_format: int = 0) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from pydantic import SecretStr
 
 from locus.errors import ConfigurationError
 from locus.memory.backends.sql.engine import SQLServerEngine
@@ -15,6 +17,25 @@ from locus.memory.model.ids import check_pattern
 from locus.memory.runtime.portal import PORTAL
 from locus.memory.storage import StorageBackend
 from locus.memory.sync import SyncBackend
+
+
+class Place(Protocol):
+    """The settings of a server that its backend shows."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def database(self) -> str: ...
+    @property
+    def user(self) -> str: ...
+    @property
+    def password(self) -> SecretStr: ...
+    @property
+    def table_name(self) -> str: ...
+    @property
+    def ttl_seconds(self) -> float | None: ...
 
 
 class SQLBackend(StorageBackend):
@@ -48,6 +69,41 @@ class SQLBackend(StorageBackend):
     @cached_property
     def sync(self) -> SyncSQLBackend:
         return SyncSQLBackend(self)
+
+
+class ConfiguredBackend(SQLBackend):
+    """One that is told where its server is by a `config`, and shows what was given."""
+
+    if TYPE_CHECKING:  # a subclass that is a pydantic model would make a field of it
+        config: Place
+
+    @property
+    def host(self) -> str:
+        return self.config.host
+
+    @property
+    def port(self) -> int:
+        return self.config.port
+
+    @property
+    def database(self) -> str:
+        return self.config.database
+
+    @property
+    def user(self) -> str:
+        return self.config.user
+
+    @property
+    def password(self) -> SecretStr:
+        return self.config.password
+
+    @property
+    def table_name(self) -> str:
+        return self.config.table_name
+
+    @property
+    def ttl_seconds(self) -> float | None:
+        return self.config.ttl_seconds
 
 
 class SyncSQLBackend(SyncBackend):
