@@ -15,8 +15,8 @@ from locus.core.protocols import CheckpointerCapabilities as CheckpointerCapabil
 from locus.errors import CheckpointError, ConfigurationError
 from locus.memory.model.codec import EXACT, Dialect
 from locus.memory.model.ids import Pattern
-from locus.memory.model.parts import Range
-from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Write
+from locus.memory.model.parts import Part
+from locus.memory.model.records import Base, Commit, Entry, Exported, Hit, Outcome, Stored, Write
 
 
 class NothingThereError(ConfigurationError):
@@ -68,8 +68,20 @@ class Engine(ABC):
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
         """One checkpoint (the latest if no id is given), with its runs, as of one instant."""
 
-    async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Range) -> Stored | None:
+    async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
         """One checkpoint as `read` gives it, but only the runs that hold a part of it need to be there.
+
+        Engines override this where they can read less for it.
+        """
+        return await self.read(thread_id, namespace, checkpoint_id)
+
+    async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
+        """One checkpoint as `read` gives it, to a reader that has the checkpoint `held`.
+
+        If that is in this thread and namespace, with this rev, runs may be left out that it has, too: of each branch
+        that its *stored* manifest names, those up to the newest number that it names. Then `Stored.since` is `held`,
+        and all is as of one instant. A number of a run is no identity: after deletions it is given out again, and
+        copies share the names of branches. While a checkpoint stands, nothing takes the place of its runs.
 
         Engines override this where they can read less for it.
         """

@@ -31,7 +31,7 @@ from locus.memory.model.arguments import (
 )
 from locus.memory.model.codec import canonical, decode, encode
 from locus.memory.model.ids import check_id, check_ids, check_pattern, checked_terms, new_id, query_terms
-from locus.memory.model.parts import Range
+from locus.memory.model.parts import Part
 from locus.memory.model.payloads import dict_from, stored_trace
 from locus.memory.model.plan import Payload, Plan, Planner, Trace, TraceCache
 from locus.memory.model.records import ANY, Base, Commit, Entry, Hit, Outcome, Stored, Unset, Verdict, Write
@@ -260,7 +260,7 @@ class CheckpointStore:
         async with self.using() as engine:
             return await engine.read(thread_id, namespace, checkpoint_id)
 
-    async def read_part(self, thread_id: str, checkpoint_id: str | None, namespace: str, part: Range) -> Stored | None:
+    async def read_part(self, thread_id: str, checkpoint_id: str | None, namespace: str, part: Part) -> Stored | None:
         check_ids(thread_id, checkpoint_id, namespace)
         async with self.using() as engine:
             return await engine.read_part(thread_id, namespace, checkpoint_id, part)

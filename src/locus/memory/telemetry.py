@@ -20,7 +20,7 @@ from locus.errors import ConfigurationError, ConflictError
 from locus.extras import require
 from locus.memory.checkpointer import StoreVerbs
 from locus.memory.engine import CheckpointerCapabilities
-from locus.memory.model.parts import Range
+from locus.memory.model.parts import Part
 from locus.memory.model.plan import Payload
 from locus.memory.model.records import Commit, Entry, Hit, Stored, Write
 from locus.memory.saver import CheckpointSaver
@@ -159,7 +159,7 @@ class ObservedStore(CheckpointStore):
             self._telemetry.loaded(span, stored)
             return stored
 
-    async def read_part(self, thread_id: str, checkpoint_id: str | None, namespace: str, part: Range) -> Stored | None:
+    async def read_part(self, thread_id: str, checkpoint_id: str | None, namespace: str, part: Part) -> Stored | None:
         with self._telemetry.operation("read_items") as span:
             stored = await self._inner.read_part(thread_id, checkpoint_id, namespace, part)
             self._telemetry.loaded(span, stored)

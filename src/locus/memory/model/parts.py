@@ -1,7 +1,8 @@
-"""Parts of a checkpoint: some items of one list, read without the rest. Pure functions.
+"""Parts of a checkpoint, read without the rest. Pure functions.
 
-A `Range` names them. `needed` says which extents hold them, so that an engine reads the runs of these and no others;
-`page_of` takes them out of what it read, which may be more.
+A `Range` names some items of one list, a `Window` the last items of several lists. `needed` says which extents hold
+them, so that an engine reads the runs of these and no others; `page_of` takes a range out of what it read, which may be
+more. What a reader holds already is no part to be read again: `newer_than` leaves it out.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any, NamedTuple
 
 from locus.errors import ConfigurationError, CorruptCheckpointError
 from locus.memory.model.codec import MAX_DEPTH, decode, path_text
-from locus.memory.model.manifest import MOST, Cuts, decode_manifest, items_text
-from locus.memory.model.records import Extent, Path, Stored
+from locus.memory.model.manifest import MOST, Cuts, decode_manifest, items_text, newest_runs
+from locus.memory.model.records import Extent, Path, Run, Stored
 
 
 class ItemPage(NamedTuple):
@@ -40,6 +41,28 @@ class Range:
         return start, min(start + self.count, total)
 
 
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The last items of the lists at these paths, and all of everything else."""
+
+    last: int
+    paths: frozenset[Path]
+
+    def start(self, total: int) -> int:
+        """The first position that is meant in a list of so many items."""
+        return max(0, total - self.last)
+
+
+Part = Range | Window
+
+
+def checked_last(last: int) -> int:
+    """The size of a window, if that is what a caller gave."""
+    if not isinstance(last, int) or isinstance(last, bool) or not 1 <= last <= MOST:
+        raise ConfigurationError(f"last is how many items of each list are loaded, from 1 on, got {last!r:.40}")
+    return last
+
+
 def checked_range(path: Sequence[str], start: int, count: int) -> Range:
     """A range, if that is what a caller gave."""
     names = path if isinstance(path, Sequence) and not isinstance(path, str) else ()
@@ -51,14 +74,35 @@ def checked_range(path: Sequence[str], start: int, count: int) -> Range:
     return Range(tuple(path), start, count)
 
 
-def needed(manifest: str, part: Range) -> list[Extent]:
-    """The extents that hold a range: cut to what is needed of each."""
+def needed(manifest: str, part: Part) -> list[Extent]:
+    """The extents that hold a part: cut to what is needed of each."""
     cuts = decode_manifest(manifest)
+    if isinstance(part, Window):
+        return _in_window(cuts, part)
     cut = cuts.get(part.path)
     if cut is None or isinstance(cut, str):
         return [Extent(value, 0, 0, 1) for value in _values_above(cuts, part.path)]
-    low, high = part.within(_total(cut))
-    return _between(cut, low, high)
+    low, high = part.within(total_of(cut))
+    return between(cut, low, high)
+
+
+def _in_window(cuts: Cuts, part: Window) -> list[Extent]:
+    found: list[Extent] = []
+    for path, cut in cuts.items():
+        if isinstance(cut, str):
+            found.append(Extent(cut, 0, 0, 1))
+        elif path in part.paths:
+            total = total_of(cut)
+            found += between(cut, part.start(total), total)
+        else:
+            found += cut
+    return found
+
+
+def newer_than(runs: Iterable[Run], held: str) -> list[Run]:
+    """These runs without those that a reader has who holds the checkpoint with the manifest `held`."""
+    known = newest_runs([held])
+    return [run for run in runs if run.number > known.get(run.branch, -1)]
 
 
 def page_of(stored: Stored, part: Range) -> ItemPage:
@@ -69,19 +113,20 @@ def page_of(stored: Stored, part: Range) -> ItemPage:
         items = _list_in_head(stored, cuts, part.path)
         low, high = part.within(len(items))
         return ItemPage(items[low:high], len(items), low)
-    total = _total(cut)
+    total = total_of(cut)
     low, high = part.within(total)
-    found = decode(items_text(_between(cut, low, high), stored.runs))
+    found = decode(items_text(between(cut, low, high), stored.runs))
     if len(found) != high - low:
         raise CorruptCheckpointError(f"{high - low} items of a list were to be read, and {len(found)} are there")
     return ItemPage(found, total, low)
 
 
-def _total(extents: Iterable[Extent]) -> int:
+def total_of(extents: Iterable[Extent]) -> int:
+    """How many items they hold."""
     return sum(extent.length for extent in extents)
 
 
-def _between(extents: Iterable[Extent], low: int, high: int) -> list[Extent]:
+def between(extents: Iterable[Extent], low: int, high: int) -> list[Extent]:
     """What of these extents holds the items of their list from one position to another."""
     found, at = [], 0
     for extent in extents:

@@ -160,6 +160,8 @@ class Stored:
     runs: Mapping[str, list[Run]] = field(default_factory=dict)
     passed: bool = False
     """Whether its namespace has newer checkpoints."""
+    since: Base | None = None
+    """The checkpoint whose runs were left out, because the reader has them; None if nothing was left out for that."""
 
 
 @dataclass(frozen=True, slots=True)

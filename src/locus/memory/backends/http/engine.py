@@ -17,7 +17,7 @@ from locus.errors import BackendUnavailableError, CapabilityError, CheckpointErr
 from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.codec import EXACT, Dialect
 from locus.memory.model.ids import Pattern
-from locus.memory.model.parts import Range
+from locus.memory.model.parts import Part, Range
 from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Write
 from locus.wire.format import PROTOCOL, SERVICE
 
@@ -103,9 +103,9 @@ class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
         return await (await self._connected()).read(thread_id, namespace, checkpoint_id)
 
-    async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Range) -> Stored | None:
+    async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
         server = await self._connected()
-        if isinstance(server, self._locus_server) and server.reads_parts:
+        if isinstance(server, self._locus_server) and server.reads_parts and isinstance(part, Range):
             return await server.read(thread_id, namespace, checkpoint_id, part)
         return await super().read_part(thread_id, namespace, checkpoint_id, part)
 

@@ -33,7 +33,7 @@ from locus.memory.backends.sql.flavour import Steps, run_steps_async
 from locus.memory.backends.sql.schema import check_format, other_tables, script
 from locus.memory.model.formats import oldest
 from locus.memory.model.manifest import wanted
-from locus.memory.model.parts import Range
+from locus.memory.model.parts import Part
 from locus.memory.model.records import ANY, Commit, Entry, Hit, Outcome, Stored, Verdict
 
 _LARGEST_NUMBER = 2**31 - 1
@@ -192,7 +192,7 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
             # All numbers of that statement stand in the manifest.
             raise CorruptCheckpointError(_TOO_LARGE) from None
 
-    async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Range) -> Stored | None:
+    async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
         stored = await super().read_part(thread_id, namespace, checkpoint_id, part)
         if stored is not None and any(extent.run > _LARGEST_NUMBER for extent in wanted(stored.manifest)):
             raise CorruptCheckpointError(_TOO_LARGE)  # with such parameters, older runs would pass for what it says

@@ -30,7 +30,7 @@ from locus.memory.backends.sql.config import PoolOptions
 from locus.memory.backends.sql.flavour import Flavour, Row, Steps, run_steps_async
 from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.ids import Pattern
-from locus.memory.model.parts import Range
+from locus.memory.model.parts import Part
 from locus.memory.model.records import Commit, Entry, Exported, Outcome, Path, Stored, Write
 from locus.memory.runtime.per_loop import PerLoop
 from locus.memory.runtime.retry import Backoff
@@ -209,7 +209,7 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
         return await self._read(lambda: sql_read.read(self.sql, thread_id, namespace, checkpoint_id), at_once=True)
 
-    async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Range) -> Stored | None:
+    async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
         return await self._read(
             lambda: sql_read.read(self.sql, thread_id, namespace, checkpoint_id, part), at_once=True
         )

@@ -13,7 +13,7 @@ from locus.memory.backends.sql.schema import CheckpointRow
 from locus.memory.model.ids import Pattern, prefix_end
 from locus.memory.model.manifest import check_named, newest_runs, wanted
 from locus.memory.model.matching import has_value
-from locus.memory.model.parts import Range, needed
+from locus.memory.model.parts import Part, needed
 from locus.memory.model.records import Entry, Exported, Extent, Run, Stored, Write, writes_order
 
 PAGE = 200
@@ -105,7 +105,7 @@ def manifest(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str) -
 
 
 def read(
-    sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None, part: Range | None = None
+    sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part | None = None
 ) -> Steps[Stored | None]:
     """A checkpoint with its runs, or those that hold a part of it, in two statements."""
     row = yield from one(sql, sql.stored, thread_id, namespace, checkpoint_id)

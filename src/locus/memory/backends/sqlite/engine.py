@@ -38,7 +38,7 @@ from locus.memory.backends.sqlite.config import IN_MEMORY
 from locus.memory.backends.sqlite.schema import OLD_SQL, SQL, WITHOUT_CHECKSUMS, SQLiteFlavour, checked_version
 from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.ids import Pattern
-from locus.memory.model.parts import Range
+from locus.memory.model.parts import Part
 from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Verdict, Write
 from locus.memory.runtime.worker import Worker
 
@@ -181,7 +181,7 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
         return await self._read(sql_read.read(self._sql, thread_id, namespace, checkpoint_id))
 
-    async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Range) -> Stored | None:
+    async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
         return await self._read(sql_read.read(self._sql, thread_id, namespace, checkpoint_id, part))
 
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
