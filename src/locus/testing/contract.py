@@ -44,6 +44,7 @@ from locus.testing.laws.metadata import MetadataLaws
 from locus.testing.laws.namespaces import NamespaceLaws
 from locus.testing.laws.order import OrderLaws
 from locus.testing.laws.outage import OutageLaws
+from locus.testing.laws.parts import PartLaws
 from locus.testing.laws.patterns import PatternLaws
 from locus.testing.laws.prefixes import PrefixLaws
 from locus.testing.laws.processes import ProcessLaws
@@ -108,6 +109,7 @@ class CoreContract(
     PatternLaws,
     PrefixLaws,
     RangeLaws,
+    PartLaws,
     OrderLaws,
     DeletionLaws,
     LineageLaws,

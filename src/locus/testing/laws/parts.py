@@ -1,0 +1,224 @@
+"""What an engine reads of a checkpoint, if a part is enough, is what a whole read has there, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from locus.core.state import AgentState, ToolExecution
+from locus.errors import CorruptCheckpointError
+from locus.memory.checkpointer import Checkpointer
+from locus.memory.engine import Engine
+from locus.memory.model.manifest import decode_manifest, items_text, newest_runs
+from locus.memory.model.parts import Window, between, total_of
+from locus.memory.model.records import DEFAULT_NAMESPACE, Base, Extent, Path, Run, Stored
+from locus.testing.data import conversation, message
+from locus.testing.laws.base import Laws, OpenHandle
+
+_LISTS: frozenset[Path] = frozenset({("messages",), ("tool_executions",), ("tool_history",), ("confidence_history",)})
+_SIZES = (1, 3, 50)
+
+
+class PartLaws(Laws):
+    """`read_part` and `read_since` of an engine."""
+
+    reads_parts: ClassVar[bool | None] = None
+    """Whether the engine reads less for a part, and for a reader that holds an older checkpoint.
+
+    None: it does if it overrides the methods for that.
+    """
+
+    def _reads_less(self, checkpointer: Checkpointer, method: str) -> bool:
+        overridden = getattr(type(checkpointer.store.engine), method) is not getattr(Engine, method)
+        return overridden if self.reads_parts is None else self.reads_parts
+
+    async def test_a_window_has_what_a_whole_read_has(
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
+    ) -> None:
+        """After appends, edits at the end and in the middle, a trimmed front, forks and deletions."""
+        saved = await _course(checkpointer)
+        for handle in (checkpointer, open_handle()):
+            for checkpoint_id in [*saved, None]:
+                whole = await _read(handle, checkpoint_id)
+                for size in _SIZES:
+                    found = await handle.store.read_part("t", checkpoint_id, DEFAULT_NAMESPACE, Window(size, _LISTS))
+                    assert found is not None
+                    assert (found.entry, found.head, found.manifest) == (whole.entry, whole.head, whole.manifest)
+                    assert found.passed == whole.passed
+                    assert _shown(found, found.runs, size) == _shown(whole, whole.runs, size)
+
+    async def test_what_follows_a_held_checkpoint_completes_it(self, checkpointer: Checkpointer) -> None:
+        saved = await _course(checkpointer)
+        wholes = {checkpoint_id: await _read(checkpointer, checkpoint_id) for checkpoint_id in saved}
+        left_out = 0
+        for checkpoint_id, whole in wholes.items():
+            for held in [*wholes.values()][::2]:
+                found = await _since(checkpointer, checkpoint_id, _base(held))
+                assert (found.entry, found.head, found.manifest) == (whole.entry, whole.head, whole.manifest)
+                assert found.passed == whole.passed
+                if found.since is None:
+                    assert _shown(found, found.runs) == _shown(whole, whole.runs)
+                    continue
+                assert found.since == _base(held)
+                left_out += 1
+                try:
+                    shown = _shown(found, _completed(held, found))
+                except CorruptCheckpointError:
+                    # A line that left the held one earlier: the reader sees that it lacks something, and reads all.
+                    assert not _is_line(wholes, whole, held)
+                else:
+                    assert shown == _shown(whole, whole.runs)
+        assert bool(left_out) == self._reads_less(checkpointer, "read_since")
+
+    async def test_a_held_checkpoint_that_is_gone_counts_for_nothing(
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
+    ) -> None:
+        """A number of a run is given out again after a deletion, and ids are used again, too."""
+        state = AgentState().with_messages(conversation(4))
+        first = await checkpointer.save(state, "t")
+        await checkpointer.save(state.with_message(message(7)), "t", "second")
+        held = _base(await _read(checkpointer, "second"))
+        other = open_handle()
+        await other.delete("t", "second")
+        again = await other.load("t", first)
+        assert again is not None
+        await other.save(again.with_message(message(8)), "t", "second")
+        for gone in (held, Base("second", "0" * 32), Base(first, held.rev), Base("never", held.rev)):
+            found = await _since(checkpointer, None, gone)
+            assert found.since is None
+            assert _shown(found, found.runs) == _shown(await _read(other, None), (await _read(other, None)).runs)
+
+    async def test_a_held_checkpoint_of_another_thread_or_namespace_counts_for_nothing(
+        self, checkpointer: Checkpointer
+    ) -> None:
+        state = AgentState().with_messages(conversation(4))
+        await checkpointer.save(state, "other", "c")
+        await checkpointer.save(state, "t", "c", namespace="elsewhere")
+        await checkpointer.save(state.with_message(message(5)), "t", "c")
+        for thread_id, namespace in (("other", DEFAULT_NAMESPACE), ("t", "elsewhere")):
+            stored = await checkpointer.store.read(thread_id, "c", namespace)
+            assert stored is not None
+            found = await _since(checkpointer, None, _base(stored))
+            assert found.since is None
+            whole = await _read(checkpointer, None)
+            assert _shown(found, found.runs) == _shown(whole, whole.runs)
+
+    async def test_a_thread_that_is_not_there_has_no_parts(self, checkpointer: Checkpointer) -> None:
+        await checkpointer.save(AgentState(), "t", "c")
+        held = _base(await _read(checkpointer, "c"))
+        async with checkpointer.store.using() as engine:
+            places: tuple[tuple[str, str, str | None], ...] = (
+                ("none", DEFAULT_NAMESPACE, None),
+                ("t", "none", None),
+                ("t", DEFAULT_NAMESPACE, "none"),
+            )
+            for thread_id, namespace, checkpoint_id in places:
+                assert await engine.read_part(thread_id, namespace, checkpoint_id, Window(3, _LISTS)) is None
+                assert await engine.read_since(thread_id, namespace, checkpoint_id, held) is None
+
+    async def test_the_runs_of_a_part_do_not_grow_with_the_thread(self, checkpointer: Checkpointer) -> None:
+        """Counted: a window, and one new turn for a reader that holds the turn before."""
+        state, counts = AgentState(), list[tuple[int, int]]()
+        held: Base | None = None
+        for turn in range(81):
+            state = _turn(state, turn)
+            checkpoint_id = await checkpointer.save(state, "t")
+            if turn in (19, 79):
+                held = _base(await _read(checkpointer, checkpoint_id))
+            elif turn in (20, 80):
+                assert held is not None
+                window = await checkpointer.store.read_part("t", None, DEFAULT_NAMESPACE, Window(5, _LISTS))
+                assert window is not None
+                counts.append((_number(window), _number(await _since(checkpointer, None, held))))
+        (early_window, early_turn), (late_window, late_turn) = counts
+        if self._reads_less(checkpointer, "read_part"):
+            assert early_window == late_window
+        if self._reads_less(checkpointer, "read_since"):
+            assert early_turn == late_turn
+
+
+def _turn(state: AgentState, turn: int) -> AgentState:
+    execution = ToolExecution(tool_name="look", tool_call_id=f"call-{turn}", result="x" * 20)
+    return state.with_messages(conversation(2, turn * 2)).with_tool_execution(execution).with_confidence(0.5)
+
+
+async def _course(checkpointer: Checkpointer) -> list[str]:
+    """A thread with a bit of everything; the ids of its checkpoints."""
+    state, saved = AgentState(), list[str]()
+    states = dict[str, AgentState]()
+    for turn in range(12):
+        messages = state.messages
+        match turn % 5:
+            case 1:
+                messages = messages[:-1] + (message(turn + 900),)
+            case 2:
+                messages = messages[:1] + (message(turn + 800),) + messages[2:]
+            case 3:
+                messages = messages[1:]
+        state = _turn(state.with_messages_replaced(messages), turn).with_metadata("seen", ["a" * 90, turn])
+        saved.append(await checkpointer.save(state, "t"))
+        states[saved[-1]] = state
+        if turn in (4, 8):  # go back, and leave the other line where it is
+            state = states[saved[-3]]
+    for gone in (saved.pop(6), saved.pop()):
+        await checkpointer.delete("t", gone)
+    return saved
+
+
+async def _read(checkpointer: Checkpointer, checkpoint_id: str | None) -> Stored:
+    stored = await checkpointer.store.read("t", checkpoint_id, DEFAULT_NAMESPACE)
+    assert stored is not None
+    return stored
+
+
+async def _since(checkpointer: Checkpointer, checkpoint_id: str | None, held: Base) -> Stored:
+    async with checkpointer.store.using() as engine:
+        stored = await engine.read_since("t", DEFAULT_NAMESPACE, checkpoint_id, held)
+    assert stored is not None
+    return stored
+
+
+def _base(stored: Stored) -> Base:
+    return Base(stored.entry.checkpoint_id, stored.entry.rev)
+
+
+def _number(stored: Stored) -> int:
+    return sum(map(len, stored.runs.values()))
+
+
+def _completed(held: Stored, found: Stored) -> Mapping[str, list[Run]]:
+    """The runs of the held checkpoint, up to those that it names, and the ones that were sent."""
+    known = newest_runs([held.manifest])
+    names = {*known, *found.runs}
+    return {
+        name: [run for run in held.runs.get(name, ()) if run.number <= known.get(name, -1)]
+        + list(found.runs.get(name, ()))
+        for name in names
+    }
+
+
+def _is_line(wholes: Mapping[str, Stored], whole: Stored, held: Stored) -> bool:
+    """Whether a checkpoint comes from a held one by appends and edits at the end: the case that has to be quick."""
+    at: Stored | None = whole
+    while at is not None and at.entry.seq > held.entry.seq:
+        at = wholes.get(at.entry.parent_id or "")
+    if at is not held:
+        return False
+    newest = newest_runs([held.manifest])
+    return all(
+        extent.run >= newest.get(extent.branch, 0)
+        for cut in decode_manifest(whole.manifest).values()
+        for extent in (cut if not isinstance(cut, str) else ())
+    )
+
+
+def _shown(stored: Stored, runs: Mapping[str, list[Run]], size: int | None = None) -> dict[Path, str]:
+    """The texts of what was cut out, or the last items of each list."""
+    shown: dict[Path, str] = {}
+    for path, cut in decode_manifest(stored.manifest).items():
+        extents: list[Extent] = [Extent(cut, 0, 0, 1)] if isinstance(cut, str) else list(cut)
+        if size is not None and path in _LISTS and not isinstance(cut, str):
+            total = total_of(extents)
+            extents = between(extents, max(0, total - size), total)
+        shown[path] = items_text(extents, runs)
+    return shown
