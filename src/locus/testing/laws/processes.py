@@ -20,7 +20,6 @@ from locus.testing.processes.ledger import Ledger, content_of
 from locus.testing.processes.workers import Crew
 from locus.testing.stores import DurableTestStore
 
-
 MOST_TRIES = 10
 """How often processes that are to meet are started again, if they have missed each other."""
 
