@@ -104,11 +104,8 @@ class Flavour:
         self.writes = self.table("writes")
         self.joined = f"{self.checkpoints} c JOIN {self.threads} t ON t.id = c.thread"
         self.alive = "(t.expires_at IS NULL OR t.expires_at > ?)"
-        self.passed = (
-            f"EXISTS (SELECT 1 FROM {self.checkpoints} n"
-            f" WHERE n.thread = c.thread AND {self.in_order('n.namespace')} = {self.in_order('c.namespace')}"
-            " AND n.seq > c.seq)"
-        )
+        self.passed = self.is_passed()
+        """A condition: the namespace of the checkpoint `c` has newer ones."""
         self.entry = self.columns()
         """The columns of an entry."""
         checksum = ("checksum",) if self.checksums else ()
@@ -129,6 +126,13 @@ class Flavour:
         run_marks = ("?, ?, ?, ?, ?, ?", self.json_mark, "?", *("?" for _ in checksum))
         self.run_marks = f"VALUES ({', '.join(run_marks)})"
         self.insert_run = f"INSERT INTO {self.runs} ({self.run_columns}) {self.run_marks}"
+
+    def is_passed(self) -> str:
+        return (
+            f"EXISTS (SELECT 1 FROM {self.checkpoints} n"
+            f" WHERE n.thread = c.thread AND {self.in_order('n.namespace')} = {self.in_order('c.namespace')}"
+            " AND n.seq > c.seq)"
+        )
 
     def columns(self, *more: str) -> str:
         """What to select for a `CheckpointRow`: the columns of an entry, and `more` of its fields."""

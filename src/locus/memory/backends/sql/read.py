@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -164,9 +164,22 @@ def with_runs(
 ) -> Steps[Stored]:
     """A checkpoint with the runs that extents show, except those up to the number that is known of their branch."""
     runs = yield from runs_of(sql, row.thread, extents, known or {})
-    new = extents if known is None else [extent for extent in extents if extent.run > known.get(extent.branch, -1)]
-    check_named(new, runs, since=row.checksum is not None)
+    check_named(extents if known is None else new_extents(extents, known), runs, since=row.checksum is not None)
     return replace(stored, runs=runs)
+
+
+def new_extents(extents: Iterable[Extent], known: Mapping[str, int]) -> list[Extent]:
+    """Those of which something has to be read."""
+    return [extent for extent in extents if extent.run > _newest_known(extent, known)]
+
+
+def _newest_known(extent: Extent, known: Mapping[str, int]) -> int:
+    """Up to which run of its branch nothing has to be read for an extent; -1 if all of them are needed.
+
+    A reader has of older versions only what shows in the one that it holds.
+    """
+    number = known.get(extent.branch, -1)
+    return number if number <= extent.run else -1
 
 
 def runs_of(
@@ -184,17 +197,17 @@ def runs_of(
     known = known or {}
     select = f"SELECT {sql.run} FROM {sql.runs} WHERE thread = ?"
     parts: list[tuple[str, Sequence[Any]]] = []
-    single = [extent.branch for extent in extents if extent.run == 0 and extent.branch not in known]
+    single = [extent.branch for extent in extents if extent.run == 0 > _newest_known(extent, known)]
     for branches in portions(single):
         parts.append((f"{select} AND number = 0 AND branch IN {marks(len(branches))}", (thread, *branches)))
     looked_for: list[Extent] = []
     for extent in extents:
         branch, run, skip, length = extent
-        after, most = known.get(branch, -1), 2 * length + FEW
+        after, most = _newest_known(extent, known), 2 * length + FEW
         if run <= max(0, after):
             continue
         place = (thread, branch)
-        if run - after > most or (skip > 0 and branch not in known):
+        if run - after > most or (skip > 0 > after):
             looked_for.append(extent)
             oldest = (
                 f"SELECT number FROM {sql.runs} WHERE thread = ? AND branch = ? AND number <= ? AND number > ?"
@@ -208,7 +221,7 @@ def runs_of(
     found: dict[str, dict[int, Run]] = {}
     yield from _gather(sql, parts, found)
     crowded = [extent for extent in looked_for if not _reaches(extent, found.get(extent.branch, {}))]
-    again = [part for extent in crowded for part in _shown(sql, thread, extent, known.get(extent.branch, -1))]
+    again = [part for extent in crowded for part in _shown(sql, thread, extent, _newest_known(extent, known))]
     yield from _gather(sql, again, found)
     return {branch: list(runs.values()) for branch, runs in found.items()}
 
