@@ -266,7 +266,7 @@ class CheckpointStore:
             return await engine.read_part(thread_id, namespace, checkpoint_id, part)
 
     async def read_since(self, thread_id: str, checkpoint_id: str | None, namespace: str, held: Base) -> Stored | None:
-        """A checkpoint for a reader that has the checkpoint `held`; `Stored.since` says if runs were left out for it."""
+        """A checkpoint, to a reader that has the checkpoint `held`; `Stored.since` says if its runs were left out."""
         check_ids(thread_id, checkpoint_id, namespace)
         async with self.using() as engine:
             return await engine.read_since(thread_id, namespace, checkpoint_id, held)
