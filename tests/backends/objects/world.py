@@ -208,7 +208,16 @@ class World:
         backend = self.handle(process)
         for _ in range(steps):
             work: Callable[[StorageBackend, str], Awaitable[None]] = self.random.choices(
-                [self._save, self._append, self._load, self._window, self._delete, self._clear, self._write, self._sweep],
+                [
+                    self._save,
+                    self._append,
+                    self._load,
+                    self._window,
+                    self._delete,
+                    self._clear,
+                    self._write,
+                    self._sweep,
+                ],
                 [35, 30, 6, 8, 8, 4, 8, 12],
             )[0]
             # After these it may not have happened, and what has happened is checked in the end.
