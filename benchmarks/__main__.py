@@ -21,6 +21,7 @@ from benchmarks.report import markdown
 from benchmarks.settings import FULL, QUICK, Settings
 from benchmarks.subjects import SUBJECTS
 from benchmarks.subjects.base import Subject
+from benchmarks.turn_costs import measure_turns
 from benchmarks.workloads import WORKLOADS
 
 RESULTS = Path(__file__).parent / "results"
@@ -62,6 +63,9 @@ async def measure(report: Report, kinds: list[type[Subject]], settings: Settings
             report.saves += saves
             report.reads += reads
             progress(f"{kind.name}, {workload.name}: {time.perf_counter() - started:.1f} s")
+        started = time.perf_counter()
+        report.turns += await measure_turns(kind, settings, folder / kind.name / "turns")
+        progress(f"{kind.name}, turns and loads: {time.perf_counter() - started:.1f} s")
         report.throughput.append(await measure_throughput(kind, settings, folder / kind.name / "many"))
 
 

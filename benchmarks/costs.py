@@ -44,6 +44,28 @@ class ReadCost:
 
 
 @dataclass(frozen=True)
+class TurnCost:
+    """A turn of a worker that knows nothing yet, and loads, in a thread of one length; medians."""
+
+    backend: str
+    length: int
+    turn_ms: float
+    """A window is loaded, a turn appended, and saved."""
+    warm_load_ms: float
+    """All is loaded by a handle that has all but the last turn."""
+    warm_dict_load_ms: float
+    parse_ms: float
+    """`json.loads` of the same dict."""
+    cold_load_ms: float
+    validate_ms: float
+    """`model_validate_json` of the same state."""
+    cold_save_ms: float
+    """A state that does not know where it came from is saved by a handle that knows nothing."""
+    encode_ms: float
+    """Encoding that state item by item."""
+
+
+@dataclass(frozen=True)
 class Throughput:
     """Saves per second of many conversations at once."""
 
@@ -86,6 +108,7 @@ class Report:
     seconds: float = 0.0
     saves: list[SaveCost] = field(default_factory=list)
     reads: list[ReadCost] = field(default_factory=list)
+    turns: list[TurnCost] = field(default_factory=list)
     throughput: list[Throughput] = field(default_factory=list)
     peers: list[PeerCost] = field(default_factory=list)
     loop: list[LoopCost] = field(default_factory=list)

@@ -11,6 +11,7 @@ from benchmarks.subjects import SUBJECTS
 from benchmarks.workloads import WORKLOADS
 
 FLAT = 1.5
+WARM_GROWTH, WARM_MS, WARM_DICT, COLD_SAVE = 3.0, 2.0, 1.3, 1.6
 TINY_MS = 0.1
 """A difference below this is no growth, whatever the ratio of two such small numbers is."""
 
@@ -50,6 +51,31 @@ def _of_backend(report: Report, backend: str) -> Iterator[Figure]:
         over = {name: cost.save_ms / cost.floor_ms for name, cost in costs.items()}
         yield _ratios(f"time of a save ÷ the floor, at {long:,} turns", backend, limit, over)
     yield from _of_reads(report, backend, short, long, span)
+    yield from _of_turns(report, backend)
+
+
+def _of_turns(report: Report, backend: str) -> Iterator[Figure]:
+    costs = [cost for cost in report.turns if cost.backend == backend]
+    if not costs:
+        return
+    subject, first, last = SUBJECTS[backend], costs[0], costs[-1]
+    span, end = f"at {last.length:,} ÷ at {first.length:,} turns", f"at {last.length:,} turns"
+    turn = {"": last.turn_ms / first.turn_ms}
+    yield _ratios(f"a turn of a worker that knows nothing, {span}", backend, subject.turn_limit, turn)
+    ratio = last.warm_load_ms / first.warm_load_ms
+    yield Figure(
+        f"warm load of a state with one new turn, {span}",
+        backend,
+        f"≤ {WARM_GROWTH:g} and ≤ {WARM_MS:g} ms",
+        f"{ratio:.2f}, {last.warm_load_ms:.2f} ms",
+        ratio <= WARM_GROWTH and last.warm_load_ms <= WARM_MS,
+    )
+    warm_dict = {"": last.warm_dict_load_ms / last.parse_ms}
+    yield _ratios(f"warm load of a dict with one new turn ÷ parsing, {end}", backend, WARM_DICT, warm_dict)
+    cold = {"": last.cold_load_ms / last.validate_ms}
+    yield _ratios(f"cold load ÷ `model_validate_json`, {end}", backend, subject.cold_load_limit, cold)
+    saved = {"": last.cold_save_ms / last.encode_ms}
+    yield _ratios(f"cold save ÷ encoding item by item, {end}", backend, COLD_SAVE, saved)
 
 
 def _of_reads(report: Report, backend: str, short: int, long: int, span: str) -> Iterator[Figure]:

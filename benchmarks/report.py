@@ -30,6 +30,10 @@ HOW = """\
 - *Load* returns the latest `AgentState`; *validate* is `AgentState.model_validate_json` of the same state, in the same
   run; *raw read* is the floor's, of all texts of the thread, where that is compared. Here the other threads' states,
   which a program would not hold, are frozen out of the garbage collector.
+- *Turns and loads* are of threads in which every list of a state grows, by four messages, a tool execution and a
+  confidence a turn. A *stateless turn* is `load(last=50)`, a turn appended, and `save`, by a new handle on the open
+  pool or file. A *warm load* is that of a handle which has everything but one turn that another handle has saved; a *cold*
+  load or save is that of a handle which has nothing. Medians, all lengths and kinds of calls in ever another order.
 - *First search* includes indexing everything that was saved, where the index is made on demand.
 - *Peers* save the same turns in processes of their own, one after another: compare orders of magnitude. Saves are
   medians of the last {window} before a length. Stored: all files, after a checkpoint of the WAL; in memory: what the
@@ -53,6 +57,8 @@ def markdown(report: Report) -> str:
         _saves(report),
         "## Reading and space",
         _reads(report),
+        "## Turns and loads",
+        _turns(report),
         "## Many conversations at once",
         _throughput(report),
     ]
@@ -122,6 +128,23 @@ def _reads(report: Report) -> str:
     head = [
         *("backend", "turns", "load ms", "new handle ms", "validate ms", "raw read ms"),
         *("list 10 ms", "history 10 ms", "first search ms", "content MB", "stored MB", "floor MB", "search index MB"),
+    ]
+    return table(head, rows)
+
+
+def _turns(report: Report) -> str:
+    rows = [
+        [
+            cost.backend,
+            f"{cost.length:,}",
+            *map(_ms, (cost.turn_ms, cost.warm_load_ms, cost.warm_dict_load_ms, cost.parse_ms)),
+            *map(_ms, (cost.cold_load_ms, cost.validate_ms, cost.cold_save_ms, cost.encode_ms)),
+        ]
+        for cost in report.turns
+    ]
+    head = [
+        *("backend", "turns", "stateless turn ms", "warm load ms", "warm dict load ms", "parse ms"),
+        *("cold load ms", "validate ms", "cold save ms", "encode ms"),
     ]
     return table(head, rows)
 

@@ -21,6 +21,11 @@ class Settings:
     turns_each: int = 50
     repeats: int = 3
     """How often the concurrent run is done."""
+    turn_lengths: tuple[int, ...] = (10, 1_000, 10_000)
+    """Thread lengths for the costs of turns and loads."""
+    turn_rounds: int = 5
+    quick_calls: int = 4
+    """How often a round repeats the calls that take about a millisecond."""
     peer_seconds: float = 60.0
     peer_megabytes: int = 2_500
 
@@ -35,6 +40,9 @@ QUICK = Settings(
     conversations=4,
     turns_each=5,
     repeats=1,
+    turn_lengths=(6, 18),
+    turn_rounds=1,
+    quick_calls=1,
     peer_seconds=5.0,
     peer_megabytes=200,
 )

@@ -27,6 +27,12 @@ class Subject(ABC):
     """How many times what parsing takes a load may take; where the floor can read, parsing and reading."""
     stored_limit: ClassVar[float] = 1.5
     """How many times the floor's bytes may be stored."""
+    longest_thread: ClassVar[int] = 10_000
+    """In turns: more would take too long to make."""
+    turn_limit: ClassVar[float] = 1.25
+    """How many times longer a turn of a worker that knows nothing may take in a long thread than in a short one."""
+    cold_load_limit: ClassVar[float] = 1.5
+    """How many times what parsing takes a load may take that knows nothing."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)

@@ -44,6 +44,7 @@ class FileSubject(Subject):
     """Occupied: the sizes of all files."""
 
     name = "file"
+    turn_limit = 3.0
     save_limit = 4.0
 
     def open(self) -> Checkpointer:

@@ -75,6 +75,7 @@ class MySQLSubject(Subject):
     """Occupied: the pages of the tables and their indexes, as InnoDB counts them."""
 
     name = "mysql"
+    cold_load_limit = 1.8
     save_limit = 2.0
 
     def __init__(self, folder: Path) -> None:

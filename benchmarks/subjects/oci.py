@@ -60,6 +60,8 @@ class OCISubject(Subject):
     """Occupied: the sizes of all objects under the prefix."""
 
     name = "oci"
+    cold_load_limit = 3.0
+    longest_thread = 1_000
     save_limit = 2.0
     stored_limit = 4.0
 

@@ -72,6 +72,8 @@ class OpenSearchSubject(Subject):
     """Occupied: the segments after they were merged into one, and without its full-text index."""
 
     name = "opensearch"
+    cold_load_limit = 3.0
+    longest_thread = 1_000
     save_limit = 2.0
 
     def __init__(self, folder: Path) -> None:

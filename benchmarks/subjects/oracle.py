@@ -80,6 +80,7 @@ class OracleSubject(Subject):
     """Occupied: the tables below the stand-in, with their indexes."""
 
     name = "oracle stand-in"
+    longest_thread = 1_000
     save_limit = None
 
     def __init__(self, folder: Path) -> None:

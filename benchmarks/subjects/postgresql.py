@@ -71,6 +71,7 @@ class PostgreSQLSubject(Subject):
     """Occupied: the tables with their indexes and what is kept out of line."""
 
     name = "postgresql"
+    cold_load_limit = 1.8
     save_limit = 2.0
 
     def __init__(self, folder: Path) -> None:

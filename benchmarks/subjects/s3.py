@@ -72,6 +72,8 @@ class S3Subject(Subject):
     """Occupied: the sizes of all objects under the prefix."""
 
     name = "s3"
+    cold_load_limit = 3.0
+    longest_thread = 1_000
     save_limit = 2.0
     stored_limit = 4.0
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.costs import PeerCost, ReadCost, Report, SaveCost, Throughput
+from benchmarks.costs import PeerCost, ReadCost, Report, SaveCost, Throughput, TurnCost
 from benchmarks.figures import figures
 from benchmarks.peers.environments import Environment, PeerError, peer_costs, run_peer
 from benchmarks.peers.running import Peer, run
@@ -68,12 +68,13 @@ def report() -> Report:
     lengths = (10, 1_000)
     saves = [save(workload.name, length) for workload in WORKLOADS for length in lengths]
     rates = [Throughput("sqlite FULL", 500.0, 1_000.0)]
-    return Report({"Python": "3"}, lengths, 1.0, saves, [read(length) for length in lengths], rates)
+    turns = [TurnCost("sqlite FULL", length, 1.0, 1.0, 5.0, 5.0, 9.0, 8.0, 9.0, 8.0) for length in lengths]
+    return Report({"Python": "3"}, lengths, 1.0, saves, [read(length) for length in lengths], turns, rates)
 
 
 def test_all_figures_can_be_reached(report: Report) -> None:
     assert [figure.what for figure in figures(report) if not figure.ok] == []
-    assert "All 7 are reached." in markdown(report)
+    assert "All 12 are reached." in markdown(report)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,7 @@ def test_a_save_that_costs_too_much_is_marked(report: Report, workload: str, cha
         replace(cost, **change) if (cost.workload, cost.length) == (workload, 1_000) else cost for cost in report.saves
     ]
     assert [figure.what for figure in figures(report) if not figure.ok] == [what]
-    assert "1 of 7 are missed." in markdown(report)
+    assert "1 of 12 are missed." in markdown(report)
 
 
 @pytest.mark.parametrize(
@@ -107,6 +108,21 @@ def test_a_save_that_costs_too_much_is_marked(report: Report, workload: str, cha
 )
 def test_reads_that_cost_too_much_are_marked(report: Report, change: Any, what: str) -> None:
     report.reads = [report.reads[0], replace(report.reads[1], **change)]
+    assert [figure.what for figure in figures(report) if not figure.ok] == [what]
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"turn_ms": 1.3}, "a turn of a worker that knows nothing, at 1,000 ÷ at 10 turns"),
+        ({"warm_load_ms": 2.1}, "warm load of a state with one new turn, at 1,000 ÷ at 10 turns"),
+        ({"warm_dict_load_ms": 6.6}, "warm load of a dict with one new turn ÷ parsing, at 1,000 turns"),
+        ({"cold_load_ms": 12.1}, "cold load ÷ `model_validate_json`, at 1,000 turns"),
+        ({"cold_save_ms": 12.9}, "cold save ÷ encoding item by item, at 1,000 turns"),
+    ],
+)
+def test_turns_that_cost_too_much_are_marked(report: Report, change: Any, what: str) -> None:
+    report.turns = [report.turns[0], replace(report.turns[1], **change)]
     assert [figure.what for figure in figures(report) if not figure.ok] == [what]
 
 
