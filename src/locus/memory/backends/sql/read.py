@@ -270,7 +270,7 @@ def _shown(sql: Flavour, thread: int, extent: Extent, after: int) -> Selected:
     newest = f"SELECT number {here} AND number <= ? AND start < ? ORDER BY number DESC LIMIT 1"
     not_newer = "number <= (SELECT number FROM newest)"
     oldest = f"SELECT number {here} AND {not_newer} AND start <= ? ORDER BY number DESC LIMIT 1"
-    lowest = "MIN(start) OVER (ORDER BY number DESC ROWS UNBOUNDED PRECEDING)"
+    lowest = "MIN(start) OVER (ORDER BY number DESC)"
     return (
         f"WITH newest AS ({newest}), oldest AS ({oldest}) SELECT MAX(number) FROM ("
         f"SELECT number, {lowest} AS lowest {here}"
