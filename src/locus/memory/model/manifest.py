@@ -134,6 +134,11 @@ def check_named(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]], *,
             raise CorruptCheckpointError(f"the items of run {extent.run} of branch {extent.branch!r} are missing")
 
 
+def has_named(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]]) -> bool:
+    """Whether every run is there that an extent names."""
+    return all(any(run.number == extent.run for run in reversed(runs.get(extent.branch, ()))) for extent in extents)
+
+
 def _is_all(extent: Extent, runs: Sequence[Run]) -> bool:
     """Whether these are all runs, only ever appended, and the extent is all of them: then there is no doubt."""
     if not runs or runs[-1].number != extent.run or runs[0].start != extent.skip:

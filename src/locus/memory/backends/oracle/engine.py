@@ -32,7 +32,7 @@ from locus.memory.backends.oracle.schema import NATIVE, OracleFlavour
 from locus.memory.backends.sql.commit import Chains, SQLThread, can_be_first
 from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
 from locus.memory.backends.sql.schema import check_format
-from locus.memory.model.records import Commit, Entry, Hit, Outcome, Stored, Verdict
+from locus.memory.model.records import Commit, Entry, Hit, Outcome, Verdict
 
 
 class OracleEngine(SQLServerEngine[OracleConnection]):
@@ -92,9 +92,6 @@ class OracleEngine(SQLServerEngine[OracleConnection]):
         for thread in changed:
             self._chains.note(commit, thread.key, decided.seq, thread.removals)
         return decided
-
-    async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
-        return await self._read(lambda: oracle_read.read(self.sql, thread_id, namespace, checkpoint_id))
 
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
         return await self._read(lambda: oracle_read.find(self.sql, key, value, limit, prefix))

@@ -98,11 +98,11 @@ SELECT {of("r", RUN_INFO)}, r.items::text, r.items_before, NULL FROM spans e, LA
 ) r
 UNION ALL
 SELECT {of("r", RUN_INFO)}, r.items::text, r.items_before, NULL FROM spans e, LATERAL (
-    SELECT number FROM (
-        SELECT number, start, min(start) OVER (ORDER BY number DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-            AS later FROM {here} AND number >= e.oldest AND (start < e.until OR number = e.run)
-            AND e.run - e.oldest >= {many} OFFSET 0
-    ) v WHERE later IS NULL OR start < later OFFSET 0
+    SELECT max(number) AS number FROM (
+        SELECT number, min(start) OVER (ORDER BY number DESC ROWS UNBOUNDED PRECEDING) AS lowest
+        FROM {here} AND number >= e.oldest AND (start < e.until OR number = e.run)
+        AND e.run - e.oldest >= {many} OFFSET 0
+    ) v GROUP BY lowest OFFSET 0
 ) v, LATERAL (SELECT * FROM {here} AND number = v.number OFFSET 0) r"""
 
 

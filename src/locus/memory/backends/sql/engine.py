@@ -207,17 +207,16 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
         return await self._transact(connection, operation, writing=True, keep=attrgetter("is_written"))
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
-        return await self._read(lambda: sql_read.read(self.sql, thread_id, namespace, checkpoint_id), at_once=True)
+        place = (thread_id, namespace, checkpoint_id)
+        return await self._read(lambda: sql_read.read(self.sql, *place, at_once=False))
 
     async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
-        return await self._read(
-            lambda: sql_read.read(self.sql, thread_id, namespace, checkpoint_id, part), at_once=True
-        )
+        place = (thread_id, namespace, checkpoint_id)
+        return await self._read(lambda: sql_read.read(self.sql, *place, part, at_once=False))
 
     async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
-        return await self._read(
-            lambda: sql_read.read_since(self.sql, thread_id, namespace, checkpoint_id, held), at_once=True
-        )
+        place = (thread_id, namespace, checkpoint_id)
+        return await self._read(lambda: sql_read.read(self.sql, *place, held=held, at_once=False))
 
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
         return await self._read(lambda: sql_read.entry(self.sql, thread_id, namespace, checkpoint_id))

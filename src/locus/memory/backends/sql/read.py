@@ -12,7 +12,7 @@ from locus.errors import CorruptCheckpointError
 from locus.memory.backends.sql.flavour import Flavour, Row, Steps, marks, portions
 from locus.memory.backends.sql.schema import CheckpointRow
 from locus.memory.model.ids import Pattern, prefix_end
-from locus.memory.model.manifest import check_named, newest_runs, wanted
+from locus.memory.model.manifest import check_named, has_named, newest_runs, wanted
 from locus.memory.model.matching import has_value
 from locus.memory.model.parts import Part, needed
 from locus.memory.model.records import Base, Entry, Exported, Extent, Run, Stored, Write, writes_order
@@ -108,28 +108,49 @@ def manifest(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str) -
 
 
 def read(
-    sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part | None = None
+    sql: Flavour,
+    thread_id: str,
+    namespace: str,
+    checkpoint_id: str | None,
+    part: Part | None = None,
+    held: Base | None = None,
+    *,
+    at_once: bool,
 ) -> Steps[Stored | None]:
-    """A checkpoint with its runs, or those that hold a part of it, in two statements."""
-    row = yield from one(sql, sql.stored, thread_id, namespace, checkpoint_id)
-    if row is None:
-        return None
-    stored = stored_of(sql, row)
-    extents = wanted(stored.manifest) if part is None else needed(stored.manifest, part)
-    return (yield from with_runs(sql, row, stored, extents))
+    """A checkpoint with its runs, in two statements: all of them, those that hold a part, or those `held` lacks.
+
+    `at_once`: both statements see the same instant. If they don't, the second one asks whether the checkpoint still
+    stands. While it does, nothing takes the place of its runs; a number of a run is given out again only after a
+    deletion. If it is gone, or another one has its id, all is read again.
+    """
+    while True:
+        if held is None:
+            row, known = (yield from one(sql, sql.stored, thread_id, namespace, checkpoint_id)), None
+        else:
+            row, known = yield from one_since(sql, thread_id, namespace, checkpoint_id, held)
+        if row is None:
+            return None
+        stored = stored_of(sql, row)
+        extents = wanted(stored.manifest) if part is None else needed(stored.manifest, part)
+        if known is not None:
+            extents = new_extents(extents, known)
+        runs = yield from runs_of(sql, row, extents, known or {}, at_once=at_once)
+        if at_once or has_named(extents, runs) or (yield from _stands(sql, row)):
+            check_named(extents, runs, since=row.checksum is not None)
+            return replace(stored, runs=runs, since=held if known is not None else None)
 
 
-def read_since(
-    sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base
-) -> Steps[Stored | None]:
-    """A checkpoint with the runs that the checkpoint `held` does not have, in two statements."""
-    row, known = yield from one_since(sql, thread_id, namespace, checkpoint_id, held)
-    if row is None:
-        return None
-    stored = stored_of(sql, row)
-    if known is not None:
-        stored = replace(stored, since=held)
-    return (yield from with_runs(sql, row, stored, wanted(stored.manifest), known))
+def _stands(sql: Flavour, row: CheckpointRow) -> Steps[bool]:
+    """Whether a checkpoint is still what it was. If so, runs that are missing are damage."""
+    condition, values = _standing(sql, row)
+    rows = yield f"SELECT 1 FROM {sql.threads} WHERE id = ? AND {condition}", (row.thread, *values)
+    return bool(rows)
+
+
+def _standing(sql: Flavour, row: CheckpointRow) -> tuple[str, Sequence[Any]]:
+    """A condition, and its values: a checkpoint is still there."""
+    one = f"SELECT 1 FROM {sql.checkpoints} WHERE thread = ? AND namespace = ? AND seq = ? AND rev = ?"
+    return f"EXISTS ({one})", (row.thread, row.namespace, row.seq, row.rev)
 
 
 def one_since(
@@ -159,15 +180,6 @@ def one_since(
         return row, None
 
 
-def with_runs(
-    sql: Flavour, row: CheckpointRow, stored: Stored, extents: Sequence[Extent], known: Mapping[str, int] | None = None
-) -> Steps[Stored]:
-    """A checkpoint with the runs that extents show, except those up to the number that is known of their branch."""
-    runs = yield from runs_of(sql, row.thread, extents, known or {})
-    check_named(extents if known is None else new_extents(extents, known), runs, since=row.checksum is not None)
-    return replace(stored, runs=runs)
-
-
 def new_extents(extents: Iterable[Extent], known: Mapping[str, int]) -> list[Extent]:
     """Those of which something has to be read."""
     return [extent for extent in extents if extent.run > _newest_known(extent, known)]
@@ -183,9 +195,9 @@ def _newest_known(extent: Extent, known: Mapping[str, int]) -> int:
 
 
 def runs_of(
-    sql: Flavour, thread: int, extents: Sequence[Extent], known: Mapping[str, int] | None = None
+    sql: Flavour, row: CheckpointRow, extents: Sequence[Extent], known: Mapping[str, int], *, at_once: bool
 ) -> Steps[dict[str, list[Run]]]:
-    """The runs that extents show, by branch, except those up to the number that is `known` of a branch.
+    """The runs that extents of a checkpoint show, by branch, except those up to the number that is `known` of a branch.
 
     An extent shows something of the run that it names, and of older ones, down to one that begins at or before its
     start. Where that is the first of a branch, and there cannot be many more runs than items, all are read. Else that
@@ -194,39 +206,47 @@ def runs_of(
 
     The run that an extent names is always read, because it has to be there.
     """
-    known = known or {}
-    select = f"SELECT {sql.run} FROM {sql.runs} WHERE thread = ?"
-    parts: list[tuple[str, Sequence[Any]]] = []
+    thread = row.thread
+    condition, standing = ("", ()) if at_once else _standing(sql, row)
+    select = f"SELECT {sql.run} FROM {sql.runs} WHERE {f'{condition} AND ' if condition else ''}thread = ?"
+    first = (*standing, thread)
+    parts: list[Selected] = []
     single = [extent.branch for extent in extents if extent.run == 0 > _newest_known(extent, known)]
     for branches in portions(single):
-        parts.append((f"{select} AND number = 0 AND branch IN {marks(len(branches))}", (thread, *branches)))
+        parts.append((f"{select} AND number = 0 AND branch IN {marks(len(branches))}", (*first, *branches)))
     looked_for: list[Extent] = []
     for extent in extents:
         branch, run, skip, length = extent
         after, most = _newest_known(extent, known), 2 * length + FEW
         if run <= max(0, after):
             continue
-        place = (thread, branch)
         if run - after > most or (skip > 0 > after):
             looked_for.append(extent)
             oldest = (
                 f"SELECT number FROM {sql.runs} WHERE thread = ? AND branch = ? AND number <= ? AND number > ?"
                 " AND start <= ? ORDER BY number DESC LIMIT 1"
             )
-            condition = f"branch = ? AND number <= ? AND number >= ({oldest}) AND (start < ? OR number = ?)"
-            values = (*place, run, *place, run, run - most, skip, skip + length, run)
-            parts.append((f"{select} AND {condition}", values))
+            here = f"branch = ? AND number <= ? AND number >= ({oldest}) AND (start < ? OR number = ?)"
+            values = (branch, run, thread, branch, run, run - most, skip, skip + length, run)
+            parts.append((f"{select} AND {here}", (*first, *values)))
         else:
-            parts.append((f"{select} AND branch = ? AND number <= ? AND number > ?", (*place, run, after)))
+            parts.append((f"{select} AND branch = ? AND number <= ? AND number > ?", (*first, branch, run, after)))
     found: dict[str, dict[int, Run]] = {}
     yield from _gather(sql, parts, found)
-    crowded = [extent for extent in looked_for if not _reaches(extent, found.get(extent.branch, {}))]
-    again = [part for extent in crowded for part in _shown(sql, thread, extent, _newest_known(extent, known))]
-    yield from _gather(sql, again, found)
+    for extent in looked_for:
+        if not _reaches(extent, found.get(extent.branch, {})):
+            shown, values = _shown(sql, thread, extent, _newest_known(extent, known))
+            named = (f"{select} AND branch = ? AND number = ?", (*first, extent.branch, extent.run))
+            hidden_left_out = (f"{select} AND branch = ? AND number IN ({shown})", (*first, extent.branch, *values))
+            yield from _gather(sql, [named, hidden_left_out], found)
     return {branch: list(runs.values()) for branch, runs in found.items()}
 
 
-def _gather(sql: Flavour, parts: Sequence[tuple[str, Sequence[Any]]], found: dict[str, dict[int, Run]]) -> Steps[None]:
+Selected = tuple[str, Sequence[Any]]
+"""A SELECT, and its values."""
+
+
+def _gather(sql: Flavour, parts: Sequence[Selected], found: dict[str, dict[int, Run]]) -> Steps[None]:
     for together in portions(parts, AT_ONCE):
         statement = " UNION ALL ".join(text for text, _ in together)
         rows = yield statement, [value for _, values in together for value in values]
@@ -239,27 +259,24 @@ def _reaches(extent: Extent, runs: Mapping[int, Run]) -> bool:
     return any(run.start <= extent.skip and run.number <= extent.run for run in runs.values())
 
 
-def _shown(sql: Flavour, thread: int, extent: Extent, after: int) -> list[tuple[str, Sequence[Any]]]:
-    """The statements for the runs that show something of an extent, and for the one that it names.
+def _shown(sql: Flavour, thread: int, extent: Extent, after: int) -> Selected:
+    """The SELECT of the numbers of the runs that show something of an extent.
 
-    `later` is the lowest position at which a newer run begins: a run shows what it has before that. To tell this,
-    nothing of the items is read.
+    A run shows something if it begins before all newer ones. `lowest` is the first position that a run or a newer one
+    begins at, so of all runs with the same one, only the newest shows anything. To tell this, no items are read.
     """
     branch, run, skip, length = extent
-    select, place = f"SELECT {sql.run} FROM {sql.runs} WHERE thread = ? AND branch = ?", (thread, branch)
-    here, bounds = f"FROM {sql.runs} WHERE thread = ? AND branch = ? AND number > ?", (*place, after)
+    here, bounds = f"FROM {sql.runs} WHERE thread = ? AND branch = ? AND number > ?", (thread, branch, after)
     newest = f"SELECT number {here} AND number <= ? AND start < ? ORDER BY number DESC LIMIT 1"
     not_newer = "number <= (SELECT number FROM newest)"
     oldest = f"SELECT number {here} AND {not_newer} AND start <= ? ORDER BY number DESC LIMIT 1"
-    newer = "ORDER BY number DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
-    numbers = (
-        f"WITH newest AS ({newest}), oldest AS ({oldest}) SELECT number FROM ("
-        f"SELECT number, start, MIN(start) OVER ({newer}) AS later {here}"
-        f" AND {not_newer} AND number >= COALESCE((SELECT number FROM oldest), 0)"
-        ") v WHERE later IS NULL OR start < later"
+    lowest = "MIN(start) OVER (ORDER BY number DESC)"
+    return (
+        f"WITH newest AS ({newest}), oldest AS ({oldest}) SELECT MAX(number) FROM ("
+        f"SELECT number, {lowest} AS lowest {here}"
+        f" AND {not_newer} AND number >= COALESCE((SELECT number FROM oldest), 0)) v GROUP BY lowest",
+        (*bounds, run, skip + length, *bounds, skip, *bounds),
     )
-    values = (*place, *bounds, run, skip + length, *bounds, skip, *bounds)
-    return [(f"{select} AND number = ?", (*place, run)), (f"{select} AND number IN ({numbers})", values)]
 
 
 def entries(sql: Flavour, condition: str, values: Sequence[Any], limit: int | None) -> Steps[list[Entry]]:

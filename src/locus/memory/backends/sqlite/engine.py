@@ -179,13 +179,13 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
         return await self._run(self._writer, work)
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
-        return await self._read(sql_read.read(self._sql, thread_id, namespace, checkpoint_id))
+        return await self._read(sql_read.read(self._sql, thread_id, namespace, checkpoint_id, at_once=True))
 
     async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
-        return await self._read(sql_read.read(self._sql, thread_id, namespace, checkpoint_id, part))
+        return await self._read(sql_read.read(self._sql, thread_id, namespace, checkpoint_id, part, at_once=True))
 
     async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
-        return await self._read(sql_read.read_since(self._sql, thread_id, namespace, checkpoint_id, held))
+        return await self._read(sql_read.read(self._sql, thread_id, namespace, checkpoint_id, held=held, at_once=True))
 
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
         return await self._read(sql_read.entry(self._sql, thread_id, namespace, checkpoint_id))
