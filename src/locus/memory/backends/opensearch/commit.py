@@ -243,7 +243,7 @@ def _stored_runs(log: Log, commit: Commit, base: KnownBase | None) -> dict[RunKe
             if last is None:
                 return None
             stored, place = last
-            earlier = extend_earlier_runs(stored.earlier, RunRef(run.number - 1, place, stored.end))
+            earlier = extend_earlier_runs(stored.earlier, RunRef(run.number - 1, place, stored.end, stored.run.start))
         runs[run.branch, run.number] = StoredRun(run, earlier)
     return runs
 

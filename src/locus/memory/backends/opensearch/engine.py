@@ -22,7 +22,8 @@ from locus.memory.backends.opensearch.schema import Record, to_micros
 from locus.memory.backends.opensearch.writes import get_writes, put_writes
 from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.ids import Pattern
-from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Write
+from locus.memory.model.parts import Part
+from locus.memory.model.records import Base, Commit, Entry, Exported, Hit, Outcome, Stored, Write
 from locus.memory.runtime.worker import WorkerPool
 
 T = TypeVar("T")
@@ -85,6 +86,12 @@ class OpenSearchEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Co
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
         return await self._with_log(thread_id, lambda log: read.read_checkpoint(log, namespace, checkpoint_id))
+
+    async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
+        return await self._with_log(thread_id, lambda log: read.read_part(log, namespace, checkpoint_id, part))
+
+    async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
+        return await self._with_log(thread_id, lambda log: read.read_since(log, namespace, checkpoint_id, held))
 
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
         return await self._with_log(thread_id, lambda log: read.read_entry(log, namespace, checkpoint_id))

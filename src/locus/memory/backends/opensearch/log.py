@@ -26,6 +26,7 @@ from locus.memory.backends.opensearch.schema import (
     Removal,
     RunKey,
     RunLocation,
+    Source,
     StoredRun,
     ThreadState,
     name_id,
@@ -179,12 +180,14 @@ class Log:
 
     def records(self, places: Iterable[int]) -> dict[int, Record]:
         """Those of these records that exist, by their places."""
+        return {place: record_from(source) for place, source in self.sources(places).items()}
+
+    def sources(self, places: Iterable[int]) -> dict[int, Source]:
+        """The same, as they are stored."""
         ids = {place: record_id(self.thread, self.state.batch, place) for place in places}
         self._fetch(ids.values())
         return {
-            place: record_from(document.source)
-            for place, doc_id in ids.items()
-            if (document := self._documents[doc_id]) is not None
+            place: document.source for place, doc_id in ids.items() if (document := self._documents[doc_id]) is not None
         }
 
     def read_record(self, place: int) -> Record | None:
@@ -216,13 +219,13 @@ class Log:
         if not self.state.exists(now_micros()):
             return None
         name = (namespace, checkpoint_id)
-        for place in self._possible_places(name):
+        for place in self.possible_places(name):
             record = self.visible(self.record(place))
             if record is not None and record.name == name:
                 return record
         return None
 
-    def _possible_places(self, name: CheckpointName) -> Iterator[int]:
+    def possible_places(self, name: CheckpointName) -> Iterator[int]:
         """Where a checkpoint may be: after the published position, where its name says, or in the copy."""
         if name in self.state.unpublished:
             yield self.state.unpublished[name]

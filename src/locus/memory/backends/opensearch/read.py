@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
@@ -17,6 +18,7 @@ from locus.memory.backends.opensearch.log import (
     CONTENTS,
     IN_BATCH,
     ConcurrentRemoval,
+    KnownBase,
     Log,
     ThreadCache,
     base_from,
@@ -26,24 +28,30 @@ from locus.memory.backends.opensearch.log import (
 from locus.memory.backends.opensearch.schema import (
     CHECKPOINT,
     THREAD,
+    CheckpointName,
     Record,
     Removal,
     RunKey,
+    RunLocation,
     RunRef,
+    Source,
     StoredRun,
     ThreadState,
+    find_run,
     metadata_term,
     now_micros,
     record_from,
     record_id,
     refs_to_follow,
+    stored_run,
     thread_state_from,
 )
 from locus.memory.backends.opensearch.writes import all_writes
 from locus.memory.model.ids import Pattern, shown_thread
 from locus.memory.model.manifest import newest_runs, wanted
 from locus.memory.model.matching import has_value
-from locus.memory.model.records import Entry, Exported, Run, Stored
+from locus.memory.model.parts import Part, needed
+from locus.memory.model.records import Base, Entry, Exported, Extent, Run, Stored
 
 T = TypeVar("T")
 
@@ -53,9 +61,69 @@ def read_checkpoint(log: Log, namespace: str, checkpoint_id: str | None) -> Stor
 
     def read() -> Stored | None:
         record = _find(log, namespace, checkpoint_id, with_contents=True)
-        return None if record is None else _load(log, record)
+        return None if record is None else _load(log, record, wanted(record.manifest))
 
     return _retried(log, read)
+
+
+def read_part(log: Log, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
+    """A checkpoint with the runs that hold a part of it."""
+
+    def read() -> Stored | None:
+        record = _find(log, namespace, checkpoint_id, with_contents=True)
+        return None if record is None else _load(log, record, needed(record.manifest, part))
+
+    return _retried(log, read)
+
+
+def read_since(log: Log, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
+    """A checkpoint with the runs that the checkpoint `held` does not have."""
+
+    def read() -> Stored | None:
+        names = [] if _cached_base(log, namespace, held) else [(namespace, held.checkpoint_id)]
+        record = _find(log, namespace, checkpoint_id, *names, with_contents=True)
+        if record is None:
+            return None
+        known, extents = _newest_held(log, record, held), wanted(record.manifest)
+        if known is None or any(extent.run < known.get(extent.branch, 0) for extent in extents):
+            # The reader lacks it, or lacks runs that were hidden later on.
+            return _load(log, record, extents)
+        return replace(_load(log, record, extents, known), since=held)
+
+    return _retried(log, read)
+
+
+def _cached_base(log: Log, namespace: str, held: Base) -> KnownBase | None:
+    """A checkpoint, if this handle knows it."""
+    cached = log.cache.get(log.thread)
+    base = None if cached is None else cached.bases.get((namespace, held.checkpoint_id))
+    return base if base is not None and base.rev == held.rev else None
+
+
+def _newest_held(log: Log, record: Record, held: Base) -> dict[str, int] | None:
+    """The newest run of each branch that a checkpoint names which a reader of `record` holds. None if it is not there.
+
+    The state was read just now. What the handle knows beside it is dropped as soon as something was removed.
+    """
+    base = _cached_base(log, record.namespace, held)
+    cached = log.cache.get(log.thread)
+    if base is not None and cached is not None and cached.state.changes == log.state.changes:
+        return _newest(base.locations)
+    name = (record.namespace, held.checkpoint_id)
+    # One request for both: where the held checkpoint may be, and where the newest runs are.
+    log.sources({*log.possible_places(name), *(location.place for location in record.run_locations)})
+    try:
+        found = log.find(*name)
+    except CorruptCheckpointError:
+        return None  # then all is read, and whatever of that is damaged is told
+    return newest_runs([found.manifest]) if found is not None and found.rev == held.rev else None
+
+
+def _newest(keys: Iterable[RunKey]) -> dict[str, int]:
+    newest: dict[str, int] = {}
+    for branch, number in keys:
+        newest[branch] = max(number, newest.get(branch, 0))
+    return newest
 
 
 def read_entry(log: Log, namespace: str, checkpoint_id: str | None) -> Entry | None:
@@ -64,11 +132,14 @@ def read_entry(log: Log, namespace: str, checkpoint_id: str | None) -> Entry | N
     return None if record is None else record.entry(log.thread_id)
 
 
-def _find(log: Log, namespace: str, checkpoint_id: str | None, *, with_contents: bool) -> Record | None:
+def _find(
+    log: Log, namespace: str, checkpoint_id: str | None, *names: CheckpointName, with_contents: bool
+) -> Record | None:
+    """A checkpoint. The documents of further `names` come with it, because they will be needed next."""
     if checkpoint_id is None:
-        log.read_state(latest=namespace, with_contents=with_contents)
+        log.read_state(names=names, latest=namespace, with_contents=with_contents)
         return log.latest(namespace)
-    log.read_state(names=[(namespace, checkpoint_id)], with_contents=with_contents)
+    log.read_state(names=[(namespace, checkpoint_id), *names], with_contents=with_contents)
     return log.find(namespace, checkpoint_id)
 
 
@@ -89,53 +160,103 @@ def _retried(log: Log, read: Callable[[], T]) -> T:
 
 
 class _RunToRead(NamedTuple):
-    """A run that has to be read; then earlier ones down to the number `floor`, as far as the index `skip`."""
+    """A run that has to be read; then earlier ones down to the number `floor`, as far as they hold items from the index
+    `skip` to `limit` that no later one has replaced."""
 
     branch: str
     ref: RunRef
     floor: int
     skip: int
+    limit: int
 
 
-def _load(log: Log, record: Record) -> Stored:
-    """A checkpoint with all runs that its manifest names."""
+def _load(log: Log, record: Record, extents: Iterable[Extent], known: Mapping[str, int] | None = None) -> Stored:
+    """A checkpoint with the runs that hold these extents, except for those up to the number that is `known` of their
+    branch. Runs that later ones hide are left out, where the references say so."""
     if not record.head:
         raise CorruptCheckpointError(f"checkpoint {record.seq} of {shown_thread(log.thread_id)} has no head")
     locations = record.locations_by_run()
-    skips: dict[RunKey, int] = {}
-    for extent in wanted(record.manifest):
-        key = (extent.branch, extent.run)
-        skips[key] = min(skips.get(key, extent.skip), extent.skip)
-    to_read = [
-        _RunToRead(branch, RunRef(number, locations[branch, number].place, 0), -1, skip)
-        for (branch, number), skip in skips.items()
-    ]
-    found: dict[RunKey, StoredRun] = {}
-    records: dict[int, Record] = {record.place: record}
+    to_read = _named_runs(locations, extents, known or {})
+    found: dict[RunKey, Run] = {}
+    named: dict[RunKey, StoredRun] = {}
+    sources: dict[int, Source] = {}
     while to_read:
-        records |= log.records({run.ref.place for run in to_read} - records.keys())
-        to_read = [earlier for run in to_read for earlier in _take_run(records, found, run)]
+        sources |= log.sources({run.ref.place for run in to_read} - sources.keys())
+        following: list[_RunToRead] = []
+        for run in to_read:
+            key = (run.branch, run.ref.number)
+            stored = _take_run(sources, found, run, is_named=key in locations)
+            if stored is not None:
+                following += _earlier_runs(run, stored)
+                if key in locations:
+                    named[key] = stored.without_items()
+        to_read = following
     runs: defaultdict[str, list[Run]] = defaultdict(list)
-    for stored in found.values():
-        runs[stored.run.branch].append(stored.run)
-    base_runs = {key: found[key].without_items() for key in locations if key in found}
-    log.cache.put(log.thread, log.state, base_from(record, base_runs), record.namespace)
+    for (branch, _), items in found.items():
+        if items.items:
+            runs[branch].append(items)
+    base = base_from(record, {**_cached_runs(log, locations), **named})
+    log.cache.put(log.thread, log.state, base, record.namespace)
     passed = log.state.latest_places.get(record.namespace) != record.place
     return Stored(record.entry(log.thread_id), record.head, record.manifest, dict(runs), passed)
 
 
-def _take_run(records: Mapping[int, Record], found: dict[RunKey, StoredRun], run: _RunToRead) -> list[_RunToRead]:
-    """Add a run to `found`, and return the earlier ones that have to be read as well."""
-    branch, ref, floor, skip = run
-    record = records.get(ref.place)
-    stored = None if record is None else record.find_run(branch, ref.number)
-    if stored is None:
+def _named_runs(
+    locations: Mapping[RunKey, RunLocation], extents: Iterable[Extent], known: Mapping[str, int]
+) -> list[_RunToRead]:
+    """The runs that extents name: where reading begins."""
+    parts: dict[RunKey, tuple[int, int]] = {}
+    for branch, number, skip, length in extents:
+        low, high = parts.get((branch, number), (skip, skip + length))
+        parts[branch, number] = min(low, skip), max(high, skip + length)
+    return [
+        _RunToRead(branch, RunRef(number, locations[branch, number].place, 0), known.get(branch, -1), skip, limit)
+        for (branch, number), (skip, limit) in parts.items()
+        if number > known.get(branch, -1)
+    ]
+
+
+def _take_run(
+    sources: Mapping[int, Source], found: dict[RunKey, Run], run: _RunToRead, *, is_named: bool
+) -> StoredRun | None:
+    """Add a run to `found`, and return it with its references, if these are needed: to follow them, or for a save.
+
+    Most runs refer to nothing that is not found otherwise, and unpacking references takes long.
+    """
+    branch, ref, floor, *_ = run
+    source = sources.get(ref.place)
+    there = None if source is None else find_run(source, branch, ref.number)
+    if there is None:
         raise ConcurrentRemoval
-    if stored.run.items:
-        found[branch, ref.number] = stored
+    found[branch, ref.number] = there[0]
+    return stored_run(*there) if is_named or floor < ref.number - 1 else None
+
+
+def _earlier_runs(run: _RunToRead, stored: StoredRun) -> Iterator[_RunToRead]:
+    """The earlier runs that have to be read as well."""
+    branch, own, floor, skip, limit = run
     if stored.run.start <= skip:
-        return []
-    return [_RunToRead(branch, *following, skip) for following in refs_to_follow(stored.earlier, skip, floor)]
+        return
+    limit = min(limit, stored.run.start)
+    for ref, above in refs_to_follow(stored.earlier, skip, floor, limit):
+        if ref.number >= own.number:
+            raise CorruptCheckpointError(f"run {own.number} of branch {branch!r} refers to one that is not earlier")
+        yield _RunToRead(branch, ref, above, skip, limit)
+        if ref.start is not None:
+            limit = min(limit, ref.start)
+
+
+def _cached_runs(log: Log, locations: Mapping[RunKey, RunLocation]) -> dict[RunKey, StoredRun]:
+    """Of the runs at these locations, those that this handle knows: a save will need them."""
+    cached = log.cache.get(log.thread)
+    if cached is None or cached.state.changes != log.state.changes:
+        return {}
+    return {
+        key: stored
+        for base in cached.bases.values()
+        for key, stored in base.runs.items()
+        if key in locations and base.locations.get(key, locations[key]).place == locations[key].place
+    }
 
 
 def history(log: Log, namespace: str | None, limit: int | None, before_seq: int | None) -> list[Entry]:

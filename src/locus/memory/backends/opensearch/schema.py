@@ -42,7 +42,10 @@ has references of its own; and so on for blocks of blocks::
                                |    |
                                0-30 32-62
 
-A thousand runs are two steps away, and a run has a few dozen references at most.
+A thousand runs are two steps away, and a run has a few dozen references at most. A reference also says where the list
+ended after its run, and (in `starts`) the lowest position at which one of the runs begins that it stands for. So a
+reader of a part gets neither the runs before that part, nor those behind it, nor those that later ones hide. Runs that
+an earlier version has stored have no `starts`; then only what is before the part is left out.
 
 **Damage.** A checkpoint and each of its runs have a checksum (`sum`), a run the digest of what precedes it (`before`,
 see `locus.memory.model.chain`), and a checkpoint the rev of the record before it (`after`), so that no record can take
@@ -197,20 +200,26 @@ class RunRef(NamedTuple):
     number: int
     place: int
     end: int
+    start: int | None = None
+    """The lowest position at which one of the runs begins that are found through it; None if that is not known."""
 
 
 EarlierRuns = tuple[RunRef, ...]
-"""The references of a run, oldest first. Stored as `trail`."""
+"""The references of a run, oldest first. Stored as `trail` and `starts`."""
 
 
 def extend_earlier_runs(earlier: EarlierRuns, last: RunRef) -> EarlierRuns:
     """The references of the run that follows `last`, given the references of `last` itself."""
-    refs = [*earlier, last]
-    following, span = last.number + 1, BLOCK
-    while following % span == 0:
-        refs = [ref for ref in refs if ref.number < following - span or ref is last]
+    following, span = last.number + 1, 1
+    while following % (span * BLOCK) == 0:
         span *= BLOCK
-    return tuple(refs)
+    if span == 1:
+        return (*earlier, last)
+    closed = following - span
+    starts = [ref.start for ref in (*earlier, last) if ref.number >= closed]
+    known = [start for start in starts if start is not None]
+    lowest = min(known) if len(known) == len(starts) else None
+    return (*(ref for ref in earlier if ref.number < closed), last._replace(start=lowest))
 
 
 def pack_earlier_runs(earlier: EarlierRuns) -> list[int]:
@@ -223,30 +232,54 @@ def pack_earlier_runs(earlier: EarlierRuns) -> list[int]:
     return numbers
 
 
-def unpack_earlier_runs(numbers: Sequence[int]) -> EarlierRuns:
-    """The inverse of `pack_earlier_runs`."""
-    if len(numbers) % 3:
-        raise ValueError("a trail of threes expected")
+def pack_starts(earlier: EarlierRuns) -> list[int] | None:
+    """The starts of references: how far each is before the end of the reference before it. None if one is not known.
+
+    Where items were only ever appended, all of them are 0. Then the list is empty.
+    """
+    numbers: list[int] = []
+    end = 0
+    for ref in earlier:
+        if ref.start is None:
+            return None
+        numbers.append(end - ref.start)
+        end = ref.end
+    return numbers if any(numbers) else []
+
+
+def unpack_earlier_runs(numbers: Sequence[int], starts: Sequence[int] | None = None) -> EarlierRuns:
+    """The inverse of `pack_earlier_runs` and `pack_starts`."""
+    if len(numbers) % 3 or (starts and len(starts) * 3 != len(numbers)):
+        raise ValueError("a trail of threes expected, and as many starts")
     refs: list[RunRef] = []
-    before = RunRef(0, 0, 0)
+    number = place = end = 0
     for at in range(0, len(numbers), 3):
-        number, place, end = numbers[at : at + 3]
-        before = RunRef(before.number + number, before.place + place, before.end + end)
-        refs.append(before)
+        start = None if starts is None else end - starts[at // 3] if starts else end
+        number, place, end = number + numbers[at], place + numbers[at + 1], end + numbers[at + 2]
+        refs.append(RunRef(number, place, end, start))
     return tuple(refs)
 
 
-def refs_to_follow(earlier: Sequence[RunRef], skip: int, floor: int) -> Iterator[tuple[RunRef, int]]:
-    """The references that a reader of the list from index `skip` on has to follow, each with a floor of its own.
+def refs_to_follow(
+    earlier: Sequence[RunRef], skip: int, floor: int, limit: int | None = None
+) -> Iterator[tuple[RunRef, int]]:
+    """The references that a reader of the list from index `skip` to `limit` has to follow, newest first, each with a
+    floor of its own.
 
     Runs with a number up to `floor` are found through another reference. The list had the length `end` after a run, so
-    newer runs brought what is behind that, and a reader who skips up to there needs no older run.
+    newer runs brought what is behind that, and a reader who skips up to there needs no older run. What begins at
+    `limit` or behind it is not needed; once a run was followed, this includes what begins at its start or behind it.
     """
     above = [ref for ref in earlier if ref.number > floor]
     for index in range(len(above) - 1, -1, -1):
-        if above[index].end <= skip:
+        ref = above[index]
+        if ref.end <= skip or (limit is not None and limit <= skip):
             return
-        yield above[index], above[index - 1].number if index else floor
+        if ref.start is None:
+            yield ref, above[index - 1].number if index else floor
+        elif limit is None or ref.start < limit:
+            yield ref, above[index - 1].number if index else floor
+            limit = ref.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,6 +447,8 @@ def _run_source(stored: StoredRun) -> dict[str, Any]:
         "trail": pack_earlier_runs(stored.earlier),
         "sum": run_checksum(*run),
     }
+    if stored.earlier and (starts := pack_starts(stored.earlier)) is not None:
+        source["starts"] = starts
     return source if run.before is None else {**source, "before": run.before}
 
 
@@ -506,18 +541,48 @@ _UNSUMMED = object()
 """In the place of a checksum that was never made."""
 
 
+def find_run(source: Source, branch: str, number: int) -> tuple[Run, Source] | None:
+    """One run of the document of a record, and as it is stored. Nothing else in the document is looked at.
+
+    A load reads thousands of runs, and the references of most of them are not needed. If the run is damaged,
+    `CorruptCheckpointError` is raised.
+    """
+    try:
+        body = source.get("body")
+        for found in body.get("runs", ()) if body else ():
+            if found["branch"] == branch and found["number"] == number:
+                return _items_from(found), found
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _unreadable_run(error) from None
+    return None
+
+
+def stored_run(run: Run, found: Source) -> StoredRun:
+    """A run with its references, from what `find_run` has found."""
+    try:
+        return StoredRun(run, unpack_earlier_runs(found["trail"], found.get("starts")))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _unreadable_run(error) from None
+
+
+def _unreadable_run(error: Exception) -> CorruptCheckpointError:
+    return CorruptCheckpointError(f"a stored run cannot be read ({type(error).__name__})")
+
+
 def _run_from(found: Source) -> StoredRun:
-    run = Run(
-        _text(found["branch"]),
-        int(found["number"]),
-        int(found["start"]),
-        int(found["length"]),
-        _text(found.get("items", "")),
-        None if found.get("before") is None else _text(found["before"]),
-    )
-    if run.items and found.get("sum", _UNSUMMED) not in (_UNSUMMED, run_checksum(*run)):
+    return stored_run(_items_from(found), found)
+
+
+def _items_from(found: Source) -> Run:
+    items, before = found.get("items", ""), found.get("before")
+    run = Run(found["branch"], found["number"], found["start"], found["length"], items, before)
+    if not (type(run.branch) is type(items) is str and (before is None or type(before) is str)):
+        raise TypeError("text expected")
+    if not (type(run.number) is type(run.start) is type(run.length) is int):
+        raise TypeError("a number expected")
+    if items and found.get("sum", _UNSUMMED) not in (_UNSUMMED, run_checksum(*run)):
         raise CorruptCheckpointError("a run of items does not fit its checksum")
-    return StoredRun(run, unpack_earlier_runs(found["trail"]))
+    return run
 
 
 def _removal_from(found: Source) -> Removal:
