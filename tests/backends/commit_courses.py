@@ -936,6 +936,14 @@ async def _a_beginning_is_sent_again(course: Course) -> None:
     await course.save([1, 2, 3], second)
 
 
+async def _a_branch_was_continued_before_the_last_save(course: Course) -> None:
+    """Who opens the thread anew has to look behind what was saved last."""
+    first = await course.save([1])
+    await course.save([1, 2], first)
+    await course.save([3], namespace="side")
+    await course.refused(Verdict.BRANCH_TAKEN, [1, 4], first, handle=-1)
+
+
 async def _a_thread_has_ended(course: Course) -> None:
     """Whoever saved to it last has not noticed."""
     if course.expires:
@@ -950,6 +958,7 @@ DIRECTED: Mapping[str, Callable[[Course], Awaitable[None]]] = {
     "a branch has a gap": _a_branch_has_a_gap,
     "a branch lacks its beginning": _a_branch_lacks_its_beginning,
     "a beginning is sent again": _a_beginning_is_sent_again,
+    "a branch was continued before the last save": _a_branch_was_continued_before_the_last_save,
     "a thread has ended": _a_thread_has_ended,
 }
 """Courses that try a single thing each, which random ones hardly ever do."""

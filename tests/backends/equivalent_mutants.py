@@ -8,6 +8,7 @@ from __future__ import annotations
 SLOWER = "the quick way is left more often, and the other one, which asks the rule, gives the same answer"
 ASKS_MORE = "more is looked up than the rule asks for"
 READS_ON = "a log is read further than is needed"
+LOADS = "it is about where a load finds something"
 MARKERS = "it is about markers, which say what threads there are, and no answer depends on them"
 FAULTS = "it is about answers that were lost, and here none is"
 FORMATS = "it is about what older or newer versions wrote, and here this one wrote everything"
@@ -66,13 +67,18 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "file": {
         READS_ON: (
-            "LogFile.newest_first: self._complete -> False",
-            "LogFile.find: key not in self._ids and (not self._complete) -> True",
+            "LogFile._older: self._complete -> False",
             "LogFile.find: key not in self._ids -> True",
-            "LogFile.find: not self._complete -> True",
             "LogFile.find: key in self._ids -> False",
-            "LogFile.has_run: not self._complete -> True",
+            "LogFile.has_run: runs.get(branch, 0) > 0 -> False",
+            "LogFile.has_run: branch in runs and self._only_grew() -> False",
+            "LogFile._only_grew: self._has_only_grown is None -> True",
+            "LogFile._only_grew: self._has_only_grown is None -> False",
+            "LogFile._only_grew: first.get('seq') == first.get('last_seq') == 1 -> False",
+            "LogFile._only_grew: seal.kind == 'checkpoint' -> True",
+            "LogFile._only_grew: seal.kind == 'checkpoint' -> False",
         ),
+        LOADS: ("LogFile._index_runs: number == 0 -> False",),
         FORMATS: ("FileEngine.commit: log is not None -> False",),
     },
     "objects": {

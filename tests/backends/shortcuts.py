@@ -130,7 +130,7 @@ SHORTCUTS = {
             FileEngine.commit,
             LogFile._index,
             LogFile._index_runs,
-            LogFile._index_more_runs,
+            LogFile._indexed_runs,
             LogFile._older,
             LogFile.newest_first,
             LogFile.checkpoints,

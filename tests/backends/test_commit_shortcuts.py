@@ -27,7 +27,8 @@ SAMPLE: dict[str, tuple[tuple[str, AnyCourse], ...]] = {
         ("SQL SELECT FROM locus_threads JOIN locus_checkpoints | c.namespace = ?", 1),
     ),
     "file": (
-        ("LogFile.has_run: (newest := self._newest_runs.get(branch, -1)) < min(number, 1) -> False", 8),
+        ("LogFile.has_run: self._only_grew() -> True", 8),
+        ("LogFile.has_run: branch in runs -> True", "a branch was continued before the last save"),
         ("FileEngine.commit: not outcome.repeated -> True", 0),
     ),
     "objects": (

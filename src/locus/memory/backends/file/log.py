@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import dropwhile
+from itertools import dropwhile, islice
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -96,14 +96,13 @@ class LogFile:
                 if number == 0:
                     self._first_runs[branch] = seal
 
-    def _index_more_runs(self) -> bool:
-        """Take the runs of one more seal into account; False if there is none."""
-        seal = next(self._older(self._placed), None)
-        if seal is None:
-            return False
-        self._placed += 1
-        self._index_runs(seal)
-        return True
+    def _indexed_runs(self) -> Iterator[Mapping[str, int]]:
+        """The newest run of each branch: as far as is known, and then with those of one more seal at each step."""
+        yield self._newest_runs
+        for seal in self._older(self._placed):
+            self._placed += 1
+            self._index_runs(seal)
+            yield self._newest_runs
 
     def _add(self, seal: Seal) -> None:
         self._added.append(seal)
@@ -335,16 +334,14 @@ class LogFile:
         return self._ids.get(key)
 
     def has_run(self, branch: str, number: int) -> bool:
-        """Whether a branch has this run, or a later one. A checkpoint that forked off may have continued it long ago.
+        """Whether a branch has this run, above 0, or a later one: another line may have continued it long ago.
 
         From the end, the first run of a branch that is seen is the newest one, unless it is run 0 (see `Sought`).
         """
-        while (newest := self._newest_runs.get(branch, -1)) < min(number, 1):
-            if newest == 0 and self._only_grew():
-                break
-            if not self._index_more_runs():
-                break
-        return newest >= number
+        for runs in self._indexed_runs():
+            if runs.get(branch, 0) > 0 or (branch in runs and self._only_grew()):
+                return runs[branch] >= number
+        return False
 
     def _only_grew(self) -> bool:
         """Whether no checkpoint was ever removed: then the first one has the first number, and had the last one."""
@@ -359,10 +356,7 @@ class LogFile:
         One that comes back after longer is stored again. To look for it in all seals would make the saves of new values
         slower, the longer the log is.
         """
-        while branch not in self._newest_runs and self._placed < _FAR:
-            if not self._index_more_runs():
-                break
-        return branch in self._newest_runs
+        return any(branch in runs for runs in islice(self._indexed_runs(), max(1, _FAR - self._placed)))
 
     def _body(self, seal: Seal, crc: int) -> bytes:
         """A record, after checking its checksum."""
@@ -416,16 +410,16 @@ class LogFile:
         return found
 
     def _take(self, seal: Seal, places: Places, chosen: Iterable[int], found: dict[str, list[Run]]) -> None:
-        runs, places_of_texts, crc = places
+        runs, texts_at, crc = places
         body = self._body(seal, crc)
         for index in chosen:
-            place, (at, length) = runs[index], places_of_texts[index + 1]
-            run = _run(place, body[at : at + length].decode())
-            kept = found.get(run.branch)
-            if kept is None:
-                found[run.branch] = [run]
+            place, (at, length) = runs[index], texts_at[index + 1]
+            items = body[at : at + length].decode()
+            run = Run(place[0], place[1], place[2], place[3], items, place[4] if len(place) > 4 else None)
+            if place[0] in found:
+                found[place[0]].append(run)
             else:
-                kept.append(run)
+                found[place[0]] = [run]
 
     def _look_for_first_runs(self, open_branches: Mapping[str, Sequence[Sought]]) -> None:
         """Look at the beginning of the log, if nothing is left to be found but what may be there: runs 0."""
@@ -458,7 +452,8 @@ class LogFile:
                 self.put_writes(table, seal)
             else:
                 head, *texts = self.texts(seal)
-                table.add_runs(_run(place, text) for place, text in zip(seal.facts["runs"], texts, strict=True))
+                places = zip(seal.facts["runs"], texts, strict=True)
+                table.add_runs(Run(*place[:4], text, *place[4:]) for place, text in places)
                 table.put(Row(seal.entry(self.thread_id), head, encode(seal.facts["manifest"])))
             table.last_seq = max(table.last_seq, seal.facts["last_seq"])
         return table
@@ -481,10 +476,6 @@ class LogFile:
         self._add(Seal(end + line_at, data[line_at:]))
 
 
-def _run(place: Sequence[Any], items: str) -> Run:
-    return Run(place[0], place[1], place[2], place[3], items, place[4] if len(place) > 4 else None)
-
-
 def _ends_with_seal(line: bytes) -> bool:
     """Whether a line goes on, where it should have ended, with a seal that fits its checksum."""
     text, key, checksum = line.rpartition(CHECKSUM_KEY)
@@ -505,17 +496,16 @@ def _chosen(runs: Sequence[Sequence[Any]], open_branches: dict[str, list[Sought]
         ones = open_branches.get(place[0])
         if ones is None:
             continue
-        use, is_open = USELESS, True
+        use = USELESS
         for one in ones:
             met = one.meets(place[1], place[2])
             if met > use:
                 use = met
-            if not one.is_open:
-                is_open = False
         if use:
             chosen.append(index)
-            is_read = is_read or use == NEEDED
-        if not is_open:
+            if use == NEEDED:
+                is_read = True
+        if not ones[0].is_open or len(ones) > 1:
             ones[:] = [one for one in ones if one.is_open]
             if not ones:
                 del open_branches[place[0]]
