@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
+from locus.memory.backends.objects.backend import ObjectCheckpointStore
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.objects.schema import VERSION, event_record, thread_name
+from locus.memory.model.parts import Range, page_of
 from locus.memory.model.records import Base, Commit, Run, Stored, Verdict, Write
+from locus.memory.storage import StorageBackend
 from tests.backends.objects.in_memory import MemoryObjectStore
+from tests.backends.objects.small import make_small
 
 THREAD = "customer-7/ä"
 FOLDER = f"t/{thread_name(THREAD)}"
@@ -251,3 +256,25 @@ async def test_a_newer_format_says_who_may_use_it() -> None:
         else:
             with pytest.raises(UnsupportedFormatError, match="upgrade"):
                 await engine.read(THREAD, "default", None)
+
+
+async def test_objects_of_versions_that_knew_no_lengths_and_no_tips(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As such a version has put them: 35 saves, the events of the first sixteen removed after their hour."""
+    store = MemoryObjectStore()
+    written = json.loads((Path(__file__).parent / "data" / "format-2.json").read_text())
+    store.objects = {key: (body.encode(), MOMENT) for key, body in written.items()}
+    make_small(monkeypatch)
+    for saved in range(35, 60):
+        handle = StorageBackend(ObjectCheckpointStore(ObjectEngine(MemoryObjectStore(shared=store))))
+        for part in (Range(("items",), -3, 3), Range(("items",), 4, 3)):
+            found = await handle.store.read_part("t", None, "default", part)
+            assert found is not None
+            start = saved - 3 if part.start < 0 else 4
+            assert page_of(found, part).items == [{"n": n + 1} for n in range(start, start + 3)]
+        data = await handle.load("t")
+        assert data is not None
+        assert (len(data["items"]), data["fixed"], data["large"]) == (saved, [{"text": "f" * 60}], "x" * 1_100)
+        await handle.save("t", {**data, "items": [*data["items"], {"n": saved + 1}]})
+    first = await StorageBackend(ObjectCheckpointStore(ObjectEngine(store))).load("t", "c1")
+    assert first is not None
+    assert first["items"] == [{"n": 1}]

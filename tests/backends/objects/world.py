@@ -20,13 +20,9 @@ from typing import Any
 import pytest
 
 from locus.errors import BackendUnavailableError, CheckpointNotFoundError, ConflictError
-from locus.memory.backends.objects import engine as objects_engine
-from locus.memory.backends.objects import index as objects_index
-from locus.memory.backends.objects import merge, texts
 from locus.memory.backends.objects import read as objects_read
 from locus.memory.backends.objects.backend import ObjectCheckpointStore
 from locus.memory.backends.objects.engine import ObjectEngine
-from locus.memory.backends.objects.read import Recent
 from locus.memory.backends.objects.remove import GRACE
 from locus.memory.backends.objects.schema import parse_event, thread_name
 from locus.memory.model.parts import Range, Window, page_of
@@ -36,6 +32,7 @@ from locus.memory.storage import StorageBackend
 from locus.testing.laws.base import exact
 from locus.testing.stateful import ModelThread
 from tests.backends.objects.in_memory import MemoryObjectStore, StoreFault
+from tests.backends.objects.small import make_small
 
 THREADS = ("a", "b/c")
 PATIENCE = 120.0
@@ -122,12 +119,7 @@ class World:
         self._drafts: dict[int, Any] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         monkeypatch.setattr(objects_read, "time", self.clock)
-        monkeypatch.setattr(merge, "FAN", 4)
-        # So that a thread of some events is a long one, of which only the newest are read.
-        monkeypatch.setattr(objects_read, "_SLACK", 0)
-        monkeypatch.setattr(objects_engine, "_NEWEST", Recent(3))
-        monkeypatch.setattr(objects_index, "RECENT", 2)
-        monkeypatch.setattr(texts, "_GAP", 64)
+        make_small(monkeypatch)
         monkeypatch.setattr(Backoff, "pause", lambda _backoff, _attempt: self._pause())
 
     def handle(self, process: int | None = None) -> StorageBackend:

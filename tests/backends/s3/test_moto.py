@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from locus.errors import BackendUnavailableError
-from locus.memory.backends.objects.client import ObjectStore, together
+from locus.memory.backends.objects.client import ObjectStore, Span, together
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.s3.backend import S3Backend
 from tests.backends.s3.conftest import moto_backend_of
@@ -54,6 +54,16 @@ async def test_a_put_on_condition_finds_what_is_there(moto_backend: S3Backend) -
         large = bytes(range(256)) * 20_000
         assert await objects.put("large", large, if_absent=True)
         assert await objects.get("large") == large
+
+
+async def test_a_part_of_an_object_is_got(moto_backend: S3Backend) -> None:
+    async with moto_backend:
+        store = objects_of(moto_backend)
+        await store.put("a", b"0123456789", if_absent=True)
+        assert await store.get("a", Span(2, 5)) == b"234"
+        assert await store.get("a", Span(8, 20)) == b"89"
+        assert await store.get("a", Span(10, 20)) == b""
+        assert await store.get("nothing", Span(0, 5)) is None
 
 
 async def test_a_long_thread_is_saved_listed_and_deleted(moto_backend: S3Backend) -> None:
