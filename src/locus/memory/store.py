@@ -31,6 +31,7 @@ from locus.memory.model.arguments import (
 )
 from locus.memory.model.codec import canonical, decode, encode
 from locus.memory.model.ids import check_id, check_ids, check_pattern, checked_terms, new_id, query_terms
+from locus.memory.model.manifest import by_branch
 from locus.memory.model.parts import Part
 from locus.memory.model.payloads import dict_from, stored_trace
 from locus.memory.model.plan import Payload, Plan, Planner, Trace, TraceCache
@@ -454,6 +455,5 @@ def _equal(stored: Stored, payload: Payload, metadata: Mapping[str, Any] | None)
     if metadata is not None and canonical(decode(stored.entry.metadata)) != canonical(dict(metadata)):
         return False
     fresh = Planner("", None).plan(payload)
-    runs = {run.branch: [run] for run in (*fresh.runs, *fresh.values)}
-    again = Stored(stored.entry, fresh.head, fresh.manifest, runs)
+    again = Stored(stored.entry, fresh.head, fresh.manifest, by_branch((*fresh.runs, *fresh.values)))
     return canonical(dict_from(again)) == canonical(dict_from(stored))

@@ -324,7 +324,12 @@ class LogFile:
             runs = self.runs(other)
             for run in runs:
                 found.setdefault(run.branch, []).append(run)
-            open_extents = [extent for extent in open_extents if not any(_begins(extent, run, found) for run in runs)]
+            opened = {run.branch for run in runs if run.number == 0}
+            open_extents = [
+                extent
+                for extent in open_extents
+                if not any(_begins(extent, run, found, run.branch in opened) for run in runs)
+            ]
         row = self.row(seal)
         passed = self.find(row.entry.namespace, None) is not seal
         return Stored(row.entry, row.head, row.manifest, found, passed)
@@ -370,15 +375,16 @@ def _ends_with_seal(line: bytes) -> bool:
     return bool(key) and at >= 0 and checksum == f"{crc32(text[at:])}}}".encode()
 
 
-def _begins(extent: Extent, run: Run, found: Mapping[str, Sequence[Run]]) -> bool:
-    """Whether this run, the last of what was found, is the oldest that an extent can need.
+def _begins(extent: Extent, run: Run, found: Mapping[str, Sequence[Run]], is_opening: bool) -> bool:
+    """Whether this run, one of the last that were found, is the oldest that an extent can need.
 
-    A log has the runs of a branch in their order, with one exception: if a save is sent again after its checkpoint was
-    removed, its run 0 comes after those that continue it. So run 0 is the oldest only if none of them can be missing.
+    A log has the runs of a branch in their order, with one exception: if a save that opened a branch is sent again
+    after its checkpoint was removed, its runs come after those that continue them. So one of those (`is_opening`) is
+    the oldest only if none of the others can be missing.
     """
     if run.branch != extent.branch or run.number > extent.run or run.start > extent.skip:
         return False
-    return run.number > 0 or len({one.number for one in found[run.branch] if one.number <= extent.run}) > extent.run
+    return not is_opening or len({one.number for one in found[run.branch] if one.number <= extent.run}) > extent.run
 
 
 class CommitView:
