@@ -4,6 +4,8 @@ The model has lists and no shortcut. An engine has to answer every commit as `de
 to show the same checkpoints in the end. Most courses are random. What they do next depends on what there is: most
 commits are ordinary ones with one thing about them that is not, because that is what the conditions of a shortcut have
 to notice. What chance hardly ever brings about is directed (see `DIRECTED`).
+
+A run has two items at most here, so that a save that adds three brings several runs of a branch.
 """
 
 from __future__ import annotations
@@ -19,12 +21,15 @@ from itertools import count
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
+import pytest
+
 from locus.memory.engine import Copies, Engine, Expires, KeepsWrites
+from locus.memory.model import plan as planning
 from locus.memory.model.codec import canonical, decode
-from locus.memory.model.commit_rules import decide
+from locus.memory.model.commit_rules import continued_runs, decide
 from locus.memory.model.manifest import wanted
 from locus.memory.model.payloads import dict_from, dict_payload
-from locus.memory.model.plan import FieldTrace, Planner, Trace
+from locus.memory.model.plan import FieldTrace, Plan, Planner, Trace
 from locus.memory.model.records import ANY, Base, Commit, Entry, Known, Outcome, RunInfo, Unset, Verdict, Write
 from locus.memory.model.retention import ancestors, new_parents, unneeded_runs
 
@@ -38,6 +43,12 @@ SOON = timedelta(milliseconds=10)
 LARGE = tuple(f"{letter} and so on, at such a length that it is kept once. " * 24 for letter in "AB")
 
 _names = count()
+
+
+def _plan(rev: str, trace: Trace | None, own_branches: bool, payload: Payload) -> Plan:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planning, "MOST_ITEMS", 2)
+        return Planner(rev, trace, own_branches=own_branches).plan(dict_payload(payload))
 
 
 class DifferenceFound(AssertionError):
@@ -137,7 +148,9 @@ class Thread:
 
     def has_continued(self, commit: Commit) -> bool:
         """Whether there is more on a branch that this commit opened."""
-        return any(run.number == 0 and self.has_run(run.branch, 1) for run in commit.runs)
+        opened = {run.branch for run in commit.runs if run.number == 0}
+        newest = {run.branch: run.number for run in commit.runs}
+        return any(self.has_run(branch, newest[branch] + 1) for branch in opened)
 
     def add(self, save: Save, outcome: Outcome) -> None:
         commit = save.commit
@@ -231,7 +244,7 @@ class Model:
         """Whether an engine that is not sure may say that a branch has gone on."""
         latest = self.thread(commit.thread_id).of(commit.namespace)[-1:]
         brought = latest[0].brought if latest and latest[0].base == commit.base else frozenset()
-        return any(run.number > 0 and (run.branch, run.number - 1) not in brought for run in commit.runs)
+        return any((run.branch, run.number - 1) not in brought for run in continued_runs(commit))
 
     def delete(self, thread_id: str, namespace: str | None, seqs: Mapping[int, str] | None) -> int:
         thread = self.thread(thread_id)
@@ -331,7 +344,7 @@ class Saves:
         before = origin.payload if origin else {}
         payload = before if "return" in odd else self._payload(before, "append" in odd)
         trace = Trace(origin.base, origin.fields) if origin else None
-        plan = Planner(rev, trace, own_branches="branches" in odd).plan(dict_payload(payload))
+        plan = _plan(rev, trace, "branches" in odd, payload)
         commit = Commit(
             thread_id,
             namespace,
@@ -358,7 +371,7 @@ class Saves:
         """One that is not drawn: ordinary, but for these terms of the commit."""
         rev = self._rev()
         trace = Trace(base.base, base.fields) if base else None
-        plan = Planner(rev, trace, own_branches=own_branches).plan(dict_payload(payload))
+        plan = _plan(rev, trace, own_branches, payload)
         usual = {
             "namespace": base.entry.namespace if base else "",
             "checkpoint_id": rev,
@@ -492,7 +505,9 @@ class Saves:
         return payload
 
     def _edited(self, items: list[Any]) -> list[Any]:
-        fresh = [{"n": next(self._items)}]
+        number = next(self._items)
+        # Not drawn, so that the rest of the step is as it would be without it.
+        fresh = [{"n": number}, *({"n": next(self._items)} for _ in range(2 * (number % 5 == 0)))]
         match self._dice.pick(("append", "append", "append", "edit", "cut", "trim", "keep")):
             case "append":
                 return items + fresh
@@ -906,6 +921,14 @@ async def _a_base_is_of_another_thread(course: Course) -> None:
     await course.refused(Verdict.STALE_BASE, [1, 2], elsewhere, thread=0, own_branches=True, parent_id=ANY)
 
 
+async def _two_namespaces_have_the_same_id(course: Course) -> None:
+    """Each goes on from its own."""
+    first = await course.save([1], checkpoint_id="c")
+    other = await course.save([1], checkpoint_id="c", namespace="side")
+    await course.save([1, 2], first)
+    await course.save([1, 2], other)
+
+
 async def _a_branch_has_a_gap(course: Course) -> None:
     """The run that a save wants to write is gone, and those after it are not."""
     first = await course.save([1])
@@ -944,6 +967,62 @@ async def _a_branch_was_continued_before_the_last_save(course: Course) -> None:
     await course.refused(Verdict.BRANCH_TAKEN, [1, 4], first, handle=-1)
 
 
+async def _several_runs_of_a_branch_come_at_once(course: Course) -> None:
+    """To open it and to go on, by one who knows the thread and one who does not; and at the same place by another."""
+    first = await course.save([1, 2, 3, 4, 5])
+    second = await course.save([1, 2, 3, 4, 5, 6, 7, 8], first)
+    third = await course.save([1, 2, 3, 4, 5, 6, 9, 10, 11], second, handle=1)
+    await course.save([1, 2, 3, 4, 5, 6, 9, 10, 11, 12], third, handle=1)
+    await course.refused(Verdict.BRANCH_TAKEN, [1, 2, 3, 4, 5, 6, 7, 8, 13, 14, 15], second)
+    await course.save([1, 2, 3, 4, 5, 6, 7, 8, 13, 14, 15], second, own_branches=True)
+    await course.remove(first, third)
+    await course.save([4, 5, 6, 7, 8, 16, 17, 18], second, own_branches=True)
+
+
+async def _a_beginning_of_several_runs_is_sent_again(course: Course) -> None:
+    """Others have continued it, and go on: their runs are not written over, and their numbers not given out again."""
+    first = await course.save([1, 2, 3, 4, 5])
+    second = await course.save([1, 2, 3, 4, 5, 6, 7, 8], first)
+    await course.remove(first)
+    await course.resend(first)
+    await course.refused(Verdict.BRANCH_TAKEN, [1, 2, 3, 4, 5, 9], first, handle=1)
+    await course.refused(Verdict.BRANCH_TAKEN, [1, 2, 3, 4, 5, 9], first)
+    await course.save([4, 5, 6, 7, 8, 10, 11, 12], second)
+
+
+async def _a_beginning_of_several_runs_is_needed_again(course: Course) -> None:
+    """Some of its runs are gone, because nothing showed them, and some are not."""
+    first = await course.save([1, 2, 3, 4, 5])
+    second = await course.save([4, 5, 6], first)
+    third = await course.save([5, 6, 7, 8, 9], second)
+    await course.remove(first, second)
+    await course.resend(first)
+    await course.save([5, 6, 7, 8, 9, 10], third)
+    await course.save([1, 2, 3, 4, 5, 11, 12, 13], first, own_branches=True)
+
+
+async def _another_shows_a_beginning_of_several_runs(course: Course) -> None:
+    """It names their newest run, and has not continued them. So who sent them goes on."""
+    first = await course.save([1, 2, 3, 4, 5])
+    second = await course.save([1, 2, 3], first)
+    await course.remove(first)
+    await course.resend(first)
+    await course.save([1, 2, 3, 4, 5, 6, 7, 8], first)
+    await course.refused(Verdict.BRANCH_TAKEN, [1, 2, 3, 9], second)
+
+
+async def _many_runs_of_several_branches_come_at_once(course: Course) -> None:
+    """So many that a statement for each of them would be too much."""
+    items = list(range(40))
+    first = await course.save(items)
+    second = await course.save([*items, *range(40, 80)], first)
+    await course.refused(Verdict.BRANCH_TAKEN, [*items, *range(80, 120)], first)
+    await course.save([*items, *range(80, 120)], first, own_branches=True, handle=1)
+    await course.remove(first)
+    await course.resend(first)
+    await course.save([*items, *range(40, 80), *range(120, 160)], second, handle=1)
+
+
 async def _a_thread_has_ended(course: Course) -> None:
     """Whoever saved to it last has not noticed."""
     if course.expires:
@@ -955,10 +1034,16 @@ DIRECTED: Mapping[str, Callable[[Course], Awaitable[None]]] = {
     "a thread is gone and another is like it": _a_thread_is_gone_and_another_is_like_it,
     "another handle saves in another namespace": _another_handle_saves_in_another_namespace,
     "a base is of another thread": _a_base_is_of_another_thread,
+    "two namespaces have the same id": _two_namespaces_have_the_same_id,
     "a branch has a gap": _a_branch_has_a_gap,
     "a branch lacks its beginning": _a_branch_lacks_its_beginning,
     "a beginning is sent again": _a_beginning_is_sent_again,
     "a branch was continued before the last save": _a_branch_was_continued_before_the_last_save,
+    "several runs of a branch come at once": _several_runs_of_a_branch_come_at_once,
+    "a beginning of several runs is sent again": _a_beginning_of_several_runs_is_sent_again,
+    "a beginning of several runs is needed again": _a_beginning_of_several_runs_is_needed_again,
+    "another shows a beginning of several runs": _another_shows_a_beginning_of_several_runs,
+    "many runs of several branches come at once": _many_runs_of_several_branches_come_at_once,
     "a thread has ended": _a_thread_has_ended,
 }
 """Courses that try a single thing each, which random ones hardly ever do."""

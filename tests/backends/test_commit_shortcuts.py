@@ -24,7 +24,7 @@ SAMPLE: dict[str, tuple[tuple[str, AnyCourse], ...]] = {
     "sqlite": (
         ("append: rev is None -> False", 5),
         ("append: is_taken -> False", 6),
-        ("SQL SELECT FROM locus_threads JOIN locus_checkpoints | c.namespace = ?", 1),
+        ("SQL SELECT FROM locus_threads JOIN locus_checkpoints | c.namespace = ?", "two namespaces have the same id"),
     ),
     "file": (
         ("LogFile.has_run: self._only_grew() -> True", 8),
@@ -38,10 +38,15 @@ SAMPLE: dict[str, tuple[tuple[str, AnyCourse], ...]] = {
     "opensearch model": (
         ("_run_locations: branch not in continued -> True", 8),
         ("_attempt: not state_is_current -> False", 13),
+        ("_stored_runs: brought -> False", "several runs of a branch come at once"),
     ),
     "redis": (
         ("Lua if same and planned ~= version() then: same and planned ~= version() -> false", 6),
-        ("Lua if number > 0 then: number > 0 -> true", 8),
+        ("Lua if number > 0 and not seen[branch] then: number > 0 -> true", 8),
+        (
+            "Lua if number > 0 and not seen[branch] then: not seen[branch] -> true",
+            "a beginning of several runs is sent again",
+        ),
         ("Lua elseif parent_mode == '!' then: parent_mode == '!' -> false", 0),
     ),
     "postgresql": (('SQL UPDATE "locus_threads" FROM seen | t.removals = s.removals', 0),),

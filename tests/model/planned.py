@@ -38,7 +38,8 @@ class Plans:
         return plan
 
     def _taken(self, run: Run) -> bool:
-        return run.number > 0 and self.runs[run.branch][-1].number >= run.number
+        kept = self.runs.get(run.branch)
+        return kept is not None and run.number > 0 and kept[-1].number >= run.number
 
     def _keep(self, rev: str, plan: Plan) -> None:
         for run in plan.runs:

@@ -26,7 +26,17 @@ from locus.memory.model.codec import decode, encode, encode_trusted
 from locus.memory.model.ids import check_ids, new_id
 from locus.memory.model.manifest import checked_extent, decode_manifest, items_text
 from locus.memory.model.payloads import chains, dict_from
-from locus.memory.model.plan import MAX_EXTENTS, OPENED, UNKNOWN, Chain, digest_text, part, run_of, texts_of
+from locus.memory.model.plan import (
+    MAX_EXTENTS,
+    OPENED,
+    UNKNOWN,
+    Chain,
+    digest_text,
+    part,
+    run_of,
+    run_portions,
+    texts_of,
+)
 from locus.memory.model.records import Base, Commit, Entry, Extent, Outcome, Run, Stored, Verdict
 from locus.memory.runtime.per_loop import LoopLocks
 from locus.memory.runtime.retry import Backoff
@@ -278,11 +288,11 @@ class ItemLog:
         runs: tuple[Run, ...] = ()
         if texts and kept and not own_branch:
             branch, run, skip, length = kept[-1]
-            runs = (run_of(branch, run + 1, skip + length, texts),)
-            kept[-1] = Extent(branch, run + 1, skip, length + len(texts))
+            runs = runs_of(branch, run + 1, skip + length, texts)
+            kept[-1] = Extent(branch, runs[-1].number, skip, length + len(texts))
         elif texts:
-            runs = (run_of(f"{rev}0", 0, 0, texts),)
-            kept.append(Extent(f"{rev}0", 0, 0, len(texts)))
+            runs = runs_of(f"{rev}0", 0, 0, texts)
+            kept.append(Extent(f"{rev}0", runs[-1].number, 0, len(texts)))
         return tuple(kept), runs, checkpoint.base if checkpoint is not None and referring else None
 
     async def _checkpoint(self, checkpoint_id: str | None) -> LogCheckpoint | None:
@@ -353,6 +363,15 @@ def first_extents(checkpoint: LogCheckpoint | None, count: int) -> list[Extent]:
     if checkpoint is None or checkpoint.extents is None:
         return []
     return list(checkpoint.extents) if count == checkpoint.count else part(checkpoint.extents, 0, count)
+
+
+def runs_of(branch: str, number: int, start: int, texts: Sequence[str]) -> tuple[Run, ...]:
+    """The runs that add these items to a branch, from a number and a position on."""
+    runs: list[Run] = []
+    for some in run_portions(texts):
+        runs.append(run_of(branch, number + len(runs), start, some))
+        start += len(some)
+    return tuple(runs)
 
 
 def items_of(stored: Stored, checkpoint: LogCheckpoint, start: int) -> list[Any]:

@@ -32,6 +32,7 @@ from locus.memory.model.arguments import (
 )
 from locus.memory.model.codec import canonical, decode, encode
 from locus.memory.model.ids import check_id, check_ids, check_pattern, checked_terms, new_id, query_terms
+from locus.memory.model.manifest import by_branch
 from locus.memory.model.parts import Part
 from locus.memory.model.payloads import dict_from, left_out_items, stored_trace, traced_again
 from locus.memory.model.plan import LeftOutNeeded, LeftOutUnknown, Payload, Plan, Planner, Trace, TraceCache
@@ -501,8 +502,7 @@ def _equal(stored: Stored, payload: Payload, metadata: Mapping[str, Any] | None)
     if not _same_metadata(stored, metadata):
         return False
     fresh = Planner("", None).plan(payload)
-    runs = {run.branch: [run] for run in (*fresh.runs, *fresh.values)}
-    again = Stored(stored.entry, fresh.head, fresh.manifest, runs)
+    again = Stored(stored.entry, fresh.head, fresh.manifest, by_branch((*fresh.runs, *fresh.values)))
     return canonical(dict_from(again)) == canonical(dict_from(stored))
 
 

@@ -36,7 +36,7 @@ from locus.errors import CorruptCheckpointError, InvalidIdError
 from locus.memory.model import table
 from locus.memory.model.codec import MAX_DEPTH, decode, encode, encode_trusted
 from locus.memory.model.ids import check_text
-from locus.memory.model.manifest import MOST
+from locus.memory.model.manifest import MOST, by_branch
 from locus.memory.model.parts import Window
 from locus.memory.model.records import (
     ANY,
@@ -283,9 +283,7 @@ def _runs_from(data: Any) -> list[Run]:
 
 
 def stored_from(data: Any) -> Stored:
-    runs: dict[str, list[Run]] = {}
-    for run in _runs_from(data):
-        runs.setdefault(run.branch, []).append(run)
+    runs = by_branch(_runs_from(data))
     since = data.get("since")
     held = None if since is None else Base(*since)
     return Stored(entry_from(data["entry"]), data["head"], data["manifest"], runs, data["passed"], held)

@@ -90,6 +90,35 @@ async def test_only_what_is_needed_is_sent(hops: int) -> None:
             assert await handle.store.read_since(name, "none", DEFAULT_NAMESPACE, held) is None
 
 
+@pytest.mark.parametrize("hops", [1, 2])
+async def test_what_a_window_left_out_is_kept_without_being_sent(hops: int) -> None:
+    """The server knows that the base has it; an edit, a fork and a window of a window are no different."""
+    async with _served(sparing(), hops) as handle:
+        await _talk(handle)
+        whole = await handle.load("t")
+        window = await handle.load("t", last=4)
+        assert whole is not None
+        assert window is not None
+        assert (len(window.messages), window.omitted["messages"]) == (4, 16)
+        fresh = tuple(conversation(2, 500))
+        await handle.save(window.with_messages(fresh), "t", "appended")
+        await handle.save(window.with_messages_replaced(window.messages[:-1] + fresh), "t", "edited")
+        await handle.save(window.with_messages_replaced(window.messages[:2]), "t", "shortened")
+        again = await handle.load("t", "appended", last=2)
+        assert again is not None
+        await handle.save(again.with_messages(fresh), "t", "further")
+        expected = {
+            "appended": whole.messages + fresh,
+            "edited": whole.messages[:-1] + fresh,
+            "shortened": whole.messages[:-2],
+            "further": whole.messages + fresh + fresh,
+        }
+        for name, messages in expected.items():
+            loaded = await handle.load("t", name)
+            assert loaded is not None
+            assert loaded.messages == messages, name
+
+
 async def test_an_older_server_is_asked_for_all() -> None:
     async with _served(sparing()) as handle:
         held = await _talk(handle)

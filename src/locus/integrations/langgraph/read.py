@@ -29,7 +29,8 @@ from locus.memory.engine import Exports, FindsMetadata
 from locus.memory.model.arguments import UNLIMITED
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import MAX_ID_LENGTH, check_ids, digest
-from locus.memory.model.records import Entry, Run, Stored, Write
+from locus.memory.model.manifest import by_branch
+from locus.memory.model.records import Entry, Stored, Write
 from locus.memory.store import CheckpointStore
 
 AT_ONCE = 8
@@ -93,9 +94,7 @@ class Reader:
         async with self.store.using() as engine:
             assert isinstance(engine, Exports)
             exported = await engine.export(thread_id, seq - 1, count, {})
-        runs: dict[str, list[Run]] = {}
-        for run in exported.runs:
-            runs.setdefault(run.branch, []).append(run)
+        runs = by_branch(exported.runs)
         return [
             (
                 Stored(row.entry, row.head, row.manifest, runs, row.passed),

@@ -33,6 +33,7 @@ from locus.memory.engine import Copies, Engine, FindsMetadata
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.ids import Pattern, shown_thread
+from locus.memory.model.manifest import by_branch
 from locus.memory.model.matching import has_value, newest
 from locus.memory.model.payloads import payload_text
 from locus.memory.model.records import DEFAULT_NAMESPACE, Commit, Entry, Known, Outcome, Stored, Verdict
@@ -133,7 +134,7 @@ class PlainStoreEngine(Engine, FindsMetadata, Copies):
             if outcome.verdict is not Verdict.COMMITTED or outcome.repeated:
                 return outcome
             entry = entry_of(commit, outcome)
-            runs = {run.branch: [run] for run in (*commit.runs, *commit.values)}
+            runs = by_branch((*commit.runs, *commit.values))
             data = decode(payload_text(Stored(entry, commit.head, commit.manifest, runs)))
             if outcome.replaced is not None:
                 listed.entries = _without(listed.entries, {outcome.replaced.seq})

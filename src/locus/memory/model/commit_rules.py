@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from locus.memory.model.records import ANY, Commit, Known, Outcome, Verdict
+from locus.memory.model.records import ANY, Commit, Known, Outcome, Run, Verdict
 
 
 class View(Protocol):
@@ -41,13 +41,23 @@ def decide(commit: Commit, view: View) -> Outcome:
         base = view.find(commit.namespace, commit.base.checkpoint_id)
         if base is None or base.rev != commit.base.rev:
             return Outcome(Verdict.STALE_BASE)
-    # A run with a number above 0 continues a branch; all others are on branches of this commit's own.
-    if any(run.number > 0 and view.has_run(run.branch, run.number) for run in commit.runs):
+    if any(view.has_run(run.branch, run.number) for run in continued_runs(commit)):
         return Outcome(Verdict.BRANCH_TAKEN)
     parent_id, known = _parent(commit, view, base, latest, same)
     if not known:
         return Outcome(Verdict.NO_PARENT)
     return Outcome(Verdict.COMMITTED, view.last_seq + 1, parent_id, replaced=same)
+
+
+def continued_runs(commit: Commit) -> list[Run]:
+    """The first run that a commit adds to each branch that it continues.
+
+    Its other runs follow one of these, or are on a branch of its own, which it opens with the number 0.
+    """
+    first: dict[str, Run] = {}
+    for run in commit.runs:
+        first.setdefault(run.branch, run)
+    return [run for run in first.values() if run.number > 0]
 
 
 def _parent(

@@ -77,6 +77,14 @@ def newest_runs(manifests: Iterable[str]) -> dict[str, int]:
     return newest
 
 
+def by_branch(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    """Runs as `Stored` has them."""
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        found.setdefault(run.branch, []).append(run)
+    return found
+
+
 def items_text(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]]) -> str:
     """The JSON array of a list, put together from the texts of its runs."""
     texts: list[str] = []

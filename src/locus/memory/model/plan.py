@@ -15,7 +15,7 @@ import threading
 from base64 import b64encode
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -602,6 +602,27 @@ class LeftOutUnknown(Exception):
     """The base does not have the items that a window left out."""
 
 
+MOST_ITEMS = 256
+LONGEST_RUN = 65_536
+"""In characters. A run has at most so many items and so much text, so that a reader of a few items reads little else.
+An item that is longer is a run of its own."""
+
+
+def run_portions(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The items of each run, if these are added at once."""
+    if len(texts) <= MOST_ITEMS and sum(map(len, texts)) + 2 * len(texts) <= LONGEST_RUN:
+        yield texts
+        return
+    first = size = 0
+    for index, text in enumerate(texts):
+        length = len(text) + 2  # with what stands between items
+        if index > first and (index - first == MOST_ITEMS or size + length > LONGEST_RUN):
+            yield texts[first:index]
+            first, size = index, 0
+        size += length
+    yield texts[first:]
+
+
 class Runs:
     """The runs that one save adds. `own_branches` keeps it from continuing those of its base."""
 
@@ -613,8 +634,16 @@ class Runs:
     def open_branch(self) -> str:
         return f"{self._rev}{len(self.added):x}"
 
-    def add(self, branch: str, number: int, start: int, texts: Sequence[str], before: str | None = None) -> None:
-        self.added.append(run_of(branch, number, start, texts, before))
+    def add(
+        self, branch: str, number: int, start: int, texts: Sequence[str], chain: Chain, *, sort_keys: bool
+    ) -> tuple[int, Chain]:
+        """Add items to a branch, from a number and a position on; its newest number then, and its chain with them."""
+        for some in run_portions(texts):
+            before = chain.at(start, sort_keys)
+            self.added.append(run_of(branch, number, start, some, None if before is None else digest_text(before)))
+            chain = chain.continued(start, some, sort_keys)
+            start, number = start + len(some), number + 1
+        return number - 1, chain
 
 
 class ListWriter:
@@ -664,9 +693,8 @@ class ListWriter:
         """The items on a branch of their own."""
         branch = self._runs.open_branch()
         texts = [self._text(index) for index in piece]
-        self._runs.add(branch, 0, 0, texts)
-        self.chains[branch] = OPENED.continued(0, texts, self._sort_keys)
-        return Extent(branch, 0, 0, len(piece))
+        newest, self.chains[branch] = self._runs.add(branch, 0, 0, texts, OPENED, sort_keys=self._sort_keys)
+        return Extent(branch, newest, 0, len(piece))
 
     def _pieces(self, matches: list[Match]) -> list[Extent | range]:
         """The list as what is stored (extents) and what is not (ranges of indexes)."""
@@ -699,17 +727,17 @@ class ListWriter:
         return [range(count)]
 
     def _continued(self, last: Extent, fresh: range) -> Extent | None:
-        """The last extent with a run added to its branch, unless another version has continued that branch."""
+        """The last extent with the items added to its branch, unless another version has continued that branch."""
         newest = max((extent.run for extent in self._stored if extent.branch == last.branch), default=-1)
         if not self._runs.may_continue or last.run != newest:
             return None
         end = last.skip + last.length
         texts = [self._text(index) for index in fresh]
         chain = self._known.get(last.branch, UNKNOWN)
-        before = chain.at(end, self._sort_keys)
-        self._runs.add(last.branch, last.run + 1, end, texts, None if before is None else digest_text(before))
-        self.chains[last.branch] = chain.continued(end, texts, self._sort_keys)
-        return Extent(last.branch, last.run + 1, last.skip, last.length + len(fresh))
+        newest, self.chains[last.branch] = self._runs.add(
+            last.branch, last.run + 1, end, texts, chain, sort_keys=self._sort_keys
+        )
+        return Extent(last.branch, newest, last.skip, last.length + len(fresh))
 
 
 def run_of(branch: str, number: int, start: int, texts: Sequence[str], before: str | None = None) -> Run:

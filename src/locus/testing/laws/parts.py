@@ -11,6 +11,7 @@ from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import Engine
 from locus.memory.model.manifest import decode_manifest, items_text, newest_runs
 from locus.memory.model.parts import Window, between, total_of
+from locus.memory.model.plan import MOST_ITEMS
 from locus.memory.model.records import DEFAULT_NAMESPACE, Base, Extent, Path, Run, Stored
 from locus.testing.data import conversation, message
 from locus.testing.laws.base import Laws, OpenHandle
@@ -135,6 +136,30 @@ class PartLaws(Laws):
             assert early_window == late_window
         if self._reads_less(checkpointer, "read_since"):
             assert early_turn == late_turn
+
+    async def test_a_save_of_many_items_can_be_read_in_parts(
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
+    ) -> None:
+        """It brings several runs of a branch: to open it, to go on, after an edit, and in a fork."""
+        states = {"opened": AgentState().with_messages(conversation(600))}
+        await checkpointer.save(states["opened"], "t", "opened")
+        for name, base, kept in (("grown", "opened", 600), ("edited", "grown", 700), ("forked", "opened", 500)):
+            found = await open_handle().load("t", base)
+            assert found is not None
+            states[name] = found.with_messages_replaced(found.messages[:kept] + tuple(conversation(600, 1_000 * kept)))
+            await checkpointer.save(states[name], "t", name)
+        await checkpointer.delete("t", "opened")
+        del states["opened"]
+        for name, state in states.items():
+            stored = await _read(checkpointer, name)
+            assert max(run.length for runs in stored.runs.values() for run in runs) <= MOST_ITEMS
+            loaded = await open_handle().load("t", name)
+            assert loaded is not None
+            assert loaded.messages == state.messages
+            part = await checkpointer.store.read_part("t", name, DEFAULT_NAMESPACE, Window(5, _LISTS))
+            assert part is not None
+            assert _shown(part, part.runs, 5) == _shown(stored, stored.runs, 5)
+            assert _number(part) <= 2 or not self._reads_less(checkpointer, "read_part")
 
 
 def _turn(state: AgentState, turn: int) -> AgentState:

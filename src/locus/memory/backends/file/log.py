@@ -81,6 +81,8 @@ class LogFile:
         self._newest_runs: dict[str, int] = {}
         self._first_runs: dict[str, Seal] = {}
         """Where run 0 of a branch is: most large values, and lists that never change, are far from the end."""
+        self._continued: set[str] = set()
+        """The branches of `_newest_runs` that have runs of later saves than the one that opened them."""
         self._placed = 0
         """How many of those that were read are in `_newest_runs`."""
         self._has_only_grown: bool | None = None
@@ -91,10 +93,14 @@ class LogFile:
 
     def _index_runs(self, seal: Seal) -> None:
         if seal.kind == "checkpoint":
-            for branch, number, *_ in seal.places.runs:
+            runs = seal.places.runs
+            opened = {place[0] for place in runs if place[1] == 0}
+            for branch, number, *_ in runs:
                 self._newest_runs[branch] = max(number, self._newest_runs.get(branch, -1))
                 if number == 0:
                     self._first_runs[branch] = seal
+                elif branch not in opened:
+                    self._continued.add(branch)
 
     def _indexed_runs(self) -> Iterator[Mapping[str, int]]:
         """The newest run of each branch: as far as is known, and then with those of one more seal at each step."""
@@ -336,11 +342,13 @@ class LogFile:
     def has_run(self, branch: str, number: int) -> bool:
         """Whether a branch has this run, above 0, or a later one: another line may have continued it long ago.
 
-        From the end, the first run of a branch that is seen is the newest one, unless it is run 0 (see `Sought`).
+        From the end, the first run of a branch that is seen is the newest one, unless the save that it belongs to has
+        opened the branch (see `Sought`).
         """
         for runs in self._indexed_runs():
-            if runs.get(branch, 0) > 0 or (branch in runs and self._only_grew()):
-                return runs[branch] >= number
+            newest = runs.get(branch, -1)
+            if newest >= number or branch in self._continued or (newest >= 0 and self._only_grew()):
+                return newest >= number
         return False
 
     def _only_grew(self) -> bool:
@@ -415,7 +423,7 @@ class LogFile:
         for index in chosen:
             place, (at, length) = runs[index], texts_at[index + 1]
             items = body[at : at + length].decode()
-            run = Run(place[0], place[1], place[2], place[3], items, place[4] if len(place) > 4 else None)
+            run = _run_of(place, items)
             if place[0] in found:
                 found[place[0]].append(run)
             else:
@@ -453,7 +461,7 @@ class LogFile:
             else:
                 head, *texts = self.texts(seal)
                 places = zip(seal.facts["runs"], texts, strict=True)
-                table.add_runs(Run(*place[:4], text, *place[4:]) for place, text in places)
+                table.add_runs(_run_of(place, text) for place, text in places)
                 table.put(Row(seal.entry(self.thread_id), head, encode(seal.facts["manifest"])))
             table.last_seq = max(table.last_seq, seal.facts["last_seq"])
         return table
@@ -483,6 +491,20 @@ def _ends_with_seal(line: bytes) -> bool:
     return bool(key) and at >= 0 and checksum == f"{crc32(text[at:])}}}".encode()
 
 
+def _run_of(place: Sequence[Any], items: str) -> Run:
+    """A run: what its seal says of it, and its text."""
+    return Run(place[0], place[1], place[2], place[3], items, place[4] if len(place) > 4 else None)
+
+
+def _newest_opened(runs: Sequence[Sequence[Any]]) -> dict[str, int]:
+    """The branches that a record opens, and the newest run that it has of each."""
+    opened = {place[0]: 0 for place in runs if place[1] == 0}
+    for branch, number, *_ in runs:
+        if number > opened.get(branch, number):
+            opened[branch] = number
+    return opened
+
+
 def _chosen(runs: Sequence[Sequence[Any]], open_branches: dict[str, list[Sought]], is_little: bool) -> list[int]:
     """Which runs of a record are to be read, newest first: if some are needed, with them those that newer ones hide.
 
@@ -491,6 +513,7 @@ def _chosen(runs: Sequence[Sequence[Any]], open_branches: dict[str, list[Sought]
     """
     chosen: list[int] = []
     is_read = is_little
+    opened = _newest_opened(runs)
     for index in range(len(runs) - 1, -1, -1):
         place = runs[index]
         ones = open_branches.get(place[0])
@@ -498,7 +521,7 @@ def _chosen(runs: Sequence[Sequence[Any]], open_branches: dict[str, list[Sought]
             continue
         use = USELESS
         for one in ones:
-            met = one.meets(place[1], place[2])
+            met = one.meets(place[1], place[2], opened.get(place[0]))
             if met > use:
                 use = met
         if use:

@@ -29,6 +29,7 @@ from locus.memory.backends.http.client import (
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.codec import EXACT, Dialect, canonical, decode, encode, encode_trusted
 from locus.memory.model.ids import Pattern
+from locus.memory.model.manifest import by_branch
 from locus.memory.model.payloads import payload_text
 from locus.memory.model.records import (
     ANY,
@@ -94,7 +95,7 @@ class PlainServer:
             if latest != commit.if_latest:
                 return Outcome(Verdict.CONFLICT, latest=latest)
         entry = entry_of(commit, Outcome(Verdict.COMMITTED))
-        runs = {run.branch: [run] for run in (*commit.runs, *commit.values)}
+        runs = by_branch((*commit.runs, *commit.values))
         state = payload_text(Stored(entry, commit.head, commit.manifest, runs))
         names = {"checkpoint_id": commit.checkpoint_id, "thread_id": commit.thread_id}
         body = (

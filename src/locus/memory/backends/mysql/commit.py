@@ -27,6 +27,7 @@ from locus.memory.backends.sql.read import now
 from locus.memory.backends.sql.schema import KNOWN, of
 from locus.memory.backends.sql.search import metadata_key
 from locus.memory.model.codec import canonical, decode, encode_trusted
+from locus.memory.model.commit_rules import continued_runs
 from locus.memory.model.records import Commit, Entry, Known, Outcome, RunInfo, Verdict
 
 
@@ -158,8 +159,7 @@ def questions(sql: MySQLFlavour, commit: Commit) -> list[Statement]:
                 " WHERE t.thread_id = ? AND r.branch = ? AND r.number >= ? LIMIT 1",
                 (run.number, commit.thread_id, run.branch, run.number),
             )
-            for run in commit.runs
-            if run.number > 0
+            for run in continued_runs(commit)
         ),
     ]
 

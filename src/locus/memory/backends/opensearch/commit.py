@@ -185,7 +185,8 @@ class CommitView:
         nothing_was_removed = self._state.live == self._state.last_seq
         if not begun or commit.fresh_id or nothing_was_removed:
             return set()
-        return {branch for branch in begun if self._newest_run(branch) > 0}
+        newest = {run.branch: run.number for run in commit.runs}
+        return {branch for branch in begun if self._newest_run(branch) > newest[branch]}
 
     def _newest_run(self, branch: str) -> int:
         """The number of the newest run of a branch that a checkpoint names; 0 if there is none. Reads them all."""
@@ -199,7 +200,7 @@ def _record(log: Log, commit: Commit, outcome: Outcome, state: ThreadState, view
     """The record of a commit. None if its base does not have what it refers to."""
     place = log.state.position + 1
     base = view.base
-    runs = _stored_runs(log, commit, base)
+    runs = _stored_runs(log, commit, base, place)
     if runs is None:
         return None
     base_is_latest = base is not None and state.latest_places.get(commit.namespace) == base.place
@@ -233,17 +234,20 @@ def _record(log: Log, commit: Commit, outcome: Outcome, state: ThreadState, view
     )
 
 
-def _stored_runs(log: Log, commit: Commit, base: KnownBase | None) -> dict[RunKey, StoredRun] | None:
-    """The runs that a commit brings, with references to earlier ones. None if the base does not have the last one."""
+def _stored_runs(log: Log, commit: Commit, base: KnownBase | None, place: int) -> dict[RunKey, StoredRun] | None:
+    """The runs that a commit brings, at its place, with references to earlier ones. None if one follows a run that
+    neither it nor its base has."""
     runs: dict[RunKey, StoredRun] = {}
     for run in (*commit.runs, *commit.values):
         earlier: EarlierRuns = ()
         if run.number > 0:
-            last = None if base is None else _find_run(log, base, (run.branch, run.number - 1))
+            key = (run.branch, run.number - 1)
+            brought = runs.get(key)
+            last = (brought, place) if brought else None if base is None else _find_run(log, base, key)
             if last is None:
                 return None
-            stored, place = last
-            earlier = extend_earlier_runs(stored.earlier, RunRef(run.number - 1, place, stored.end, stored.run.start))
+            stored, at = last
+            earlier = extend_earlier_runs(stored.earlier, RunRef(run.number - 1, at, stored.end, stored.run.start))
         runs[run.branch, run.number] = StoredRun(run, earlier)
     return runs
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from locus.memory.backends.oracle.client import DUPLICATE, BindRows, OracleConnection, OutBind, has_code, oracledb
 from locus.memory.backends.oracle.schema import PAIR_COLUMNS, OracleFlavour
-from locus.memory.backends.sql.commit import OF_TASK, Chain, SQLThread, SQLThreads, added_entry, may_be_there
+from locus.memory.backends.sql.commit import OF_TASK, Chain, SQLThread, SQLThreads, added_entry, branches_sent_before
 from locus.memory.backends.sql.flavour import Row, Steps, marks, portions, run_steps_async
 from locus.memory.backends.sql.read import now
 from locus.memory.backends.sql.schema import CHECKPOINT_COLUMNS, WRITE_COLUMNS
@@ -50,8 +50,8 @@ class OracleThread(SQLThread):
         return self._entries
 
     def add(self, commit: Commit, outcome: Outcome) -> Steps[None]:
-        opened = [run for run in commit.runs if may_be_there(commit, run)]
-        present = yield from self.present((*opened, *commit.values))
+        known = branches_sent_before(commit)
+        present = yield from self.present([*(run for run in commit.runs if run.branch in known), *commit.values])
         for statement in self.run_statements(commit, outcome, present):
             yield statement
         if outcome.replaced is not None:
@@ -60,22 +60,22 @@ class OracleThread(SQLThread):
             yield statement
         yield self.moved(commit, outcome)
 
-    def present(self, runs: Sequence[Run]) -> Steps[set[str]]:
-        """The branches of those of these runs, all with the number 0, that the thread has already."""
-        present: set[str] = set()
-        for branches in portions([run.branch for run in runs]):
+    def present(self, runs: Sequence[Run]) -> Steps[set[tuple[str, int]]]:
+        """The runs that the thread has of the branches of these, by branch and number."""
+        present: set[tuple[str, int]] = set()
+        for branches in portions(sorted({run.branch for run in runs})):
             rows = yield (
-                f"SELECT branch FROM {self.sql.runs} WHERE thread = ? AND number = 0 AND branch IN"
-                f" {marks(len(branches))}",
+                f"SELECT branch, number FROM {self.sql.runs} WHERE thread = ? AND branch IN {marks(len(branches))}"
+                " ORDER BY branch, number",
                 (self.key, *branches),
             )
-            present |= {row[0] for row in rows}
+            present |= {(branch, int(number)) for branch, number in rows}
         return present
 
-    def run_statements(self, commit: Commit, outcome: Outcome, present: Collection[str]) -> list[Statement]:
+    def run_statements(self, commit: Commit, outcome: Outcome, present: Collection[tuple[str, int]]) -> list[Statement]:
         """At most one statement."""
-        large = {run.branch: run for run in commit.values if run.branch not in present}
-        runs = [*(run for run in commit.runs if run.number > 0 or run.branch not in present), *large.values()]
+        large = {run.branch: run for run in commit.values}
+        runs = [run for run in (*commit.runs, *large.values()) if run[:2] not in present]
         rows = BindRows(self._run_values(run, outcome.seq) for run in runs)
         return [(self.sql.insert_run, rows)] if rows else []
 

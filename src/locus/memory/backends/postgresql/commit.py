@@ -21,10 +21,16 @@ from locus.memory.backends.sql.commit import SQLThread, SQLThreads, can_be_first
 from locus.memory.backends.sql.flavour import Steps, portions
 from locus.memory.backends.sql.schema import CHECKPOINT_COLUMNS, RUN_COLUMNS, RUN_INFO, NewCheckpoint, of
 from locus.memory.model.codec import to_native
+from locus.memory.model.commit_rules import continued_runs
 from locus.memory.model.records import ANY, Base, Commit, Entry, Run, RunInfo, Unset
 
 Get = Callable[[Commit], Any]
 """Takes a value out of a commit."""
+
+
+MOST_ROWS = 16
+"""So many runs are written row by row. More are sent as arrays, so that a statement does not grow with them: it may
+have 65,535 parameters, and each shape is a text that the server keeps."""
 
 
 class Shape(NamedTuple):
@@ -35,8 +41,8 @@ class Shape(NamedTuple):
     if_latest: str | None | Unset
     parent: str | None | Unset
     parent_looked_up: bool
-    continues: tuple[bool, ...]
-    """For each run, whether it continues a branch."""
+    continues: tuple[bool, ...] | None
+    """For each run, whether it continues a branch; None if there are too many of them."""
     values: int
 
 
@@ -72,7 +78,7 @@ def _shape(commit: Commit) -> Shape:
         if_latest="" if isinstance(commit.if_latest, str) else commit.if_latest,
         parent=("" if parent != commit.checkpoint_id else None) if named else parent,
         parent_looked_up=named and not commit.parent_as_named and (base is None or parent != base.checkpoint_id),
-        continues=tuple([run.number > 0 for run in commit.runs]),
+        continues=None if len(commit.runs) > MOST_ROWS else tuple([run.number > 0 for run in commit.runs]),
         values=len(commit.values),
     )
 
@@ -153,6 +159,9 @@ class _Builder:
             yield self._exists(lambda commit: _base(commit).checkpoint_id, lambda commit: _base(commit).rev)
         if shape.parent_looked_up:
             yield self._exists(lambda commit: str(commit.parent_id))
+        if shape.continues is None:
+            yield self._are_next()
+            return
         for at, continues in enumerate(shape.continues):
             if continues:
                 yield self._is_next(partial(_nth, _runs, at))
@@ -162,6 +171,14 @@ class _Builder:
             f"NOT EXISTS (SELECT 1 FROM {self._sql.runs} r WHERE r.thread = s.id"
             f" AND r.branch = {self._value(lambda commit: run(commit).branch)}"
             f" AND r.number >= {self._value(lambda commit: run(commit).number, 'integer')} OFFSET 0)"
+        )
+
+    def _are_next(self) -> str:
+        branches = self._value(lambda commit: [run.branch for run in continued_runs(commit)], "text[]")
+        numbers = self._value(lambda commit: [run.number for run in continued_runs(commit)], "integer[]")
+        return (
+            f"NOT EXISTS (SELECT 1 FROM unnest({branches}, {numbers}) AS n (branch, number), {self._sql.runs} r"
+            " WHERE r.thread = s.id AND r.branch = n.branch AND r.number >= n.number OFFSET 0)"
         )
 
     def _exists(self, checkpoint_id: Callable[[Commit], str], rev: Callable[[Commit], str] | None = None) -> str:
@@ -182,10 +199,11 @@ class _Builder:
 
     def _statement(self, parts: list[str], parent: str) -> Statement:
         sql, shape = self._sql, self._shape
-        if shape.continues:
-            parts.append(f"runs AS ({self._insert(_runs, len(shape.continues))}{self._unless_there()})")
+        if shape.continues != ():
+            rows = self._arrays() if shape.continues is None else self._rows(_runs, len(shape.continues))
+            parts.append(f"runs AS ({self._insert(rows)}{self._unless_there()})")
         if shape.values:
-            parts.append(f"large AS ({self._insert(_large, shape.values)} ON CONFLICT DO NOTHING)")
+            parts.append(f"large AS ({self._insert(self._rows(_large, shape.values))} ON CONFLICT DO NOTHING)")
         columns = NewCheckpoint(
             thread="m.id",
             namespace=self._namespace,
@@ -205,15 +223,30 @@ class _Builder:
         return Statement(text, tuple(self._getters))
 
     def _unless_there(self) -> str:
-        """See `may_be_there`. The runs that continue a branch are not there, or nothing would be written."""
+        """See `branches_sent_before`. The runs that continue a branch are not there, or nothing would be written."""
         return "" if self._shape.fresh_id else " ON CONFLICT DO NOTHING"
 
-    def _insert(self, runs: Callable[[Commit], tuple[Run, ...]], count: int) -> str:
-        rows = ", ".join(self._row(partial(_nth, runs, at)) for at in range(count))
+    def _insert(self, rows: str) -> str:
         return (
             f"INSERT INTO {self._sql.runs} ({RUN_COLUMNS}) SELECT m.id, {of('r', RUN_INFO)}, m.last_seq, r.items,"
-            f" r.items_before FROM moved m, (VALUES {rows}) AS r ({RUN_INFO}, items, items_before)"
+            f" r.items_before FROM moved m, {rows} AS r ({RUN_INFO}, items, items_before)"
         )
+
+    def _rows(self, runs: Callable[[Commit], tuple[Run, ...]], count: int) -> str:
+        return f"(VALUES {', '.join(self._row(partial(_nth, runs, at)) for at in range(count))})"
+
+    def _arrays(self) -> str:
+        dialect = self._sql.dialect
+        columns = (
+            self._value(lambda commit: [run.branch for run in commit.runs], "text[]"),
+            self._value(lambda commit: [run.number for run in commit.runs], "integer[]"),
+            self._value(lambda commit: [run.start for run in commit.runs], "integer[]"),
+            self._value(lambda commit: [run.length for run in commit.runs], "integer[]"),
+            self._value(lambda commit: [to_native(run.items, dialect) for run in commit.runs], "text[]"),
+            self._value(lambda commit: [run.before for run in commit.runs], "text[]"),
+        )
+        branches, numbers, starts, lengths, items, before = columns
+        return f"unnest({branches}, {numbers}, {starts}, {lengths}, {items}::jsonb[], {before})"
 
     def _row(self, run: Callable[[Commit], Run]) -> str:
         columns = (

@@ -18,7 +18,7 @@ from typing import Any
 from locus.memory.backends.sql.flavour import Flavour, Row, Steps, marks, portions
 from locus.memory.backends.sql.read import entry_of, now, write_list
 from locus.memory.backends.sql.schema import KNOWN, RUN_INFO, CheckpointRow, of, without_thread
-from locus.memory.model.commit_rules import decide
+from locus.memory.model.commit_rules import continued_runs, decide
 from locus.memory.model.manifest import wanted
 from locus.memory.model.records import ANY, Base, Commit, Entry, Known, Outcome, Run, RunInfo, Write
 from locus.memory.model.retention import plan_removal, unneeded_runs
@@ -70,13 +70,12 @@ class SQLThread:
         if commit.if_latest is not ANY or (commit.parent_id is not None and commit.parent_id not in view.by_id):
             rows = yield f"{select} AND {sql.in_order('namespace')} = ? ORDER BY seq DESC LIMIT 1", place
             view.newest = self._known(rows[0]) if rows else None
-        for run in commit.runs:
-            if run.number > 0:
-                rows = yield (
-                    f"SELECT 1 FROM {sql.runs} WHERE thread = ? AND branch = ? AND number >= ? LIMIT 1",
-                    (self.key, run.branch, run.number),
-                )
-                view.taken |= {run[:2]} if rows else set()
+        for run in continued_runs(commit):
+            rows = yield (
+                f"SELECT 1 FROM {sql.runs} WHERE thread = ? AND branch = ? AND number >= ? LIMIT 1",
+                (self.key, run.branch, run.number),
+            )
+            view.taken |= {run[:2]} if rows else set()
         return view
 
     def _known(self, row: Sequence[object]) -> Known:
@@ -89,14 +88,12 @@ class SQLThread:
 
     def add(self, commit: Commit, outcome: Outcome) -> Steps[None]:
         """Write a commit that `decide` has accepted."""
-        sql = self.sql
+        sql, known = self.sql, branches_sent_before(commit)
+        unless_there = sql.insert_unless_there(sql.runs, sql.run_columns, sql.run_marks)
         for run in commit.runs:
-            insert = sql.insert_run
-            if may_be_there(commit, run):
-                insert = sql.insert_unless_there(sql.runs, sql.run_columns, sql.run_marks)
-            yield insert, self._run_values(run, outcome.seq)
+            yield unless_there if run.branch in known else sql.insert_run, self._run_values(run, outcome.seq)
         for run in commit.values:
-            yield sql.insert_unless_there(sql.runs, sql.run_columns, sql.run_marks), self._run_values(run, outcome.seq)
+            yield unless_there, self._run_values(run, outcome.seq)
         if outcome.replaced is not None:
             yield from self.remove({outcome.replaced.seq}, spare=commit.manifest)
         yield from self.insert(added_entry(commit, outcome), commit.head, commit.manifest)
@@ -373,12 +370,12 @@ def added_entry(commit: Commit, outcome: Outcome) -> Entry:
     )
 
 
-def may_be_there(commit: Commit, run: Run) -> bool:
-    """Whether a run may be stored although `decide` has not found its branch taken.
+def branches_sent_before(commit: Commit) -> set[str]:
+    """The branches whose runs may be stored although `decide` has not found them taken.
 
     If a commit is sent again after its checkpoint was removed, others may still use the branches that it opened.
     """
-    return run.number == 0 and not commit.fresh_id
+    return set() if commit.fresh_id else {run.branch for run in commit.runs if run.number == 0}
 
 
 MOST_CHAINS = 10_000

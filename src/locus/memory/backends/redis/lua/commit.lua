@@ -63,14 +63,17 @@ if base_field ~= '' then
   if found_rev ~= base_rev then return {'STALE_BASE'} end
 end
 
--- A run with a number above 0 continues a branch, where another save may have been faster. All others are on
--- branches of this save's own, or large values: those have the number 0, and are the same for everyone.
+-- If the first run that this save adds to a branch has a number above 0, it continues that branch, where another save
+-- may have been faster. All others follow it, or are on branches of this save's own, or large values: those have the
+-- number 0, and are the same for everyone.
+local seen = {}
 for at = runs_at, runs_at + count * 3 - 1, 3 do
-  local number = tonumber(ARGV[at + 1])
-  if number > 0 then
-    local tip = call('HGET', r, ARGV[at])
+  local branch, number = ARGV[at], tonumber(ARGV[at + 1])
+  if number > 0 and not seen[branch] then
+    local tip = call('HGET', r, branch)
     if tip and tonumber(tip) >= number then return {'BRANCH_TAKEN'} end
   end
+  seen[branch] = true
 end
 
 -- A checkpoint is never its own parent: where it would be, it takes the parent of the one that it replaces.
@@ -104,13 +107,14 @@ call('HSET', h, 'seq', seq, same_field, seq .. ' ' .. rev, 'e' .. seq, at .. ent
 call('ZADD', s, seq, seq)
 call('HSET', p, seq, payload)
 
--- Each run, and for a branch that goes on the number of its newest run.
+-- Each run, and for a branch that goes on the number of its newest run: others may have continued a branch that this
+-- save opened, if it was sent before.
 local runs = {}
 for first = runs_at, runs_at + count * 3 - 1, 3 do
   local branch, number = ARGV[first], ARGV[first + 1]
   runs[#runs + 1] = branch .. ' ' .. number
   runs[#runs + 1] = ARGV[first + 2]
-  if number ~= '0' then
+  if number ~= '0' and tonumber(number) > tonumber(call('HGET', r, branch) or 0) then
     runs[#runs + 1] = branch
     runs[#runs + 1] = number
   end
