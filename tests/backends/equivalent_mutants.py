@@ -73,7 +73,6 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "LogFile._older: self._complete -> False",
             "LogFile.find: key not in self._ids -> True",
             "LogFile.find: key in self._ids -> False",
-            "LogFile.has_run: runs.get(branch, 0) > 0 -> False",
             "LogFile.has_run: branch in runs and self._only_grew() -> False",
             "LogFile._only_grew: self._has_only_grown is None -> True",
             "LogFile._only_grew: self._has_only_grown is None -> False",
