@@ -32,8 +32,9 @@ HOW = """\
   which a program would not hold, are frozen out of the garbage collector.
 - *Turns and loads* are of threads in which every list of a state grows, by four messages, a tool execution and a
   confidence a turn. A *stateless turn* is `load(last=50)`, a turn appended, and `save`, by a new handle on the open
-  pool or file. A *warm load* is that of a handle which has everything but one turn that another handle has saved; a *cold*
-  load or save is that of a handle which has nothing. Medians, all lengths and kinds of calls in ever another order.
+  pool or file. A *warm load* is that of a handle which has everything but one turn that another handle has saved; a
+  *cold* load or save is that of a handle which has nothing. Medians, all lengths and kinds of calls in ever another
+  order.
 - *First search* includes indexing everything that was saved, where the index is made on demand.
 - *Peers* save the same turns in processes of their own, one after another: compare orders of magnitude. Saves are
   medians of the last {window} before a length. Stored: all files, after a checkpoint of the WAL; in memory: what the

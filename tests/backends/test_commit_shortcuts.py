@@ -27,8 +27,8 @@ SAMPLE: dict[str, tuple[tuple[str, AnyCourse], ...]] = {
         ("SQL SELECT FROM locus_threads JOIN locus_checkpoints | c.namespace = ?", "two namespaces have the same id"),
     ),
     "file": (
-        ("LogFile.has_run: self._only_grew() -> True", 8),
-        ("LogFile.has_run: branch in runs -> True", "a branch was continued before the last save"),
+        ("LogFile.has_run: self._only_grew() -> True", "a beginning of several runs is sent again"),
+        ("LogFile.has_run: newest >= 0 -> True", "a branch was continued before the last save"),
         ("FileEngine.commit: not outcome.repeated -> True", 0),
     ),
     "objects": (

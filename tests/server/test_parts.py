@@ -129,7 +129,7 @@ async def test_one_part_is_asked_for_at_a_time(client: httpx.AsyncClient) -> Non
         two = {name: value for name, value in asked.items() if name != left_out}
         response = await client.get("/threads/t/stored", params=two)
         assert response.status_code == 422
-        assert response.json()["detail"] == "path, window and held must be given one at a time"
+        assert response.json()["detail"] == "path, window, ends and held must be given one at a time"
 
 
 async def test_the_document_says_that_lists_in_a_query_are_json(client: httpx.AsyncClient) -> None:

@@ -33,9 +33,18 @@ from locus.memory.model.arguments import (
 from locus.memory.model.codec import canonical, decode, encode
 from locus.memory.model.ids import check_id, check_ids, check_pattern, checked_terms, new_id, query_terms
 from locus.memory.model.manifest import by_branch
-from locus.memory.model.parts import Part
-from locus.memory.model.payloads import dict_from, left_out_items, stored_trace, traced_again
-from locus.memory.model.plan import LeftOutNeeded, LeftOutUnknown, Payload, Plan, Planner, Trace, TraceCache
+from locus.memory.model.parts import Ends, Part
+from locus.memory.model.payloads import dict_from, left_out_items, stored_trace, traced_again, unread_trace
+from locus.memory.model.plan import (
+    ContentNeeded,
+    LeftOutNeeded,
+    LeftOutUnknown,
+    Payload,
+    Plan,
+    Planner,
+    Trace,
+    TraceCache,
+)
 from locus.memory.model.records import ANY, Base, Commit, Entry, Hit, Outcome, Path, Stored, Unset, Verdict, Write
 from locus.memory.model.retention import ancestors, outlived
 from locus.memory.runtime.forks import fork_safe_lock
@@ -44,6 +53,8 @@ _ATTEMPTS = 8
 _NEWEST = 20
 _MOST_NAMED = 5
 """How many checkpoints are looked at, and how many namespaces are named, for an error."""
+_LAST_ITEMS = 8
+"""How many items at the end of what is stored are read to recognise it: an edit is usually among them."""
 _LONG_TO_READ = 1_000_000
 """Characters that take some tens of milliseconds to read through."""
 
@@ -187,6 +198,10 @@ class CheckpointStore:
                 assert base is not None
                 left_out = await self._left_out(thread_id, namespace, base)
                 continue
+            except ContentNeeded:
+                base = await self._read_base(thread_id, namespace)
+                own_branches = base is not None and base.passed
+                continue
             except LeftOutUnknown:
                 raise _window_error("what it left out is not that of the checkpoint that it was loaded from") from None
             commit = Commit(
@@ -296,6 +311,11 @@ class CheckpointStore:
         known = self._traces.get((thread_id, namespace))
         if known is not None:
             return known
+        stored = await self.read_part(thread_id, None, namespace, Ends(_LAST_ITEMS))
+        return None if stored is None else unread_trace(stored)
+
+    async def _read_base(self, thread_id: str, namespace: str) -> Trace | None:
+        """The same, with everything that is stored read: what is saved is not a continuation of it."""
         stored = await self.read(thread_id, None, namespace)
         if stored is None:
             return None

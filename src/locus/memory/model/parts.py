@@ -1,6 +1,7 @@
 """Parts of a checkpoint, read without the rest. Pure functions.
 
-A `Range` names some items of one list, a `Window` the last items of several lists. `needed` says which extents hold
+A `Range` names some items of one list, a `Window` the last items of several lists, `Ends` what a save of something
+unknown is compared with. `needed` says which extents hold
 them, so that an engine reads the runs of these and no others; `page_of` takes a range out of what it read, which may be
 more. What a reader holds already is no part to be read again: `newer_than` leaves it out.
 """
@@ -53,7 +54,14 @@ class Window:
         return max(0, total - self.last)
 
 
-Part = Range | Window
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The last items of every extent of every list, and no large values: enough to recognise what is stored."""
+
+    last: int
+
+
+Part = Range | Window | Ends
 
 
 def checked_last(last: int) -> int:
@@ -79,6 +87,9 @@ def needed(manifest: str, part: Part) -> list[Extent]:
     cuts = decode_manifest(manifest)
     if isinstance(part, Window):
         return _in_window(cuts, part)
+    if isinstance(part, Ends):
+        lists = [cut for cut in cuts.values() if not isinstance(cut, str)]
+        return [_end(extent, part.last) for cut in lists for extent in cut if extent.length]
     cut = cuts.get(part.path)
     if cut is None or isinstance(cut, str):
         return [Extent(value, 0, 0, 1) for value in _values_above(cuts, part.path)]
@@ -97,6 +108,11 @@ def _in_window(cuts: Cuts, part: Window) -> list[Extent]:
         else:
             found += cut
     return found
+
+
+def _end(extent: Extent, last: int) -> Extent:
+    left = min(last, extent.length)
+    return extent._replace(skip=extent.skip + extent.length - left, length=left)
 
 
 def newer_than(runs: Iterable[Run], held: str) -> list[Run]:

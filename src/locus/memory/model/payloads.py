@@ -274,6 +274,16 @@ def _digests(stored: Stored, path: Path, extents: tuple[Extent, ...], sort_keys:
     return tuple(fingerprint(item_text(item, path, sort_keys)) for item in items)
 
 
+def unread_trace(stored: Stored) -> Trace:
+    """A trace for a handle that knows nothing yet, from the ends of what is stored: its items are not known."""
+    by_field: dict[str, dict[Path, ListTrace | str]] = {}
+    for path, cut in decode_manifest(stored.manifest).items():
+        known = cut if isinstance(cut, str) else ListTrace(cut, None, None, chains(stored, cut))
+        by_field.setdefault(path[0], {})[path] = known
+    fields = {name: FieldTrace(None, "null", cuts) for name, cuts in by_field.items()}
+    return Trace(Base(stored.entry.checkpoint_id, stored.entry.rev), fields, stored.passed)
+
+
 def stored_trace(stored: Stored, sort_keys: bool) -> Trace:
     """A trace for a handle that knows nothing yet: one pass over what is stored."""
     by_field: dict[str, dict[Path, ListTrace | str]] = {}

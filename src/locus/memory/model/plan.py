@@ -115,7 +115,7 @@ class Chain(NamedTuple):
 
     def at(self, position: int, sort_keys: bool) -> bytes | None:
         """The digest of what precedes a position; None if that is not known."""
-        for mark in reversed(self._digested(sort_keys)):
+        for mark in reversed(self.digested(sort_keys)):
             if mark.position <= position:
                 return mark.digest if mark.position == position else None
         return None
@@ -125,10 +125,11 @@ class Chain(NamedTuple):
         found = self.at(position, sort_keys)
         if found is None:
             return UNKNOWN
-        kept = tuple(mark for mark in self._digested(sort_keys) if mark.position <= position)
+        kept = tuple(mark for mark in self.digested(sort_keys) if mark.position <= position)
         return Chain(_with_items(kept, texts)[-MOST_MARKS:])
 
-    def _digested(self, sort_keys: bool) -> tuple[Mark, ...]:
+    def digested(self, sort_keys: bool) -> tuple[Mark, ...]:
+        """All marks, with those inside of the tip."""
         tip = self.tip
         if tip is None or not self.marks or self.marks[-1].position != tip.start:
             return self.marks
@@ -167,6 +168,11 @@ class ListTrace:
     """The digests of each branch, as of the newest run that the extents name."""
     omitted: int = 0
     """How many items precede `items` and `digests` in the stored list: those that a window left out."""
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether nothing but the digests of its branches is known of a list."""
+        return self.items is None and self.digests is None
 
     @property
     def weight(self) -> int:
@@ -585,7 +591,48 @@ class _ListPlan:
         self._digests = self._digest_all()
         if self._known is None:
             return []
+        if self._known.is_unread:
+            return self._by_chain(self._known)
         return align(self._known.known_digests(self._path, self._planner.sort_keys), self._digests)
+
+    def _by_chain(self, known: ListTrace) -> list[Match]:
+        """What this list begins with of a stored one of which only the digests of its branches are known.
+
+        If that is not most of it, the stored one has to be read.
+        """
+        if self._encoded is not None:
+            raise ContentNeeded  # its digests are of texts that nobody has
+        newest: dict[str, int] = {}
+        for extent in known.extents:
+            newest[extent.branch] = max(extent.run, newest.get(extent.branch, 0))
+        at = 0
+        for extent in known.extents:
+            chain = known.chains.get(extent.branch, UNKNOWN)
+            # The chain is that of the branch as of its newest run. Extents of older ones may have other items.
+            if extent.run != newest[extent.branch]:
+                break
+            same = self._common_with(chain, extent, at)
+            at += same
+            if same < extent.length:
+                break
+        total = sum(extent.length for extent in known.extents)
+        if total - at >= MANY or (total and not at):
+            raise ContentNeeded
+        return [Match(0, 0, at)] if at else []
+
+    def _common_with(self, chain: Chain, extent: Extent, at: int) -> int:
+        """How many items of an extent are known to be those of this list from a position on."""
+        marks = {mark.position: mark.digest for mark in chain.digested(self._sort_keys)}
+        found = BEGINNING if extent.skip == 0 else marks.get(extent.skip)
+        if found is None:
+            return 0
+        same = 0
+        count = min(extent.length, len(self._items) - at)
+        for index in range(count):
+            found = extended(found, self._visible_text(at + index))
+            if marks.get(extent.skip + index + 1) == found:
+                same = index + 1
+        return same
 
 
 MAX_EXTENTS = 8
@@ -596,6 +643,10 @@ MAX_LEFT_OUT = 16
 
 class LeftOutNeeded(Exception):
     """A plan needs the items that a window left out."""
+
+
+class ContentNeeded(Exception):
+    """A plan needs the content of the base, and knows only digests of it."""
 
 
 class LeftOutUnknown(Exception):

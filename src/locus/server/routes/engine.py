@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from locus.errors import CapabilityError, ConflictError
 from locus.memory.engine import Copies, Expires, Exports
-from locus.memory.model.parts import Range, Window
+from locus.memory.model.parts import Ends, Range, Window
 from locus.memory.model.records import DEFAULT_NAMESPACE, Base, Commit, Verdict
 from locus.memory.model.retention import ancestors
 from locus.server.answers import Answer, Count, Entry, Exported, Outcome, Stored, existing
@@ -62,6 +62,9 @@ class Part(One):
     count: Annotated[Number, IN_QUERY] = 50
     window: Annotated[
         WindowOfLists | None, Field(description="Only so many of the last items of these lists, and all of the rest")
+    ] = None
+    ends: Annotated[
+        int | None, Field(ge=1, le=MOST, description="Only so many of the last items of every extent"), IN_QUERY
     ] = None
     held: Annotated[
         HeldCheckpoint | None,
@@ -158,14 +161,16 @@ class EngineRoutes(Routes):
     async def stored(self, request: Request) -> Response:
         thread_id = self._authorized.thread(request)
         one = Part.of(request)
-        if sum(asked is not None for asked in (one.path, one.window, one.held)) > 1:
-            raise invalid("path, window and held", "given one at a time")
+        if sum(asked is not None for asked in (one.path, one.window, one.ends, one.held)) > 1:
+            raise invalid("path, window, ends and held", "given one at a time")
         store, where = self._store, (thread_id, one.checkpoint_id, one.namespace)
         if one.path is not None:
             stored = existing(await store.read_part(*where, Range(one.path, one.start, one.count)))
         elif one.window is not None:
             last, paths = one.window
             stored = existing(await store.read_part(*where, Window(last, frozenset(paths))))
+        elif one.ends is not None:
+            stored = existing(await store.read_part(*where, Ends(one.ends)))
         elif one.held is not None:
             stored = existing(await store.read_since(*where, Base(*one.held)))
         else:

@@ -71,6 +71,7 @@ class About(Answer):
     namespaces: bool
     parts: bool
     window: bool
+    ends: bool
     held: bool
     pages: bool
     before: bool
@@ -112,6 +113,7 @@ class OperationsRoutes(Routes):
                 "namespaces": True,
                 "parts": True,
                 "window": True,
+                "ends": True,
                 "held": True,
                 "pages": True,
                 "before": True,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import pytest
 
 from locus.core.state import AgentState, ToolExecution
 from locus.errors import CorruptCheckpointError
@@ -14,7 +16,7 @@ from locus.memory.model.parts import Window, between, total_of
 from locus.memory.model.plan import MOST_ITEMS
 from locus.memory.model.records import DEFAULT_NAMESPACE, Base, Extent, Path, Run, Stored
 from locus.testing.data import conversation, message
-from locus.testing.laws.base import Laws, OpenHandle
+from locus.testing.laws.base import Laws, OpenHandle, assert_same_state
 
 _LISTS: frozenset[Path] = frozenset({("messages",), ("tool_executions",), ("tool_history",), ("confidence_history",)})
 _SIZES = (1, 3, 50)
@@ -161,6 +163,58 @@ class PartLaws(Laws):
             assert _shown(part, part.runs, 5) == _shown(stored, stored.runs, 5)
             assert _number(part) <= 2 or not self._reads_less(checkpointer, "read_part")
 
+    async def test_a_save_of_unknown_origin_is_recognised_by_the_ends_of_what_is_stored(
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Appended, with an edit near the end: nothing else is read, and only what is new is written."""
+        read, state = _counted(type(checkpointer.store.engine), monkeypatch), AgentState()
+        counts = list[int]()
+        for turn in range(61):
+            state = _turn(state, turn)
+            if turn in (20, 60):
+                edited = state.with_messages_replaced(state.messages[:-4] + (message(990), *conversation(4, 500)))
+                for unknown in (edited, AgentState.model_validate_json(edited.model_dump_json())):
+                    stranger = AgentState.from_checkpoint(unknown.to_checkpoint())
+                    read.clear()
+                    handle = open_handle()
+                    saved = await handle.save(stranger, "t")
+                    counts.append(sum(read))
+                    assert_same_state(await open_handle().load("t", saved), stranger)
+                    await handle.close()
+                state = edited
+            await checkpointer.save(state, "t")
+        if self._reads_less(checkpointer, "read_part"):
+            whole = _number(await _read(checkpointer, None))
+            assert max(counts) < 80 < 200 < whole, counts
+
+    async def test_a_save_of_unknown_origin_that_resembles_nothing_is_kept_whole(
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
+    ) -> None:
+        """Trimmed, edited at the front, shuffled, or something else altogether; on lists in several pieces, too."""
+        state = _turn(AgentState(), 0)
+        first = await checkpointer.save(state, "t")
+        for turn in range(1, 8):
+            state = _turn(state, turn)
+            await checkpointer.save(state, "t")
+        state = _turn(state.with_messages_replaced(state.messages[:3] + (message(700),) + state.messages[4:]), 9)
+        await checkpointer.save(state, "t", parent=first)
+        lists = (
+            state.messages[2:],
+            (message(701), *state.messages[1:]),
+            tuple(reversed(state.messages)),
+            (),
+            state.messages[:5],
+            (*state.messages[:9], message(702)),
+            tuple(conversation(3, 800)),
+        )
+        for number, messages in enumerate(lists):
+            other = AgentState.from_checkpoint(state.with_messages_replaced(messages).to_checkpoint())
+            handle = open_handle()
+            await handle.save(other, "t", f"c{number}")
+            assert_same_state(await open_handle().load("t", f"c{number}"), other)
+            await handle.save(state, "t", f"again-{number}")
+            await handle.close()
+
 
 def _turn(state: AgentState, turn: int) -> AgentState:
     execution = ToolExecution(tool_name="look", tool_call_id=f"call-{turn}", result="x" * 20)
@@ -205,6 +259,21 @@ async def _since(checkpointer: Checkpointer, checkpoint_id: str | None, held: Ba
 
 def _base(stored: Stored) -> Base:
     return Base(stored.entry.checkpoint_id, stored.entry.rev)
+
+
+def _counted(kind: type[Engine], monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many runs each read of an engine of this kind has got."""
+    counts: list[int] = []
+    for name in ("read", "read_part"):
+        inner = getattr(kind, name)
+
+        async def counted(self: Engine, *args: Any, inner: Any = inner) -> Stored | None:
+            stored: Stored | None = await inner(self, *args)
+            counts.append(0 if stored is None else _number(stored))
+            return stored
+
+        monkeypatch.setattr(kind, name, counted)
+    return counts
 
 
 def _number(stored: Stored) -> int:

@@ -14,9 +14,9 @@ USELESS, HIDDEN, NEEDED = range(3)
 class Sought:
     """An extent, while its runs are looked for from the end of a log backwards.
 
-    A log has the runs of a branch in their order, with one exception: if a save that opened a branch is sent again after
-    its checkpoint was removed, its runs come after those that continue them. So these hide nothing, and they end the
-    search only if none of the others can be missing.
+    A log has the runs of a branch in their order, with one exception: if a save that opened a branch is sent again
+    after its checkpoint was removed, its runs come after those that continue them. So these hide nothing, and they end
+    the search only if none of the others can be missing.
     """
 
     __slots__ = ("_begins", "_known", "_lacks_first", "_left", "_lowest", "_opening", "is_open", "run", "skip")

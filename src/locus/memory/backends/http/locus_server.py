@@ -22,7 +22,7 @@ from locus.memory.backends.http.client import (
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.codec import EXACT, Dialect, encode_trusted
 from locus.memory.model.ids import Pattern
-from locus.memory.model.parts import Part, Range
+from locus.memory.model.parts import Ends, Part, Range
 from locus.memory.model.records import DEFAULT_NAMESPACE, Base, Commit, Entry, Exported, Hit, Outcome, Stored, Write
 from locus.wire.format import (
     MOST_LISTS,
@@ -68,6 +68,7 @@ class LocusServer:
         self.lists_namespaces: bool = about.get("namespaces", False)
         self.reads_parts: bool = about.get("parts", False)
         self.reads_windows: bool = about.get("window", False)
+        self.reads_ends: bool = about.get("ends", False)
         self.knows_held: bool = about.get("held", False)
         self._lists_in_pages: bool = about.get("pages", False)
         self._takes_before: bool = about.get("before", False)
@@ -124,6 +125,8 @@ class LocusServer:
             if not self.reads_parts:
                 return {}
             return {"path": path_text(part.path), "start": part.start, "count": part.count}
+        if isinstance(part, Ends):
+            return {"ends": part.last} if self.reads_ends else {}
         text = window_text(part) if self.reads_windows and len(part.paths) <= MOST_LISTS else ""
         return {"window": text} if 0 < len(text) <= LONGEST_WINDOW else {}
 

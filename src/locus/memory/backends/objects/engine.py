@@ -42,7 +42,7 @@ from locus.memory.model.commit_rules import decide
 from locus.memory.model.ids import Pattern
 from locus.memory.model.manifest import wanted
 from locus.memory.model.matching import has_value, newest
-from locus.memory.model.parts import Part, Window, needed
+from locus.memory.model.parts import Part, Range, needed
 from locus.memory.model.records import (
     Base,
     Commit,
@@ -336,7 +336,7 @@ def _stored(answer: tuple[_Found, FetchedObjects] | None) -> Stored | None:
 
 def _recent(part: Part) -> Recent:
     """How many of the newest events have a part, probably: each turn is one, and adds to each list."""
-    if isinstance(part, Window):
+    if not isinstance(part, Range):
         return Recent(max(part.last, RECENT) + FAN, part.last)
     if part.start >= 0:
         return _ALL_ENTRIES

@@ -18,12 +18,13 @@ from functools import lru_cache
 from typing import Any
 
 from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
+from locus.memory.backends.sql import read as sql_read
 from locus.memory.backends.sql.flavour import Steps
 from locus.memory.backends.sql.read import FEW, new_extents, stored_of, which_one, with_metadata
 from locus.memory.backends.sql.schema import RUN_INFO, CheckpointRow, of
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.manifest import check_named, newest_runs, wanted
-from locus.memory.model.parts import Part, Window, needed
+from locus.memory.model.parts import Ends, Part, Window, needed
 from locus.memory.model.records import Base, Entry, Extent, Path, Run, Stored
 
 _ITEMS = "json_array_elements(CASE json_typeof(cut) WHEN 'array' THEN cut ELSE '[]' END)"
@@ -116,6 +117,8 @@ def read_part(
     sql: PostgreSQLFlavour, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part
 ) -> Steps[Stored | None]:
     """A checkpoint with the runs that hold a part of it. The statement says of extents what `needed` says."""
+    if isinstance(part, Ends):
+        return (yield from sql_read.read(sql, thread_id, namespace, checkpoint_id, part, at_once=False))
     if isinstance(part, Window):
         asked: tuple[Any, ...] = (_paths(sql, part.paths), -part.last, part.last, None)
     else:
