@@ -250,8 +250,7 @@ def _gather(sql: Flavour, parts: Sequence[Selected], found: dict[str, dict[int, 
     for together in portions(parts, AT_ONCE):
         statement = " UNION ALL ".join(text for text, _ in together)
         rows = yield statement, [value for _, values in together for value in values]
-        for run in map(sql.read_run, rows):
-            found.setdefault(run.branch, {})[run.number] = run
+        sql.read_runs(rows, found)
 
 
 def _reaches(extent: Extent, runs: Mapping[int, Run]) -> bool:
