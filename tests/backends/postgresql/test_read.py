@@ -133,4 +133,5 @@ async def test_any_path_names_its_list(checkpointer: Checkpointer) -> None:
     await checkpointer.save(state, "t")
     for name, value in lists.items():
         page = await checkpointer.read_items("t", path=("metadata", name, "inner"), start=-3, count=2)
+        assert page is not None
         assert (page.items, page.total, page.start) == (value["inner"][-3:-1], 20, 17)

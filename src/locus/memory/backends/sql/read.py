@@ -235,10 +235,10 @@ def runs_of(
     yield from _gather(sql, parts, found)
     for extent in looked_for:
         if not _reaches(extent, found.get(extent.branch, {})):
-            shown, values = _shown(sql, thread, extent, _newest_known(extent, known))
+            numbers, their_values = _shown(sql, thread, extent, _newest_known(extent, known))
             named = (f"{select} AND branch = ? AND number = ?", (*first, extent.branch, extent.run))
-            hidden_left_out = (f"{select} AND branch = ? AND number IN ({shown})", (*first, extent.branch, *values))
-            yield from _gather(sql, [named, hidden_left_out], found)
+            shown = (f"{select} AND branch = ? AND number IN ({numbers})", (*first, extent.branch, *their_values))
+            yield from _gather(sql, [named, shown], found)
     return {branch: list(runs.values()) for branch, runs in found.items()}
 
 
