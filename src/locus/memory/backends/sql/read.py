@@ -217,7 +217,7 @@ def runs_of(
     looked_for: list[Extent] = []
     for extent in extents:
         branch, run, skip, length = extent
-        after, most = _newest_known(extent, known), 2 * length + FEW
+        after, most = _newest_known(extent, known), _many(extent)
         if run <= max(0, after):
             continue
         if run - after > most or (skip > 0 > after):
@@ -253,9 +253,15 @@ def _gather(sql: Flavour, parts: Sequence[Selected], found: dict[str, dict[int, 
         sql.read_runs(rows, found)
 
 
+def _many(extent: Extent) -> int:
+    """So many runs are not expected of a list of this length. If there are more, later ones hide most of them."""
+    return 2 * extent.length + FEW
+
+
 def _reaches(extent: Extent, runs: Mapping[int, Run]) -> bool:
-    """Whether one of these runs begins at or before the start of an extent: older ones show nothing of it."""
-    return any(run.start <= extent.skip and run.number <= extent.run for run in runs.values())
+    """Whether the run was found that begins at or before the start of an extent, among as many as it was looked for."""
+    oldest = extent.run - _many(extent)
+    return any(run.start <= extent.skip and oldest < run.number <= extent.run for run in runs.values())
 
 
 def _shown(sql: Flavour, thread: int, extent: Extent, after: int) -> Selected:
