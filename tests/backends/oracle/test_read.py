@@ -11,7 +11,13 @@ import pytest_asyncio
 from locus.memory.backends.oracle.client import OracleConnection
 from locus.memory.checkpointer import Checkpointer
 from tests.backends.oracle.stores import OracleStore
-from tests.backends.sql.reading import WINDOW, check_a_deletion_in_between, check_any_course, check_hidden_runs
+from tests.backends.sql.reading import (
+    WINDOW,
+    check_a_deletion_in_between,
+    check_any_course,
+    check_digests_of_any_value,
+    check_hidden_runs,
+)
 
 pytestmark = pytest.mark.oracle
 
@@ -24,6 +30,10 @@ async def checkpointer(oracle_store: OracleStore) -> AsyncIterator[Checkpointer]
 
 async def test_runs_that_later_ones_hide_are_not_read(checkpointer: Checkpointer) -> None:
     await check_hidden_runs(checkpointer)
+
+
+async def test_runs_fit_together_around_hidden_ones_whatever_they_hold(checkpointer: Checkpointer) -> None:
+    await check_digests_of_any_value(checkpointer)
 
 
 async def test_every_version_of_any_course_is_what_it_was(checkpointer: Checkpointer) -> None:

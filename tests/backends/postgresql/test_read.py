@@ -23,6 +23,7 @@ from tests.backends.sql.reading import (
     MESSAGES,
     WINDOW,
     check_any_course,
+    check_digests_of_any_value,
     check_hidden_runs,
     read_of,
     read_since,
@@ -38,6 +39,10 @@ async def checkpointer(store: PostgreSQLStore) -> AsyncIterator[Checkpointer]:
 
 async def test_runs_that_later_ones_hide_are_not_read(checkpointer: Checkpointer) -> None:
     await check_hidden_runs(checkpointer)
+
+
+async def test_runs_fit_together_around_hidden_ones_whatever_they_hold(checkpointer: Checkpointer) -> None:
+    await check_digests_of_any_value(checkpointer)
 
 
 async def test_every_version_of_any_course_is_what_it_was(checkpointer: Checkpointer) -> None:

@@ -12,6 +12,7 @@ from locus.memory.model.codec import decode
 from locus.memory.model.manifest import decode_manifest, items_text
 from locus.memory.model.parts import Part, Range, Window, between, total_of
 from locus.memory.model.records import DEFAULT_NAMESPACE, Base, Run, Stored
+from locus.testing.data import EXACT_VALUES
 
 MESSAGES = ("messages",)
 WINDOW = Window(3, frozenset({MESSAGES}))
@@ -91,16 +92,32 @@ async def check_hidden_runs(checkpointer: Checkpointer) -> None:
     assert texts_of(found, completed(held, found)) == [message.text for message in state.messages]
 
 
+async def check_digests_of_any_value(checkpointer: Checkpointer) -> None:
+    """Where runs are hidden, a digest tells whether those around them fit: of values that a database writes anew."""
+    state = AgentState()
+    values = [*EXACT_VALUES, {"b": 1.0, "a": [1e300, -0.0, 2**70], "c": {"z": "\0", "y": "é"}}]
+    for number in range(EDITS):
+        state = state.with_metadata("values", [*values, {"number": number}])
+        await checkpointer.save(state, "t")
+    found = await checkpointer.load("t")
+    assert found is not None
+    assert found.metadata == state.metadata
+    assert number_of_runs(await read_of(checkpointer)) < 10
+
+
 async def check_any_course(checkpointer: Checkpointer, saves: int) -> None:
-    """Appends, edits near the end and trimmed fronts: every version is what it was, and so are its parts."""
+    """Appends, edits anywhere and trimmed fronts: every version is what it was, and so are its parts."""
     chance, state, said = random.Random(7), AgentState(), dict[str, list[str]]()
     for number in range(saves):
         messages = tuple(state.messages)
-        match chance.choice("aeeeeeebbt"):
+        match chance.choice("aaeeeeeeebbtm"):
             case "e" if messages:
                 messages = edited(messages, number)
             case "b" if len(messages) > 4:
                 messages = edited(messages, number, back=3)
+            case "m" if len(messages) > 4:
+                place = chance.randrange(1, len(messages) - 2)
+                messages = (*messages[:place], Message.user(f"edit {number}"), *messages[place + 1 :])
             case "t" if len(messages) > 6:
                 messages = messages[2:]
             case _:

@@ -18,7 +18,14 @@ from locus.memory.backends.sqlite.schema import SQL
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.parts import Window
 from locus.memory.model.records import DEFAULT_NAMESPACE, Base
-from tests.backends.sql.reading import MESSAGES, check_any_course, check_hidden_runs, read_of, texts_of
+from tests.backends.sql.reading import (
+    MESSAGES,
+    check_any_course,
+    check_digests_of_any_value,
+    check_hidden_runs,
+    read_of,
+    texts_of,
+)
 
 
 @pytest_asyncio.fixture
@@ -29,6 +36,10 @@ async def checkpointer(tmp_path: Path) -> AsyncIterator[Checkpointer]:
 
 async def test_runs_that_later_ones_hide_are_not_read(checkpointer: Checkpointer) -> None:
     await check_hidden_runs(checkpointer)
+
+
+async def test_runs_fit_together_around_hidden_ones_whatever_they_hold(checkpointer: Checkpointer) -> None:
+    await check_digests_of_any_value(checkpointer)
 
 
 async def test_every_version_of_any_course_is_what_it_was(checkpointer: Checkpointer) -> None:

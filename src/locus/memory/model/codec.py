@@ -174,7 +174,8 @@ class Dialect:
 
 EXACT = Dialect()
 
-_TAG = "$locus:"
+TAG = "$locus:"
+"""What tags begin with. A text without it is the same in a database."""
 # All digits are made one, and both signs, so that looking for a plain piece of text finds a number of any value.
 _SHAPES = bytes.maketrans(b"0123456789+-", b"0000000000++")
 _EXPONENT = re.compile(r"(?:^|[\[:, \n])-?[0-9.]+e")
@@ -182,7 +183,7 @@ _EXPONENT = re.compile(r"(?:^|[\[:, \n])-?[0-9.]+e")
 
 def _may_change(text: str, dialect: Dialect) -> bool:
     """Whether it is worth a closer look. Every save passes here, and looking for plain pieces of text is fast."""
-    if _TAG in text or (not dialect.nul and "\\u0000" in text) or (not dialect.negative_zero and "-0.0" in text):
+    if TAG in text or (not dialect.nul and "\\u0000" in text) or (not dialect.negative_zero and "-0.0" in text):
         return True
     if not dialect.float_exponents and _has_exponent(text):
         return True
@@ -236,26 +237,26 @@ def to_native(text: str, dialect: Dialect) -> str:
 
 def from_native(text: str) -> str:
     """The JSON text that `to_native` was given, up to the order of keys."""
-    return text if _TAG not in text else _write(_untagged(decode(text)))
+    return text if TAG not in text else _write(_untagged(decode(text)))
 
 
 def _tagged(value: Any, dialect: Dialect) -> Any:
     if isinstance(value, dict):
         if not all(_keeps_key(key, dialect) for key in value) or (
-            len(value) == 1 and next(iter(value)).startswith(_TAG)
+            len(value) == 1 and next(iter(value)).startswith(TAG)
         ):
             pairs = [[_tagged(key, dialect), _tagged(item, dialect)] for key, item in value.items()]
-            return {f"{_TAG}dict": pairs}
+            return {f"{TAG}dict": pairs}
         return {key: _tagged(item, dialect) for key, item in value.items()}
     if isinstance(value, list):
         return [_tagged(item, dialect) for item in value]
     if isinstance(value, str):
         # Escaped once more, the NUL is six ordinary characters.
-        return {f"{_TAG}str": _write(value)} if not dialect.nul and "\0" in value else value
+        return {f"{TAG}str": _write(value)} if not dialect.nul and "\0" in value else value
     if isinstance(value, float):
-        return value if _keeps_float(value, dialect) else {f"{_TAG}float": repr(value)}
+        return value if _keeps_float(value, dialect) else {f"{TAG}float": repr(value)}
     if isinstance(value, int) and not isinstance(value, bool) and not _keeps_int(value, dialect):
-        return {f"{_TAG}int": str(value)}
+        return {f"{TAG}int": str(value)}
     return value
 
 
@@ -280,10 +281,10 @@ def _keeps_int(value: int, dialect: Dialect) -> bool:
 
 
 _UNTAG: dict[str, Callable[[Any], Any]] = {
-    f"{_TAG}float": float,
-    f"{_TAG}int": int,
-    f"{_TAG}str": json.loads,
-    f"{_TAG}dict": lambda pairs: {_untagged(key): _untagged(item) for key, item in pairs},
+    f"{TAG}float": float,
+    f"{TAG}int": int,
+    f"{TAG}str": json.loads,
+    f"{TAG}dict": lambda pairs: {_untagged(key): _untagged(item) for key, item in pairs},
 }
 
 
@@ -294,7 +295,7 @@ def _untagged(value: Any) -> Any:
         return value
     if len(value) == 1:
         key, item = next(iter(value.items()))
-        if key.startswith(_TAG):
+        if key.startswith(TAG):
             try:
                 return _UNTAG[key](item)
             except (KeyError, TypeError, ValueError):

@@ -89,7 +89,11 @@ def items_text(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]]) -> 
     """The JSON array of a list, put together from the texts of its runs."""
     texts: list[str] = []
     for extent in extents:
-        for run, low, high in visible(extent, runs.get(extent.branch, ())):
+        ordered = sorted(runs.get(extent.branch, ()), key=_NUMBER)
+        if _is_all(extent, ordered):
+            texts += [run.items[1:-1] for run in ordered]
+            continue
+        for run, low, high in _pieces(extent, ordered):
             if low == 0 and high == run.length:
                 texts.append(run.items[1:-1])
             else:
@@ -105,6 +109,10 @@ def visible(extent: Extent, runs: Iterable[Run]) -> list[tuple[Run, int, int]]:
     ordered = sorted(runs, key=_NUMBER)
     if _is_all(extent, ordered):
         return [(run, 0, run.length) for run in ordered]
+    return _pieces(extent, ordered)
+
+
+def _pieces(extent: Extent, ordered: Sequence[Run]) -> list[tuple[Run, int, int]]:
     pieces: list[tuple[Run, int, int]] = []
     limit = extent.skip + extent.length
     later: int | None = None

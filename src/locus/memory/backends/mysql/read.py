@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from datetime import datetime
 
 from locus.memory.backends.mysql.commit import TOO_MANY
@@ -10,7 +11,7 @@ from locus.memory.backends.sql.flavour import Steps
 from locus.memory.backends.sql.read import FEW, stored_of, which_one, with_metadata
 from locus.memory.backends.sql.schema import CheckpointRow
 from locus.memory.backends.sql.search import metadata_key
-from locus.memory.model.codec import decode, encode_trusted
+from locus.memory.model.codec import TAG, decode, encode_trusted
 from locus.memory.model.manifest import check_named, wanted
 from locus.memory.model.records import Entry, Run, Stored
 
@@ -65,10 +66,11 @@ SELECT {run} FROM extents e JOIN LATERAL (
 WHERE e.run - e.oldest >= {many}""",
         values,
     )
-    runs: dict[str, dict[int, Run]] = {}
+    runs: defaultdict[str, dict[int, Run]] = defaultdict(dict)
     for branch, number, start, count, items, before, about in rows:
         if about is None:
-            runs.setdefault(branch, {})[number] = Run(branch, number, start, count, sql.read_json(items), before)
+            text = items if TAG not in items else sql.read_json(items)
+            runs[branch][number] = Run(branch, number, start, count, text, before)
     for parent_id, seq, passed, _, head, _, about in rows:
         if about is not None:
             name, rev, created_at, metadata, manifest = decode(about)

@@ -35,14 +35,11 @@ from locus.memory.backends.sql.schema import (
     read_migrations,
     statements_in,
 )
-from locus.memory.model.codec import Dialect, has_digits
+from locus.memory.model.codec import TAG, Dialect, has_digits
 from locus.memory.model.ids import digest
 
 NATIVE = Dialect(exact=False, integer_bits=64)
 """MySQL's JSON keeps everything except integers beyond 64 bits: floats bit for bit, -0.0 and NUL included."""
-TAG = "$locus:"
-"""What the tags begin with that stand for values a JSON column would change."""
-
 _SAME_IN_MYSQL = re.compile(r'"[^"\\\x00-\x1f\x7f]*"|-?[0-9]{1,18}|true|false|null')
 """JSON values that MySQL writes exactly as Locus does."""
 

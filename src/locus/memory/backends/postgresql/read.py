@@ -22,7 +22,7 @@ from locus.memory.backends.sql import read as sql_read
 from locus.memory.backends.sql.flavour import Steps
 from locus.memory.backends.sql.read import FEW, new_extents, stored_of, which_one, with_metadata
 from locus.memory.backends.sql.schema import RUN_INFO, CheckpointRow, of
-from locus.memory.model.codec import decode, encode
+from locus.memory.model.codec import TAG, decode, encode
 from locus.memory.model.manifest import check_named, newest_runs, wanted
 from locus.memory.model.parts import Ends, Part, Window, needed
 from locus.memory.model.records import Base, Entry, Extent, Path, Run, Stored
@@ -164,10 +164,11 @@ def _read(
     found: Stored | None = None
     manifest: str | None = None
     runs: dict[str, list[Run]] = {}
-    read_json = sql.read_json
     for branch, number, start, length, items, before, about in rows:
         if about is None:
-            runs.setdefault(branch, []).append(Run(branch, number, start, length, read_json(items), before))
+            # Few texts need more than this look, and a load of a long thread has thousands.
+            text = items if TAG not in items else sql.read_json(items)
+            runs.setdefault(branch, []).append(Run(branch, number, start, length, text, before))
             continue
         name, parent_id, rev, created_at, metadata, stored_manifest, manifest = decode(about)
         place = (sql.text(thread_id), sql.text(namespace), name, parent_id, number, rev, _time(created_at))

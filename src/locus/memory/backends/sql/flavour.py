@@ -179,6 +179,12 @@ class Flavour:
         branch, number, start, length, items, before = row
         return Run(branch, number, start, length, self.read_json(items), before)
 
+    def read_runs(self, rows: Sequence[Sequence[Any]], found: dict[str, dict[int, Run]]) -> None:
+        """Add runs from the columns `run` to what was found, by branch and number."""
+        for row in rows:
+            run = self.read_run(row)
+            found.setdefault(run.branch, {})[run.number] = run
+
     def check_checkpoint(self, row: CheckpointRow) -> None:
         """Refuse a row that does not fit its checksum, if it has one."""
 

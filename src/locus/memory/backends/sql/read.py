@@ -217,7 +217,7 @@ def runs_of(
     looked_for: list[Extent] = []
     for extent in extents:
         branch, run, skip, length = extent
-        after, most = _newest_known(extent, known), 2 * length + FEW
+        after, most = _newest_known(extent, known), _many(extent)
         if run <= max(0, after):
             continue
         if run - after > most or (skip > 0 > after):
@@ -235,10 +235,10 @@ def runs_of(
     yield from _gather(sql, parts, found)
     for extent in looked_for:
         if not _reaches(extent, found.get(extent.branch, {})):
-            shown, bounds = _shown(sql, thread, extent, _newest_known(extent, known))
+            numbers, their_values = _shown(sql, thread, extent, _newest_known(extent, known))
             named = (f"{select} AND branch = ? AND number = ?", (*first, extent.branch, extent.run))
-            hidden_left_out = (f"{select} AND branch = ? AND number IN ({shown})", (*first, extent.branch, *bounds))
-            yield from _gather(sql, [named, hidden_left_out], found)
+            shown = (f"{select} AND branch = ? AND number IN ({numbers})", (*first, extent.branch, *their_values))
+            yield from _gather(sql, [named, shown], found)
     return {branch: list(runs.values()) for branch, runs in found.items()}
 
 
@@ -250,13 +250,18 @@ def _gather(sql: Flavour, parts: Sequence[Selected], found: dict[str, dict[int, 
     for together in portions(parts, AT_ONCE):
         statement = " UNION ALL ".join(text for text, _ in together)
         rows = yield statement, [value for _, values in together for value in values]
-        for run in map(sql.read_run, rows):
-            found.setdefault(run.branch, {})[run.number] = run
+        sql.read_runs(rows, found)
+
+
+def _many(extent: Extent) -> int:
+    """So many runs are not expected of a list of this length. If there are more, later ones hide most of them."""
+    return 2 * extent.length + FEW
 
 
 def _reaches(extent: Extent, runs: Mapping[int, Run]) -> bool:
-    """Whether one of these runs begins at or before the start of an extent: older ones show nothing of it."""
-    return any(run.start <= extent.skip and run.number <= extent.run for run in runs.values())
+    """Whether the run was found that begins at or before the start of an extent, among as many as it was looked for."""
+    oldest = extent.run - _many(extent)
+    return any(run.start <= extent.skip and oldest < run.number <= extent.run for run in runs.values())
 
 
 def _shown(sql: Flavour, thread: int, extent: Extent, after: int) -> Selected:

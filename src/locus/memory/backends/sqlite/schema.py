@@ -53,10 +53,16 @@ class SQLiteFlavour(Flavour):
         return (thread, branch, number, start, length, seq, items, before, run_checksum(*run))
 
     def read_run(self, row: Sequence[Any]) -> Run:
-        branch, number, start, length, items, before, found = row
-        if found is not None and found != run_checksum(branch, number, start, length, items, before):
-            raise CorruptCheckpointError("a run of items does not fit its checksum")
-        return Run(branch, number, start, length, self.read_json(items), before)
+        (run,) = _checked_runs([row])
+        return run
+
+    def read_runs(self, rows: Sequence[Sequence[Any]], found: dict[str, dict[int, Run]]) -> None:
+        here, members = None, dict[int, Run]()
+        for run in _checked_runs(rows):
+            if run.branch != here:
+                here = run.branch
+                members = found.setdefault(here, {})
+            members[run.number] = run
 
     def checked_checkpoint(self, thread: int, entry: Entry, head: str, manifest: str) -> tuple[Any, ...]:
         """The row of a checkpoint, for an INSERT, with its checksum. A removal may change `parent_id` later."""
@@ -93,6 +99,16 @@ class SQLiteFlavour(Flavour):
 
     def read_time(self, value: Any) -> datetime:
         return datetime.fromisoformat(value)
+
+
+def _checked_runs(rows: Sequence[Sequence[Any]]) -> list[Run]:
+    """Runs from the columns `run`. A load of a long thread has thousands, so nothing is called for each but this."""
+    for branch, number, start, length, items, before, found in rows:
+        if type(items) is not str:
+            raise CorruptCheckpointError("a JSON column holds no text")
+        if found is not None and found != run_checksum(branch, number, start, length, items, before):
+            raise CorruptCheckpointError("a run of items does not fit its checksum")
+    return [Run._make(row[:-1]) for row in rows]
 
 
 class OldSQLiteFlavour(SQLiteFlavour):
