@@ -233,6 +233,26 @@ async def test_an_older_checkpoint_is_not_put_together_from_a_newer_one() -> Non
         assert _last(found) == _last(old)
 
 
+async def test_new_turns_after_an_edit_in_the_middle_are_read_without_the_rest(fetched: Fetched) -> None:
+    """From then on the list is in several pieces, and some of them are of older runs."""
+    index = ModelIndex()
+    state = await _talk(index, BLOCK)
+    state = state.with_messages_replaced((*state.messages[:9], Message.user("edited"), *state.messages[10:]))
+    state = await _talk(index, 3, state)
+    async with open_model(index) as handle:
+        held = await _held(handle)
+        await _talk(index, 1, state)
+        fetched.clear()
+        found = await _since(handle, _base(held))
+        assert fetched.requests == 1
+        assert found.since == _base(held)
+        assert sum(map(len, found.runs.values())) == 1
+        whole = await _held(handle)
+        extents = [extent for cut in decode_manifest(whole.manifest).values() for extent in cut]
+        assert len({extent.branch for extent in extents}) < len(extents)
+        assert items_text(extents, _completed(held, found)) == items_text(extents, whole.runs)
+
+
 @pytest.mark.parametrize("at", range(1, 6))
 @pytest.mark.parametrize("gone", ["newest", "held", "all"])
 async def test_a_part_is_as_of_one_instant(at: int, gone: str) -> None:
