@@ -82,12 +82,13 @@ def test_a_part_is_found_without_what_is_behind_it_or_hidden(seed: int) -> None:
     runs: list[tuple[int, int]] = []  # from, to
     references: list[EarlierRuns] = []
     earlier: EarlierRuns = ()
-    for number in range(rng.randint(1, 200)):
+    for number in range(rng.randint(1, 200) if seed < 18 else 2 * BLOCK**2 + 300):
         end = runs[-1][1] if runs else 0
         start = end if rng.random() < 0.7 else rng.randint(max(0, end - 20), end)
         runs.append((start, start + rng.randint(1, 6)))
         references.append(earlier)
-        assert unpack_earlier_runs(pack_earlier_runs(earlier), pack_starts(earlier)) == earlier
+        if number < 200:
+            assert unpack_earlier_runs(pack_earlier_runs(earlier), pack_starts(earlier)) == earlier
         earlier = extend_earlier_runs(earlier, RunRef(number, 1_000 + number, runs[-1][1], start))
     for _ in range(20):
         newest = rng.randrange(len(runs))
