@@ -12,6 +12,7 @@ from locus.memory.backends.opensearch.schema import (
     RunRef,
     extend_earlier_runs,
     pack_earlier_runs,
+    pack_starts,
     refs_to_follow,
     unpack_earlier_runs,
 )
@@ -72,3 +73,63 @@ def test_what_a_run_that_cut_the_list_short_hides_is_not_looked_for(seed: int) -
         first = max((at for at in range(number) if ends[at] <= skip), default=-1) + 1
         passed, _ = _read(references, number, skip)
         assert passed >= set(range(first, number + 1))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_part_is_found_without_what_is_behind_it_or_hidden(seed: int) -> None:
+    """Whatever was appended, edited and cut off: what a part shows is among the runs that its reader gets."""
+    rng = random.Random(seed)
+    runs: list[tuple[int, int]] = []  # from, to
+    references: list[EarlierRuns] = []
+    earlier: EarlierRuns = ()
+    for number in range(rng.randint(1, 200) if seed < 18 else 2 * BLOCK**2 + 300):
+        end = runs[-1][1] if runs else 0
+        start = end if rng.random() < 0.7 else rng.randint(max(0, end - 20), end)
+        runs.append((start, start + rng.randint(1, 6)))
+        references.append(earlier)
+        if number < 200:
+            assert unpack_earlier_runs(pack_earlier_runs(earlier), pack_starts(earlier)) == earlier
+        earlier = extend_earlier_runs(earlier, RunRef(number, 1_000 + number, runs[-1][1], start))
+    for _ in range(20):
+        newest = rng.randrange(len(runs))
+        skip = rng.randint(0, runs[newest][1])
+        limit = rng.randint(skip, runs[newest][1])
+        passed = _read_part(references, runs, newest, skip, limit)
+        assert passed >= _shown(runs, newest, skip, limit)
+        assert len(passed) <= len(_shown(runs, newest, skip, limit)) + 3 * len({at // BLOCK for at in passed})
+
+
+def _shown(runs: list[tuple[int, int]], newest: int, skip: int, limit: int) -> set[int]:
+    """The runs that show something of a part."""
+    shown: set[int] = set()
+    for number in range(newest, -1, -1):
+        start, end = runs[number]
+        if max(start, skip) < min(end, limit):
+            shown.add(number)
+        limit = min(limit, start)
+    return shown
+
+
+def _read_part(
+    references: list[EarlierRuns], runs: list[tuple[int, int]], newest: int, skip: int, limit: int
+) -> set[int]:
+    """The numbers of the runs that a reader gets."""
+    pending, passed = [(newest, -1, limit)], {newest}
+    while pending:
+        number, floor, limit = pending.pop()
+        limit = min(limit, runs[number][0])
+        for ref, above in refs_to_follow(references[number], skip, floor, limit):
+            passed.add(ref.number)
+            pending.append((ref.number, above, limit))
+            assert ref.start is not None
+            limit = min(limit, ref.start)
+    return passed
+
+
+def test_starts_take_no_room_where_items_are_only_appended() -> None:
+    earlier: EarlierRuns = ()
+    for number in range(100):
+        earlier = extend_earlier_runs(earlier, RunRef(number, number + 1, number * 2 + 2, number * 2))
+        assert pack_starts(earlier) == []
+    unknown = extend_earlier_runs(earlier, RunRef(100, 101, 202))
+    assert pack_starts(unknown) is None

@@ -219,13 +219,13 @@ class Log:
         if not self.state.exists(now_micros()):
             return None
         name = (namespace, checkpoint_id)
-        for place in self.possible_places(name):
+        for place in self._possible_places(name):
             record = self.visible(self.record(place))
             if record is not None and record.name == name:
                 return record
         return None
 
-    def possible_places(self, name: CheckpointName) -> Iterator[int]:
+    def _possible_places(self, name: CheckpointName) -> Iterator[int]:
         """Where a checkpoint may be: after the published position, where its name says, or in the copy."""
         if name in self.state.unpublished:
             yield self.state.unpublished[name]

@@ -7,7 +7,7 @@ or has expired. So the document of each thread among the hits is read as well, i
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple, TypeVar
@@ -17,6 +17,7 @@ from locus.memory.backends.opensearch.client import RACE, Client, Document, Fail
 from locus.memory.backends.opensearch.log import (
     CONTENTS,
     IN_BATCH,
+    CachedThread,
     ConcurrentRemoval,
     KnownBase,
     Log,
@@ -43,6 +44,7 @@ from locus.memory.backends.opensearch.schema import (
     record_from,
     record_id,
     refs_to_follow,
+    run_keys,
     stored_run,
     thread_state_from,
 )
@@ -80,43 +82,42 @@ def read_since(log: Log, namespace: str, checkpoint_id: str | None, held: Base) 
     """A checkpoint with the runs that the checkpoint `held` does not have."""
 
     def read() -> Stored | None:
-        names = [] if _cached_base(log, namespace, held) else [(namespace, held.checkpoint_id)]
+        names = [] if _cached_base(log.cache.get(log.thread), namespace, held) else [(namespace, held.checkpoint_id)]
         record = _find(log, namespace, checkpoint_id, *names, with_contents=True)
         if record is None:
             return None
-        known, extents = _newest_held(log, record, held), wanted(record.manifest)
-        if known is None or any(extent.run < known.get(extent.branch, 0) for extent in extents):
-            # The reader lacks it, or lacks runs that were hidden later on.
+        named, extents = _runs_named_by(log, record.namespace, held), wanted(record.manifest)
+        known = _newest(named or ())
+        if named is None or any(
+            run < known.get(branch, 0) and (branch, run) not in named for branch, run, *_ in extents
+        ):
+            # It is not there, or its reader may lack runs that later ones hide.
             return _load(log, record, extents)
         return replace(_load(log, record, extents, known), since=held)
 
     return _retried(log, read)
 
 
-def _cached_base(log: Log, namespace: str, held: Base) -> KnownBase | None:
-    """A checkpoint, if this handle knows it."""
-    cached = log.cache.get(log.thread)
+def _cached_base(cached: CachedThread | None, namespace: str, held: Base) -> KnownBase | None:
+    """A checkpoint, if the handle knows it."""
     base = None if cached is None else cached.bases.get((namespace, held.checkpoint_id))
     return base if base is not None and base.rev == held.rev else None
 
 
-def _newest_held(log: Log, record: Record, held: Base) -> dict[str, int] | None:
-    """The newest run of each branch that a checkpoint names which a reader of `record` holds. None if it is not there.
+def _runs_named_by(log: Log, namespace: str, held: Base) -> Collection[RunKey] | None:
+    """The runs that a checkpoint names; None if it is not there.
 
     The state was read just now. What the handle knows beside it is dropped as soon as something was removed.
     """
-    base = _cached_base(log, record.namespace, held)
     cached = log.cache.get(log.thread)
+    base = _cached_base(cached, namespace, held)
     if base is not None and cached is not None and cached.state.changes == log.state.changes:
-        return _newest(base.locations)
-    name = (record.namespace, held.checkpoint_id)
-    # One request for both: where the held checkpoint may be, and where the newest runs are.
-    log.sources({*log.possible_places(name), *(location.place for location in record.run_locations)})
+        return base.locations
     try:
-        found = log.find(*name)
+        found = log.find(namespace, held.checkpoint_id)
     except CorruptCheckpointError:
         return None  # then all is read, and whatever of that is damaged is told
-    return newest_runs([found.manifest]) if found is not None and found.rev == held.rev else None
+    return run_keys(found.manifest) if found is not None and found.rev == held.rev else None
 
 
 def _newest(keys: Iterable[RunKey]) -> dict[str, int]:

@@ -580,7 +580,7 @@ def _items_from(found: Source) -> Run:
         raise TypeError("text expected")
     if not (type(run.number) is type(run.start) is type(run.length) is int):
         raise TypeError("a number expected")
-    if items and found.get("sum", _UNSUMMED) not in (_UNSUMMED, run_checksum(*run)):
+    if items and "sum" in found and found["sum"] != run_checksum(*run):
         raise CorruptCheckpointError("a run of items does not fit its checksum")
     return run
 
