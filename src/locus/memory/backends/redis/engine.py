@@ -25,6 +25,7 @@ from locus.memory.backends.redis.client import (
 )
 from locus.memory.backends.redis.commit import commit_arguments, commit_outcome
 from locus.memory.backends.redis.config import MAX_BUCKETS, RedisConfig
+from locus.memory.backends.redis.load import held_arguments, part_arguments, to_stored, which_arguments
 from locus.memory.backends.redis.read import IndexReader
 from locus.memory.backends.redis.remove import ThreadContents, ThreadOutline
 from locus.memory.backends.redis.schema import (
@@ -36,7 +37,6 @@ from locus.memory.backends.redis.schema import (
     to_entries,
     to_entry,
     to_manifest,
-    to_stored,
     to_writes,
     write_text,
 )
@@ -46,7 +46,8 @@ from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata,
 from locus.memory.model.arguments import UNLIMITED
 from locus.memory.model.formats import check_format, oldest
 from locus.memory.model.ids import Pattern, new_id, shown_thread
-from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Write
+from locus.memory.model.parts import Part
+from locus.memory.model.records import Base, Commit, Entry, Exported, Hit, Outcome, Stored, Write
 
 _log = logging.getLogger(__name__)
 
@@ -149,11 +150,21 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies,
         return ThreadOutline(thread_id, await self._run(scripts.OUTLINE, thread_id))
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
-        answer = await self._run(scripts.READ, thread_id, namespace, _field(namespace, checkpoint_id))
-        return to_stored(thread_id, answer) if answer else None
+        which = which_arguments(namespace, checkpoint_id)
+        return to_stored(thread_id, await self._run(scripts.READ, thread_id, *which))
+
+    async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
+        which = which_arguments(namespace, checkpoint_id)
+        answer = await self._run(scripts.READ_PART, thread_id, *which, *part_arguments(part))
+        return to_stored(thread_id, answer, part=part)
+
+    async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
+        which = which_arguments(namespace, checkpoint_id)
+        answer = await self._run(scripts.READ_SINCE, thread_id, *which, *held_arguments(namespace, held))
+        return to_stored(thread_id, answer, held=held)
 
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
-        answer = await self._run(scripts.ENTRY, thread_id, namespace, _field(namespace, checkpoint_id))
+        answer = await self._run(scripts.ENTRY, thread_id, *which_arguments(namespace, checkpoint_id))
         return to_entry(thread_id, *answer) if answer else None
 
     async def manifest(self, thread_id: str, namespace: str, checkpoint_id: str) -> tuple[str, str] | None:
@@ -267,13 +278,11 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies,
         await self._clients.close()
 
 
-def _field(namespace: str, checkpoint_id: str | None) -> bytes:
-    return b"" if checkpoint_id is None else index_field(namespace, checkpoint_id)
-
-
 def _check_complete(thread_id: str, answer: Any) -> None:
     if isinstance(answer, list) and answer[:1] == [b"DAMAGED"]:
         raise _damaged(thread_id)
+    if isinstance(answer, list) and answer[:1] == [b"TOO_LONG"]:
+        raise CorruptCheckpointError(f"a checkpoint of {shown_thread(thread_id)} names more than can be read at once")
 
 
 def _damaged(thread_id: str) -> CorruptCheckpointError:

@@ -44,8 +44,7 @@ from locus.errors import CorruptCheckpointError
 from locus.memory.model.arguments import UNLIMITED
 from locus.memory.model.codec import canonical, check_sum, checksum, decode, run_checksum
 from locus.memory.model.ids import shown_thread
-from locus.memory.model.manifest import check_named, wanted
-from locus.memory.model.records import Entry, Extent, Run, RunInfo, Stored, Write
+from locus.memory.model.records import Entry, Extent, Run, RunInfo, Write
 
 FORMAT = 2
 """The version of this layout, as it stands under `<prefix>format`."""
@@ -182,15 +181,16 @@ def payload_text(extents: Iterable[Extent], head: str, manifest: str) -> bytes:
     return net(shown) + net(head) + net(manifest) + net(str(checksum(shown, head, manifest)))
 
 
-_PARTS_IN_FORMAT_1 = 3
-"""Of a payload: without its checksum."""
-
-
 def to_payload(stored: bytes) -> tuple[str, str]:
     """The head and the manifest in a payload."""
+    return to_checked_payload(stored)[:2]
+
+
+def to_checked_payload(stored: bytes) -> tuple[str, str, bool]:
+    """The head and the manifest in a payload, and whether a checksum was stored with them."""
     shown, head, manifest, *found = (part.decode() for part in nets(stored))
     check_sum(int(found[0]) if found else None, "the payload of a checkpoint", shown, head, manifest)
-    return head, manifest
+    return head, manifest, bool(found)
 
 
 def to_extents(text: bytes) -> list[Extent]:
@@ -205,12 +205,17 @@ def run_text(run: Run) -> bytes:
 
 
 def to_run(field: bytes, stored: bytes) -> Run:
-    start, length, items = stored.decode().split(" ", 2)
-    if items.startswith("["):  # stored in format 1
-        return Run(*_run_name(field), int(start), int(length), items)
-    about, items = items.split(" ", 1)
+    return run_of(*_run_name(field), stored.decode())
+
+
+def run_of(branch: str, number: int, stored: str) -> Run:
+    """A run from its text."""
+    start, length, about, *rest = stored.split(" ", 3)
+    if about.startswith("["):  # stored in format 1
+        return Run(branch, number, int(start), int(length), stored.split(" ", 2)[2])
+    (items,) = rest
     found, before = about.split(",")
-    run = Run(*_run_name(field), int(start), int(length), items, before or None)
+    run = Run(branch, number, int(start), int(length), items, before or None)
     if int(found) != run_checksum(*run):
         raise CorruptCheckpointError("a run of items does not fit its checksum")
     return run
@@ -224,25 +229,6 @@ def to_run_info(field: bytes, header: bytes) -> RunInfo:
 def _run_name(field: bytes) -> tuple[str, int]:
     branch, _, number = field.decode().partition(" ")
     return branch, int(number)
-
-
-def to_stored(thread_id: str, answer: Sequence[bytes]) -> Stored:
-    """The checkpoint that READ has answered."""
-    seq, entry, payload, passed, *rows = answer
-    found = to_entry(thread_id, seq, entry)
-    runs: dict[str, list[Run]] = {}
-    try:
-        if payload is None:
-            raise ValueError("its payload is missing")
-        head, manifest = to_payload(payload)
-        for at in range(0, len(rows), 2):
-            run = to_run(rows[at], rows[at + 1])
-            runs.setdefault(run.branch, []).append(run)
-        if len(nets(payload)) > _PARTS_IN_FORMAT_1:
-            check_named(wanted(manifest), runs)
-    except ValueError:
-        raise CorruptCheckpointError(f"checkpoint {found.seq} of {shown_thread(thread_id)} cannot be read") from None
-    return Stored(found, head, manifest, runs, bool(int(passed)))
 
 
 def to_manifest(thread_id: str, rev: bytes, payload: bytes | None) -> tuple[str, str]:

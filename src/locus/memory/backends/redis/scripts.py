@@ -44,6 +44,8 @@ PUT_WRITES = _load("put_writes")
 
 # Read a thread.
 READ = _load("read")
+READ_PART = _load("read_part")
+READ_SINCE = _load("read_since")
 ENTRY = _load("entry")
 MANIFEST = _load("manifest")
 HISTORY = _load("history")

@@ -1,0 +1,91 @@
+"""A load: the arguments of the scripts that read a checkpoint, or a part of it, and what their answers mean.
+
+READ, READ_PART and READ_SINCE find the runs inside Redis, so that a load is one round trip. They give the same answer,
+which `lua/shared/runs.lua` describes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from locus.errors import CorruptCheckpointError
+from locus.memory.backends.redis.schema import index_field, net, run_of, to_checked_payload, to_entry, to_extents
+from locus.memory.model.ids import shown_thread
+from locus.memory.model.manifest import check_named, wanted
+from locus.memory.model.parts import Part, Window, needed
+from locus.memory.model.records import Base, Extent, Path, Run, Stored
+
+Runs = dict[str, list[Run]]
+
+
+def which_arguments(namespace: str, checkpoint_id: str | None) -> list[Any]:
+    """How READ, READ_PART and READ_SINCE are told which checkpoint is meant."""
+    return [namespace, b"" if checkpoint_id is None else index_field(namespace, checkpoint_id)]
+
+
+def held_arguments(namespace: str, held: Base) -> list[Any]:
+    """What READ_SINCE needs beside that."""
+    return [index_field(namespace, held.checkpoint_id), held.rev]
+
+
+def part_arguments(part: Part) -> list[Any]:
+    """What READ_PART needs beside that."""
+    if isinstance(part, Window):
+        return ["window", part.last, *map(_steps, part.paths)]
+    ways = (part.path[:length] for length in range(1, len(part.path) + 1))
+    return ["range", part.start, part.count, *map(_steps, ways)]
+
+
+def _steps(path: Path) -> bytes:
+    return b"".join(map(net, path))
+
+
+def to_stored(
+    thread_id: str, answer: Sequence[Any], part: Part | None = None, held: Base | None = None
+) -> Stored | None:
+    """The checkpoint in an answer: whole, a part of it, or what it has beyond a held one."""
+    if not answer:
+        return None
+    seq, entry, payload, passed, known, packets, long_texts = answer
+    found = to_entry(thread_id, seq, entry)
+    try:
+        if payload is None:
+            raise ValueError("its payload is missing")
+        head, manifest, is_checked = to_checked_payload(payload)
+        runs = _unpacked(packets, long_texts)
+        extents = wanted(manifest) if part is None else needed(manifest, part)
+        if is_checked:
+            check_named(extents if known is None else _not_held(extents, to_extents(known)), runs)
+    except ValueError:
+        raise CorruptCheckpointError(f"checkpoint {found.seq} of {shown_thread(thread_id)} cannot be read") from None
+    return Stored(found, head, manifest, runs, bool(int(passed)), None if known is None else held)
+
+
+def _unpacked(packets: Iterable[bytes], long_texts: Iterable[bytes]) -> Runs:
+    """The runs of an answer by branch, oldest first."""
+    runs: Runs = {}
+    long = iter(long_texts)
+    for packet in packets:
+        parts = packet.decode().split("\0")
+        for name, text in zip(parts[::2], parts[1::2], strict=True):
+            branch, _, number = name.partition(" ")
+            runs.setdefault(branch, []).append(run_of(branch, int(number), text or next(long).decode()))
+    for newest_first in runs.values():
+        newest_first.reverse()
+    return runs
+
+
+def _not_held(extents: Iterable[Extent], held: Iterable[Extent]) -> list[Extent]:
+    """The extents whose runs were not all left out, because a reader has them who has the held ones."""
+    versions: dict[tuple[str, int], list[Extent]] = {}
+    for extent in held:
+        versions.setdefault((extent.branch, extent.run), []).append(extent)
+    return [
+        extent
+        for extent in extents
+        if not any(
+            other.skip <= extent.skip and extent.skip + extent.length <= other.skip + other.length
+            for other in versions.get((extent.branch, extent.run), ())
+        )
+    ]
