@@ -28,6 +28,7 @@ from locus.memory.backends.objects.schema import (
     parse_event,
     parse_merged,
     read_record,
+    read_records,
     thread_folder,
     thread_name,
 )
@@ -240,10 +241,12 @@ def _index_of(thread_id: str, merged: Iterable[bytes], events: Iterable[bytes]) 
     """The index that events make. What comes before a `reset` may be damaged."""
     index = ThreadIndex(thread_id)
     damage: CorruptCheckpointError | None = None
-    lines = [line for body in merged for line in body.split(b"\n")]
-    for read, source in [*((read_record, line) for line in lines), *((event_record, body) for body in events)]:
+    sources: list[Record | bytes] = []
+    for body in merged:
+        sources += read_records(body) or body.split(b"\n")
+    for source in [*sources, *events]:
         try:
-            record = read(source)
+            record = event_record(source) if isinstance(source, bytes) else source
             if damage is None and record["n"] > index.next:
                 raise ObjectGone(f"event {index.next}")
             if damage is not None and record["kind"] == "reset":
