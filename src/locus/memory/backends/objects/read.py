@@ -27,7 +27,6 @@ from locus.memory.backends.objects.schema import (
     event_record,
     parse_event,
     parse_merged,
-    read_record,
     read_records,
     thread_folder,
     thread_name,
@@ -215,11 +214,14 @@ async def _whole_index(
     )
 
 
-def _recent_index(thread_id: str, lines: Iterable[bytes], events: Iterable[bytes]) -> ThreadIndex:
+def _recent_index(thread_id: str, lines: Sequence[bytes], events: Iterable[bytes]) -> ThreadIndex:
     """The index that the newest events make. Raises `EarlierEventsNeeded` if they are not enough for one."""
     index: ThreadIndex | None = None
+    merged = read_records(lines)
+    if merged is None:
+        raise EarlierEventsNeeded
     try:
-        for record in [*map(read_record, lines), *map(event_record, events)]:
+        for record in [*merged, *map(event_record, events)]:
             _check_owner(record, thread_id)
             is_tip = record["kind"] == tip.KIND
             if index is None:
@@ -243,7 +245,8 @@ def _index_of(thread_id: str, merged: Iterable[bytes], events: Iterable[bytes]) 
     damage: CorruptCheckpointError | None = None
     sources: list[Record | bytes] = []
     for body in merged:
-        sources += read_records(body) or body.split(b"\n")
+        lines = body.split(b"\n")
+        sources += read_records(lines) or lines
     for source in [*sources, *events]:
         try:
             record = event_record(source) if isinstance(source, bytes) else source

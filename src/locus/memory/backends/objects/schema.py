@@ -326,9 +326,8 @@ def read_record(line: bytes) -> Record:
     return _checked(decode(line), line)
 
 
-def read_records(body: bytes) -> list[Record] | None:
+def read_records(lines: Sequence[bytes]) -> list[Record] | None:
     """The records in the lines of merged entries. None if any of them is damaged: then read them line by line."""
-    lines = body.split(b"\n")
     try:
         # At once, because one call of the parser costs as much as a short line.
         records = decode(b"[%b]" % b",".join(lines))
