@@ -18,7 +18,7 @@ from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.checkpointer import Checkpointer
 from tests.backends.objects.in_memory import MemoryObjectStore
 
-KINDS = ("put", "get", "list", "delete")
+KINDS = ("put", "get", "list", "delete", "kilobytes")
 
 
 def turn_of(number: int) -> list[Message]:
@@ -28,7 +28,7 @@ def turn_of(number: int) -> list[Message]:
 
 @dataclass
 class Trips:
-    """Counts requests, and how many of them had to wait for another one: round trips."""
+    """Counts requests, what objects they brought, and how many had to wait for another one: round trips."""
 
     stores: list[MemoryObjectStore] = field(default_factory=list)
     rounds: int = 0
@@ -45,9 +45,11 @@ class Trips:
 
     def take(self) -> tuple[Counter[str], int]:
         counts = sum((store.requests for store in self.stores), Counter[str]())
+        counts["kilobytes"] = sum(store.received for store in self.stores) // 1_000
         rounds, self.rounds = self.rounds, 0
         for store in self.stores:
             store.requests.clear()
+            store.received = 0
         return counts, rounds
 
 
@@ -86,6 +88,9 @@ async def measured(turns: int) -> Costs:
     await count("load the latest, cold", opened().load("thread"))
     await count("load the latest, warm", warm.load("thread"))
     await count("load one from the middle, cold", opened().load("thread", middle))
+    await count("the last 50 messages, cold", opened().read_items("thread", start=-50, count=50))
+    await count("the last 50 messages, warm", warm.read_items("thread", start=-50, count=50))
+    await count("50 messages from the middle, cold", opened().read_items("thread", start=turns, count=50))
     await count("history, cold", opened().history("thread", 10))
     await count("history, warm", warm.history("thread", 10))
     await count("list_threads", opened().list_threads())
@@ -98,7 +103,7 @@ async def measured(turns: int) -> Costs:
 
 
 def as_table(costs: Costs) -> str:
-    lines = ["| operation | PUT | GET | LIST | DELETE | round trips |", "|---|---|---|---|---|---|"]
+    lines = ["| operation | PUT | GET | LIST | DELETE | KB received | round trips |", "|---|---|---|---|---|---|---|"]
     for name, (counts, rounds) in costs.operations.items():
         lines.append(f"| {name} | {' | '.join(str(counts[kind]) for kind in KINDS)} | {rounds} |")
     return "\n".join(lines)

@@ -17,6 +17,12 @@ async def test_requests_and_bytes_stay_within_what_is_promised() -> None:
         assert counts["list"] == 1
         assert rounds <= 2
     assert costs.operations["load the latest, warm"][1] == 1
+    for name, most in (("the last 50 messages, cold", 300), ("the last 50 messages, warm", 100)):
+        counts, rounds = costs.operations[name]
+        assert counts["get"] <= 24
+        assert counts["kilobytes"] <= most
+        assert rounds <= 2
+    assert costs.operations["50 messages from the middle, cold"][0]["kilobytes"] <= 700
     history, rounds = costs.operations["history, cold"]
     assert history["get"] <= 32
     assert rounds <= 2

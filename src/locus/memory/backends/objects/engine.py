@@ -5,7 +5,10 @@ A thread is a log of immutable, numbered objects. See
     schema    for the names of the objects and what is in them
     log       for how a save becomes an object, and why that needs no lock
     index     for what a thread is, as its events make it
-    read      for how a thread is read
+    read      for how a thread is read, or only its end
+    tip       for what the end of a thread says of its beginning
+    texts     for how parts of large objects are read
+    places    for where texts are in these
     merge     for how any checkpoint of a long thread is read with few requests
     remove    for how deleted content is removed
     copy      for copies and exports
@@ -15,6 +18,7 @@ What operations cost::
 
     save      PUT event n, on condition that there is none        1 request; 2 more each 16 saves
     load      LIST the thread, then GET everything at once        2 round trips; 1 where the handle knows the thread
+    part      LIST, then GET the ends of merged objects           the same, and as many bytes in any thread
     history   LIST, then GET entries only                         the same
     threads   LIST the markers                                    1 request for 1,000 markers
 """

@@ -306,8 +306,9 @@ class ThreadIndex:
         number = record["n"]
         namespace, checkpoint_id, parent, rev, created, metadata, manifest = record["row"]
         sums = record.get("sums") or [None] * (len(record["runs"]) + 1)
-        for line, (branch, run, start, length, *before) in enumerate(record["runs"], start=1):
-            self._add_run(RunInfo(branch, run, start, length), TextRef(number, line, sums[line], *before))
+        for line, run in enumerate(record["runs"], start=1):
+            before = run[4] if len(run) > 4 else None
+            self._add_run(RunInfo(*run[:4]), TextRef(number, line, sums[line], before))
         if record["replaces"] is not None:
             self._drop([record["replaces"]], keep_writes=True)
             self.removal = number

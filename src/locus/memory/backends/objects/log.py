@@ -158,8 +158,7 @@ class ThreadLog:
                 known.objects.entries, known.objects.items = objects.entries, objects.items
             wanted = self._located(known, found[1])
         await fetched.fetch_texts(self._store, wanted)
-        for ref in found[1]:
-            fetched.line(ref)
+        fetched.check(found[1])
         return found[0], fetched
 
     async def _catch_up_and_fetch(

@@ -27,7 +27,7 @@ from locus.memory.backends.objects.schema import (
     event_record,
     parse_event,
     parse_merged,
-    read_record,
+    read_records,
     thread_folder,
     thread_name,
 )
@@ -214,11 +214,14 @@ async def _whole_index(
     )
 
 
-def _recent_index(thread_id: str, lines: Iterable[bytes], events: Iterable[bytes]) -> ThreadIndex:
+def _recent_index(thread_id: str, lines: Sequence[bytes], events: Iterable[bytes]) -> ThreadIndex:
     """The index that the newest events make. Raises `EarlierEventsNeeded` if they are not enough for one."""
     index: ThreadIndex | None = None
+    merged = read_records(lines)
+    if merged is None:
+        raise EarlierEventsNeeded
     try:
-        for record in [*map(read_record, lines), *map(event_record, events)]:
+        for record in [*merged, *map(event_record, events)]:
             _check_owner(record, thread_id)
             is_tip = record["kind"] == tip.KIND
             if index is None:
@@ -240,10 +243,13 @@ def _index_of(thread_id: str, merged: Iterable[bytes], events: Iterable[bytes]) 
     """The index that events make. What comes before a `reset` may be damaged."""
     index = ThreadIndex(thread_id)
     damage: CorruptCheckpointError | None = None
-    lines = [line for body in merged for line in body.split(b"\n")]
-    for read, source in [*((read_record, line) for line in lines), *((event_record, body) for body in events)]:
+    sources: list[Record | bytes] = []
+    for body in merged:
+        lines = body.split(b"\n")
+        sources += read_records(lines) or lines
+    for source in [*sources, *events]:
         try:
-            record = read(source)
+            record = event_record(source) if isinstance(source, bytes) else source
             if damage is None and record["n"] > index.next:
                 raise ObjectGone(f"event {index.next}")
             if damage is not None and record["kind"] == "reset":

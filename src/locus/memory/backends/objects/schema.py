@@ -77,6 +77,7 @@ _LARGEST = 10**12 - 1
 _PART_LENGTH = 200
 """Servers that keep objects as files take at most 255 bytes between two slashes."""
 
+_TEXTS_HEADER = re.compile(rb'\{"n":(\d{1,12}),"lines":(\d{1,12})\}')
 _MARKER = re.compile(r"([nl])/([0-9A-Za-z._/]+)-(\d{12})\.(maybe|sure|gone)")
 _MERGED = re.compile(r"t/([0-9a-f]{32})/m/\d{12}-(\d+)-(\d+)\.(\d)\.(\d+)\.(entries|items)")
 _EVENT = re.compile(r"t/([0-9a-f]{32})/s/\d{12}-(\d+)")
@@ -322,7 +323,22 @@ def row_from(facts: Sequence[Any]) -> CheckpointRow:
 
 def read_record(line: bytes) -> Record:
     """The record in a line. Raises an error if it is damaged, or in a newer format."""
-    record = decode(line)
+    return _checked(decode(line), line)
+
+
+def read_records(lines: Sequence[bytes]) -> list[Record] | None:
+    """The records in the lines of merged entries. None if any of them is damaged: then read them line by line."""
+    try:
+        # At once, because one call of the parser costs as much as a short line.
+        records = decode(b"[%b]" % b",".join(lines))
+        if len(records) == len(lines):
+            return [_checked(record, line) for record, line in zip(records, lines, strict=True)]
+    except CorruptCheckpointError:
+        pass
+    return None
+
+
+def _checked(record: Any, line: bytes) -> Record:
     if not isinstance(record, dict) or not isinstance(record.get("n"), int):
         raise CorruptCheckpointError("an event's record is damaged")
     version = record.get("v")
@@ -372,12 +388,19 @@ def split_texts(body: bytes) -> Iterator[EventTexts]:
     lines = body.split(b"\n") if body else []
     at = 0
     while at < len(lines):
-        header = decode(lines[at])
-        count = header.get("lines") if isinstance(header, dict) and "n" in header else None
-        if not isinstance(count, int) or count < 0:
-            raise CorruptCheckpointError("an object of merged items is damaged")
+        header = _TEXTS_HEADER.fullmatch(lines[at])
+        event, count = (int(header[1]), int(header[2])) if header else _from_header(lines[at])
         end = at + 1 + count
         if end > len(lines):
             raise CorruptCheckpointError("an object of merged items ends too early")
-        yield EventTexts(header["n"], lines[at + 1 : end])
+        yield EventTexts(event, lines[at + 1 : end])
         at = end
+
+
+def _from_header(line: bytes) -> tuple[int, int]:
+    """What `texts_header` was given, also if somebody has written the same in other words."""
+    header = decode(line)
+    count = header.get("lines") if isinstance(header, dict) and "n" in header else None
+    if not isinstance(count, int) or count < 0:
+        raise CorruptCheckpointError("an object of merged items is damaged")
+    return header["n"], count

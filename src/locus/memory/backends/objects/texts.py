@@ -170,6 +170,13 @@ class FetchedObjects:
             found = [event_texts(body, what)] if isinstance(what, int) else split_texts(body)
             self._texts.update({part.event: part.lines for part in found})
 
+    def check(self, refs: Iterable[TextRef]) -> None:
+        """Raise `ObjectGone` if one of these texts is not in what was read."""
+        for ref in refs:
+            lines = self._texts.get(ref.event)
+            if lines is None or ref.line >= len(lines) or not lines[ref.line]:
+                self.line(ref)
+
     def line(self, ref: TextRef) -> bytes:
         if self._placed and ref in self._placed:
             return self._placed[ref]
