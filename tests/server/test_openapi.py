@@ -47,7 +47,7 @@ def schema() -> Any:
     return SCHEMA
 
 
-@pytest.mark.parametrize("operation", [found.ok().label for found in SCHEMA.get_all_operations()])
+@pytest.mark.parametrize("operation", [found.ok().label for found in SCHEMA.get_all_operations()])  # type: ignore[union-attr]
 def test_the_server_does_what_its_document_says(operation: str, request: pytest.FixtureRequest) -> None:
     """The cases are made here: `SCHEMA.parametrize` makes all of them while tests are collected, in every worker."""
     held = schemathesis.pytest.from_fixture("schema").include(name=operation).parametrize()(does_what_is_said)
