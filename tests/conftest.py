@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Generator
 from typing import Any
 
@@ -16,7 +17,16 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 if not SOAK:
     settings.load_profile("repeatable")
 
+# What is collected stays until the end, and it is a million objects: the garbage collector neither looks through them
+# while they become more, nor ever again.
+gc.disable()
+
 pytest_plugins = ["tests.servers.fixtures", "tests.servers.oci.fixtures", "tests.servers.oracle.fixtures"]
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -21,7 +21,7 @@ from tests.agent.crash_jobs import REPEATABLE, as_told, work
 
 UNKNOWN = unknown("taken_over")
 """No process waits until the lease of the one before it is over."""
-KILLS = 600 if SOAK else 100
+KILLS = 600 if SOAK else 50
 POLICIES: tuple[UnknownOutcome, ...] = ("skip", "ask", "retry")
 MOST_KILLS = 5
 """How often one run is killed, at most, before it is let go to its end."""

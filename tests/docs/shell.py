@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.docs.serving import start_server
+from tests.inner_pytest import NO_STRANGERS
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -177,7 +178,7 @@ def check_cd(call: Call) -> None:
 
 def check_pytest(call: Call) -> None:
     """Collects only, and demands that something is selected."""
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", *call.words[1:]]
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", *NO_STRANGERS, *call.words[1:]]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS)
     demand(done.returncode == 0, f"`{call}` collects nothing:\n{done.stdout}{done.stderr}")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.inner_pytest import NO_STRANGERS
 from tests.servers import catalogue
 from tests.servers.catalogue import Kind
 from tests.servers.echo_server import EchoServer
@@ -142,7 +143,7 @@ TESTS = """
 def run_pytest(folder: Path, *arguments: str) -> str:
     (folder / "test_some.py").write_text(textwrap.dedent(TESTS), encoding="ascii")
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(folder)]
-    command += ["-p", "tests.servers.fixtures", "-p", "no:cacheprovider", *arguments, str(folder)]
+    command += ["-p", "tests.servers.fixtures", "-p", "no:cacheprovider", *NO_STRANGERS, *arguments, str(folder)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100).stdout
 
 

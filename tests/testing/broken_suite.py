@@ -13,6 +13,7 @@ from locus.memory.saver import CheckpointSaver
 from locus.testing import CheckpointerContract, TestStore
 from locus.testing.contract import DurableContract, StallLaws
 from tests.backends.disk import DiskLaws
+from tests.backends.effort import EmbeddedRepetitions
 from tests.testing import broken, broken_savers
 from tests.testing.broken_durable import BrokenFileStore, BrokenSQLiteStore
 
@@ -25,7 +26,9 @@ class InMemory(CheckpointerContract):
         return broken.MemoryStore(self.engine())
 
 
-class OverSQLite(DurableContract, StallLaws):
+class OverSQLite(EmbeddedRepetitions, DurableContract, StallLaws):
+    """As often as the laws are repeated on SQLite itself: that has to be enough to find what is broken."""
+
     worker_modules = ("tests.testing.broken_durable",)
     backend: ClassVar[str]
 

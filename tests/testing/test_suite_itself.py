@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.inner_pytest import NO_STRANGERS
+
 SUITE = Path(__file__).with_name("broken_suite.py")
 CRASH_AT_A_LINE = "test_a_process_killed_at_any_line_of_a_save_tears_nothing[append]"
 SEEN_ELSEWHERE = "test_another_process_sees_a_save_as_soon_as_it_returned"
@@ -76,7 +78,7 @@ FLAWS = {
 
 def _run(tests: Iterable[tuple[str, str]]) -> subprocess.CompletedProcess[str]:
     """Run these laws (class, test), and nothing else, in a pytest of its own."""
-    options = ["-q", "--tb=line", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=", "-rfE"]
+    options = ["-q", "--tb=line", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=", "-rfE", *NO_STRANGERS]
     chosen = [f"{SUITE}::{backend}::{law}" for backend, law in tests]
     return subprocess.run(
         [sys.executable, "-m", "pytest", *options, *chosen],

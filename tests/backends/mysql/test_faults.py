@@ -13,6 +13,8 @@ from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError
 from locus.memory.backends import mysql_checkpointer
 from locus.memory.checkpointer import Checkpointer
+from locus.testing.data import SOAK
+from tests.backends.acknowledged import Acknowledged
 from tests.backends.mysql.stores import drop_tables, new_name, with_port
 from tests.servers.mysql import MySQLServer
 from tests.servers.proxy import Proxy
@@ -30,19 +32,20 @@ def durable_server(tmp_path: Path) -> Iterator[MySQLServer]:
 
 
 async def _write(
-    checkpointer: Checkpointer, name: str, stop: asyncio.Event
-) -> tuple[dict[str, AgentState], AgentState | None]:
-    """Save turn by turn until told to stop; return what was acknowledged, and what was not (it may be there)."""
-    state, saved, unsure = AgentState(agent_id=name), dict[str, AgentState](), None
+    checkpointer: Checkpointer, number: int, written: Acknowledged, stop: asyncio.Event
+) -> AgentState | None:
+    """Save turn by turn until told to stop; note what was acknowledged, and return what was not (it may be there)."""
+    name = f"writer {number}"
+    state, unsure = AgentState(agent_id=name), None
     while not stop.is_set():
         grown = state.with_message(Message.user(f"{name} {len(state.messages)}"))
         try:
-            saved[await checkpointer.save(grown, name)] = grown
+            await written.note(number, await checkpointer.save(grown, name), grown)
             state, unsure = grown, None
         except BackendUnavailableError:
             unsure = grown
             await asyncio.sleep(0.05)
-    return saved, unsure
+    return unsure
 
 
 async def _assert_whole(checkpointer: Checkpointer, name: str, saved: dict[str, AgentState]) -> None:
@@ -63,18 +66,18 @@ async def test_a_server_killed_under_load_loses_nothing_that_was_acknowledged(du
     stop = asyncio.Event()
     async with mysql_checkpointer(dsn=f"{durable_server.url}?retry_seconds=30&max_pool_size={WRITERS}") as checkpointer:
         await checkpointer.list_threads()
-        writers = [asyncio.ensure_future(_write(checkpointer, f"writer {number}", stop)) for number in range(WRITERS)]
-        for _ in range(3):
-            await asyncio.sleep(0.7)
+        written = Acknowledged(WRITERS)
+        writers = [asyncio.ensure_future(_write(checkpointer, number, written, stop)) for number in range(WRITERS)]
+        for _ in range(3 if SOAK else 2):
+            await written.more_of_each(5)
             await asyncio.to_thread(durable_server.kill)
             await asyncio.to_thread(durable_server.start)
-        await asyncio.sleep(0.5)
+        await written.more_of_each(5)
         stop.set()
-        written = await asyncio.gather(*writers)
-    assert sum(len(saved) for saved, _ in written) > WRITERS * 3
-    assert all(unsure is None for _, unsure in written), "a restart was not survived within retry_seconds"
+        unsure = await asyncio.gather(*writers)
+    assert unsure == [None] * WRITERS, "a restart was not survived within retry_seconds"
     async with mysql_checkpointer(dsn=durable_server.url) as checkpointer:
-        for number, (saved, _) in enumerate(written):
+        for number, saved in enumerate(written.of_each):
             await _assert_whole(checkpointer, f"writer {number}", saved)
 
 
@@ -109,15 +112,15 @@ async def test_a_connection_cut_at_any_byte_of_a_save_is_replaced_and_the_save_m
 
 async def test_connections_cut_again_and_again_under_load_lose_nothing(proxied: tuple[str, Proxy]) -> None:
     url, proxy = proxied
-    stop = asyncio.Event()
+    stop, written = asyncio.Event(), Acknowledged(WRITERS)
     async with mysql_checkpointer(dsn=url) as checkpointer:
-        writers = [asyncio.ensure_future(_write(checkpointer, f"writer {number}", stop)) for number in range(WRITERS)]
+        writers = [asyncio.ensure_future(_write(checkpointer, number, written, stop)) for number in range(WRITERS)]
         for _ in range(15):
             await asyncio.sleep(0.1)
             proxy.cut()
         stop.set()
-        written = await asyncio.gather(*writers)
-        for number, (saved, _) in enumerate(written):
+        await asyncio.gather(*writers)
+        for number, saved in enumerate(written.of_each):
             await _assert_whole(checkpointer, f"writer {number}", saved)
             assert saved
             assert len(await checkpointer.history(f"writer {number}", None)) == len(saved), "a save was made twice"

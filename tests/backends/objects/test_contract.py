@@ -21,6 +21,7 @@ from locus.testing.laws.copies import CopyLaws
 from locus.testing.laws.metadata import MetadataLaws
 from locus.testing.laws.outage import OutageLaws
 from locus.testing.stores import OutageTestStore
+from tests.backends.effort import EmbeddedRepetitions
 from tests.backends.objects.in_memory import MemoryObjectStore, StoreFault
 
 ABLE = CheckpointerCapabilities(
@@ -68,7 +69,7 @@ class ObjectsInMemory(OutageTestStore):
             self._reachable = True
 
 
-class TestObjects(CoreContract, MetadataLaws, CopyLaws, OutageLaws):
+class TestObjects(EmbeddedRepetitions, CoreContract, MetadataLaws, CopyLaws, OutageLaws):
     required = ABLE
 
     @pytest.fixture

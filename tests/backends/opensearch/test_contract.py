@@ -7,10 +7,9 @@ from typing import ClassVar
 
 import pytest
 
-from locus.memory.backends.opensearch.client import PAGE_SIZE
 from locus.testing import REQUIRED
 from locus.testing.contract import DurableContract, StallLaws
-from tests.backends.effort import FewerRepetitions
+from tests.backends.effort import FewestRepetitions
 from tests.backends.opensearch.store import OpenSearchStore
 from tests.backends.proxied import is_behind_the_proxy
 from tests.servers.opensearch import OpenSearchServer
@@ -32,13 +31,15 @@ def emptied(opensearch_server: OpenSearchServer) -> Iterator[OpenSearchStore]:
     store.remove()
 
 
-class TestOpenSearch(FewerRepetitions, DurableContract, StallLaws):
+class TestOpenSearch(FewestRepetitions, DurableContract, StallLaws):
+    """A request takes this server several times what it takes the others.
+
+    Deaths before each single write, and many orders of requests, are tried on a model of the index; and a thread of
+    more than a page in `test_long_threads`.
+    """
+
     required = REQUIRED["opensearch"]
-    # Deaths before each single write, and many orders of requests, are tried on a model of the index.
-    line_step = 60
-    line_samples = 4
     saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 15, "vacuum": 15, "thread": 25}
-    long_thread = PAGE_SIZE + 1
 
     @pytest.fixture
     def store(self, emptied: OpenSearchStore, request: pytest.FixtureRequest) -> Iterator[OpenSearchStore]:

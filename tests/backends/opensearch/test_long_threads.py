@@ -27,6 +27,9 @@ async def test_a_thread_of_four_thousand_messages_loads_whole(store: OpenSearchS
         longer = state.with_message(Message.user("and on"))
         await cold.save(longer, "t")
         assert await cold.load("t") == longer
+        assert await cold.delete("t")
+        assert await cold.list_checkpoints("t") == []
+    assert store.documents("t") == []
 
 
 async def test_the_last_of_a_long_window_is_read_without_the_rest(store: OpenSearchStore) -> None:

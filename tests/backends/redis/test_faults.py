@@ -109,6 +109,9 @@ async def test_a_replica_answers_reads_and_refuses_to_write(server: RedisServer,
     state = AgentState().with_messages(conversation(5))
     async with redis_checkpointer(server.url) as handle:
         await handle.save(state, "t", "a", {"k": 1})
+    with Redis(port=server.port) as client:
+        # It would wait five seconds for other replicas.
+        client.config_set("repl-diskless-sync-delay", "0")
     with RedisServer(tmp_path / "replica") as replica, Redis(port=replica.port) as client:
         client.replicaof("127.0.0.1", server.port)
         for _ in range(500):
@@ -122,6 +125,8 @@ async def test_a_replica_answers_reads_and_refuses_to_write(server: RedisServer,
             for call in (handle.save(state, "t"), handle.delete("t"), handle.put_writes("t", "a", "k", [("x", 1)])):
                 with pytest.raises(BackendUnavailableError, match="replica"):
                     await call
+        # Asked to end it may wait for the rewriting of its log.
+        replica.kill()
 
 
 async def test_too_few_replicas_refuse_a_save_and_nothing_is_written(server: RedisServer) -> None:

@@ -12,18 +12,20 @@ from locus.testing.contract import CoreContract, DurableLaws, StallLaws
 from locus.testing.laws.copies import CopyLaws
 from locus.testing.laws.metadata import MetadataLaws
 from locus.testing.laws.outage import OutageLaws
-from tests.backends.effort import FewerRepetitions
+from tests.backends.effort import FewestRepetitions
 from tests.backends.proxied import proxy_for
 from tests.backends.s3.store import S3Store, set_credentials
 from tests.servers.pool import External
 from tests.servers.seaweedfs import SeaweedServer
 
 
-class TestS3(FewerRepetitions, CoreContract, MetadataLaws, CopyLaws, OutageLaws, StallLaws, DurableLaws):
+class TestS3(FewestRepetitions, CoreContract, MetadataLaws, CopyLaws, OutageLaws, StallLaws, DurableLaws):
+    """`TestObjects` keeps the same laws with the same engine over objects in memory, and repeats them most.
+
+    Only requests change anything, and the tests of interleavings let processes end between any two of them.
+    """
+
     required = REQUIRED["s3"]
-    # Only requests change anything, and `test_object_interleavings` lets processes end between any two of them.
-    line_step = 60
-    line_samples = 3
     queried_every = 5
     # Writers of one thread wait for each other's requests.
     saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 15, "vacuum": 15, "thread": 40}

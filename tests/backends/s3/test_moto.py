@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.s3.models import s3_backends
 
 from locus.errors import BackendUnavailableError
-from locus.memory.backends.objects.client import ObjectStore, Span, together
+from locus.memory.backends.objects.client import ObjectStore, Span
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.s3.backend import S3Backend
+from locus.memory.backends.s3.client import S3ObjectStore
 from tests.backends.s3.conftest import moto_backend_of
 
 pytestmark = pytest.mark.s3("moto")
@@ -25,8 +26,12 @@ async def test_pages_past_a_thousand_keys_are_listed_and_deleted(moto_backend: S
     async with moto_backend:
         objects = objects_of(moto_backend)
         keys = [f"many/{number:05}" for number in range(1_050)]
-
-        await together([partial(objects.put, key, key.encode(), if_absent=False) for key in keys], 16)
+        await objects.put(keys[0], keys[0].encode(), if_absent=False)
+        # The others past the network: a thousand requests would take moto a quarter of a minute.
+        assert isinstance(objects, S3ObjectStore)
+        kept = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+        for key in keys[1:]:
+            kept.put_object(objects._config.bucket, f"{objects._config.prefix}{key}", key.encode())
         objects.requests.clear()
         assert [listed.key for listed in await objects.list("many/")] == keys
         assert objects.requests["list"] == 2

@@ -36,6 +36,9 @@ class DeletionLaws(Laws):
     long_thread: ClassVar[int] = 1_100
     """How many checkpoints a long thread has: more than most databases take in one statement."""
 
+    winding_threads: ClassVar[int] = 4
+    """How many threads, each with other steps in it, are deleted one checkpoint after another."""
+
     async def test_deleting_the_newest_makes_the_one_before_it_the_latest(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
@@ -79,7 +82,7 @@ class DeletionLaws(Laws):
     async def test_many_deletions_in_any_order_leave_the_others_loadable(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
-        for seed in range(4):
+        for seed in range(self.winding_threads):
             chance = random.Random(seed)
             thread_id = f"t{seed}"
             saved = await self._winding_thread(checkpointer, thread_id, chance)

@@ -56,7 +56,7 @@ class IdLaws(Laws):
             assert entry is not None
             now = datetime.now(UTC)
             plain = Commit("t", DEFAULT_NAMESPACE, "d", new_id(), now, "{}", "{}", "[]")
-            for name in HOSTILE_IDS:
+            for name in self.other_ids:
                 expected = {
                     replace(plain, checkpoint_id="c", replaces=name): Verdict.EXISTS,
                     replace(plain, parent_id=name, parent_required=True): Verdict.NO_PARENT,

@@ -30,6 +30,9 @@ class ProcessLaws(WorkerLaws):
     turns_of_processes: ClassVar[int] = 40
     """How often another process takes over."""
 
+    times_at_once: ClassVar[int] = 15
+    """How often each of several processes does what all of them do at once."""
+
     saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 60, "vacuum": 60, "thread": 300}
     """How many saves each of two processes makes, by what is removed meanwhile."""
 
@@ -38,7 +41,7 @@ class ProcessLaws(WorkerLaws):
     ) -> None:
         players = [crew.start(jobs.answer_in_turn, url=store.url, thread_id="ping-pong") for _ in range(2)]
         last: dict[str, str] = {}
-        for turn in range(30):
+        for turn in range(2 * self.times_at_once):
             player = players[turn % 2]
             player.tell(word=f"word {turn}")
             answer = player.hear()
@@ -70,14 +73,14 @@ class ProcessLaws(WorkerLaws):
         await self._check_saved(store, acknowledged)
 
     def _saved_at_once(
-        self, crew: Crew, thread_ids: Sequence[str], from_latest: bool, *, processes: int = 4, count: int = 15
+        self, crew: Crew, thread_ids: Sequence[str], from_latest: bool, *, processes: int = 4, count: int | None = None
     ) -> list[Acknowledged]:
         workers = [
             crew.start(
                 jobs.save_many,
                 url=crew.url,
                 thread_ids=thread_ids,
-                count=count,
+                count=count or self.times_at_once,
                 name=f"process {number}",
                 from_latest=from_latest,
             )
@@ -103,14 +106,15 @@ class ProcessLaws(WorkerLaws):
     ) -> None:
         """Appends, edits, forks, replacements and deletions, each few of them by one who knows nothing yet."""
         ledger = Ledger("turns")
-        for turn in range(400 if SOAK else self.turns_of_processes):
+        turns = 400 if SOAK else self.turns_of_processes
+        for turn in range(turns):
             worker = crew.start(
                 crash_jobs.some_steps, url=store.url, thread_id=ledger.thread_id, seed=turn, count=1 + turn % 9
             )
             for message in worker.hear_out():
                 ledger.note(message)
             worker.finish()
-            if turn % 8 == 7:
+            if turn % 8 == 7 or turn == turns - 1:
                 async with store.open() as checkpointer:
                     assert not await ledger.settle(checkpointer)
 
@@ -122,7 +126,7 @@ class ProcessLaws(WorkerLaws):
             for number in range(4)
         ]
         history: list[str] = []
-        for _ in range(10):
+        for _ in range(self.times_at_once * 2 // 3):
             instant = time.time() + 0.01
             for worker in workers:
                 worker.tell(latest=history[-1] if history else None, at=instant)
@@ -136,14 +140,15 @@ class ProcessLaws(WorkerLaws):
         assert [checkpoint_id for checkpoint_id, _ in found.checkpoints] == history
 
     async def test_a_counter_that_processes_count_up_misses_nothing(self, store: DurableTestStore, crew: Crew) -> None:
-        workers = [crew.start(jobs.count_up, url=store.url, thread_id="counter", times=10) for _ in range(4)]
+        times = self.times_at_once * 2 // 3
+        workers = [crew.start(jobs.count_up, url=store.url, thread_id="counter", times=times) for _ in range(4)]
         crew.together(workers)
         for worker in workers:
             worker.finish()
         async with store.open() as checkpointer:
             entries = await checkpointer.history("counter", limit=None)
             states = [await checkpointer.load("counter", entry.checkpoint_id) for entry in entries]
-        assert [state.iteration for state in states if state] == list(range(40, 0, -1))
+        assert [state.iteration for state in states if state] == list(range(4 * times, 0, -1))
 
     async def test_deleting_while_others_append_damages_nothing(self, store: DurableTestStore, crew: Crew) -> None:
         saved, deleted = await self._removed_while_saving(store, crew, "checkpoints")
@@ -209,8 +214,9 @@ class ProcessLaws(WorkerLaws):
     async def test_a_fork_while_another_thread_writes_stops_neither_side(
         self, store: DurableTestStore, crew: Crew
     ) -> None:
-        written = crew.start(fork_jobs.fork_while_writing, url=store.url, forks=15).finish()
-        assert len(written) == 16
+        forks = self.times_at_once
+        written = crew.start(fork_jobs.fork_while_writing, url=store.url, forks=forks).finish()
+        assert len(written) == forks + 1
         async with store.open() as checkpointer:
             for thread_id, number in written.items():
                 (found,) = await checkpointer.get_writes(thread_id, "checkpoint")

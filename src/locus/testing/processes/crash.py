@@ -112,10 +112,12 @@ async def kill_at_lines(
     return tally
 
 
-async def kill_while_creating(crew: Crew, new_store: Callable[[], DurableTestStore], *, evenly: int | None) -> Tally:
+async def kill_while_creating(
+    crew: Crew, new_store: Callable[[], DurableTestStore], *, evenly: int | None, every: int = 1
+) -> Tally:
     """Kill a process at the lines of the very first save, which makes the store, each time in a store of its own."""
     store = new_store()
-    targets = _targets(crew, store.url, Ledger("made"), "first", Choice(evenly))
+    targets = _targets(crew, store.url, Ledger("made"), "first", Choice(evenly, every))
     tally = Tally()
     for target in targets:
         store, ledger = new_store(), Ledger("made")
