@@ -26,14 +26,16 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 from locus.core.frozen import ThreadKey
 from locus.core.state import AgentState
 from locus.errors import CapabilityError, CorruptCheckpointError
+from locus.memory.cache import CacheInfo
 from locus.memory.diffs import StateDiff, diff
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import check_ids
 from locus.memory.model.parts import ItemPage, checked_range, page_of, page_of_value
-from locus.memory.model.payloads import anchor, loaded_state, state_payload
+from locus.memory.model.payloads import anchor, state_payload
 from locus.memory.model.plan import Trace
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Entry, Unset
+from locus.memory.model.warm import STATES
 from locus.memory.store import CheckpointStore
 
 if TYPE_CHECKING:
@@ -334,6 +336,14 @@ class StoreVerbs:
             for write in writes
         ]
 
+    def cache_info(self) -> CacheInfo:
+        """How often loads could do with what this handle holds in memory, and how much that is. See `cache_mb`."""
+        return self.store.cache.info()
+
+    def cache_clear(self) -> None:
+        """Let go of what this handle holds in memory. The next load of each thread reads all of it."""
+        self.store.cache.clear()
+
     async def close(self) -> None:
         await self.store.close()
 
@@ -381,10 +391,10 @@ class Checkpointer(StoreVerbs, BaseCheckpointer):
     async def load(
         self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE
     ) -> AgentState | None:
-        stored = await self.store.read(thread_id, checkpoint_id, namespace)
-        if stored is None:
+        loaded = await self.store.load(thread_id, checkpoint_id, namespace, STATES)
+        if loaded is None:
             return None
-        state, trace = loaded_state(stored)
+        state, trace = loaded.value
         state._keep_at(self._key(thread_id, namespace), trace)
         return state
 

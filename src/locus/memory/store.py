@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from locus.errors import (
     CapabilityError,
@@ -20,8 +21,10 @@ from locus.errors import (
     CorruptCheckpointError,
     LocusError,
 )
+from locus.memory.cache import LARGE_NOTE, MOST_NOTES, LoadCache
 from locus.memory.engine import CheckpointerCapabilities, Copies, Engine, Expires, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.arguments import (
+    CACHE_MB,
     UNLIMITED,
     check_vacuum,
     checked_limit,
@@ -36,6 +39,7 @@ from locus.memory.model.payloads import dict_from, stored_trace
 from locus.memory.model.plan import Payload, Plan, Planner, Trace, TraceCache
 from locus.memory.model.records import ANY, Base, Commit, Entry, Hit, Outcome, Stored, Unset, Verdict, Write
 from locus.memory.model.retention import ancestors, outlived
+from locus.memory.model.warm import TEXTS, Shape
 from locus.memory.runtime.forks import fork_safe_lock
 
 _ATTEMPTS = 8
@@ -54,6 +58,7 @@ SPECIAL_CHANNELS: Mapping[str, int] = {
 """Channels that are kept beside a task's numbered writes, under an index of their own."""
 
 C = TypeVar("C")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,16 @@ class Saved:
     """How often it was planned; again because another writer was faster."""
     commit: Commit | None = None
     """What was sent to the store; None if all of it was there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded(Generic[R]):
+    """A checkpoint that was loaded, and what the store sent for it."""
+
+    value: R
+    sent: Stored
+    hit: bool | None
+    """Whether what the handle held was of use; None without a cache."""
 
 
 class _Using:
@@ -96,9 +111,12 @@ class _Using:
 
 
 class CheckpointStore:
-    """Threads in one engine. `ttl_seconds` lets a thread end that long after its last save."""
+    """Threads in one engine. `ttl_seconds` lets a thread end that long after its last save.
 
-    def __init__(self, engine: Engine, *, ttl_seconds: float | None = None) -> None:
+    `cache_mb` is how many megabytes may be held in memory, so that loads read and decode only what is new.
+    """
+
+    def __init__(self, engine: Engine, *, ttl_seconds: float | None = None, cache_mb: float = CACHE_MB) -> None:
         if ttl_seconds is not None:
             checked_seconds(ttl_seconds, "ttl_seconds")
         if ttl_seconds is not None and not isinstance(engine, Expires):
@@ -107,6 +125,9 @@ class CheckpointStore:
         self.ttl_seconds = ttl_seconds
         self.ready = False
         self._traces = TraceCache(fork_safe_lock())
+        self.cache = LoadCache(cache_mb)
+        # Whoever gets everything from the engine anyway has no use for what it holds.
+        self._caches = self.cache.max_bytes > 0 and type(engine).read_since is not Engine.read_since
 
     @property
     def capabilities(self) -> CheckpointerCapabilities:
@@ -163,7 +184,7 @@ class CheckpointStore:
             if value is not None and value is not ANY:
                 check_id(value, what)
         metadata_text = "{}" if metadata is None else encode(checked_metadata(metadata), ("metadata",))
-        base = (known or await self._base(thread_id, namespace)) if self.engine.keeps_runs else None
+        base = (known or await self._base(thread_id, namespace, payload)) if self.engine.keeps_runs else None
         rev = new_id()
         implied = known.base.checkpoint_id if known else ANY
         now = datetime.now(UTC)
@@ -237,18 +258,27 @@ class CheckpointStore:
     def _remember(self, commit: Commit, plan: Plan, attempts: int) -> Saved:
         trace = Trace(Base(commit.checkpoint_id, commit.rev), plan.fields)
         self._traces.put((commit.thread_id, commit.namespace), trace)
+        if self._caches:
+            notes = self.cache.notes
+            notes.append(commit)
+            if len(notes) >= MOST_NOTES or sum(len(run.items) for run in commit.runs) >= LARGE_NOTE:
+                self.cache.take_notes()
         return Saved(commit.checkpoint_id, trace, attempts, commit)
 
     def _trace_of(self, stored: Stored) -> Trace:
         """What the next save may refer to, found by reading everything that is stored."""
         return stored_trace(stored, sort_keys=not self.engine.dialect.exact)
 
-    async def _base(self, thread_id: str, namespace: str) -> Trace | None:
+    async def _base(self, thread_id: str, namespace: str, payload: Payload) -> Trace | None:
         """The checkpoint that a payload of unknown origin most likely resembles: the last one, here or in the store."""
         known = self._traces.get((thread_id, namespace))
         if known is not None:
             return known
-        stored = await self.read(thread_id, None, namespace)
+        if payload.frozen:
+            stored = await self.read(thread_id, None, namespace)
+        else:
+            loaded = await self.load(thread_id, None, namespace, TEXTS)
+            stored = None if loaded is None else loaded.value
         if stored is None:
             return None
         if sum(len(run.items) for runs in stored.runs.values() for run in runs) < _LONG_TO_READ:
@@ -259,6 +289,44 @@ class CheckpointStore:
         check_ids(thread_id, checkpoint_id, namespace)
         async with self.using() as engine:
             return await engine.read(thread_id, namespace, checkpoint_id)
+
+    async def load(
+        self, thread_id: str, checkpoint_id: str | None, namespace: str, shape: Shape[R]
+    ) -> Loaded[R] | None:
+        """A checkpoint in the shape that the caller wants. What this handle holds of the thread is not read again."""
+        if not self._caches:
+            stored = await self.read(thread_id, checkpoint_id, namespace)
+            return None if stored is None else Loaded(shape.whole(stored)[0], stored, None)
+        check_ids(thread_id, checkpoint_id, namespace)
+        key = (thread_id, namespace)
+        seen = self.cache.get(key)
+        # What is held serves for the latest checkpoint, and seldom for an older one.
+        held = seen if seen is not None and checkpoint_id in (None, seen.base.checkpoint_id) else None
+        async with self.using() as engine:
+            stored = None
+            if held is not None:
+                with suppress(CorruptCheckpointError):  # if more is damaged than what is held, it is told below
+                    stored = await engine.read_since(thread_id, namespace, checkpoint_id, held.base)
+                    if stored is None:
+                        return None
+            if held is not None and stored is not None and stored.since is not None:
+                found = shape.since(held, stored)
+                if found is not None:
+                    self.cache.count(hit=True)
+                    if not stored.passed:
+                        self.cache.put(key, found[1], seen)
+                    return Loaded(found[0], stored, True)
+                stored, held = None, None
+            if stored is None:
+                stored = await engine.read(thread_id, namespace, checkpoint_id)
+        self.cache.count(hit=False)
+        if stored is None:
+            return None
+        value, now_held = shape.whole(stored)
+        # An older checkpoint does not take the place of what is held, unless that is gone.
+        if seen is None or held is not None or not stored.passed:
+            self.cache.put(key, now_held, seen)
+        return Loaded(value, stored, False)
 
     async def read_part(self, thread_id: str, checkpoint_id: str | None, namespace: str, part: Part) -> Stored | None:
         check_ids(thread_id, checkpoint_id, namespace)
@@ -431,6 +499,7 @@ class CheckpointStore:
 
     async def close(self) -> None:
         self.ready = False
+        self.cache.clear()
         await self.engine.close()
 
 

@@ -79,13 +79,20 @@ def newest_runs(manifests: Iterable[str]) -> dict[str, int]:
 
 def items_text(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]]) -> str:
     """The JSON array of a list, put together from the texts of its runs."""
-    texts: list[str] = []
+    pieces: list[tuple[Run, int, int]] = []
     for extent in extents:
-        for run, low, high in visible(extent, runs.get(extent.branch, ())):
-            if low == 0 and high == run.length:
-                texts.append(run.items[1:-1])
-            else:
-                texts.extend(encode(item) for item in decode(run.items)[low:high])
+        pieces += visible(extent, runs.get(extent.branch, ()))
+    return pieces_text(pieces)
+
+
+def pieces_text(pieces: Iterable[tuple[Run, int, int]]) -> str:
+    """The JSON array of parts of runs, as `visible` gives them."""
+    texts: list[str] = []
+    for run, low, high in pieces:
+        if low == 0 and high == run.length:
+            texts.append(run.items[1:-1])
+        else:
+            texts.extend(encode(item) for item in decode(run.items)[low:high])
     return f"[{','.join(texts)}]"
 
 

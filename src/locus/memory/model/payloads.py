@@ -1,19 +1,23 @@
 """Payloads in their two shapes, an `AgentState` and a plain dict.
 
 `state_payload` and `dict_payload` take one apart for the planner. `loaded_state` and `dict_from` put a stored one
-together again. A trace (`loaded_state` gives one, and so does `stored_trace`) says what the next save may refer to.
+together again, and `state_of` one whose lists are decoded already. A trace (`loaded_state` gives one, and so does
+`stored_trace`) says what the next save may refer to.
 This is the only module of the model that knows `AgentState`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import reduce
+from itertools import chain
+from operator import concat
 from typing import Any, cast, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from locus.core.frozen import FrozenDict, FrozenList, Items
+from locus.core.frozen import FrozenDict, FrozenList, Items, freeze
 from locus.core.state import AgentState
 from locus.errors import CorruptCheckpointError, SerializationError
 from locus.memory.model.chain import chain_of
@@ -37,6 +41,20 @@ def times_of(kind: type[BaseModel]) -> tuple[str, ...]:
     return tuple(name for name, found in annotations.items() if datetime in (found, *get_args(found)))
 
 
+LoadedState = tuple[AgentState, Trace]
+"""A state, and what the next save of it may refer to."""
+ChainsOf = Callable[[Path, tuple[Extent, ...]], dict[str, Chain]]
+"""Gives the chains of the branches that a list is on."""
+
+
+def _items_adapter(name: str) -> TypeAdapter[Any]:
+    annotation: Any = AgentState.model_fields[name].annotation
+    return TypeAdapter(annotation)
+
+
+_ITEMS = {(name,): _items_adapter(name) for name in _LISTS}
+_VALUES = TypeAdapter(list[Any])
+_SCALARS = AgentState.model_fields.keys() - _CONTAINERS
 _TIMES = times_of(AgentState)
 _PLAIN = tuple(name for name in AgentState.model_fields if name not in {*_CONTAINERS, *_TIMES})
 
@@ -115,7 +133,7 @@ def _filled(value: Any, tree: Mapping[Any, Any]) -> str:
     return f"{{{','.join(parts)}}}"
 
 
-def loaded_state(stored: Stored) -> tuple[AgentState, Trace]:
+def loaded_state(stored: Stored) -> LoadedState:
     """The state of a stored checkpoint, and what it knows of where it came from."""
     cuts, head = decode_manifest(stored.manifest), decode(stored.head)
     try:
@@ -125,7 +143,58 @@ def loaded_state(stored: Stored) -> tuple[AgentState, Trace]:
             f"checkpoint {stored.entry.seq} of {shown_thread(stored.entry.thread_id)} is not a state: "
             f"{error.error_count()} fields do not fit, the first is {_problem(error)}"
         ) from None  # its text has the values
-    return state, _state_trace(stored, state, cuts, head)
+    return state, _state_trace(stored, state, cuts, head, lambda _, extents: chains(stored, extents))
+
+
+def parsed_values(text: str) -> list[Any]:
+    """The values of a JSON array, frozen, as a state has them where any value may stand."""
+    return [freeze(value) for value in _VALUES.validate_json(text)]
+
+
+def parsed_items(path: Path, text: str) -> Sequence[Any]:
+    """The items of a part of a state's list, as validating the whole state makes them."""
+    adapter = _ITEMS.get((path[0],)) if len(path) == 1 else None
+    return parsed_values(text) if adapter is None else cast(tuple[Any, ...], adapter.validate_json(text))
+
+
+def joined_items(path: Path, parts: Sequence[Sequence[Any]]) -> Items[Any] | FrozenList:
+    """A state's list, of parts of it."""
+    if len(path) == 1 and path[0] in _LISTS:
+        whole: Sequence[Any] = reduce(concat, parts, ())  # in C; an iterator over all items would take longer
+        return Items(whole)
+    return FrozenList(chain.from_iterable(parts))
+
+
+def state_of(stored: Stored, values: Iterable[tuple[Path, Any]], chains_of: ChainsOf) -> LoadedState:
+    """The state of a stored checkpoint, with these values where something was cut out; outer ones come first."""
+    cuts, head, found = decode_manifest(stored.manifest), decode(stored.head), list(values)
+    whole = {path[0] for path, _ in found if len(path) == 1 and path[0] in _DICTS}
+    if not isinstance(head, dict) or not all(path[0] in head and path[0] not in _SCALARS for path, _ in found):
+        raise CorruptCheckpointError("stored head and manifest do not fit together")
+    shell = encode(head | {name: {} for name in whole}) if whole else stored.head
+    state = AgentState.model_validate_json(shell)
+    update: dict[str, Any] = {}
+    for (name, *steps), value in found:
+        container = update[name] if name in update else _field(state, name)
+        update[name] = _with_value(container, steps, value)
+    if not all(isinstance(update[name], FrozenDict) for name in whole):
+        raise CorruptCheckpointError("a stored field of a state is no object")
+    state = BaseModel.model_copy(state, update=update)
+    return state, _state_trace(stored, state, cuts, head, chains_of)
+
+
+def _field(state: AgentState, name: str) -> Any:
+    """A field by its name in the head. A field that the class does not know may be called like one of its methods."""
+    extra = state.__pydantic_extra__ or {}
+    return extra[name] if name in extra else getattr(state, name, None)
+
+
+def _with_value(container: Any, steps: Sequence[str], value: Any) -> Any:
+    if not steps:
+        return value
+    if not isinstance(container, FrozenDict) or steps[0] not in container:
+        raise CorruptCheckpointError("stored head and manifest do not fit together")
+    return FrozenDict({**container, steps[0]: _with_value(container[steps[0]], steps[1:], value)})
 
 
 def _problem(error: ValidationError) -> str:
@@ -145,14 +214,14 @@ def dict_from(stored: Stored) -> dict[str, Any]:
     return value
 
 
-def _state_trace(stored: Stored, state: AgentState, cuts: Cuts, head: Any) -> Trace:
+def _state_trace(stored: Stored, state: AgentState, cuts: Cuts, head: Any, chains_of: ChainsOf) -> Trace:
     by_field: dict[str, dict[Path, ListTrace | str]] = {}
     for path, cut in cuts.items():
-        found = cut if isinstance(cut, str) else ListTrace(cut, _frozen_list(state, path), None, chains(stored, cut))
+        found = cut if isinstance(cut, str) else ListTrace(cut, _frozen_list(state, path), None, chains_of(path, cut))
         by_field.setdefault(path[0], {})[path] = found
     names = [*_CONTAINERS, *(state.__pydantic_extra__ or {})]
     fields = {
-        name: FieldTrace(getattr(state, name, None), encode(head[name]), by_field.get(name, {}))
+        name: FieldTrace(_field(state, name), encode(head[name]), by_field.get(name, {}))
         for name in names
         if name in head
     }
@@ -177,7 +246,7 @@ def anchor(value: object) -> None:
 
 
 def _frozen_list(state: AgentState, path: Path) -> FrozenList | Items[Any] | None:
-    value: Any = getattr(state, path[0], None)
+    value: Any = _field(state, path[0])
     for step in path[1:]:
         value = value.get(step) if isinstance(value, dict) else None
     return value if isinstance(value, FrozenList | Items) else None
