@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         ThreadBusyError,
         ThreadTakenOverError,
         UnsupportedFormatError,
+        WindowError,
     )
     from locus.memory import get_checkpointer
     from locus.tools import tool
@@ -62,6 +63,7 @@ __all__ = [
     "ThreadBusyError",
     "ThreadTakenOverError",
     "UnsupportedFormatError",
+    "WindowError",
     "get_checkpointer",
     "tool",
 ]

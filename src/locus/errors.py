@@ -11,6 +11,7 @@
         ├── ConflictError               another writer was faster; nothing was written
         │   ├── ThreadBusyError         another run is under way in the thread, and this one was not begun
         │   └── ThreadTakenOverError    another worker has taken the thread over from this run
+        ├── WindowError                 a window of a state that cannot be saved there (also a ValueError)
         ├── CheckpointNotFoundError     an operation names a checkpoint that is not there (also a LookupError)
         ├── CapabilityError             this backend cannot do that (also a NotImplementedError)
         ├── CorruptCheckpointError      what is stored cannot be read back
@@ -89,6 +90,13 @@ class ThreadBusyError(ConflictError):
 
 class ThreadTakenOverError(ConflictError):
     """Another worker has taken the thread over, and this run cannot go on. What it has saved before stays."""
+
+
+class WindowError(CheckpointError, ValueError):
+    """A state that was loaded with `last` does not know what it left out, so it cannot be saved there, or compared.
+
+    Nothing was written. Load the thread whole, or let the omitted items go with `state.without_omitted()`.
+    """
 
 
 class CheckpointNotFoundError(CheckpointError, LookupError):

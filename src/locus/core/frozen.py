@@ -155,6 +155,9 @@ class Items(tuple[T, ...]):
     `items[:kept]` are the very objects `root[skip:skip + kept]`. A sequence without a root is one.
     """
 
+    omitted: int = 0
+    """How many items precede these in the thread that a window of it was loaded from."""
+
     _root: "Items[T] | None" = None
     _skip: int = 0
     _kept: int = 0
@@ -196,6 +199,8 @@ class Items(tuple[T, ...]):
 
     def __add__(self, other: tuple[Any, ...]) -> "Items[Any]":
         grown: Items[Any] = Items(tuple.__add__(self, tuple(other)))
+        if self.omitted:
+            grown.omitted = self.omitted
         return grown._derived_from(self, 0, len(self), all(map(trusted, other)))
 
     @overload
@@ -209,11 +214,26 @@ class Items(tuple[T, ...]):
         start, _, step = index.indices(len(self))
         return part._derived_from(self, start, len(part), True) if step == 1 else part
 
-    def __reduce__(self) -> "tuple[type[Items[T]], tuple[tuple[T, ...]]]":
-        return Items, (tuple(self),)
+    def after(self, omitted: int) -> "Items[T]":
+        """The same items as those that come after so many others."""
+        if self.omitted == omitted:
+            return self
+        moved: Items[T] = Items(self)
+        moved.omitted = omitted
+        moved._root, moved._skip, moved._kept, moved._stable = self._root, self._skip, self._kept, self._stable
+        if self._root is None:
+            moved._root, moved._kept = self, len(self)
+        return moved
+
+    def __reduce__(self) -> "tuple[Callable[[tuple[T, ...], int], Items[T]], tuple[tuple[T, ...], int]]":
+        return _unpickled, (tuple(self), self.omitted)
 
     def __copy__(self) -> "Items[T]":
         return self
+
+
+def _unpickled(values: tuple[T, ...], omitted: int) -> Items[T]:
+    return Items(values).after(omitted)
 
 
 def as_items(values: Iterable[T]) -> Items[T]:
@@ -244,6 +264,10 @@ class Lineage:
     def get(self, key: ThreadKey) -> Any | None:
         """What the store remembered on the last load from this thread, or save to it."""
         return self._known.get(key)
+
+    def items(self) -> Iterable[tuple[ThreadKey, Any]]:
+        """What was remembered, by thread."""
+        return self._known.items()
 
     def after(self, key: ThreadKey, trace: object) -> "Lineage":
         """This lineage, with `trace` as what is known of a thread. The oldest threads are forgotten."""

@@ -19,6 +19,8 @@ class CheckpointerCapabilities:
     list_threads: bool = False
     list_with_metadata: bool = False
     persistent_checkpoint_ids: bool = False
+    windows: bool = False
+    """Whether `load(last=n)` loads less than all."""
 
 
 class PlainStore(Protocol):

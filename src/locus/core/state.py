@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 from uuid import uuid4
 
-from pydantic import AfterValidator, BaseModel, Field, PlainSerializer
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    PlainSerializer,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from locus.core.frozen import EMPTY, Frozen, FrozenMapping, Items, Remembering, as_items, freeze, trust
 from locus.core.messages import Message, ToolCall, ToolResult
+from locus.errors import ConfigurationError
 
 T = TypeVar("T")
 
@@ -43,6 +52,17 @@ class ToolExecution(Frozen):
         return self.error is None
 
 
+LISTS = ("messages", "tool_executions", "tool_history", "confidence_history", "errors")
+"""The fields of a state that grow with a conversation, and that a window shortens."""
+
+
+def _checked_counts(counts: dict[str, Any]) -> dict[str, Any]:
+    for name, count in counts.items():
+        if name not in LISTS or type(count) is not int or count < 1:
+            raise ValueError("locus_omitted has, for a list of the state, how many items were left out")
+    return counts
+
+
 class AgentState(Remembering):
     """Everything an agent needs to go on: immutable, changed by `with_*`, which return a new state.
 
@@ -67,6 +87,33 @@ class AgentState(Remembering):
     tool_history: Annotated[tuple[str, ...], AfterValidator(as_items)] = Items()
     confidence_history: Annotated[tuple[float, ...], AfterValidator(as_items)] = Items()
     errors: Annotated[tuple[str, ...], AfterValidator(as_items)] = Items()
+    # Its name is one that no field of a user's has: stored states may hold any others.
+    locus_omitted: Annotated[FrozenMapping, AfterValidator(_checked_counts)] = EMPTY
+
+    @model_validator(mode="after")
+    def _mirror_omitted(self) -> Self:
+        if self.locus_omitted:
+            self.__dict__.update(_placed(self, self.locus_omitted))
+        return self
+
+    @model_serializer(mode="wrap")
+    def _leave_out_nothing_omitted(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        dumped: dict[str, Any] = dump(self)
+        if not self.locus_omitted:
+            dumped.pop("locus_omitted", None)
+        return dumped
+
+    @property
+    def omitted(self) -> Mapping[str, int]:
+        """How many items of each list were left in the store, if only a window of it was loaded. Empty if none.
+
+        They belong to the state all the same: a save keeps them.
+        """
+        return self.locus_omitted
+
+    def without_omitted(self) -> Self:
+        """This state, of nothing but what is visible: a save does not keep the items that a window left out."""
+        return self._with(locus_omitted=EMPTY, **_placed(self, EMPTY)) if self.locus_omitted else self
 
     @property
     def total_tokens(self) -> int:
@@ -83,13 +130,28 @@ class AgentState(Remembering):
         """Append messages."""
         return self._with(messages=self.messages + _checked(messages, Message))
 
-    def with_messages_replaced(self, messages: Iterable[Message]) -> Self:
+    def with_messages_replaced(self, messages: Iterable[Message], *, omitted: Literal["keep"] | None = None) -> Self:
         """Put these messages in place of all there are: a trimmed, edited or summarised conversation.
 
         Slices and sums of `state.messages` keep what they know of their origin, and are saved at once.
+
+        In a window, all that are visible are replaced, and those that were left out stay before them. If these are the
+        last ones of the window, those between would be missing in the middle of the conversation: that is refused,
+        unless `omitted="keep"` says that it is meant. `state.without_omitted()` lets go of those left out.
         """
         checked = _checked(messages, Message)
-        return self._with(messages=messages if isinstance(messages, Items) else Items(checked))
+        count, left_out = len(checked), self.locus_omitted.get("messages", 0)
+        if omitted not in (None, "keep"):
+            raise ConfigurationError(f'omitted is "keep" or left out, got {omitted!r:.40}')
+        gap = count < len(self.messages) and checked == tuple(self.messages[len(self.messages) - count :])
+        if left_out and gap and omitted is None:
+            raise ConfigurationError(
+                f"this state is a window: {left_out} messages come before those that are visible, and dropping the "
+                "first visible ones would leave a hole between. Call without_omitted() first to drop the earlier ones "
+                'too, or pass omitted="keep" if the hole is meant'
+            )
+        items = messages if isinstance(messages, Items) else Items(checked)
+        return self._with(messages=items.after(left_out))
 
     def with_iteration(self, iteration: int) -> Self:
         return self._with(iteration=iteration)
@@ -133,6 +195,12 @@ class AgentState(Remembering):
     def from_checkpoint(cls, data: Mapping[str, Any]) -> Self:
         """The state that `to_checkpoint` described, also one written by another version of this class."""
         return cls.model_validate(dict(data))
+
+
+def _placed(state: AgentState, omitted: Mapping[str, int]) -> dict[str, Items[Any]]:
+    """The lists of a state, each knowing how many items were left out before it."""
+    lists = ((name, getattr(state, name)) for name in LISTS)
+    return {name: items.after(omitted.get(name, 0)) for name, items in lists if isinstance(items, Items)}
 
 
 def _checked(values: Iterable[T], kind: type[T]) -> tuple[T, ...]:

@@ -31,8 +31,8 @@ from locus.memory.diffs import StateDiff, diff
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import check_ids
-from locus.memory.model.parts import ItemPage, checked_range, page_of, page_of_value
-from locus.memory.model.payloads import anchor, state_payload
+from locus.memory.model.parts import ItemPage, Window, checked_last, checked_range, page_of, page_of_value
+from locus.memory.model.payloads import STATE_LISTS, anchor, loaded_state, state_payload
 from locus.memory.model.plan import Trace
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Entry, Unset
 from locus.memory.model.warm import STATES
@@ -389,12 +389,29 @@ class Checkpointer(StoreVerbs, BaseCheckpointer):
         return saved.checkpoint_id
 
     async def load(
-        self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE
+        self,
+        thread_id: str,
+        checkpoint_id: str | None = None,
+        *,
+        last: int | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
     ) -> AgentState | None:
-        loaded = await self.store.load(thread_id, checkpoint_id, namespace, STATES)
-        if loaded is None:
+        """The state of that checkpoint, or of the latest; `None` if there is none.
+
+        `last` loads a window: the last so many items of each list of the state, at a cost that does not grow with the
+        thread. `state.omitted` says how many others there are, and saving the state, or one made from it, keeps them.
+        A store that keeps every checkpoint whole loads all of it (see `capabilities.windows`).
+        """
+        if last is None:
+            loaded = await self.store.load(thread_id, checkpoint_id, namespace, STATES)
+            found = None if loaded is None else loaded.value
+        else:
+            window = Window(checked_last(last), STATE_LISTS)
+            stored = await self.store.read_part(thread_id, checkpoint_id, namespace, window)
+            found = None if stored is None else loaded_state(stored, window if self.store.engine.keeps_runs else None)
+        if found is None:
             return None
-        state, trace = loaded.value
+        state, trace = found
         state._keep_at(self._key(thread_id, namespace), trace)
         return state
 
@@ -405,6 +422,15 @@ class Checkpointer(StoreVerbs, BaseCheckpointer):
         """
         trace: Trace | None = state._kept_at(self._key(thread_id, namespace))
         return None if trace is None else trace.base.checkpoint_id
+
+    def follow_copy(self, state: AgentState, thread_id: str, copy: str, *, namespace: str = DEFAULT_NAMESPACE) -> None:
+        """Let a state that came from a thread be saved in a copy of it, as if it had been loaded from there.
+
+        A window needs that: what it left out is in the copy, too.
+        """
+        trace = state._kept_at(self._key(thread_id, namespace))
+        if trace is not None:
+            state._keep_at(self._key(copy, namespace), trace)
 
     def _key(self, thread_id: str, namespace: str) -> ThreadKey:
         check_ids(thread_id, None, namespace)

@@ -7,8 +7,9 @@ from typing import Any
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
+from locus.errors import WindowError
 from locus.memory.model.payloads import state_payload
-from locus.memory.model.plan import align, item_text
+from locus.memory.model.plan import Trace, align, item_text, places_left_out
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,15 @@ class StateDiff:
 
 
 def diff(a: AgentState, b: AgentState) -> StateDiff:
-    """What has to be done to `a` to get `b`. Values count as equal only if they are stored as the same bytes."""
+    """What has to be done to `a` to get `b`. Values count as equal only if they are stored as the same bytes.
+
+    Two windows are compared if they left out the same items; otherwise `WindowError` is raised.
+    """
+    if not _left_out_the_same(a, b):
+        raise WindowError(
+            "these states are windows that left out different items, or nobody can tell whether they are the same. "
+            "Compare the checkpoints with `checkpointer.diff(thread_id, a, b)`, or load both whole, without `last`"
+        )
     old, new = a.messages, b.messages
     before = [item_text(message, ("messages",)) for message in old]
     after = [item_text(message, ("messages",)) for message in new]
@@ -48,6 +57,19 @@ def diff(a: AgentState, b: AgentState) -> StateDiff:
         if match:
             at, start = match.at + match.length, match.start + match.length
     return StateDiff(tuple(added), tuple(removed), tuple(changed), _changed_fields(a, b))
+
+
+def _left_out_the_same(a: AgentState, b: AgentState) -> bool:
+    """Whether the items before two windows are known to be the same: they are stored in the same places."""
+    if not a.locus_omitted and not b.locus_omitted:
+        return True
+    if a.locus_omitted != b.locus_omitted:
+        return False
+    for key, trace in a._lineage.items():
+        other = b._lineage.get(key)
+        if isinstance(trace, Trace) and isinstance(other, Trace):
+            return trace.window == other.window or places_left_out(trace) == places_left_out(other)
+    return False
 
 
 def _changed_fields(a: AgentState, b: AgentState) -> dict[str, tuple[Any, Any]]:

@@ -20,6 +20,7 @@ from locus.errors import (
     ConflictError,
     CorruptCheckpointError,
     LocusError,
+    WindowError,
 )
 from locus.memory.cache import LARGE_NOTE, MOST_NOTES, LoadCache
 from locus.memory.engine import CheckpointerCapabilities, Copies, Engine, Expires, FindsMetadata, KeepsWrites, Searches
@@ -35,9 +36,9 @@ from locus.memory.model.arguments import (
 from locus.memory.model.codec import canonical, decode, encode
 from locus.memory.model.ids import check_id, check_ids, check_pattern, checked_terms, new_id, query_terms
 from locus.memory.model.parts import Part
-from locus.memory.model.payloads import dict_from, stored_trace
-from locus.memory.model.plan import Payload, Plan, Planner, Trace, TraceCache
-from locus.memory.model.records import ANY, Base, Commit, Entry, Hit, Outcome, Stored, Unset, Verdict, Write
+from locus.memory.model.payloads import dict_from, left_out_items, stored_trace, traced_again
+from locus.memory.model.plan import LeftOutNeeded, LeftOutUnknown, Payload, Plan, Planner, Trace, TraceCache
+from locus.memory.model.records import ANY, Base, Commit, Entry, Hit, Outcome, Path, Stored, Unset, Verdict, Write
 from locus.memory.model.retention import ancestors, outlived
 from locus.memory.model.warm import TEXTS, Shape
 from locus.memory.runtime.forks import fork_safe_lock
@@ -141,6 +142,7 @@ class CheckpointStore:
             list_threads=True,
             list_with_metadata=True,
             persistent_checkpoint_ids=True,
+            windows=engine.keeps_runs,
         )
 
     @property
@@ -184,15 +186,29 @@ class CheckpointStore:
             if value is not None and value is not ANY:
                 check_id(value, what)
         metadata_text = "{}" if metadata is None else encode(checked_metadata(metadata), ("metadata",))
+        if payload.omitted and known is None:
+            raise _window_error("it was not loaded from this thread by this process, or belongs to another store")
         base = (known or await self._base(thread_id, namespace, payload)) if self.engine.keeps_runs else None
+        if payload.omitted and base is None:
+            raise _window_error("this store keeps every checkpoint whole")
+        left_out: Mapping[Path, Sequence[object]] | None = None
         rev = new_id()
         implied = known.base.checkpoint_id if known else ANY
         now = datetime.now(UTC)
         # A base that newer checkpoints follow has most likely had its branches continued by them.
         own_branches, replaces = base is not None and base.passed, None
         for attempt in range(1, _ATTEMPTS + 1):
-            planner = Planner(rev, base, own_branches=own_branches, sort_keys=not self.engine.dialect.exact)
-            plan = await asyncio.to_thread(planner.plan, payload) if off_loop else planner.plan(payload)
+            planner = Planner(
+                rev, base, own_branches=own_branches, sort_keys=not self.engine.dialect.exact, left_out=left_out
+            )
+            try:
+                plan = await asyncio.to_thread(planner.plan, payload) if off_loop else planner.plan(payload)
+            except LeftOutNeeded:
+                assert base is not None
+                left_out = await self._left_out(thread_id, namespace, base)
+                continue
+            except LeftOutUnknown:
+                raise _window_error("what it left out is not that of the checkpoint that it was loaded from") from None
             commit = Commit(
                 thread_id=thread_id,
                 namespace=namespace,
@@ -217,10 +233,17 @@ class CheckpointStore:
                 outcome = await engine.commit(commit)
             match outcome.verdict:
                 case Verdict.COMMITTED:
-                    return self._remember(commit, plan, attempt)
+                    return self._remember(commit, plan, attempt, base if payload.omitted else None)
                 case Verdict.EXISTS:
                     stored = await self.read(thread_id, commit.checkpoint_id, namespace)
                     if stored is None:
+                        continue
+                    if payload.omitted:
+                        assert base is not None
+                        repeated = await self._repeated_window(commit, plan, base, stored, metadata)
+                        if repeated is not None:
+                            return Saved(commit.checkpoint_id, repeated, attempt)
+                        replaces = stored.entry.rev
                         continue
                     same = (
                         _equal(stored, payload, metadata)
@@ -234,6 +257,8 @@ class CheckpointStore:
                 case Verdict.BRANCH_TAKEN:
                     own_branches = True
                 case Verdict.STALE_BASE:
+                    if payload.omitted:
+                        raise _window_error("the checkpoint that it was loaded from is gone")
                     self._traces.drop((thread_id, namespace))
                     base = None
                 case _:
@@ -255,8 +280,8 @@ class CheckpointStore:
             f"thread {commit.thread_id!r} has no checkpoint {commit.parent_id!r} to be the parent; nothing was written"
         )
 
-    def _remember(self, commit: Commit, plan: Plan, attempts: int) -> Saved:
-        trace = Trace(Base(commit.checkpoint_id, commit.rev), plan.fields)
+    def _remember(self, commit: Commit, plan: Plan, attempts: int, window: Trace | None) -> Saved:
+        trace = Trace(Base(commit.checkpoint_id, commit.rev), plan.fields, window=window.window if window else None)
         self._traces.put((commit.thread_id, commit.namespace), trace)
         if self._caches:
             notes = self.cache.notes
@@ -268,6 +293,28 @@ class CheckpointStore:
     def _trace_of(self, stored: Stored) -> Trace:
         """What the next save may refer to, found by reading everything that is stored."""
         return stored_trace(stored, sort_keys=not self.engine.dialect.exact)
+
+    async def _left_out(self, thread_id: str, namespace: str, base: Trace) -> Mapping[Path, Sequence[object]]:
+        """The items that a window left out, for a save that has to write them anew."""
+        stored = await self.read(thread_id, base.base.checkpoint_id, namespace)
+        if stored is None or stored.entry.rev != base.base.rev:
+            raise _window_error("the checkpoint that it was loaded from is gone")
+        return left_out_items(stored, base)
+
+    async def _repeated_window(
+        self, commit: Commit, plan: Plan, base: Trace, stored: Stored, metadata: Mapping[str, Any] | None
+    ) -> Trace | None:
+        """The trace of a window that is stored under its id already; None if something else is."""
+        whole = await self.read(commit.thread_id, base.base.checkpoint_id, commit.namespace)
+        if whole is None or whole.entry.rev != base.base.rev or not _same_metadata(stored, metadata):
+            return None
+        runs = {branch: list(found) for branch, found in whole.runs.items()}
+        for run in (*plan.runs, *plan.values):
+            runs[run.branch] = [old for old in runs.get(run.branch, ()) if old.number != run.number] + [run]
+        again = Stored(stored.entry, plan.head, plan.manifest, runs)
+        if canonical(dict_from(again)) != canonical(dict_from(stored)):
+            return None
+        return traced_again(plan.fields, stored, base.window)
 
     async def _base(self, thread_id: str, namespace: str, payload: Payload) -> Trace | None:
         """The checkpoint that a payload of unknown origin most likely resembles: the last one, here or in the store."""
@@ -514,9 +561,21 @@ def _write_rows(task_id: str, task_path: str, writes: Sequence[tuple[str, Any]])
 
 def _equal(stored: Stored, payload: Payload, metadata: Mapping[str, Any] | None) -> bool:
     """Whether what is stored under an id is what is to be saved under it again."""
-    if metadata is not None and canonical(decode(stored.entry.metadata)) != canonical(dict(metadata)):
+    if not _same_metadata(stored, metadata):
         return False
     fresh = Planner("", None).plan(payload)
     runs = {run.branch: [run] for run in (*fresh.runs, *fresh.values)}
     again = Stored(stored.entry, fresh.head, fresh.manifest, runs)
     return canonical(dict_from(again)) == canonical(dict_from(stored))
+
+
+def _same_metadata(stored: Stored, metadata: Mapping[str, Any] | None) -> bool:
+    return metadata is None or canonical(decode(stored.entry.metadata)) == canonical(dict(metadata))
+
+
+def _window_error(reason: str) -> WindowError:
+    return WindowError(
+        f"this state is a window of a thread, and cannot be saved here: {reason}. Nothing was written. "
+        "Load the thread whole, without `last`, and apply the change to that; or save `state.without_omitted()` "
+        "to let the omitted items go"
+    )

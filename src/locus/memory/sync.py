@@ -174,9 +174,14 @@ class SyncCheckpointer(SyncStoreVerbs[Checkpointer]):
         )
 
     def load(
-        self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE
+        self,
+        thread_id: str,
+        checkpoint_id: str | None = None,
+        *,
+        last: int | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
     ) -> AgentState | None:
-        return PORTAL.run(self._wrapped.load(thread_id, checkpoint_id, namespace=namespace))
+        return PORTAL.run(self._wrapped.load(thread_id, checkpoint_id, last=last, namespace=namespace))
 
     def origin(self, state: AgentState, thread_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:
         return self._wrapped.origin(state, thread_id, namespace=namespace)

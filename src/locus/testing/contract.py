@@ -59,6 +59,7 @@ from locus.testing.laws.search import SearchLaws
 from locus.testing.laws.shapes import ShapeLaws
 from locus.testing.laws.stale import StaleBaseLaws
 from locus.testing.laws.stalls import StallLaws
+from locus.testing.laws.windows import WindowLaws
 from locus.testing.laws.writes import PendingWritesLaws
 from locus.testing.stateful import StatefulLaws
 
@@ -83,6 +84,7 @@ EVERYTHING: Final = CheckpointerCapabilities(
     list_threads=True,
     list_with_metadata=True,
     persistent_checkpoint_ids=True,
+    windows=True,
 )
 
 REQUIRED: Final[dict[str, CheckpointerCapabilities]] = {
@@ -110,6 +112,7 @@ class CoreContract(
     PrefixLaws,
     RangeLaws,
     PartLaws,
+    WindowLaws,
     OrderLaws,
     DeletionLaws,
     LineageLaws,

@@ -30,6 +30,7 @@ ABLE = CheckpointerCapabilities(
     list_threads=True,
     list_with_metadata=True,
     persistent_checkpoint_ids=True,
+    windows=True,
 )
 
 

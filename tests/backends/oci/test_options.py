@@ -39,6 +39,7 @@ def test_it_is_a_checkpointer_as_it_is() -> None:
         list_threads=True,
         list_with_metadata=True,
         persistent_checkpoint_ids=True,
+        windows=True,
     )
     assert repr(backend) == "OCIBucketBackend('bucket', 'namespace', 'locus/checkpoints/')"
 

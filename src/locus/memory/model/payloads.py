@@ -9,10 +9,12 @@ This is the only module of the model that knows `AgentState`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import reduce
 from itertools import chain
 from operator import concat
+from types import MappingProxyType
 from typing import Any, cast, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -24,11 +26,16 @@ from locus.memory.model.chain import chain_of
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.ids import shown_thread
 from locus.memory.model.manifest import Cuts, decode_manifest, items_text
+from locus.memory.model.parts import Window, between, total_of
 from locus.memory.model.plan import LARGE_VALUE, Chain, FieldTrace, ListTrace, Payload, Trace, fingerprint, item_text
 from locus.memory.model.records import Base, Extent, Path, Stored
 
+_OMITTED = "locus_omitted"
+"""The field of a state that is never stored: it says what a window left out."""
 _LISTS = tuple(name for name, info in AgentState.model_fields.items() if isinstance(info.default, Items))
-_DICTS = tuple(name for name, info in AgentState.model_fields.items() if isinstance(info.default, FrozenDict))
+_DICTS = tuple(
+    name for name, info in AgentState.model_fields.items() if isinstance(info.default, FrozenDict) and name != _OMITTED
+)
 _FIELDS = (*_DICTS, *_LISTS)
 _CONTAINERS = frozenset(_FIELDS)
 _NESTED = (dict, list, tuple)
@@ -56,7 +63,9 @@ _ITEMS = {(name,): _items_adapter(name) for name in _LISTS}
 _VALUES = TypeAdapter(list[Any])
 _SCALARS = AgentState.model_fields.keys() - _CONTAINERS
 _TIMES = times_of(AgentState)
-_PLAIN = tuple(name for name in AgentState.model_fields if name not in {*_CONTAINERS, *_TIMES})
+_PLAIN = tuple(name for name in AgentState.model_fields if name not in {*_CONTAINERS, *_TIMES, _OMITTED})
+STATE_LISTS: frozenset[Path] = frozenset((name,) for name in _LISTS)
+"""The lists that a window of a state shortens."""
 
 
 def state_payload(state: AgentState) -> Payload:
@@ -74,11 +83,11 @@ def state_payload(state: AgentState) -> Payload:
             at = getattr(state, name)
             plain[name] = None if at is None else at.isoformat()
     else:
-        plain = state.model_dump(exclude={*_CONTAINERS, *extra})
+        plain = state.model_dump(exclude={*_CONTAINERS, *extra, _OMITTED})
     plain.update(extra)
     for name in [name for name, value in plain.items() if type(value) not in _SHORT and _is_long(value)]:
         fields[name] = plain.pop(name)
-    return Payload(plain, fields, frozen=True)
+    return Payload(plain, fields, frozen=True, omitted=state.locus_omitted)
 
 
 def _is_long(value: Any) -> bool:
@@ -106,6 +115,7 @@ def payload_text(stored: Stored) -> str:
 
 
 def _text(stored: Stored, cuts: Cuts, head: Any) -> str:
+    """The payload, with what these cuts say put back: all, or less of some lists."""
     tree: dict[str, Any] = {}
     for path, cut in cuts.items():
         node = tree
@@ -133,17 +143,59 @@ def _filled(value: Any, tree: Mapping[Any, Any]) -> str:
     return f"{{{','.join(parts)}}}"
 
 
-def loaded_state(stored: Stored) -> LoadedState:
-    """The state of a stored checkpoint, and what it knows of where it came from."""
+def loaded_state(stored: Stored, window: Window | None = None) -> LoadedState:
+    """The state of a stored checkpoint, or a window of it, and what it knows of where it came from."""
     cuts, head = decode_manifest(stored.manifest), decode(stored.head)
+    shown = cuts if window is None else _shown(cuts, window)
     try:
-        state = AgentState.model_validate_json(_text(stored, cuts, head))
+        state = AgentState.model_validate_json(_text(stored, shown, head))
     except ValidationError as error:
         raise CorruptCheckpointError(
             f"checkpoint {stored.entry.seq} of {shown_thread(stored.entry.thread_id)} is not a state: "
             f"{error.error_count()} fields do not fit, the first is {_problem(error)}"
         ) from None  # its text has the values
-    return state, _state_trace(stored, state, cuts, head, lambda _, extents: chains(stored, extents))
+    left_out: dict[str, tuple[object, ...]] = {}
+    if window is not None:
+        state, left_out = _windowed(state, cuts, window)
+    elif state.locus_omitted:  # nobody stores it, except as a lie
+        state = state.model_copy(update=as_whole(state))
+    return state, _state_trace(stored, state, cuts, head, lambda _, extents: chains(stored, extents), left_out)
+
+
+def _shown(cuts: Cuts, window: Window) -> Cuts:
+    """What a window shows of each list."""
+    shown: dict[Path, tuple[Extent, ...] | str] = {}
+    for path, cut in cuts.items():
+        if path in window.paths and not isinstance(cut, str):
+            total = total_of(cut)
+            shown[path] = tuple(between(cut, window.start(total), total))
+        else:
+            shown[path] = cut
+    return shown
+
+
+def _windowed(state: AgentState, cuts: Cuts, window: Window) -> tuple[AgentState, dict[str, tuple[object, ...]]]:
+    """A state whose lists say what was left out of them, and the items of short lists that were."""
+    changes: dict[str, Any] = {}
+    omitted: dict[str, int] = {}
+    left_out: dict[str, tuple[object, ...]] = {}
+    for name in _LISTS:
+        items: Items[Any] = getattr(state, name)
+        cut = cuts.get((name,))
+        if isinstance(cut, tuple):
+            count = total_of(cut) - len(items)
+        else:
+            count = window.start(len(items))
+            left_out[name], items = tuple(items[:count]), Items(items[count:])
+        changes[name] = items.after(count)
+        if count:
+            omitted[name] = count
+    return state.model_copy(update={**changes, _OMITTED: FrozenDict(omitted)}), left_out
+
+
+def as_whole(state: AgentState) -> dict[str, Any]:
+    """What has to change for a state to have nothing left out."""
+    return {_OMITTED: FrozenDict(), **{name: getattr(state, name).after(0) for name in _LISTS}}
 
 
 def parsed_values(text: str) -> list[Any]:
@@ -173,6 +225,8 @@ def state_of(stored: Stored, values: Iterable[tuple[Path, Any]], chains_of: Chai
         raise CorruptCheckpointError("stored head and manifest do not fit together")
     shell = encode(head | {name: {} for name in whole}) if whole else stored.head
     state = AgentState.model_validate_json(shell)
+    if state.locus_omitted:
+        raise CorruptCheckpointError("a stored state claims to be a window")
     update: dict[str, Any] = {}
     for (name, *steps), value in found:
         container = update[name] if name in update else _field(state, name)
@@ -214,21 +268,61 @@ def dict_from(stored: Stored) -> dict[str, Any]:
     return value
 
 
-def _state_trace(stored: Stored, state: AgentState, cuts: Cuts, head: Any, chains_of: ChainsOf) -> Trace:
+def _state_trace(
+    stored: Stored,
+    state: AgentState,
+    cuts: Cuts,
+    head: Any,
+    chains_of: ChainsOf,
+    left_out: Mapping[str, tuple[object, ...]] = MappingProxyType({}),
+) -> Trace:
     by_field: dict[str, dict[Path, ListTrace | str]] = {}
     for path, cut in cuts.items():
-        found = cut if isinstance(cut, str) else ListTrace(cut, _frozen_list(state, path), None, chains_of(path, cut))
-        by_field.setdefault(path[0], {})[path] = found
+        traces = by_field.setdefault(path[0], {})
+        if isinstance(cut, str):
+            traces[path] = cut
+        else:
+            omitted = state.locus_omitted.get(path[0], 0) if len(path) == 1 else 0
+            traces[path] = ListTrace(cut, _frozen_list(state, path), None, chains_of(path, cut), omitted)
     names = [*_CONTAINERS, *(state.__pydantic_extra__ or {})]
     fields = {
-        name: FieldTrace(_field(state, name), encode(head[name]), by_field.get(name, {}))
+        name: FieldTrace(_field(state, name), encode(head[name]), by_field.get(name, {}), left_out.get(name, ()))
         for name in names
         if name in head
     }
     for name in _LISTS:
         # Validation made exactly the built-in classes, so the items need not be looked at one by one.
         getattr(state, name).anchor(stable=True)
-    return Trace(Base(stored.entry.checkpoint_id, stored.entry.rev), fields, stored.passed)
+    base = Base(stored.entry.checkpoint_id, stored.entry.rev)
+    return Trace(base, fields, stored.passed, base if state.locus_omitted else None)
+
+
+def left_out_items(stored: Stored, trace: Trace) -> dict[Path, list[Any]]:
+    """The items that a window left out, from the whole checkpoint that it was loaded from."""
+    lists = ((path, cut) for field in trace.fields.values() for path, cut in field.cuts.items())
+    return {
+        path: decode(items_text(between(cut.extents, 0, cut.omitted), stored.runs))
+        for path, cut in lists
+        if isinstance(cut, ListTrace) and cut.omitted
+    }
+
+
+def traced_again(fields: Mapping[str, FieldTrace], stored: Stored, window: Base | None) -> Trace | None:
+    """The trace of a window, moved to a checkpoint that has the same content; None if that is stored in another way."""
+    cuts = decode_manifest(stored.manifest)
+    moved: dict[str, FieldTrace] = {}
+    for name, trace in fields.items():
+        lists: dict[Path, ListTrace | str] = {}
+        for path, cut in trace.cuts.items():
+            found = cuts.get(path)
+            if isinstance(cut, str) or not isinstance(found, tuple):
+                if cut != found:
+                    return None
+                lists[path] = cut
+            else:
+                lists[path] = replace(cut, extents=found, chains=chains(stored, found))
+        moved[name] = replace(trace, cuts=lists)
+    return Trace(Base(stored.entry.checkpoint_id, stored.entry.rev), moved, stored.passed, window)
 
 
 def chains(stored: Stored, extents: tuple[Extent, ...]) -> dict[str, Chain]:

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from locus.core.frozen import FrozenDict, FrozenList, Items, is_ours, trusted
+from locus.core.frozen import EMPTY, FrozenDict, FrozenList, Items, is_ours, trusted
 from locus.memory.model.codec import check, decode, encode, encode_trusted
 from locus.memory.model.ids import digest
 from locus.memory.model.records import Base, Extent, Path, Run
@@ -58,6 +58,8 @@ class Payload:
     fields: Mapping[str, Any]
     frozen: bool
     checked: bool = False
+    omitted: Mapping[str, int] = EMPTY
+    """How many items precede those of a field that is a list: a window of it is known, and the base has the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,8 @@ class ListTrace:
     digests: tuple[bytes, ...] | None = None
     chains: Mapping[str, Chain] = field(default_factory=dict)
     """The digests of each branch, as of the newest run that the extents name."""
+    omitted: int = 0
+    """How many items precede `items` and `digests` in the stored list: those that a window left out."""
 
     @property
     def weight(self) -> int:
@@ -185,6 +189,8 @@ class FieldTrace:
     value: object
     text: str
     cuts: Mapping[Path, ListTrace | str] = field(default_factory=dict)
+    left_out: tuple[object, ...] = ()
+    """The first items of a list that is short, and so all in the head, where a window left them out."""
 
     @property
     def weight(self) -> int:
@@ -201,6 +207,8 @@ class Trace:
     fields: Mapping[str, FieldTrace]
     passed: bool = False
     """There were newer checkpoints when this one was read, so its branches have most likely grown since."""
+    window: Base | None = None
+    """The checkpoint that a window was loaded from: what it left out has not changed since."""
 
     @property
     def weight(self) -> int:
@@ -210,11 +218,8 @@ class Trace:
     @property
     def has_digests(self) -> bool:
         """Whether a payload that nobody knows can be compared with this."""
-        return any(
-            isinstance(cut, ListTrace) and bool(cut.digests)
-            for trace in self.fields.values()
-            for cut in trace.cuts.values()
-        )
+        lists = [cut for trace in self.fields.values() for cut in trace.cuts.values() if isinstance(cut, ListTrace)]
+        return any(cut.digests for cut in lists) and not any(cut.omitted for cut in lists)
 
     def without_objects(self) -> Trace:
         """This trace with digests only, so that it keeps no state alive."""
@@ -235,6 +240,16 @@ class Trace:
             },
             self.passed,
         )
+
+
+def places_left_out(trace: Trace) -> dict[str, tuple[object, ...]]:
+    """What a window left out of each list: where the items are, or the items of a list that is short."""
+    found = {name: field_trace.left_out for name, field_trace in trace.fields.items() if field_trace.left_out}
+    for name, field_trace in trace.fields.items():
+        cut = field_trace.cuts.get((name,))
+        if isinstance(cut, ListTrace) and cut.omitted:
+            found[name] = tuple(part(cut.extents, 0, cut.omitted))
+    return found
 
 
 class TraceCache:
@@ -372,11 +387,24 @@ _SEQUENCES = (list, tuple, EncodedList)
 class Planner:
     """Works out one save. `base` is what the delta may refer to; without one everything is new.
 
-    `own_branches` keeps it from continuing branches of the base: another writer has done so already.
+    `own_branches` keeps it from continuing branches of the base: another writer has done so already. `left_out` has the
+    items that a window left out, for a plan that cannot do without them: then it raises `LeftOutNeeded`.
     """
 
-    def __init__(self, rev: str, base: Trace | None, *, own_branches: bool = False, sort_keys: bool = False) -> None:
+    def __init__(
+        self,
+        rev: str,
+        base: Trace | None,
+        *,
+        own_branches: bool = False,
+        sort_keys: bool = False,
+        left_out: Mapping[Path, Sequence[object]] | None = None,
+    ) -> None:
         self._base = base
+        self._left_out = left_out
+        self._omitted: Mapping[str, int] = {}
+        self._known_left_out: tuple[object, ...] = ()
+        self._kept_left_out: tuple[object, ...] = ()
         self._sort_keys = sort_keys
         self._runs = Runs(rev, own_branches=own_branches)
         self._values: dict[str, Run] = {}
@@ -388,6 +416,7 @@ class Planner:
     def plan(self, payload: Payload) -> Plan:
         self._frozen = payload.frozen
         self._checked = payload.checked
+        self._omitted = payload.omitted
         fields = {name: self._field(name, value) for name, value in payload.fields.items()}
         parts = [encode(payload.plain, sort_keys=self._sort_keys)[1:-1]] if payload.plain else []
         parts += [f"{_name_text(name)}:{trace.text}" for name, trace in fields.items()]
@@ -404,12 +433,12 @@ class Planner:
         trusted = self._frozen and isinstance(value, _FROZEN)
         if trusted and known is not None and known.value is value and (not isinstance(value, Items) or value.stable):
             return known
-        self._known = known.cuts if known else {}
-        self._cuts = {}
+        self._known, self._known_left_out = (known.cuts, known.left_out) if known else ({}, ())
+        self._cuts, self._kept_left_out = {}, ()
         if isinstance(value, dict) and not self._checked:
             check(value, (name,))
         text = self._cut(value, (name,))
-        return FieldTrace(value if trusted else None, text, self._cuts)
+        return FieldTrace(value if trusted else None, text, self._cuts, self._kept_left_out)
 
     def _cut(self, value: Any, path: Path) -> str:
         """The text that stays in the head for a value; what is too much for it is cut out."""
@@ -434,15 +463,23 @@ class Planner:
         return any(branch == cut for trace in fields for cut in trace.cuts.values())
 
     def _cut_list(self, items: Sequence[Any] | EncodedList, path: Path) -> str:
-        if not items:
+        omitted = self._omitted.get(path[0], 0) if len(path) == 1 else 0
+        if not items and not omitted:
             return "[]"
         known = self._known.get(path)
         trace = known if isinstance(known, ListTrace) else None
+        left_out = self._left_out.get(path) if self._left_out else None
+        if omitted and trace is None:
+            left_out = self._known_left_out
+        if omitted and (trace.omitted if trace else len(self._known_left_out)) != omitted:
+            raise LeftOutUnknown
         if trace is None and len(items) <= SMALL_LIST and not isinstance(items, EncodedList):
-            text = encode(items, path) if _PLAIN.issuperset(map(type, items)) else ""
+            whole = (*(left_out or ()), *items) if omitted else items
+            text = encode(whole, path) if _PLAIN.issuperset(map(type, whole)) else ""
             if text and len(text) < SMALL_LIST:
+                self._kept_left_out = self._known_left_out if omitted else ()
                 return text
-        self._cuts[path] = _ListPlan(self, path, items, trace).trace
+        self._cuts[path] = _ListPlan(self, path, items, trace, omitted, left_out).trace
         return "[]"
 
     @property
@@ -462,9 +499,17 @@ class _ListPlan:
     """One list of a payload: what of it is stored already, and the runs for the rest."""
 
     def __init__(
-        self, planner: Planner, path: Path, items: Sequence[Any] | EncodedList, known: ListTrace | None
+        self,
+        planner: Planner,
+        path: Path,
+        items: Sequence[Any] | EncodedList,
+        known: ListTrace | None,
+        omitted: int = 0,
+        left_out: Sequence[object] | None = None,
     ) -> None:
         self._planner = planner
+        self._omitted = omitted
+        self._left_out = left_out
         self._path = path
         self._encoded = items if isinstance(items, EncodedList) else None
         self._items: Sequence[Any] = items.digests if isinstance(items, EncodedList) else items
@@ -478,12 +523,33 @@ class _ListPlan:
         holds_models = planner.frozen and isinstance(items, Items)
         self._write = item_text if holds_models else encode
         matches = self._by_identity() if stable else self._by_content()
-        stored, chains = (known.extents, known.chains) if known else ((), {})
-        writer = ListWriter(planner.runs, stored, len(items), self._text, chains, sort_keys=planner.sort_keys)
+        stored, chains, before = (known.extents, known.chains, known.omitted) if known else ((), {}, 0)
+        if omitted or before:
+            matches = [Match(match.at + omitted, match.start + before, match.length) for match in matches]
+            if omitted and known:
+                matches.insert(0, Match(0, 0, omitted))
+        count = omitted + len(items)
+        writer = ListWriter(
+            planner.runs,
+            stored,
+            count,
+            self._text,
+            chains,
+            sort_keys=planner.sort_keys,
+            omitted=omitted if known else 0,
+        )
         extents = writer.extents(matches)
-        self.trace = ListTrace(extents, self._items if stable else None, self._digests, writer.chains)
+        self.trace = ListTrace(extents, self._items if stable else None, self._digests, writer.chains, omitted)
 
     def _text(self, index: int) -> str:
+        """The JSON of an item, counted from the first that a window left out."""
+        if index < self._omitted:
+            if self._left_out is None:
+                raise LeftOutNeeded
+            return encode(self._left_out[index], (*self._path, index), sort_keys=self._sort_keys)
+        return self._visible_text(index - self._omitted)
+
+    def _visible_text(self, index: int) -> str:
         if self._encoded is not None:
             return self._encoded.text(index)
         text = self._texts.get(index)
@@ -496,7 +562,7 @@ class _ListPlan:
     def _digest_all(self) -> tuple[bytes, ...]:
         if self._encoded is not None:
             return self._encoded.digests
-        return tuple(fingerprint(self._text(index)) for index in range(len(self._items)))
+        return tuple(fingerprint(self._visible_text(index)) for index in range(len(self._items)))
 
     def _by_identity(self) -> list[Match]:
         known, items = self._known, self._items
@@ -524,6 +590,16 @@ class _ListPlan:
 
 MAX_EXTENTS = 8
 """A list in more pieces than this is gathered: its manifest would outgrow what it saves."""
+MAX_LEFT_OUT = 16
+"""Where a window left items out, they may be in more pieces, because they have to be read to be gathered."""
+
+
+class LeftOutNeeded(Exception):
+    """A plan needs the items that a window left out."""
+
+
+class LeftOutUnknown(Exception):
+    """The base does not have the items that a window left out."""
 
 
 class Runs:
@@ -544,7 +620,8 @@ class Runs:
 class ListWriter:
     """Writes a list of `count` items that shares parts with a stored one: the extents of both, and the runs between.
 
-    `text` gives the JSON of the item at an index. `known` are the chains of the stored one.
+    `text` gives the JSON of the item at an index. `known` are the chains of the stored one. The first `omitted` items
+    are those of the stored one, and their texts are best not asked for.
     """
 
     def __init__(
@@ -556,8 +633,10 @@ class ListWriter:
         known: Mapping[str, Chain],
         *,
         sort_keys: bool,
+        omitted: int = 0,
     ) -> None:
         self._runs = runs
+        self._omitted = omitted
         self._stored = stored
         self._count = count
         self._text = text
@@ -610,6 +689,11 @@ class ListWriter:
     def _gathered(self, pieces: list[Extent | range]) -> list[Extent | range]:
         """Fewer pieces: the first if it is at least half of the list, and the rest written anew."""
         first, count = pieces[0], self._count
+        if self._omitted:
+            left_out = part(self._stored, 0, self._omitted)
+            if len(left_out) <= MAX_LEFT_OUT:
+                few = len(pieces) <= len(left_out) + 2  # the last may be continued, and nothing is to be gathered
+                return pieces if few else [*left_out, range(self._omitted, count)]
         if isinstance(first, Extent) and first.length * 2 >= count:
             return [first, range(first.length, count)]
         return [range(count)]

@@ -15,7 +15,7 @@ from locus.errors import (
     MissingDependencyError,
     UnsupportedFormatError,
 )
-from locus.memory.engine import Exports
+from locus.memory.engine import CheckpointerCapabilities, Exports
 from locus.memory.model.codec import encode_trusted
 from locus.server.answers import Answer
 from locus.server.authorized_store import AuthorizedStore
@@ -102,7 +102,7 @@ class OperationsRoutes(Routes):
                 "service": SERVICE,
                 "protocol": PROTOCOL,
                 "version": self._version,
-                "capabilities": asdict(self._store.capabilities),
+                "capabilities": _flags(self._store.capabilities),
                 "pending_writes": self._store.keeps_writes,
                 "deltas": engine.keeps_runs,
                 "exports": engine.offers(Exports),
@@ -155,3 +155,8 @@ class OperationsRoutes(Routes):
     @operation("GET", "/openapi.json", "This document", answer({"type": "object"}, "OpenAPI"), public=True)
     async def openapi(self, request: Request) -> Response:
         return await text_response(request, self._openapi)
+
+
+def _flags(capabilities: CheckpointerCapabilities) -> dict[str, bool]:
+    """The capabilities that clients of every version know. That there are windows follows from `deltas`."""
+    return {name: flag for name, flag in asdict(capabilities).items() if name != "windows"}

@@ -53,6 +53,17 @@ async def _keeps_ids(_handle: Checkpointer, store: TestStore) -> bool:
         return await another.exists("t", "c") and await another.list_checkpoints("t") == ["c"]
 
 
+async def _windows(handle: Checkpointer, _store: TestStore) -> bool:
+    state = AgentState().with_messages([Message.user("a"), Message.assistant("b")])
+    await handle.save(state, "long")
+    loaded = await handle.load("long", last=1)
+    assert loaded is not None
+    if loaded.omitted:
+        return loaded.messages == state.messages[1:] and loaded.omitted == {"messages": 1}
+    assert loaded == state
+    return False
+
+
 PROOFS: dict[str, Callable[[Checkpointer, TestStore], Awaitable[bool]]] = {
     "search": _searches,
     "metadata_query": _finds,
@@ -62,6 +73,7 @@ PROOFS: dict[str, Callable[[Checkpointer, TestStore], Awaitable[bool]]] = {
     "list_threads": _lists_threads,
     "list_with_metadata": _lists_with_metadata,
     "persistent_checkpoint_ids": _keeps_ids,
+    "windows": _windows,
 }
 """What shows that a capability is there, in a store that has the thread "t" with the checkpoint "c"."""
 
@@ -98,6 +110,8 @@ class CapabilityLaws(Laws):
         await checkpointer.save(state, "t", "c", {"k": "v"})
         if getattr(self.required, name):
             assert await PROOFS[name](checkpointer, store)
+        elif name == "windows":  # all is loaded, and nothing is lost
+            assert not await PROOFS[name](checkpointer, store)
         else:
             with pytest.raises(CapabilityError) as caught:
                 await PROOFS[name](checkpointer, store)

@@ -53,7 +53,7 @@ class LocusServer:
 
     def __init__(self, client: HTTPClient, about: Mapping[str, Any]) -> None:
         self._client = client
-        self.capabilities = CheckpointerCapabilities(**about["capabilities"])
+        self.capabilities = CheckpointerCapabilities(**about["capabilities"], windows=about["deltas"])
         self.keeps_writes: bool = about["pending_writes"]
         self.keeps_runs: bool = about["deltas"]
         self.exports: bool = about.get("exports", False)
