@@ -127,8 +127,8 @@ class CheckpointStore:
         self.ready = False
         self._traces = TraceCache(fork_safe_lock())
         self.cache = LoadCache(cache_mb)
-        # Whoever gets everything from the engine anyway has no use for what it holds.
-        self._caches = self.cache.max_bytes > 0 and type(engine).read_since is not Engine.read_since
+        self.caches = self.cache.max_bytes > 0 and type(engine).read_since is not Engine.read_since
+        """Whether anything is held. Whoever gets everything from the engine anyway has no use for it."""
 
     @property
     def capabilities(self) -> CheckpointerCapabilities:
@@ -283,7 +283,7 @@ class CheckpointStore:
     def _remember(self, commit: Commit, plan: Plan, attempts: int, window: Trace | None) -> Saved:
         trace = Trace(Base(commit.checkpoint_id, commit.rev), plan.fields, window=window.window if window else None)
         self._traces.put((commit.thread_id, commit.namespace), trace)
-        if self._caches:
+        if self.caches:
             notes = self.cache.notes
             notes.append(commit)
             if len(notes) >= MOST_NOTES or sum(len(run.items) for run in commit.runs) >= LARGE_NOTE:
@@ -341,7 +341,7 @@ class CheckpointStore:
         self, thread_id: str, checkpoint_id: str | None, namespace: str, shape: Shape[R]
     ) -> Loaded[R] | None:
         """A checkpoint in the shape that the caller wants. What this handle holds of the thread is not read again."""
-        if not self._caches:
+        if not self.caches:
             stored = await self.read(thread_id, checkpoint_id, namespace)
             return None if stored is None else Loaded(shape.whole(stored)[0], stored, None)
         check_ids(thread_id, checkpoint_id, namespace)

@@ -150,6 +150,7 @@ class ObservedStore(CheckpointStore):
         self.engine = inner.engine
         self.ttl_seconds = inner.ttl_seconds
         self.cache = inner.cache
+        self.caches = inner.caches
 
     def __getattr__(self, name: str) -> Any:
         if name == "_inner":  # of one that is only being made, by `copy` for instance
