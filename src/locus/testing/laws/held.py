@@ -170,7 +170,7 @@ class HeldLaws(Laws):
         for handle in (checkpointer, open_handle()):
             for thread_id, line in lines.items():
                 assert_same_state(await handle.load(thread_id), line)
-                assert_same(await dicts(handle).load(thread_id), line.to_checkpoint())
+                assert_same_state(AgentState.from_checkpoint(await dicts(handle).load(thread_id) or {}), line)
 
     @pytest.mark.parametrize("disturbance", DISTURBANCES)
     async def test_what_was_disturbed_is_read_anew(
