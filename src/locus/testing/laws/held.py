@@ -37,7 +37,8 @@ SHAPES: dict[str, Load] = {"states": _state, "dicts": _dict}
 
 def _trace(handle: Checkpointer, state: AgentState) -> dict[str, Any]:
     """What a state knows of where it came from, without the objects."""
-    trace: Trace = state._kept_at(handle._key("t", "default"))
+    trace: Trace | None = state._kept_at(handle._key("t", "default"))
+    assert trace is not None
     return {"base": trace.base, "passed": trace.passed} | {
         name: (found.text, {path: _cut(cut) for path, cut in found.cuts.items()})
         for name, found in trace.fields.items()
