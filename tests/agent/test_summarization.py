@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locus.agent import Agent, Summarization
-from locus.agent.middleware import turn_start
+from locus.agent.window import turn_start
 from locus.core.messages import Message, Role, ToolResult
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError

@@ -108,6 +108,55 @@ async def test_what_does_not_is_refused(begun: httpx.AsyncClient, extents: Any, 
     assert (await begun.get("/threads/t/checkpoints/c3")).status_code == 404
 
 
+@pytest.fixture
+async def forked(begun: httpx.AsyncClient) -> httpx.AsyncClient:
+    """Another line from the first list on, with a branch of its own, and a checkpoint that dropped the oldest items."""
+    fork = FORK[0]
+    await _committed(begun, _body("c3", [[A, 0, 0, 4], [fork, 0, 0, 2]], [[fork, 0, 0, [8, 9]]], "c1"))
+    await _committed(begun, _body("c4", [[A, 1, 3, 3]], [], "c2"))
+    return begun
+
+
+FORK = ["c3-revision0", 0, 0]
+OWN = "c5-revision0"
+
+
+@pytest.mark.parametrize(
+    ("base", "extents", "runs", "accepted"),
+    [
+        # A client that has seen the last two items keeps the ones before, whatever it does with those two.
+        ("c2", [[A, 2, 0, 7]], [[A, 2, 6, [8]]], True),
+        ("c2", [[A, 2, 0, 6]], [[A, 2, 5, [8]]], True),
+        ("c2", [[A, 1, 0, 4], [OWN, 0, 0, 2]], [[OWN, 0, 0, [8, 9]]], True),
+        ("c2", [[A, 1, 0, 4], [OWN, 0, 0, 1], [A, 1, 5, 1]], [[OWN, 0, 0, [8]]], True),
+        ("c3", [[A, 0, 0, 4], [*FORK, 1], [OWN, 0, 0, 1]], [[OWN, 0, 0, [7]]], True),
+        ("c3", [[A, 0, 0, 4], [FORK[0], 1, 0, 3]], [[FORK[0], 1, 2, [7]]], True),
+        ("c4", [[A, 2, 3, 4]], [[A, 2, 6, [8]]], True),
+        # What only another line has, what its base has dropped, and other versions of the same branch are not its own.
+        ("c2", [[A, 1, 0, 4], [*FORK, 2]], [], False),
+        ("c3", [[A, 1, 0, 4], [*FORK, 2]], [], False),
+        ("c3", [[A, 1, 0, 6]], [], False),
+        ("c4", [[A, 1, 0, 6]], [], False),
+        ("c4", [[A, 1, 2, 4]], [], False),
+        ("c4", [[A, 2, 2, 5]], [[A, 2, 6, [8]]], False),
+        ("c4", [[A, 2, 0, 7]], [[A, 2, 6, [8]]], False),
+        ("c4", [[A, 0, 3, 1], [OWN, 0, 0, 1]], [[OWN, 0, 0, [8]]], False),
+        ("c2", [[A, 1, 0, 4], [OWN, 0, 0, 3]], [[OWN, 0, 0, [8, 9]]], False),
+    ],
+)
+async def test_items_that_a_client_has_not_seen_are_kept_if_its_base_has_them(
+    forked: httpx.AsyncClient, base: str, extents: Any, runs: Any, accepted: bool
+) -> None:
+    response = await _commit(forked, _body("c5", extents, runs, base))
+    if accepted:
+        assert response.json()["verdict"] == "committed", response.text
+        items = (await forked.get("/threads/t/latest")).json()["state"]["m"]
+        assert len(items) == sum(extent[3] for extent in extents)
+    else:
+        assert (response.status_code, response.json()["code"]) == (422, "invalid_request"), response.text
+        assert (await forked.get("/threads/t/checkpoints/c5")).status_code == 404
+
+
 async def test_a_value_is_brought_or_there(begun: httpx.AsyncClient) -> None:
     named = {"manifest": [[["v"], VALUE]]}
     response = await _commit(begun, _body("c3", [], [], "c2", **named))

@@ -89,6 +89,7 @@ class Agent:
     - `wait_seconds`: with "wait", how long to wait at most.
     - `lease_seconds`: a worker that is silent for this long is taken for dead.
     - `unknown_outcome`: what to do with a call that was under way when a process was killed: "skip", "ask" or "retry".
+    - `window`: how many of the last messages the model sees, and are loaded, at least; the thread keeps all.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class Agent:
         wait_seconds: float = _FROM_CONFIG,
         lease_seconds: float = _FROM_CONFIG,
         unknown_outcome: UnknownOutcome = _FROM_CONFIG,
+        window: int | None = _FROM_CONFIG,
         **unknown: Never,
     ) -> None:
         given = locals()
@@ -162,7 +164,7 @@ class Agent:
         if isinstance(kept, Checkpointer):
             config = self.config
             patience = config.wait_seconds if config.on_conflict == "wait" else None
-            return ThreadSession(kept, thread_id, config.on_conflict, config.lease_seconds, patience)
+            return ThreadSession(kept, thread_id, config.on_conflict, config.lease_seconds, patience, config.window)
         if isinstance(kept, BaseCheckpointer):
             return PlainSession(kept, thread_id)
         return ConversationSession(kept, thread_id)

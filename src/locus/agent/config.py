@@ -40,7 +40,8 @@ class AgentConfig:
     not simply be repeated: "skip" tells the model so, "ask" stops the run for a decision, "retry" repeats it.
     `on_conflict` says what happens to a run that finds another one under way in the same thread: "reject" it with a
     `ThreadBusyError`, let it "wait" (or "queue") for at most `wait_seconds`, "take_over" the thread, or go on in a
-    "fork". A worker that is silent for `lease_seconds` is taken for dead; a resume waits to see that.
+    "fork". A worker that is silent for `lease_seconds` is taken for dead; a resume waits to see that. With a `window`,
+    the last so many messages are loaded and shown to the model, or a few more: it begins with a user's turn.
     """
 
     model: Model | str | None = None
@@ -60,6 +61,7 @@ class AgentConfig:
     wait_seconds: float = 60.0
     lease_seconds: float = 30.0
     unknown_outcome: UnknownOutcome = "skip"
+    window: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("checkpoint_every_n_iterations", "max_iterations"):
@@ -72,6 +74,8 @@ class AgentConfig:
                 continue
             if not _number(name, limit) > 0:
                 raise ConfigurationError(f"{name} must be above 0, got {limit!r}")
+        if self.window is not None and (type(self.window) is not int or self.window < 1):
+            raise ConfigurationError(f"window is a number of messages, from 1 on, got {self.window!r:.80}")
         for name, allowed in (
             ("on_conflict", get_args(OnConflict)),
             ("unknown_outcome", get_args(UnknownOutcome)),
@@ -109,6 +113,7 @@ class Settings(TypedDict, total=False):
     wait_seconds: float
     lease_seconds: float
     unknown_outcome: UnknownOutcome
+    window: int | None
 
 
 def _number(name: str, given: Any) -> int | float:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
-from locus.core.messages import Message, Role, ToolCall
+from locus.agent.window import (
+    Summary,
+    omitted_messages,
+    step_start,
+    summary_message,
+    summary_of,
+    turn_start,
+    with_summary,
+)
+from locus.core.messages import Message, ToolCall
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError
-from locus.models.base import Model
+from locus.models.base import Model, tokens_of
 
 Summarizer = Callable[[Sequence[Message]], str]
 
@@ -57,33 +66,76 @@ class Summarization(Middleware):
 
     async def before_model(self, state: AgentState, model: Model) -> AgentState:
         messages = state.messages
-        if sum(len(message.text) for message in messages) <= self._max_characters:
+        if _characters(messages) <= self._max_characters:
             return state
         cut = turn_start(messages, len(messages) - self._keep_last)
         if cut <= 1:
             return state
-        older = messages[:cut]
-        text = self._summarize(older) if self._summarize else await self._ask(older, model)
-        summary = Message.system(f"Summary of the conversation so far:\n{text}")
-        return state.with_messages_replaced((summary, *messages[cut:]))
+        state, text = await self._summarized(state, messages[:cut], model)
+        return state.with_messages_replaced((summary_message(text), *messages[cut:]))
 
-    @staticmethod
-    async def _ask(older: Sequence[Message], model: Model) -> str:
+    async def before_model_in_window(
+        self, state: AgentState, model: Model, window: int, read: Callable[[int, int], AsyncIterator[Message]]
+    ) -> AgentState:
+        """The state with a summary that covers what the model no longer sees; every message stays.
+
+        `read` gives the messages between two positions that were not loaded. There may be many, so the summary grows
+        in portions of the budget.
+        """
+        messages, omitted, summary = state.messages, omitted_messages(state), summary_of(state)
+        uncovered = messages[max(0, summary.covers - omitted) :]
+        if summary.covers >= omitted and _characters(uncovered) <= self._max_characters:
+            return state
+        cut = turn_start(messages, len(messages) - window)
+        if omitted + cut <= summary.covers:  # one turn is longer than the window
+            cut = step_start(messages, len(messages) - window)
+        if omitted + cut <= summary.covers:
+            return state
+        text, portion = summary.text, list[Message]()
+        async for message in _between(state, summary.covers, omitted + cut, read):
+            if portion and _characters(portion) + len(message.text) > self._max_characters:
+                state, text = await self._continued(state, text, portion, model)
+                portion = []
+            portion.append(message)
+        state, text = await self._continued(state, text, portion, model)
+        return with_summary(state, Summary(text, omitted + cut))
+
+    async def _continued(
+        self, state: AgentState, text: str, portion: Sequence[Message], model: Model
+    ) -> tuple[AgentState, str]:
+        before = (summary_message(text),) if text else ()
+        return await self._summarized(state, (*before, *portion), model)
+
+    async def _summarized(self, state: AgentState, older: Sequence[Message], model: Model) -> tuple[AgentState, str]:
+        """The text, and the state with the tokens that it has cost."""
+        if self._summarize:
+            return state, self._summarize(older)
         told = "\n".join(f"{message.role.value}: {message.text}" for message in older if message.text)
         request = Message.user(
             "Summarise this conversation so that it can go on from your summary alone. Keep names, numbers, "
             f"decisions and open questions.\n\n{told}"
         )
-        return (await model.complete([request])).message.text
+        response = await model.complete([request])
+        usage = tokens_of(response)
+        state = state.with_token_usage(usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0))
+        return state, response.message.text
+
+
+async def _between(
+    state: AgentState, start: int, end: int, read: Callable[[int, int], AsyncIterator[Message]]
+) -> AsyncIterator[Message]:
+    """The messages of a thread from one position to another, loaded or not."""
+    omitted = omitted_messages(state)
+    if start < omitted:
+        async for message in read(start, min(end, omitted)):
+            yield message
+    for message in state.messages[max(0, start - omitted) : max(0, end - omitted)]:
+        yield message
+
+
+def _characters(messages: Sequence[Message]) -> int:
+    return sum(len(message.text) for message in messages)
 
 
 SummarizationMiddleware = Summarization
 """The same under the name that agent frameworks use."""
-
-
-def turn_start(messages: Sequence[Message], at: int) -> int:
-    """The last place not after `at` where a user's turn begins: nothing is torn apart there."""
-    for index in range(min(at, len(messages) - 1), 0, -1):
-        if messages[index].role is Role.USER:
-            return index
-    return 0

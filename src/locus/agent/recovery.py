@@ -72,17 +72,22 @@ def in_order(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     return messages[:start] + tuple(sorted(results, key=lambda message: calls.index(message.tool_call_id or "")))
 
 
-def repaired(messages: Sequence[Message], *, to_the_end: bool = False) -> list[Message] | None:
+def repaired(
+    messages: Sequence[Message], *, to_the_end: bool = False, from_the_start: bool = True
+) -> list[Message] | None:
     """The messages with every orphan mended, or None if there are none.
 
     Providers refuse a history in which a call has no result, or a result no call, for ever. Calls of the last
-    assistant message may still get theirs, and are left alone unless `to_the_end` says that nothing follows.
+    assistant message may still get theirs, and are left alone unless `to_the_end` says that nothing follows. Results
+    at the beginning belong to calls that were not loaded, unless these messages are all `from_the_start`.
     """
     mended: list[Message] = []
     open_calls: dict[str, ToolCall] = {}
     changed = False
+    known = from_the_start
     for message in messages:
-        if message.role is Role.TOOL:
+        known = known or message.role is not Role.TOOL
+        if message.role is Role.TOOL and known:
             if message.tool_call_id not in open_calls:
                 changed = True
                 continue

@@ -20,6 +20,7 @@ from typing import Any
 from locus.agent import approvals
 from locus.agent.calls import Started, is_repeatable, make_calls
 from locus.agent.config import AgentConfig
+from locus.agent.middleware import Summarization
 from locus.agent.recovery import (
     CUT_OFF,
     NOT_APPROVED,
@@ -36,6 +37,7 @@ from locus.agent.recovery import (
 from locus.agent.reflexion import LOOP, reflect, repeats
 from locus.agent.results import AgentMetrics, AgentResult, StopReason
 from locus.agent.sessions import Records, Session
+from locus.agent.window import omitted_messages, seen_by_model
 from locus.core.events import (
     CheckpointSavedEvent,
     Event,
@@ -52,7 +54,7 @@ from locus.core.frozen import Items
 from locus.core.messages import Message, Role, ToolCall, ToolResult
 from locus.core.state import AgentState, ToolExecution
 from locus.models import ModelError
-from locus.models.base import Model, ModelResponse, StreamingModel, ToolSpec
+from locus.models.base import Model, ModelResponse, StreamingModel, ToolSpec, tokens_of
 from locus.tools import ToolRegistry
 
 Emit = Callable[[Event], Awaitable[None]]
@@ -161,15 +163,24 @@ class Run:
             await self._answer()
 
     async def _through_middleware(self) -> None:
-        before = self.state.messages
+        before, window = self.state, self._config.window
         for layer in self._config.middleware:
-            self.state = await layer.before_model(self.state, self._model)
-        if self.state.messages is not before:
+            if window is not None and isinstance(layer, Summarization):
+                self.state = await layer.before_model_in_window(
+                    self.state, self._model, window, self._session.read_messages
+                )
+            else:
+                self.state = await layer.before_model(self.state, self._model)
+        if self.state.messages is not before.messages:
             self._mend(to_the_end=True)
+        self._count(
+            prompt_tokens=max(0, self.state.prompt_tokens_used - before.prompt_tokens_used),
+            completion_tokens=max(0, self.state.completion_tokens_used - before.completion_tokens_used),
+        )
 
     def _mend(self, *, to_the_end: bool = False) -> None:
         """Repair a history that something else may have changed. This looks at every message."""
-        mended = repaired(self.state.messages, to_the_end=to_the_end)
+        mended = repaired(self.state.messages, to_the_end=to_the_end, from_the_start=not self.state.omitted)
         if mended is not None:
             self.state = self.state.with_messages_replaced(mended)
 
@@ -217,7 +228,7 @@ class Run:
         return None if limit is None else self._started + limit - time.perf_counter()
 
     async def _ask_model(self) -> Message:
-        messages = list(self.state.messages)
+        messages = self._seen_by_model()
         if self._config.system_prompt:
             messages.insert(0, Message.system(self._config.system_prompt))
 
@@ -229,7 +240,7 @@ class Run:
         self.asks_model = True
         response = await _ask(self._model, messages, list(self._tools) or None, on_text)
         self.asks_model = False
-        usage = _usage(response)
+        usage = tokens_of(response)
         prompt, completion = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
         self._count(model_calls=1, prompt_tokens=prompt, completion_tokens=completion)
         self.state = self.state.with_token_usage(prompt, completion)
@@ -237,6 +248,13 @@ class Run:
         message = _with_unique_ids(response.message, used)
         await self._emit(ModelCompleteEvent(*self._tag, message, usage))
         return message
+
+    def _seen_by_model(self) -> list[Message]:
+        window = self._config.window
+        if window is None:
+            return list(self.state.messages)
+        summarizes = any(isinstance(layer, Summarization) for layer in self._config.middleware)
+        return seen_by_model(self.state, window, back_to_summary=summarizes)
 
     async def _call(self, calls: Sequence[ToolCall]) -> None:
         """Make the calls that the model just asked for, unless a person has to approve them first."""
@@ -380,7 +398,8 @@ class Run:
         if saved is not None:
             self.accepted = True
             self._count(checkpoints=1)
-            await self._emit(CheckpointSavedEvent(*self._tag, saved, len(self.state.messages)))
+            total = omitted_messages(self.state) + len(self.state.messages)
+            await self._emit(CheckpointSavedEvent(*self._tag, saved, total))
 
     async def _interrupt(self, interrupt: Interrupt) -> None:
         """Stop for a person's decision, and save the question."""
@@ -444,10 +463,6 @@ def _is_empty(message: Message) -> bool:
     """Whether a model gave no call, no text and no other content."""
     blocks = message.content if not isinstance(message.content, str) else None
     return not (message.tool_calls or message.text.strip() or any(block.type != "text" for block in blocks or ()))
-
-
-def _usage(response: ModelResponse) -> dict[str, int]:
-    return {key: int(value) for key, value in (response.usage or {}).items() if isinstance(value, int | float)}
 
 
 def _with_unique_ids(message: Message, used: Iterable[str]) -> Message:

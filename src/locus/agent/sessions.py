@@ -7,7 +7,7 @@ import logging
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -24,6 +24,7 @@ from locus.agent.leases import (
     release,
     renewal,
 )
+from locus.agent.window import LEAST_LOADED, begins_at_a_turn
 from locus.core.messages import Message, ToolResult
 from locus.core.state import AgentState
 from locus.core.tasks import ended, finished
@@ -106,6 +107,12 @@ class Session(ABC):
     async def record_result(self, result: ToolResult) -> None:
         """A call is done. Once this returns, it is never made again."""
 
+    async def read_messages(self, start: int, end: int) -> AsyncIterator[Message]:
+        """The messages between two positions of the thread, where not all of them were loaded."""
+        nothing: tuple[Message, ...] = ()  # is ever left out here
+        for message in nothing:
+            yield message
+
     async def recorded(self) -> Records | None:
         """The open calls that were begun, with their results; None: begun, but not known to be done.
 
@@ -131,7 +138,8 @@ class ThreadSession(Session):
     """A thread of a Locus checkpointer. Every save names the checkpoint that it expects to be the latest.
 
     `lease_seconds` is how long this worker may be silent. `patience` is how many seconds a run without a lease may be
-    silent before it is taken for dead; without it, such a run stands in nobody's way.
+    silent before it is taken for dead; without it, such a run stands in nobody's way. `window` is how many messages are
+    loaded at least; without it, all are.
     """
 
     def __init__(
@@ -141,9 +149,11 @@ class ThreadSession(Session):
         on_conflict: OnConflict,
         lease_seconds: float,
         patience: float | None = None,
+        window: int | None = None,
     ) -> None:
         super().__init__(thread_id)
         self._checkpointer = checkpointer
+        self._window = window
         self._on_conflict = on_conflict
         self._thread = thread_id
         self._step: str | None = None
@@ -177,11 +187,31 @@ class ThreadSession(Session):
         return None
 
     async def _load_at(self, entry: HistoryEntry) -> AgentState | None:
-        state = await self._checkpointer.load(self._thread, entry.checkpoint_id)
+        state = await self._load_state(entry.checkpoint_id)
         if state is not None:
             self._begin_at(entry)
             self.other_run = await self._other_run(entry)
         return state
+
+    async def _load_state(self, checkpoint_id: str) -> AgentState | None:
+        """The state of a checkpoint, or a window of it that begins with a user's turn."""
+        last = None if self._window is None else max(self._window, LEAST_LOADED)
+        while True:
+            state = await self._checkpointer.load(self._thread, checkpoint_id, last=last)
+            if last is None or state is None or begins_at_a_turn(state):
+                return state
+            last *= 4
+
+    async def read_messages(self, start: int, end: int) -> AsyncIterator[Message]:
+        while start < end:
+            page = await self._checkpointer.read_items(
+                self._thread, self.latest, start=start, count=min(_PAGE, end - start)
+            )
+            if page is None or not page.items:
+                raise ConflictError(f"thread {self._thread!r}: a checkpoint was removed while it was read; try again")
+            for item in page.items:
+                yield Message.model_validate(item)
+            start += len(page.items)
 
     def _begin_at(self, entry: HistoryEntry | None) -> None:
         facts: Mapping[str, Any] = entry.metadata if entry is not None else {}
@@ -239,7 +269,9 @@ class ThreadSession(Session):
             # Two who decide on the same calls must not both go on: the calls would be made twice.
             if self._on_conflict != "fork" or facts["step"] == "decision":
                 raise
+            left = self._thread
             await self._fork()
+            self._checkpointer.follow_copy(state, left, self._thread)
             saved = await self._save_here(state, facts)
         # The lease counts from before the save, however long that takes.
         self.latest, self._step, self._told = saved, facts["step"], began

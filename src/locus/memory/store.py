@@ -380,6 +380,12 @@ class CheckpointStore:
         async with self.using() as engine:
             return await engine.read_part(thread_id, namespace, checkpoint_id, part)
 
+    async def read_since(self, thread_id: str, checkpoint_id: str | None, namespace: str, held: Base) -> Stored | None:
+        """A checkpoint, to a reader that has the checkpoint `held`; `Stored.since` says if its runs were left out."""
+        check_ids(thread_id, checkpoint_id, namespace)
+        async with self.using() as engine:
+            return await engine.read_since(thread_id, namespace, checkpoint_id, held)
+
     async def entry(self, thread_id: str, checkpoint_id: str | None, namespace: str) -> Entry | None:
         check_ids(thread_id, checkpoint_id, namespace)
         async with self.using() as engine:

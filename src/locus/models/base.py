@@ -31,6 +31,11 @@ class ModelResponse(Frozen):
     stop_reason: str = STOP
 
 
+def tokens_of(response: ModelResponse) -> dict[str, int]:
+    """The tokens of a response, as numbers: what a provider says beyond that does not count."""
+    return {key: int(value) for key, value in (response.usage or {}).items() if isinstance(value, int | float)}
+
+
 class ModelChunk(Frozen):
     """A piece of an answer: some text, or, as the last piece, the whole response."""
 

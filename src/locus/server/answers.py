@@ -17,6 +17,7 @@ T = TypeVar("T")
 Count = Annotated[int, Field(ge=0)]
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 JSONText = Annotated[str, Field(json_schema_extra={"contentMediaType": "application/json"})]
+Several2 = Annotated[list[Any], Field(min_length=2, max_length=2)]
 Several3 = Annotated[list[Any], Field(min_length=3, max_length=3)]
 Several4 = Annotated[list[Any], Field(min_length=4, max_length=4)]
 Several5 = Annotated[list[Any], Field(min_length=5, max_length=5)]
@@ -66,6 +67,7 @@ class Stored(Answer):
     runs: list[Several5]
     before: list[str | None]
     passed: bool
+    since: Annotated[Several2 | None, Field(description="`held`, if its runs were left out")] = None
 
 
 class Exported(Answer):

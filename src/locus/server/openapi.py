@@ -158,7 +158,10 @@ def _query_parameters(query: type[Query]) -> Iterator[Schema]:
         about = {"description": schema.pop("description")} if "description" in schema else {}
         if {"type": "null"} in schema.get("anyOf", ()):  # left out: a query has no other null
             schema = schema["anyOf"][0]
-        yield {"name": name, "in": "query", "schema": schema, **about}
+        said: Schema = {"schema": schema}
+        if schema.get("type") == "array":  # it is JSON, and not a parameter that is given several times
+            said = {"content": {"application/json": said}}
+        yield {"name": name, "in": "query", **said, **about}
 
 
 def _models(node: Any) -> Iterator[type[BaseModel]]:

@@ -6,7 +6,6 @@ OpenAPI document is made from the same model. A field that is wrong is reported 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -29,7 +28,7 @@ from locus.errors import LocusError
 from locus.memory.model.codec import MAX_DEPTH
 from locus.memory.model.ids import MAX_ID_LENGTH, check_id, check_text
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Unset
-from locus.wire.format import from_etag
+from locus.wire.format import MOST_LISTS, from_etag, held_from, path_from, window_from
 from locus.wire.problems import Problem
 
 T = TypeVar("T")
@@ -79,12 +78,26 @@ def _path(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        names = json.loads(value)
-    except (ValueError, RecursionError):
-        names = None
-    if not isinstance(names, list) or not 0 < len(names) <= MAX_DEPTH or not all(isinstance(n, str) for n in names):
-        raise invalid("path", f'the names that lead to a list, at most {MAX_DEPTH}, as JSON: ["messages"]')
-    return tuple(names)
+        return path_from(value)
+    except ValueError:
+        raise invalid("path", f'the names that lead to a list, at most {MAX_DEPTH}, as JSON: ["messages"]') from None
+
+
+def _window(value: Any) -> Any:
+    try:
+        window = window_from(value)
+    except ValueError:
+        wanted = f'how many of the last items of which lists, at most {MOST_LISTS}, as JSON: [50,[["messages"]]]'
+        raise invalid("window", wanted) from None
+    return window.last, tuple(window.paths)
+
+
+def _held(value: Any) -> Any:
+    try:
+        held = held_from(value)
+    except ValueError:
+        raise invalid("held", 'the id and the rev of a checkpoint, as JSON: ["c6","r6"]') from None
+    return held.checkpoint_id, held.rev
 
 
 def _at_once(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
@@ -117,7 +130,11 @@ Many = Annotated[list[T], Field(fail_fast=True)]
 """A list of any length. The first wrong item ends the check: a large body could hold millions."""
 AT_ONCE = WrapValidator(_at_once)
 """Added to the values of an object, for the same reason."""
-ItemPath = Annotated[tuple[str, ...], BeforeValidator(_path)]
+_Names = Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_DEPTH)]
+ItemPath = Annotated[_Names, BeforeValidator(_path)]
+ItemPaths = Annotated[tuple[_Names, ...], Field(max_length=MOST_LISTS)]
+WindowOfLists = Annotated[tuple[Annotated[int, Field(ge=1, le=MOST)], ItemPaths], BeforeValidator(_window)]
+HeldCheckpoint = Annotated[tuple[Id, Id], BeforeValidator(_held)]
 IN_QUERY = BeforeValidator(_digits)
 """Added to a number in a query, where everything is text."""
 QueryFlag = Annotated[bool, BeforeValidator(_word)]

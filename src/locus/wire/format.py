@@ -13,6 +13,10 @@ What is read comes as text, because nothing between the database and the caller 
 
     {"entry": {…}, "head": "{…}", "manifest": "[…]", "runs": [["k3v9…", 6, 24, 4, "[…]"]], "passed": false}
 
+A reader that needs less says so in the query: `window=[50,[["messages"]]]` asks for the last 50 items of some lists,
+and all of everything else; `held=["c6","r6"]` names a checkpoint whose runs need not be sent again. If they were left
+out, the answer has it as `since`.
+
 An id in a path is written as it is if no proxy would change it, else as `~` and base64:
 `/threads/~dGVuYW50L2E/latest` is the thread `tenant/a`.
 
@@ -21,6 +25,7 @@ For each record there is a pair of functions: `…_text` or `…_data` writes it
 
 from __future__ import annotations
 
+import json
 import re
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Sequence
@@ -29,15 +34,20 @@ from urllib.parse import quote, unquote_to_bytes
 
 from locus.errors import CorruptCheckpointError, InvalidIdError
 from locus.memory.model import table
-from locus.memory.model.codec import decode, encode, encode_trusted
+from locus.memory.model.codec import MAX_DEPTH, decode, encode, encode_trusted
+from locus.memory.model.ids import check_text
+from locus.memory.model.manifest import MOST
+from locus.memory.model.parts import Window
 from locus.memory.model.records import (
     ANY,
+    Base,
     Commit,
     Entry,
     Exported,
     Hit,
     Known,
     Outcome,
+    Path,
     Run,
     Stored,
     Unset,
@@ -48,6 +58,8 @@ from locus.memory.model.records import (
 PROTOCOL = 1
 PROTOCOL_HEADER = "Locus-Protocol"
 SERVICE = "locus"
+MOST_LISTS = 64
+"""Of one window. A state has a handful of lists that are ever cut."""
 
 _SAFE_SEGMENT = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _ETAG = re.compile(r'"([\x21\x23-\x7e]*)"')
@@ -184,14 +196,72 @@ def hit_from(data: Any) -> Hit:
     return Hit(entry_from(data), data["score"], data["snippet"])
 
 
+def path_text(path: Path) -> str:
+    """The names that lead to a list, as a query has them."""
+    return encode_trusted(path)
+
+
+def path_from(text: str) -> Path:
+    """The inverse; a `ValueError` if it is something else."""
+    return _checked_path(_json_list(text))
+
+
+def window_text(window: Window) -> str:
+    return encode_trusted([window.last, sorted(window.paths)])
+
+
+def window_from(text: str) -> Window:
+    """The inverse; a `ValueError` if it is something else."""
+    last, paths = _json_list(text, 2)
+    if type(last) is not int or not 1 <= last <= MOST:
+        raise ValueError("no number of items")
+    if not isinstance(paths, list) or len(paths) > MOST_LISTS:
+        raise ValueError("no lists, or too many")
+    return Window(last, frozenset(_checked_path(path) for path in paths))
+
+
+def held_text(held: Base) -> str:
+    return encode_trusted([held.checkpoint_id, held.rev])
+
+
+def held_from(text: str) -> Base:
+    """The inverse; a `ValueError` if it is something else. Its ids are still to be checked."""
+    checkpoint_id, rev = _json_list(text, 2)
+    if not isinstance(checkpoint_id, str) or not isinstance(rev, str):
+        raise ValueError("no checkpoint")
+    return Base(checkpoint_id, rev)
+
+
+def _json_list(text: str, length: int | None = None) -> list[Any]:
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(found, list) or length not in (None, len(found)):
+        raise ValueError("no list of this length")
+    return found
+
+
+def _checked_path(names: Any) -> Path:
+    if not isinstance(names, list) or not 0 < len(names) <= MAX_DEPTH:
+        raise ValueError("no path")
+    for name in names:
+        if not isinstance(name, str):
+            raise ValueError("no name")
+        check_text(name, "a name in a path")
+    return tuple(names)
+
+
 def stored_text(stored: Stored) -> str:
     runs = [run for branch in stored.runs.values() for run in branch]
+    since = {} if stored.since is None else {"since": [stored.since.checkpoint_id, stored.since.rev]}
     return encode_trusted(
         {
             "entry": entry_data(stored.entry),
             "head": stored.head,
             "manifest": stored.manifest,
             "passed": stored.passed,
+            **since,
             **_runs_data(runs),
         }
     )
@@ -216,7 +286,9 @@ def stored_from(data: Any) -> Stored:
     runs: dict[str, list[Run]] = {}
     for run in _runs_from(data):
         runs.setdefault(run.branch, []).append(run)
-    return Stored(entry_from(data["entry"]), data["head"], data["manifest"], runs, data["passed"])
+    since = data.get("since")
+    held = None if since is None else Base(*since)
+    return Stored(entry_from(data["entry"]), data["head"], data["manifest"], runs, data["passed"], held)
 
 
 def exported_text(exported: Exported) -> str:

@@ -7,6 +7,9 @@ from itertools import count
 
 import pytest
 
+from locus.memory.backends.sqlite.engine import SQLiteEngine
+from locus.memory.checkpointer import Checkpointer
+from locus.memory.engine import Engine
 from locus.testing import REQUIRED
 from locus.testing.contract import DurableContract, StallLaws
 from locus.testing.laws.capabilities import CapabilityLaws
@@ -20,10 +23,10 @@ from locus.testing.stateful import StatefulLaws
 from tests.backends.effort import FewerRepetitions, FewestRepetitions
 from tests.backends.embedded import SQLiteStore
 from tests.backends.http.store import ServerProcess, StoreOverHTTP, server_process
-from tests.backends.postgresql.store import new_store
+from tests.backends.postgresql.store import new_store, used_store
 from tests.backends.proxied import proxy_for
 from tests.servers.postgresql import PostgreSQLServer
-from tests.servers.proxy import Proxy
+from tests.servers.proxy import NoProxy, Proxy
 
 _numbers = count()
 
@@ -40,6 +43,11 @@ class TestHTTPOnSQLite(FewerRepetitions, DurableContract, StallLaws):
 
     required = REQUIRED["http"]
 
+    def _reads_less(self, checkpointer: Checkpointer, method: str) -> bool:
+        """The server asks for what the client asked for, and its store reads as little as it can."""
+        assert getattr(type(checkpointer.store.engine), method) is not getattr(Engine, method)
+        return getattr(SQLiteEngine, method) is not getattr(Engine, method)
+
     @pytest.fixture
     def store(self, server: ServerProcess) -> Iterator[StoreOverHTTP]:
         name = f"store{next(_numbers)}"
@@ -53,6 +61,12 @@ class TestHTTPOnSQLite(FewerRepetitions, DurableContract, StallLaws):
 def proxy(postgresql_server: PostgreSQLServer, request: pytest.FixtureRequest) -> Iterator[Proxy]:
     with proxy_for(request, postgresql_server.port) as proxy:
         yield proxy
+
+
+@pytest.fixture(scope="module")
+def used_schema(postgresql_server: PostgreSQLServer) -> Iterator[str]:
+    with new_store(postgresql_server.url, NoProxy(postgresql_server.port)) as store:
+        yield store.schema
 
 
 @pytest.mark.postgresql
@@ -77,11 +91,11 @@ class TestHTTPOnPostgreSQL(
 
     @pytest.fixture
     def store(
-        self, server: ServerProcess, postgresql_server: PostgreSQLServer, proxy: Proxy
+        self, server: ServerProcess, postgresql_server: PostgreSQLServer, proxy: Proxy, used_schema: str
     ) -> Iterator[StoreOverHTTP]:
         name = f"store{next(_numbers)}"
         (server.folder / name).mkdir()
-        with new_store(postgresql_server.url, proxy) as inner:
+        with used_store(postgresql_server.url, used_schema, proxy) as inner:
             (server.folder / name / "url").write_text(inner.url)
             store = StoreOverHTTP(server, "url", name, inner)
             yield store

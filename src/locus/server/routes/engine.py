@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from locus.errors import CapabilityError, ConflictError
 from locus.memory.engine import Copies, Expires, Exports
-from locus.memory.model.parts import Range
-from locus.memory.model.records import DEFAULT_NAMESPACE, Commit, Verdict
+from locus.memory.model.parts import Range, Window
+from locus.memory.model.records import DEFAULT_NAMESPACE, Base, Commit, Verdict
 from locus.memory.model.retention import ancestors
 from locus.server.answers import Answer, Count, Entry, Exported, Outcome, Stored, existing
 from locus.server.auth import Grant
@@ -30,6 +30,7 @@ from locus.server.requests import (
     MOST,
     ROW,
     Body,
+    HeldCheckpoint,
     Id,
     ItemPath,
     Many,
@@ -37,7 +38,9 @@ from locus.server.requests import (
     Namespaced,
     Number,
     Text,
+    WindowOfLists,
     if_latest,
+    invalid,
 )
 from locus.wire.format import entry_data, exported_text, outcome_data, stored_text
 from locus.wire.problems import NOT_FOUND, Problem
@@ -57,6 +60,13 @@ class Part(One):
     path: Annotated[ItemPath | None, Field(description="Only the runs that hold some items of this list")] = None
     start: Annotated[int, Field(ge=-MOST, le=MOST), IN_QUERY] = 0
     count: Annotated[Number, IN_QUERY] = 50
+    window: Annotated[
+        WindowOfLists | None, Field(description="Only so many of the last items of these lists, and all of the rest")
+    ] = None
+    held: Annotated[
+        HeldCheckpoint | None,
+        Field(description="Without the runs of this checkpoint, which the client has: its id and its rev"),
+    ] = None
 
 
 class Records(Body):
@@ -148,11 +158,18 @@ class EngineRoutes(Routes):
     async def stored(self, request: Request) -> Response:
         thread_id = self._authorized.thread(request)
         one = Part.of(request)
-        if one.path is None:
-            stored = existing(await self._store.read(thread_id, one.checkpoint_id, one.namespace))
+        if sum(asked is not None for asked in (one.path, one.window, one.held)) > 1:
+            raise invalid("path, window and held", "given one at a time")
+        store, where = self._store, (thread_id, one.checkpoint_id, one.namespace)
+        if one.path is not None:
+            stored = existing(await store.read_part(*where, Range(one.path, one.start, one.count)))
+        elif one.window is not None:
+            last, paths = one.window
+            stored = existing(await store.read_part(*where, Window(last, frozenset(paths))))
+        elif one.held is not None:
+            stored = existing(await store.read_since(*where, Base(*one.held)))
         else:
-            part = Range(one.path, one.start, one.count)
-            stored = existing(await self._store.read_part(thread_id, one.checkpoint_id, one.namespace, part))
+            stored = existing(await store.read(*where))
         size = len(stored.head) + sum(len(run.items) for runs in stored.runs.values() for run in runs)
         share_of(request).take(3 * size)
         return await text_response(request, stored_text(stored))

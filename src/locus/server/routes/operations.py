@@ -70,6 +70,8 @@ class About(Answer):
     prefixes: bool
     namespaces: bool
     parts: bool
+    window: bool
+    held: bool
     pages: bool
     before: bool
     keeps_key_order: bool
@@ -109,6 +111,8 @@ class OperationsRoutes(Routes):
                 "prefixes": True,
                 "namespaces": True,
                 "parts": True,
+                "window": True,
+                "held": True,
                 "pages": True,
                 "before": True,
                 "keeps_key_order": engine.dialect.exact,

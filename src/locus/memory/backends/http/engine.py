@@ -17,8 +17,8 @@ from locus.errors import BackendUnavailableError, CapabilityError, CheckpointErr
 from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.codec import EXACT, Dialect
 from locus.memory.model.ids import Pattern
-from locus.memory.model.parts import Part, Range
-from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Write
+from locus.memory.model.parts import Part
+from locus.memory.model.records import Base, Commit, Entry, Exported, Hit, Outcome, Stored, Write
 from locus.wire.format import PROTOCOL, SERVICE
 
 if TYPE_CHECKING:
@@ -105,9 +105,15 @@ class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
 
     async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
         server = await self._connected()
-        if isinstance(server, self._locus_server) and server.reads_parts and isinstance(part, Range):
-            return await server.read(thread_id, namespace, checkpoint_id, part)
-        return await super().read_part(thread_id, namespace, checkpoint_id, part)
+        if isinstance(server, self._locus_server):
+            return await server.read_part(thread_id, namespace, checkpoint_id, part)
+        return await server.read(thread_id, namespace, checkpoint_id)
+
+    async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
+        server = await self._connected()
+        if isinstance(server, self._locus_server):
+            return await server.read_since(thread_id, namespace, checkpoint_id, held)
+        return await server.read(thread_id, namespace, checkpoint_id)
 
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
         return await (await self._connected()).entry(thread_id, namespace, checkpoint_id)

@@ -22,17 +22,21 @@ from locus.memory.backends.http.client import (
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.codec import EXACT, Dialect, encode_trusted
 from locus.memory.model.ids import Pattern
-from locus.memory.model.parts import Range
-from locus.memory.model.records import DEFAULT_NAMESPACE, Commit, Entry, Exported, Hit, Outcome, Stored, Write
+from locus.memory.model.parts import Part, Range
+from locus.memory.model.records import DEFAULT_NAMESPACE, Base, Commit, Entry, Exported, Hit, Outcome, Stored, Write
 from locus.wire.format import (
+    MOST_LISTS,
     commit_text,
     conditions,
     entry_from,
     exported_from,
+    held_text,
     hit_from,
     outcome_from,
+    path_text,
     segment,
     stored_from,
+    window_text,
     write_from,
     writes_text,
 )
@@ -44,6 +48,9 @@ PAGE = 1_000
 
 MOST_IDS = 10_000
 """How many ids of threads one request fetches; servers list no more."""
+
+LONGEST_WINDOW = 2_000
+"""In characters: a proxy may refuse a longer URL. Whoever has more and longer names of lists reads all of them."""
 
 _CHANGES_KEYS = Dialect(exact=False)
 
@@ -60,6 +67,8 @@ class LocusServer:
         self.prefixes: bool = about.get("prefixes", False)
         self.lists_namespaces: bool = about.get("namespaces", False)
         self.reads_parts: bool = about.get("parts", False)
+        self.reads_windows: bool = about.get("window", False)
+        self.knows_held: bool = about.get("held", False)
         self._lists_in_pages: bool = about.get("pages", False)
         self._takes_before: bool = about.get("before", False)
         self.dialect = EXACT if about["keeps_key_order"] else _CHANGES_KEYS
@@ -103,13 +112,32 @@ class LocusServer:
         )
         return _read(outcome_from, answer)
 
-    async def read(
-        self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Range | None = None
+    async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
+        return await self._stored(thread_id, namespace, checkpoint_id, {})
+
+    async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
+        return await self._stored(thread_id, namespace, checkpoint_id, self._part(part))
+
+    def _part(self, part: Part) -> dict[str, str | int]:
+        """How a request names a part; it names none where the server could not read it, and gets all."""
+        if isinstance(part, Range):
+            if not self.reads_parts:
+                return {}
+            return {"path": path_text(part.path), "start": part.start, "count": part.count}
+        text = window_text(part) if self.reads_windows and len(part.paths) <= MOST_LISTS else ""
+        return {"window": text} if 0 < len(text) <= LONGEST_WINDOW else {}
+
+    async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
+        query: dict[str, str | int] = {"held": held_text(held)} if self.knows_held else {}
+        stored = await self._stored(thread_id, namespace, checkpoint_id, query)
+        if stored is not None and stored.since not in (None, held):
+            raise HTTPUnavailableError("the server's answer is about another checkpoint than the one that is held")
+        return stored
+
+    async def _stored(
+        self, thread_id: str, namespace: str, checkpoint_id: str | None, more: dict[str, str | int]
     ) -> Stored | None:
-        query = _one(namespace, checkpoint_id)
-        if part is not None:
-            query |= {"path": encode_trusted(part.path), "start": part.start, "count": part.count}
-        answer = await self._ask("GET", f"/threads/{segment(thread_id)}/stored", query)
+        answer = await self._ask("GET", f"/threads/{segment(thread_id)}/stored", _one(namespace, checkpoint_id) | more)
         return None if answer is None else _read(stored_from, answer)
 
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:

@@ -1,0 +1,45 @@
+"""A store in memory that reads as little as it may, so that what a request asked for can be seen in its answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from locus.memory.backends import MemoryCheckpointer
+from locus.memory.backends.memory import MemoryEngine
+from locus.memory.model.manifest import visible
+from locus.memory.model.parts import Part, needed, newer_than
+from locus.memory.model.records import Base, Run, Stored
+
+
+class SparingEngine(MemoryEngine):
+    """The memory engine, without what is not needed."""
+
+    async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
+        stored = await self.read(thread_id, namespace, checkpoint_id)
+        if stored is None:
+            return None
+        extents = needed(stored.manifest, part)
+        runs = {run for extent in extents for run, _, _ in visible(extent, stored.runs.get(extent.branch, ()))}
+        return replace(stored, runs=_by_branch(sorted(runs)))
+
+    async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
+        stored = await self.read(thread_id, namespace, checkpoint_id)
+        known = await self.manifest(thread_id, namespace, held.checkpoint_id)
+        if stored is None or known is None or known[0] != held.rev:
+            return stored
+        newer = newer_than((run for runs in stored.runs.values() for run in runs), known[1])
+        return replace(stored, runs=_by_branch(newer), since=held)
+
+
+def _by_branch(runs: list[Run]) -> dict[str, list[Run]]:
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        found.setdefault(run.branch, []).append(run)
+    return found
+
+
+def sparing() -> MemoryCheckpointer:
+    """A checkpointer on such an engine."""
+    checkpointer = MemoryCheckpointer()
+    checkpointer.store.engine = SparingEngine()
+    return checkpointer
