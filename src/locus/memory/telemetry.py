@@ -20,7 +20,7 @@ from locus.memory.checkpointer import StoreVerbs
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.parts import Part
 from locus.memory.model.plan import Payload
-from locus.memory.model.records import Commit, Entry, Hit, Stored, Write
+from locus.memory.model.records import Base, Commit, Entry, Hit, Stored, Write
 from locus.memory.model.warm import Shape
 from locus.memory.saver import CheckpointSaver
 from locus.memory.store import CheckpointStore, Loaded, Saved
@@ -196,6 +196,12 @@ class ObservedStore(CheckpointStore):
     async def read_part(self, thread_id: str, checkpoint_id: str | None, namespace: str, part: Part) -> Stored | None:
         with self._telemetry.operation("read_items") as span:
             stored = await self._inner.read_part(thread_id, checkpoint_id, namespace, part)
+            self._telemetry.loaded(span, stored)
+            return stored
+
+    async def read_since(self, thread_id: str, checkpoint_id: str | None, namespace: str, held: Base) -> Stored | None:
+        with self._telemetry.operation("load") as span:
+            stored = await self._inner.read_since(thread_id, checkpoint_id, namespace, held)
             self._telemetry.loaded(span, stored)
             return stored
 
