@@ -144,7 +144,9 @@ async def test_any_checkpoint_is_completed_from_any_other_or_not_at_all(seed: in
             case "metadata":
                 entries = [{"n": next(count), "large": "x" * 1_100 * (turn % 2)} for _ in range(3)]
                 log = changed(list(state.metadata.get("log", [])), change, entries)
-                state = state.with_metadata({"log": log, "deep": {"note": "y" * 1_100, "log": list(log)[:2]}})
+                table = {f"key {number}": "value" for number in range(80)}  # a large value with a list inside
+                deep = {"note": "y" * 1_100, "log": list(log)[:2]}
+                state = state.with_metadata({"log": log, "deep": deep, "table": {**table, "log": list(log)}})
             case _:
                 log = changed(list((state.__pydantic_extra__ or {}).get("total_tokens", [])), change, ["z" * 70] * 3)
                 state = state.model_copy(update={"total_tokens": log, "summary": "s" * draw.choice([9, 1_200])})

@@ -20,6 +20,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from pydantic import ValidationError
 
+from locus.core.frozen import FrozenList
 from locus.errors import CorruptCheckpointError
 from locus.memory.model.chain import chain_of, digest_before
 from locus.memory.model.manifest import decode_manifest, newest_runs, pieces_text, visible, wanted
@@ -30,6 +31,7 @@ from locus.memory.model.payloads import (
     parsed_items,
     parsed_values,
     state_of,
+    with_value,
 )
 from locus.memory.model.plan import MOST_MARKS, UNKNOWN, Chain, ListTrace, Trace
 from locus.memory.model.records import Base, Extent, Path, Run, Stored
@@ -232,7 +234,6 @@ class _Completion:
         self._held = held
         self._sent = sent
         self._cuts = decode_manifest(sent.manifest)
-        self._known = decode_manifest(held.manifest)
         self._texts: dict[str, list[Run]] = {}
         self._sizes: dict[Path, int] = {}
 
@@ -264,13 +265,17 @@ class _Completion:
             self._sizes[path] = len(runs[-1].items)
             (value,) = parsed_values(pieces_text(visible(Extent(branch, 0, 0, 1), runs)))
             return value
-        inside = (other for cuts in (self._cuts, self._known) for other in cuts if other[: len(path)] == path != other)
-        if self._trace_at(path) != branch or branch not in self._held.decoded or any(inside):
+        if self._trace_at(path) != branch or branch not in self._held.decoded:
             raise _NotCoveredError
         assert self._held.trace is not None
-        found: Any = self._held.trace.fields[path[0]].value
+        decoded = self._held.trace.fields[path[0]]
+        found: Any = decoded.value
         for step in path[1:]:
             found = found[step]
+        for inner, cut in decoded.cuts.items():
+            # Where a list was cut out of the same text, and is not now, there is an empty one.
+            if inner[: len(path)] == path != inner and inner not in self._cuts:
+                found = with_value(found, inner[len(path) :], None if isinstance(cut, str) else FrozenList())
         self._sizes[path] = self._held.sizes.get(path, 0)
         return found
 
@@ -287,9 +292,7 @@ class _Completion:
                 if (low, high) == (0, len(items)) == (0, sum(each.length for each in extents)):
                     self._sizes[path] = self._held.sizes.get(path, 0)
                     return items
-                parts.append(
-                    tuple.__getitem__(items, slice(low, high)) if isinstance(items, tuple) else items[low:high]
-                )
+                parts.append(_part(items, low, high))
                 kept += high - low
             if pieces:
                 text = pieces_text(pieces)
@@ -343,6 +346,13 @@ class _Completion:
 
 
 NOTHING_DECODED: Final = ListTrace((), ())
+
+
+def _part(items: Sequence[Any], low: int, high: int) -> Sequence[Any]:
+    if (low, high) == (0, len(items)):
+        return items
+    part = slice(low, high)  # as a plain tuple: a slice of `Items` would remember where it comes from
+    return tuple.__getitem__(items, part) if isinstance(items, tuple) else items[part]
 
 
 def _spans(extents: Iterable[Extent], wanted: Extent) -> list[_Span]:
