@@ -25,6 +25,7 @@ from locus.memory.checkpointer import Checkpointer
 from locus.memory.saver import CheckpointSaver
 from locus.memory.store import CheckpointStore
 from locus.memory.telemetry import ObservedStore, instrument
+from tests.memory.test_cache import HoldingEngine
 
 SECRET = "a-private-kangaroo"
 UNMEASURED = {"refused", "search", "not_found", "other_namespaces"}
@@ -135,6 +136,7 @@ async def test_saves_loads_and_bytes_are_counted(checkpointer: Checkpointer, mea
     await checkpointer.save(long, "t", "c2")  # which is there
     assert measured.total("locus.written") == small + grown
     assert measured.total("locus.saves") == 3
+    checkpointer.cache_clear()
     assert await checkpointer.load("t") == long
     assert await checkpointer.load("none") is None
     loads = {attributes["locus.found"]: count for attributes, count in measured.points()["locus.loads"]}
@@ -142,6 +144,22 @@ async def test_saves_loads_and_bytes_are_counted(checkpointer: Checkpointer, mea
     assert 20_000 < measured.total("locus.read") < 20_000 + 3 * small
     assert measured.spans()[1].attributes == {"locus.store": "sqlite", "locus.bytes": grown, "locus.attempts": 1}
     assert "locus.conflicts" not in measured.points()
+
+
+async def test_what_a_handle_holds_is_counted(measured: Measured) -> None:
+    async with instrument(Checkpointer(CheckpointStore(HoldingEngine())), **measured.providers) as handle:
+        await handle.save(STATE, "t")
+        for _ in range(2):
+            await handle.load("t")
+        handle.cache_clear()
+        await handle.load("t")
+        assert (measured.total("locus.cache.hits"), measured.total("locus.cache.misses")) == (2, 1)
+        info = handle.cache_info()
+        assert measured.total("locus.cache.size") == info.bytes > 0
+        assert measured.total("locus.cache.entries") == info.entries == 1
+    assert [(span.attributes or {}).get("locus.cache") for span in measured.spans()] == [None, "hit", "hit", "miss"]
+    assert measured.total("locus.cache.size") == measured.total("locus.cache.entries") == 0
+    assert 0 < measured.total("locus.read") < 4 * measured.total("locus.written")
 
 
 async def test_a_conflict_is_counted_and_not_quoted(checkpointer: Checkpointer, measured: Measured) -> None:

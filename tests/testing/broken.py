@@ -14,7 +14,8 @@ from locus.memory.model.arguments import UNLIMITED
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.ids import Pattern
 from locus.memory.model.manifest import wanted
-from locus.memory.model.records import DEFAULT_NAMESPACE, Commit, Entry, Hit, Outcome, Stored, Verdict
+from locus.memory.model.parts import newer_than
+from locus.memory.model.records import DEFAULT_NAMESPACE, Base, Commit, Entry, Hit, Outcome, Stored, Verdict
 from locus.memory.model.retention import Removal
 from locus.memory.model.table import Row, ThreadTable
 from locus.memory.store import CheckpointStore
@@ -186,6 +187,25 @@ class NeverEnds(MemoryEngine):
 
     def _table(self, thread_id: str) -> ThreadTable | None:
         return self._tables.get(thread_id)
+
+
+class TrustsHolders(MemoryEngine):
+    """Whoever says what he holds is believed, though that may be gone, and its numbers given out again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._manifests: dict[str, str] = {}
+
+    async def commit(self, commit: Commit) -> Outcome:
+        self._manifests[commit.rev] = commit.manifest
+        return await super().commit(commit)
+
+    async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
+        stored = await self.read(thread_id, namespace, checkpoint_id)
+        if stored is None:
+            return None
+        runs = {name: newer_than(found, self._manifests[held.rev]) for name, found in stored.runs.items()}
+        return replace(stored, runs=runs, since=held)
 
 
 class MemoryStore(TestStore):

@@ -106,6 +106,10 @@ class TestNeverEnds(InMemory):
     engine = broken.NeverEnds
 
 
+class TestTrustsHolders(InMemory):
+    engine = broken.TrustsHolders
+
+
 class TestOneSetOfWrites(InMemory):
     engine = broken_savers.OneSetOfWrites
 

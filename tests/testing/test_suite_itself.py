@@ -17,6 +17,7 @@ from tests.inner_pytest import NO_STRANGERS
 SUITE = Path(__file__).with_name("broken_suite.py")
 CRASH_AT_A_LINE = "test_a_process_killed_at_any_line_of_a_save_tears_nothing[append]"
 SEEN_ELSEWHERE = "test_another_process_sees_a_save_as_soon_as_it_returned"
+GIVEN_OUT_AGAIN = "test_a_run_number_that_is_given_out_again_is_another_run"
 SPECIAL_WRITES = "test_special_and_numbered_writes_leave_each_other_alone"
 
 
@@ -45,6 +46,12 @@ FLAWS = {
         Flaw("TestNoNamespaces", "test_each_has_a_history_of_its_own", "assert AgentState("),
         Flaw("TestMergesNamespaces", "test_those_of_a_thread_are_listed", "assert ['', 'child'"),
         Flaw("TestNeverEnds", "test_an_expired_thread_is_seen_by_nobody", "assert AgentState("),
+        Flaw(
+            "TestTrustsHolders",
+            f"{GIVEN_OUT_AGAIN}[by itself-states]",
+            "assert A",
+        ),
+        Flaw("TestTrustsHolders", f"{GIVEN_OUT_AGAIN}[by itself-dicts]", "assert {"),
         Flaw("TestNoLock", "test_puts_at_once_lose_nothing", "assert {'c"),
         Flaw("TestOneSetOfWrites", SPECIAL_WRITES, "assert [('task', 0, 'c', 3)] =="),
         Flaw("TestSpecialReplaces", SPECIAL_WRITES, "'stop')] =="),

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 from locus.core.frozen import ThreadKey
 from locus.core.state import AgentState
 from locus.errors import CapabilityError, CorruptCheckpointError
+from locus.memory.cache import CacheInfo
 from locus.memory.diffs import StateDiff, diff
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.codec import decode
@@ -34,6 +35,7 @@ from locus.memory.model.parts import ItemPage, Window, checked_last, checked_ran
 from locus.memory.model.payloads import STATE_LISTS, anchor, loaded_state, state_payload
 from locus.memory.model.plan import Trace
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Entry, Unset
+from locus.memory.model.warm import STATES
 from locus.memory.store import CheckpointStore
 
 if TYPE_CHECKING:
@@ -334,6 +336,14 @@ class StoreVerbs:
             for write in writes
         ]
 
+    def cache_info(self) -> CacheInfo:
+        """How often loads could do with what this handle holds in memory, and how much that is. See `cache_mb`."""
+        return self.store.cache.info()
+
+    def cache_clear(self) -> None:
+        """Let go of what this handle holds in memory. The next load of each thread reads all of it."""
+        self.store.cache.clear()
+
     async def close(self) -> None:
         await self.store.close()
 
@@ -393,13 +403,15 @@ class Checkpointer(StoreVerbs, BaseCheckpointer):
         A store that keeps every checkpoint whole loads all of it (see `capabilities.windows`).
         """
         if last is None:
-            window, stored = None, await self.store.read(thread_id, checkpoint_id, namespace)
+            loaded = await self.store.load(thread_id, checkpoint_id, namespace, STATES)
+            found = None if loaded is None else loaded.value
         else:
             window = Window(checked_last(last), STATE_LISTS)
             stored = await self.store.read_part(thread_id, checkpoint_id, namespace, window)
-        if stored is None:
+            found = None if stored is None else loaded_state(stored, window if self.store.engine.keeps_runs else None)
+        if found is None:
             return None
-        state, trace = loaded_state(stored, window if self.store.engine.keeps_runs else None)
+        state, trace = found
         state._keep_at(self._key(thread_id, namespace), trace)
         return state
 

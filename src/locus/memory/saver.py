@@ -19,6 +19,7 @@ from locus.memory.model.codec import decode
 from locus.memory.model.ids import check_ids
 from locus.memory.model.payloads import dict_from, dict_payload
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Entry, Stored, Unset
+from locus.memory.model.warm import TEXTS
 from locus.memory.storage import StorageBackend
 from locus.memory.store import SPECIAL_CHANNELS, CheckpointStore
 
@@ -107,8 +108,8 @@ class CheckpointSaver:
         self, *, thread_id: str, checkpoint_id: str | None = None, checkpoint_ns: str = DEFAULT_NAMESPACE
     ) -> SavedCheckpoint | None:
         """That checkpoint, or the latest of the namespace; `None` if there is none."""
-        stored = await self.store.read(thread_id, checkpoint_id, checkpoint_ns)
-        return None if stored is None else _checkpoint(stored)
+        loaded = await self.store.load(thread_id, checkpoint_id, checkpoint_ns, TEXTS)
+        return None if loaded is None else _checkpoint(loaded.value)
 
     async def list_checkpoints(
         self,

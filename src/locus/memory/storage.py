@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from locus.memory.checkpointer import StoreVerbs
 from locus.memory.model.payloads import dict_from, dict_payload
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Unset
+from locus.memory.model.warm import TEXTS
 from locus.memory.store import CheckpointStore
 
 if TYPE_CHECKING:
@@ -51,8 +52,8 @@ class StorageBackend(StoreVerbs):
         self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE
     ) -> dict[str, Any] | None:
         """The dict of that checkpoint, or of the latest; `None` if there is none."""
-        stored = await self.store.read(thread_id, checkpoint_id, namespace)
-        return None if stored is None else dict_from(stored)
+        loaded = await self.store.load(thread_id, checkpoint_id, namespace, TEXTS)
+        return None if loaded is None else dict_from(loaded.value)
 
     @cached_property
     def sync(self) -> SyncBackend:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from locus.errors import (
     CapabilityError,
@@ -21,8 +22,10 @@ from locus.errors import (
     LocusError,
     WindowError,
 )
+from locus.memory.cache import LARGE_NOTE, MOST_NOTES, LoadCache
 from locus.memory.engine import CheckpointerCapabilities, Copies, Engine, Expires, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.arguments import (
+    CACHE_MB,
     UNLIMITED,
     check_vacuum,
     checked_limit,
@@ -47,6 +50,7 @@ from locus.memory.model.plan import (
 )
 from locus.memory.model.records import ANY, Base, Commit, Entry, Hit, Outcome, Path, Stored, Unset, Verdict, Write
 from locus.memory.model.retention import ancestors, outlived
+from locus.memory.model.warm import TEXTS, Shape
 from locus.memory.runtime.forks import fork_safe_lock
 
 _ATTEMPTS = 8
@@ -67,6 +71,7 @@ SPECIAL_CHANNELS: Mapping[str, int] = {
 """Channels that are kept beside a task's numbered writes, under an index of their own."""
 
 C = TypeVar("C")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,16 @@ class Saved:
     """How often it was planned; again because another writer was faster."""
     commit: Commit | None = None
     """What was sent to the store; None if all of it was there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded(Generic[R]):
+    """A checkpoint that was loaded, and what the store sent for it."""
+
+    value: R
+    sent: Stored
+    hit: bool | None
+    """Whether what the handle held was of use; None without a cache."""
 
 
 class _Using:
@@ -109,9 +124,12 @@ class _Using:
 
 
 class CheckpointStore:
-    """Threads in one engine. `ttl_seconds` lets a thread end that long after its last save."""
+    """Threads in one engine. `ttl_seconds` lets a thread end that long after its last save.
 
-    def __init__(self, engine: Engine, *, ttl_seconds: float | None = None) -> None:
+    `cache_mb` is how many megabytes may be held in memory, so that loads read and decode only what is new.
+    """
+
+    def __init__(self, engine: Engine, *, ttl_seconds: float | None = None, cache_mb: float = CACHE_MB) -> None:
         if ttl_seconds is not None:
             checked_seconds(ttl_seconds, "ttl_seconds")
         if ttl_seconds is not None and not isinstance(engine, Expires):
@@ -120,6 +138,9 @@ class CheckpointStore:
         self.ttl_seconds = ttl_seconds
         self.ready = False
         self._traces = TraceCache(fork_safe_lock())
+        self.cache = LoadCache(cache_mb)
+        self.caches = self.cache.max_bytes > 0 and type(engine).read_since is not Engine.read_since
+        """Whether anything is held. Whoever gets everything from the engine anyway has no use for it."""
 
     @property
     def capabilities(self) -> CheckpointerCapabilities:
@@ -179,7 +200,7 @@ class CheckpointStore:
         metadata_text = "{}" if metadata is None else encode(checked_metadata(metadata), ("metadata",))
         if payload.omitted and known is None:
             raise _window_error("it was not loaded from this thread by this process, or belongs to another store")
-        base = (known or await self._base(thread_id, namespace)) if self.engine.keeps_runs else None
+        base = (known or await self._base(thread_id, namespace, payload)) if self.engine.keeps_runs else None
         if payload.omitted and base is None:
             raise _window_error("this store keeps every checkpoint whole")
         left_out: Mapping[Path, Sequence[object]] | None = None
@@ -199,7 +220,7 @@ class CheckpointStore:
                 left_out = await self._left_out(thread_id, namespace, base)
                 continue
             except ContentNeeded:
-                base = await self._read_base(thread_id, namespace)
+                base = await self._read_base(thread_id, namespace, payload)
                 own_branches = base is not None and base.passed
                 continue
             except LeftOutUnknown:
@@ -278,6 +299,11 @@ class CheckpointStore:
     def _remember(self, commit: Commit, plan: Plan, attempts: int, window: Trace | None) -> Saved:
         trace = Trace(Base(commit.checkpoint_id, commit.rev), plan.fields, window=window.window if window else None)
         self._traces.put((commit.thread_id, commit.namespace), trace)
+        if self.caches:
+            notes = self.cache.notes
+            notes.append(commit)
+            if len(notes) >= MOST_NOTES or sum(len(run.items) for run in commit.runs) >= LARGE_NOTE:
+                self.cache.take_notes()
         return Saved(commit.checkpoint_id, trace, attempts, commit)
 
     def _trace_of(self, stored: Stored) -> Trace:
@@ -306,17 +332,23 @@ class CheckpointStore:
             return None
         return traced_again(plan.fields, stored, base.window)
 
-    async def _base(self, thread_id: str, namespace: str) -> Trace | None:
+    async def _base(self, thread_id: str, namespace: str, payload: Payload) -> Trace | None:
         """The checkpoint that a payload of unknown origin most likely resembles: the last one, here or in the store."""
         known = self._traces.get((thread_id, namespace))
         if known is not None:
             return known
+        if payload.checked:  # by a caller who has digests of items, and few of their texts
+            return await self._read_base(thread_id, namespace, payload)
         stored = await self.read_part(thread_id, None, namespace, Ends(_LAST_ITEMS))
         return None if stored is None else unread_trace(stored)
 
-    async def _read_base(self, thread_id: str, namespace: str) -> Trace | None:
+    async def _read_base(self, thread_id: str, namespace: str, payload: Payload) -> Trace | None:
         """The same, with everything that is stored read: what is saved is not a continuation of it."""
-        stored = await self.read(thread_id, None, namespace)
+        if payload.frozen:
+            stored = await self.read(thread_id, None, namespace)
+        else:
+            loaded = await self.load(thread_id, None, namespace, TEXTS)
+            stored = None if loaded is None else loaded.value
         if stored is None:
             return None
         if sum(len(run.items) for runs in stored.runs.values() for run in runs) < _LONG_TO_READ:
@@ -327,6 +359,44 @@ class CheckpointStore:
         check_ids(thread_id, checkpoint_id, namespace)
         async with self.using() as engine:
             return await engine.read(thread_id, namespace, checkpoint_id)
+
+    async def load(
+        self, thread_id: str, checkpoint_id: str | None, namespace: str, shape: Shape[R]
+    ) -> Loaded[R] | None:
+        """A checkpoint in the shape that the caller wants. What this handle holds of the thread is not read again."""
+        if not self.caches:
+            stored = await self.read(thread_id, checkpoint_id, namespace)
+            return None if stored is None else Loaded(shape.whole(stored)[0], stored, None)
+        check_ids(thread_id, checkpoint_id, namespace)
+        key = (thread_id, namespace)
+        seen = self.cache.get(key)
+        # What is held serves for the latest checkpoint, and seldom for an older one.
+        held = seen if seen is not None and checkpoint_id in (None, seen.base.checkpoint_id) else None
+        async with self.using() as engine:
+            stored = None
+            if held is not None:
+                with suppress(CorruptCheckpointError):  # if more is damaged than what is held, it is told below
+                    stored = await engine.read_since(thread_id, namespace, checkpoint_id, held.base)
+                    if stored is None:
+                        return None
+            if held is not None and stored is not None and stored.since is not None:
+                found = shape.since(held, stored)
+                if found is not None:
+                    self.cache.count(hit=True)
+                    if not stored.passed:
+                        self.cache.put(key, found[1], seen)
+                    return Loaded(found[0], stored, True)
+                stored, held = None, None
+            if stored is None:
+                stored = await engine.read(thread_id, namespace, checkpoint_id)
+        self.cache.count(hit=False)
+        if stored is None:
+            return None
+        value, now_held = shape.whole(stored)
+        # An older checkpoint does not take the place of what is held, unless that is gone.
+        if seen is None or held is not None or not stored.passed:
+            self.cache.put(key, now_held, seen)
+        return Loaded(value, stored, False)
 
     async def read_part(self, thread_id: str, checkpoint_id: str | None, namespace: str, part: Part) -> Stored | None:
         check_ids(thread_id, checkpoint_id, namespace)
@@ -505,6 +575,7 @@ class CheckpointStore:
 
     async def close(self) -> None:
         self.ready = False
+        self.cache.clear()
         await self.engine.close()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from locus.memory.cache import CacheInfo
 from locus.memory.checkpointer import THIRTY_DAYS, Checkpointer, HistoryEntry, PendingWrite, StoreVerbs
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.parts import ItemPage
@@ -129,6 +130,12 @@ class SyncStoreVerbs(Generic[V]):
         namespace: str = DEFAULT_NAMESPACE,
     ) -> list[PendingWrite]:
         return PORTAL.run(self._wrapped.get_writes(thread_id, checkpoint_id, task_id, namespace=namespace))
+
+    def cache_info(self) -> CacheInfo:
+        return self._wrapped.cache_info()
+
+    def cache_clear(self) -> None:
+        self._wrapped.cache_clear()
 
     def close(self) -> None:
         PORTAL.run(self._wrapped.close())

@@ -5,8 +5,6 @@ A handle keeps its threads in a store, and every operation of every handle passe
 
 Attributes name the operation, the kind of store and the kind of error. They hold no ids, no payloads and no texts of
 errors, which may quote either. docs/operations.md lists the names and units.
-
-A cache of loads is to count `locus.cache.hits` and `locus.cache.misses`, with `CACHE_ATTRIBUTE` as its name.
 """
 
 from __future__ import annotations
@@ -22,9 +20,10 @@ from locus.memory.checkpointer import StoreVerbs
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.parts import Part
 from locus.memory.model.plan import Payload
-from locus.memory.model.records import Commit, Entry, Hit, Stored, Write
+from locus.memory.model.records import Base, Commit, Entry, Hit, Stored, Write
+from locus.memory.model.warm import Shape
 from locus.memory.saver import CheckpointSaver
-from locus.memory.store import CheckpointStore, Saved
+from locus.memory.store import CheckpointStore, Loaded, Saved
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -39,6 +38,7 @@ ATTEMPTS_ATTRIBUTE = "locus.attempts"
 CACHE_ATTRIBUTE = "locus.cache"
 ERROR_ATTRIBUTE = "error.type"
 
+R = TypeVar("R")
 H = TypeVar("H", bound=StoreVerbs | CheckpointSaver)
 
 
@@ -78,6 +78,14 @@ class Telemetry:
         self._retries = meter.create_counter("locus.retries", "{retry}", "Times that a save was planned again")
         self._written = meter.create_counter("locus.written", "By", "What saves have sent to the store")
         self._read = meter.create_counter("locus.read", "By", "What loads have got from the store")
+        self._hits = meter.create_counter("locus.cache.hits", "{load}", "Loads that read only what was new")
+        self._misses = meter.create_counter("locus.cache.misses", "{load}", "Loads that read everything")
+        self._held_bytes = meter.create_up_down_counter("locus.cache.size", "By", "What handles hold in memory")
+        self._held_threads = meter.create_up_down_counter(
+            "locus.cache.entries", "{thread}", "Threads of which handles hold something"
+        )
+        self._cache = store.cache
+        self._told = (0, 0)
 
     @contextmanager
     def operation(self, name: str) -> Iterator[Span]:
@@ -112,8 +120,19 @@ class Telemetry:
         if saved.attempts > 1:
             self._retries.add(saved.attempts - 1, self._about())
 
-    def loaded(self, span: Span, stored: Stored | None) -> None:
+    def held(self) -> None:
+        """Tell what has changed in the cache. As differences, because several handles add up."""
+        info = self._cache.info()
+        told, self._told = self._told, (info.bytes, info.entries)
+        for counter, before, now in zip((self._held_bytes, self._held_threads), told, self._told, strict=True):
+            if now != before:
+                counter.add(now - before, self._about())
+
+    def loaded(self, span: Span, stored: Stored | None, hit: bool | None = None) -> None:
         size = 0 if stored is None else size_of_stored(stored)
+        if hit is not None:
+            span.set_attribute(CACHE_ATTRIBUTE, "hit" if hit else "miss")
+            (self._hits if hit else self._misses).add(1, self._about())
         span.set_attributes({BYTES_ATTRIBUTE: size, FOUND_ATTRIBUTE: stored is not None})
         self._loads.add(1, {**self._about(), FOUND_ATTRIBUTE: stored is not None})
         self._read.add(size, self._about())
@@ -130,6 +149,8 @@ class ObservedStore(CheckpointStore):
         self._telemetry = telemetry
         self.engine = inner.engine
         self.ttl_seconds = inner.ttl_seconds
+        self.cache = inner.cache
+        self.caches = inner.caches
 
     def __getattr__(self, name: str) -> Any:
         if name == "_inner":  # of one that is only being made, by `copy` for instance
@@ -151,6 +172,7 @@ class ObservedStore(CheckpointStore):
         with self._telemetry.operation("save") as span:
             saved = await self._inner.save(thread_id, payload, **options)
             self._telemetry.saved(span, saved)
+            self._telemetry.held()
             return saved
 
     async def read(self, thread_id: str, checkpoint_id: str | None, namespace: str) -> Stored | None:
@@ -159,9 +181,27 @@ class ObservedStore(CheckpointStore):
             self._telemetry.loaded(span, stored)
             return stored
 
+    async def load(
+        self, thread_id: str, checkpoint_id: str | None, namespace: str, shape: Shape[R]
+    ) -> Loaded[R] | None:
+        with self._telemetry.operation("load") as span:
+            loaded = await self._inner.load(thread_id, checkpoint_id, namespace, shape)
+            if loaded is None:
+                self._telemetry.loaded(span, None)
+            else:
+                self._telemetry.loaded(span, loaded.sent, loaded.hit)
+            self._telemetry.held()
+            return loaded
+
     async def read_part(self, thread_id: str, checkpoint_id: str | None, namespace: str, part: Part) -> Stored | None:
         with self._telemetry.operation("read_items") as span:
             stored = await self._inner.read_part(thread_id, checkpoint_id, namespace, part)
+            self._telemetry.loaded(span, stored)
+            return stored
+
+    async def read_since(self, thread_id: str, checkpoint_id: str | None, namespace: str, held: Base) -> Stored | None:
+        with self._telemetry.operation("load") as span:
+            stored = await self._inner.read_since(thread_id, checkpoint_id, namespace, held)
             self._telemetry.loaded(span, stored)
             return stored
 
@@ -221,6 +261,7 @@ class ObservedStore(CheckpointStore):
 
     async def close(self) -> None:
         await self._inner.close()
+        self._telemetry.held()
 
 
 def size_of_commit(commit: Commit) -> int:

@@ -38,6 +38,7 @@ from locus.testing.laws.evolution import EvolutionLaws
 from locus.testing.laws.expiry import ExpiryLaws
 from locus.testing.laws.exports import ExportLaws
 from locus.testing.laws.handles import HandleLaws
+from locus.testing.laws.held import HeldLaws, HeldProcessLaws
 from locus.testing.laws.ids import IdLaws
 from locus.testing.laws.lineage import LineageLaws
 from locus.testing.laws.metadata import MetadataLaws
@@ -112,6 +113,7 @@ class CoreContract(
     PrefixLaws,
     RangeLaws,
     PartLaws,
+    HeldLaws,
     WindowLaws,
     OrderLaws,
     DeletionLaws,
@@ -153,7 +155,7 @@ class CheckpointerContract(CoreContract, SearchLaws, MetadataLaws, CopyLaws, Exp
     required: ClassVar[CheckpointerCapabilities] = EVERYTHING
 
 
-class DurableLaws(ProcessLaws, CrashLaws):
+class DurableLaws(ProcessLaws, HeldProcessLaws, CrashLaws):
     """What must hold between processes, and after one of them was killed."""
 
 

@@ -381,6 +381,7 @@ class ThreadsMachine(RuleBasedStateMachine):
         self._agree_on_numbers(thread, history)
         for checkpoint in model.checkpoints:
             self._agree_on(thread, checkpoint.checkpoint_id)
+        self._agree_on_latest(thread)
 
     def _agree_on_numbers(self, thread: str, history: Sequence[HistoryEntry]) -> None:
         """They fall from the newest to the oldest, and none is given twice in the life of a thread."""
@@ -404,6 +405,16 @@ class ThreadsMachine(RuleBasedStateMachine):
         writes = self.states[which].get_writes(thread, name)
         found = [[write.task_id, write.idx, write.value] for write in writes]
         assert exact(found) == exact([[*key, value] for key, value in sorted(expected.writes.items(), key=_by_key)])
+
+    def _agree_on_latest(self, thread: str) -> None:
+        """Both handles: each holds what it has seen of the thread, and not what the other has done since."""
+        expected = self.model[thread].checkpoints[-1].payload if self.model[thread].checkpoints else exact(None)
+        for states, backend in zip(self.states, self.dicts, strict=True):
+            if thread.startswith("s"):
+                state = states.load(thread)
+                assert exact(None if state is None else state.to_checkpoint()) == expected
+            else:
+                assert exact(backend.load(thread)) == expected
 
     def teardown(self) -> None:
         try:

@@ -31,6 +31,7 @@ from locus.memory.model.codec import decode
 from locus.memory.model.ids import MAX_ID_LENGTH, check_ids, digest
 from locus.memory.model.manifest import by_branch
 from locus.memory.model.records import Entry, Stored, Write
+from locus.memory.model.warm import TEXTS
 from locus.memory.store import CheckpointStore
 
 AT_ONCE = 8
@@ -64,8 +65,8 @@ class Reader:
 
     async def one(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> StoredWithWrites | None:
         """This checkpoint, or the latest."""
-        stored = await self.store.read(thread_id, checkpoint_id, namespace)
-        return None if stored is None else (stored, await self._writes(stored.entry))
+        loaded = await self.store.load(thread_id, checkpoint_id, namespace, TEXTS)
+        return None if loaded is None else (loaded.value, await self._writes(loaded.value.entry))
 
     async def _writes(self, entry: Entry) -> list[Write]:
         key = (entry.thread_id, entry.checkpoint_id)

@@ -19,6 +19,7 @@ from locus.memory.checkpointer import metadata_of
 from locus.memory.model.arguments import checked_limit
 from locus.memory.model.payloads import dict_from, dict_payload
 from locus.memory.model.records import Entry, Stored
+from locus.memory.model.warm import TEXTS
 from locus.memory.saver import store_of
 
 if TYPE_CHECKING:
@@ -71,8 +72,8 @@ class LlmfyCheckpointer(BaseCheckpointer):
 
     async def load(self, session_id: str, checkpoint_id: str | None = None) -> Checkpoint | None:
         """That checkpoint, or the newest; `None` if there is none."""
-        stored = await self._store.read(session_id, checkpoint_id, self._namespace)
-        return None if stored is None else _checkpoint(stored)
+        loaded = await self._store.load(session_id, checkpoint_id, self._namespace, TEXTS)
+        return None if loaded is None else _checkpoint(loaded.value)
 
     async def list(self, session_id: str, limit: int = 10) -> builtins.list[Checkpoint]:
         """A session's checkpoints with their states, newest first. `history` lists without states."""

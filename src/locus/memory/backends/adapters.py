@@ -14,6 +14,7 @@ from locus.memory.backends.plain import PlainStoreEngine
 from locus.memory.backends.sqlite.backend import SQLiteBackend
 from locus.memory.checkpointer import THIRTY_DAYS, BaseCheckpointer, Checkpointer, StoreVerbs
 from locus.memory.engine import CheckpointerCapabilities
+from locus.memory.model.arguments import CACHE_MB
 from locus.memory.store import CheckpointStore
 
 if TYPE_CHECKING:
@@ -200,6 +201,7 @@ def sqlite_checkpointer(
     timeout: float = 30.0,
     query_timeout: float = 60.0,
     create_folder: bool = False,
+    cache_mb: float = CACHE_MB,
 ) -> StorageBackendAdapter:
     """A checkpointer in an SQLite file; the options are those of `SQLiteBackend`."""
     backend = SQLiteBackend(
@@ -209,5 +211,6 @@ def sqlite_checkpointer(
         timeout=timeout,
         query_timeout=query_timeout,
         create_folder=create_folder,
+        cache_mb=cache_mb,
     )
     return StorageBackendAdapter(backend)

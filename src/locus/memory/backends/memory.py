@@ -15,6 +15,7 @@ from locus.errors import BackendUnavailableError, CheckpointError, Configuration
 from locus.hints import check_options
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
+from locus.memory.model.arguments import CACHE_MB
 from locus.memory.model.ids import Pattern
 from locus.memory.model.matching import best_hits, has_value, newest, table_hits
 from locus.memory.model.parts import Part
@@ -186,10 +187,10 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
 class MemoryCheckpointer(Checkpointer):
     """Keeps everything in memory until the process ends."""
 
-    def __init__(self, *, ttl_seconds: float | None = None) -> None:
+    def __init__(self, *, ttl_seconds: float | None = None, cache_mb: float = CACHE_MB) -> None:
         self._engine = MemoryEngine()
         self.ttl_seconds = ttl_seconds
-        super().__init__(CheckpointStore(self._engine, ttl_seconds=ttl_seconds))
+        super().__init__(CheckpointStore(self._engine, ttl_seconds=ttl_seconds, cache_mb=cache_mb))
 
     def clear(self) -> None:
         """Forget all threads."""
@@ -214,7 +215,7 @@ _UNKNOWN = "a memory: URL has no option '{name}'; there are: {known}"
 def from_location(location: str = "", **options: Any) -> MemoryCheckpointer:
     """`"memory"`, without a location; `"memory:?ttl_seconds=60"`."""
     check_options(options, MemoryCheckpointer, "MemoryCheckpointer")
-    location, found = split_options(location, {"ttl_seconds": float}, _UNKNOWN)
+    location, found = split_options(location, {"ttl_seconds": float, "cache_mb": float}, _UNKNOWN)
     if location:
         raise ConfigurationError('write "memory" alone: there is nothing to locate')
     return MemoryCheckpointer(**(found | options))

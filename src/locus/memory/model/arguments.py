@@ -12,6 +12,9 @@ from locus.errors import ConfigurationError
 
 UNLIMITED = 1_000_000_000
 A_CENTURY = 100 * 366 * 24 * 3600
+CACHE_MB = 256.0
+"""How many megabytes a handle may hold in memory, unless its user says otherwise."""
+MOST_MEGABYTES = 1 << 40
 
 L = TypeVar("L", int, None)
 S = TypeVar("S")
@@ -48,6 +51,13 @@ def checked_seconds(value: float | None, what: str, *, least: float = 0.0) -> No
         raise ConfigurationError(
             f"{what} must be a number of seconds above {least:g}, and no more than a century, got {value!r:.40}"
         )
+
+
+def checked_megabytes(value: float, what: str) -> int:
+    """A number of megabytes from 0 on, in bytes, or refused."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= MOST_MEGABYTES:
+        raise ConfigurationError(f"{what} must be a number of megabytes from 0 on, got {value!r:.40}")
+    return int(value * 1024 * 1024)
 
 
 def taking(parameters: Callable[P, C]) -> Callable[[Callable[[S, C], None]], Callable[Concatenate[S, P], None]]:

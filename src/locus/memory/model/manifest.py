@@ -92,13 +92,22 @@ def items_text(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]]) -> 
         ordered = sorted(runs.get(extent.branch, ()), key=_NUMBER)
         if _is_all(extent, ordered):
             texts += [run.items[1:-1] for run in ordered]
-            continue
-        for run, low, high in _pieces(extent, ordered):
-            if low == 0 and high == run.length:
-                texts.append(run.items[1:-1])
-            else:
-                texts.extend(encode(item) for item in decode(run.items)[low:high])
+        else:
+            texts += _texts(_pieces(extent, ordered))
     return f"[{','.join(texts)}]"
+
+
+def pieces_text(pieces: Iterable[tuple[Run, int, int]]) -> str:
+    """The JSON array of parts of runs, as `visible` gives them."""
+    return f"[{','.join(_texts(pieces))}]"
+
+
+def _texts(pieces: Iterable[tuple[Run, int, int]]) -> Iterator[str]:
+    for run, low, high in pieces:
+        if low == 0 and high == run.length:
+            yield run.items[1:-1]
+        else:
+            yield from (encode(item) for item in decode(run.items)[low:high])
 
 
 def visible(extent: Extent, runs: Iterable[Run]) -> list[tuple[Run, int, int]]:

@@ -1,20 +1,24 @@
 """Payloads in their two shapes, an `AgentState` and a plain dict.
 
 `state_payload` and `dict_payload` take one apart for the planner. `loaded_state` and `dict_from` put a stored one
-together again. A trace (`loaded_state` gives one, and so does `stored_trace`) says what the next save may refer to.
+together again, and `state_of` one whose lists are decoded already. A trace (`loaded_state` gives one, and so does
+`stored_trace`) says what the next save may refer to.
 This is the only module of the model that knows `AgentState`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import reduce
+from itertools import chain
+from types import MappingProxyType
 from typing import Any, cast, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from locus.core.frozen import FrozenDict, FrozenList, Items
+from locus.core.frozen import FrozenDict, FrozenList, Items, freeze
 from locus.core.state import AgentState
 from locus.errors import CorruptCheckpointError, SerializationError
 from locus.memory.model.chain import chain_of
@@ -43,6 +47,20 @@ def times_of(kind: type[BaseModel]) -> tuple[str, ...]:
     return tuple(name for name, found in annotations.items() if datetime in (found, *get_args(found)))
 
 
+LoadedState = tuple[AgentState, Trace]
+"""A state, and what the next save of it may refer to."""
+ChainsOf = Callable[[Path, tuple[Extent, ...]], dict[str, Chain]]
+"""Gives the chains of the branches that a list is on."""
+
+
+def _items_adapter(name: str) -> TypeAdapter[Any]:
+    annotation: Any = AgentState.model_fields[name].annotation
+    return TypeAdapter(annotation)
+
+
+_ITEMS = {(name,): _items_adapter(name) for name in _LISTS}
+_VALUES = TypeAdapter(list[Any])
+_SCALARS = AgentState.model_fields.keys() - _CONTAINERS
 _TIMES = times_of(AgentState)
 _PLAIN = tuple(name for name in AgentState.model_fields if name not in {*_CONTAINERS, *_TIMES, _OMITTED})
 STATE_LISTS: frozenset[Path] = frozenset((name,) for name in _LISTS)
@@ -124,7 +142,7 @@ def _filled(value: Any, tree: Mapping[Any, Any]) -> str:
     return f"{{{','.join(parts)}}}"
 
 
-def loaded_state(stored: Stored, window: Window | None = None) -> tuple[AgentState, Trace]:
+def loaded_state(stored: Stored, window: Window | None = None) -> LoadedState:
     """The state of a stored checkpoint, or a window of it, and what it knows of where it came from."""
     cuts, head = decode_manifest(stored.manifest), decode(stored.head)
     shown = cuts if window is None else _shown(cuts, window)
@@ -140,7 +158,7 @@ def loaded_state(stored: Stored, window: Window | None = None) -> tuple[AgentSta
         state, left_out = _windowed(state, cuts, window)
     elif state.locus_omitted:  # nobody stores it, except as a lie
         state = state.model_copy(update=as_whole(state))
-    return state, _state_trace(stored, state, cuts, head, left_out)
+    return state, _state_trace(stored, state, cuts, head, lambda _, extents: chains(stored, extents), left_out)
 
 
 def _shown(cuts: Cuts, window: Window) -> Cuts:
@@ -179,6 +197,65 @@ def as_whole(state: AgentState) -> dict[str, Any]:
     return {_OMITTED: FrozenDict(), **{name: getattr(state, name).after(0) for name in _LISTS}}
 
 
+def parsed_values(text: str) -> list[Any]:
+    """The values of a JSON array, frozen, as a state has them where any value may stand."""
+    return [freeze(value) for value in _VALUES.validate_json(text)]
+
+
+def parsed_items(path: Path, text: str) -> Sequence[Any]:
+    """The items of a part of a state's list, as validating the whole state makes them."""
+    adapter = _ITEMS.get((path[0],)) if len(path) == 1 else None
+    return parsed_values(text) if adapter is None else cast(tuple[Any, ...], adapter.validate_json(text))
+
+
+def joined_items(path: Path, parts: Sequence[Sequence[Any]]) -> Items[Any] | FrozenList:
+    """A state's list, of parts of it."""
+    if len(path) == 1 and path[0] in _LISTS:
+        # In C, and each item as seldom as can be: to count a reference to it is what takes the time.
+        tuples: list[tuple[Any, ...]] = [part if isinstance(part, tuple) else tuple(part) for part in parts]
+        return Items(reduce(_plus, tuples) if tuples else ())
+    return FrozenList(chain.from_iterable(parts))
+
+
+def _plus(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple.__add__(one, other)  # not that of `Items`, which looks at each item
+
+
+def state_of(stored: Stored, values: Iterable[tuple[Path, Any]], chains_of: ChainsOf) -> LoadedState:
+    """The state of a stored checkpoint, with these values where something was cut out; outer ones come first."""
+    cuts, head, found = decode_manifest(stored.manifest), decode(stored.head), list(values)
+    whole = {path[0] for path, _ in found if len(path) == 1 and path[0] in _DICTS}
+    if not isinstance(head, dict) or not all(path[0] in head and path[0] not in _SCALARS for path, _ in found):
+        raise CorruptCheckpointError("stored head and manifest do not fit together")
+    shell = encode(head | {name: {} for name in whole}) if whole else stored.head
+    state = AgentState.model_validate_json(shell)
+    if state.locus_omitted:
+        raise CorruptCheckpointError("a stored state claims to be a window")
+    update: dict[str, Any] = {}
+    for (name, *steps), value in found:
+        container = update[name] if name in update else _field(state, name)
+        update[name] = with_value(container, steps, value)
+    if not all(isinstance(update[name], FrozenDict) for name in whole):
+        raise CorruptCheckpointError("a stored field of a state is no object")
+    state = BaseModel.model_copy(state, update=update)
+    return state, _state_trace(stored, state, cuts, head, chains_of)
+
+
+def _field(state: AgentState, name: str) -> Any:
+    """A field by its name in the head. A field that the class does not know may be called like one of its methods."""
+    extra = state.__pydantic_extra__ or {}
+    return extra[name] if name in extra else getattr(state, name, None)
+
+
+def with_value(container: Any, steps: Sequence[str], value: Any) -> Any:
+    """A frozen dict with another value where these names lead to."""
+    if not steps:
+        return value
+    if not isinstance(container, FrozenDict) or steps[0] not in container:
+        raise CorruptCheckpointError("stored head and manifest do not fit together")
+    return FrozenDict({**container, steps[0]: with_value(container[steps[0]], steps[1:], value)})
+
+
 def _problem(error: ValidationError) -> str:
     """Which field does not fit, and why, without what is in it. Names of fields that are no names of ours are data."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
@@ -197,7 +274,12 @@ def dict_from(stored: Stored) -> dict[str, Any]:
 
 
 def _state_trace(
-    stored: Stored, state: AgentState, cuts: Cuts, head: Any, left_out: Mapping[str, tuple[object, ...]]
+    stored: Stored,
+    state: AgentState,
+    cuts: Cuts,
+    head: Any,
+    chains_of: ChainsOf,
+    left_out: Mapping[str, tuple[object, ...]] = MappingProxyType({}),
 ) -> Trace:
     by_field: dict[str, dict[Path, ListTrace | str]] = {}
     for path, cut in cuts.items():
@@ -206,10 +288,10 @@ def _state_trace(
             traces[path] = cut
         else:
             omitted = state.locus_omitted.get(path[0], 0) if len(path) == 1 else 0
-            traces[path] = ListTrace(cut, _frozen_list(state, path), None, chains(stored, cut), omitted)
+            traces[path] = ListTrace(cut, _frozen_list(state, path), None, chains_of(path, cut), omitted)
     names = [*_CONTAINERS, *(state.__pydantic_extra__ or {})]
     fields = {
-        name: FieldTrace(getattr(state, name, None), encode(head[name]), by_field.get(name, {}), left_out.get(name, ()))
+        name: FieldTrace(_field(state, name), encode(head[name]), by_field.get(name, {}), left_out.get(name, ()))
         for name in names
         if name in head
     }
@@ -263,7 +345,7 @@ def anchor(value: object) -> None:
 
 
 def _frozen_list(state: AgentState, path: Path) -> FrozenList | Items[Any] | None:
-    value: Any = getattr(state, path[0], None)
+    value: Any = _field(state, path[0])
     for step in path[1:]:
         value = value.get(step) if isinstance(value, dict) else None
     return value if isinstance(value, FrozenList | Items) else None

@@ -12,7 +12,7 @@ from locus.errors import BackendUnavailableError
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.saver import CheckpointSaver
 from locus.testing.data import conversation, message
-from locus.testing.laws.base import Laws, OpenHandle, assert_all_load, dicts
+from locus.testing.laws.base import Laws, OpenHandle, assert_all_load, assert_same_state, dicts
 from locus.testing.stores import OutageTestStore
 
 
@@ -104,6 +104,21 @@ class OutageLaws(Laws):
                 await _assert_unavailable(checkpointer.save(state, "t", f"turn {turn}"), "save")
             saved[await checkpointer.save(state, "t", f"turn {turn}")] = state
         await assert_all_load(open_handle(), "t", saved)
+
+    async def test_what_a_handle_holds_is_of_use_after_an_outage(
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, store: OutageTestStore
+    ) -> None:
+        """It does not stand in for a store that cannot be asked."""
+        state = AgentState().with_messages(conversation(4))
+        await checkpointer.save(state, "t")
+        assert_same_state(await checkpointer.load("t"), state)
+        async with store.outage():
+            await _assert_unavailable(checkpointer.load("t"), "load")
+            await _assert_unavailable(dicts(checkpointer).load("t"), "dict load")
+        state = state.with_message(message(9))
+        await open_handle().save(state, "t")
+        assert_same_state(await checkpointer.load("t"), state)
+        assert_same_state(AgentState.from_checkpoint(await dicts(checkpointer).load("t") or {}), state)
 
     async def test_a_handle_can_be_closed_during_an_outage(
         self, checkpointer: Checkpointer, store: OutageTestStore

@@ -9,6 +9,7 @@ from locus.memory.backends.file.config import DEFAULT_FOLDER, FileConfig
 from locus.memory.backends.file.engine import FileEngine
 from locus.memory.backends.file.schema import SUFFIX, file_name
 from locus.memory.checkpointer import Checkpointer
+from locus.memory.model.arguments import CACHE_MB
 from locus.memory.model.ids import check_id
 from locus.memory.store import CheckpointStore
 
@@ -27,13 +28,14 @@ class FileCheckpointer(Checkpointer):
         *,
         ttl_seconds: float | None = None,
         create_folder: bool = False,
+        cache_mb: float = CACHE_MB,
     ) -> None:
-        config = FileConfig.checked(base_dir, pretty, ttl_seconds, create_folder)
+        config = FileConfig.checked(base_dir, pretty, ttl_seconds, create_folder, cache_mb)
         self.base_dir = config.base_dir
         self.pretty = config.pretty
         self.ttl_seconds = config.ttl_seconds
         engine = FileEngine(config.base_dir, config.pretty, makes_parents=config.makes_parents)
-        super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds))
+        super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds, cache_mb=config.cache_mb))
 
     def get_storage_path(self) -> Path:
         """The folder that holds everything."""
@@ -53,5 +55,9 @@ def from_location(location: str = "", **options: Any) -> FileCheckpointer:
     """`"file:./dir"`, `"file:///srv/dir"`: unlike those of databases, the path in a file URL is absolute."""
     config = FileConfig.from_url(f"file:{location}", **options)
     return FileCheckpointer(
-        config.base_dir, config.pretty, ttl_seconds=config.ttl_seconds, create_folder=config.makes_parents
+        config.base_dir,
+        config.pretty,
+        ttl_seconds=config.ttl_seconds,
+        create_folder=config.makes_parents,
+        cache_mb=config.cache_mb,
     )

@@ -9,11 +9,16 @@ from typing import Any
 
 from locus.errors import ConfigurationError
 from locus.hints import check_options
-from locus.memory.model.arguments import possible_path
+from locus.memory.model.arguments import CACHE_MB, possible_path
 from locus.memory.runtime.url import flag, folder_of, refuse_url, split_options
 
 DEFAULT_FOLDER = ".locus_checkpoints"
-_URL_OPTIONS: dict[str, Callable[[str], Any]] = {"pretty": flag, "ttl_seconds": float, "create_folder": flag}
+_URL_OPTIONS: dict[str, Callable[[str], Any]] = {
+    "pretty": flag,
+    "ttl_seconds": float,
+    "create_folder": flag,
+    "cache_mb": float,
+}
 _UNKNOWN = "a file: URL has no option '{name}'; there are: {known}"
 
 
@@ -27,6 +32,7 @@ class FileConfig:
     ttl_seconds: float | None = None
     makes_parents: bool = False
     """Whether to make the folders above it, too."""
+    cache_mb: float = CACHE_MB
 
     @classmethod
     def checked(
@@ -35,6 +41,7 @@ class FileConfig:
         pretty: bool = True,
         ttl_seconds: float | None = None,
         create_folder: bool = False,
+        cache_mb: float = CACHE_MB,
     ) -> FileConfig:
         """From what a user gave."""
         if not isinstance(base_dir, str | Path) or not str(base_dir) or "\0" in str(base_dir):
@@ -45,7 +52,8 @@ class FileConfig:
             is_file = base.exists() and not base.is_dir()
         if is_file:
             raise ConfigurationError(f"{str(base_dir)!r} is a file; name a folder")
-        return cls(base.absolute(), pretty, ttl_seconds, create_folder or not Path(base_dir).is_absolute())
+        makes_parents = create_folder or not Path(base_dir).is_absolute()
+        return cls(base.absolute(), pretty, ttl_seconds, makes_parents, cache_mb)
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> FileConfig:

@@ -12,8 +12,9 @@ from locus.hints import check_options
 from locus.memory.backends.http.engine import HTTPEngine
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import CheckpointerCapabilities
-from locus.memory.model.arguments import check_vacuum, days_before
+from locus.memory.model.arguments import CACHE_MB, check_vacuum, days_before
 from locus.memory.model.plan import Payload
+from locus.memory.runtime.url import split_options
 from locus.memory.store import CheckpointStore, Saved
 
 
@@ -66,6 +67,7 @@ class HTTPCheckpointer(Checkpointer):
         *,
         token: str | None = None,
         ttl_seconds: float | None = None,
+        cache_mb: float = CACHE_MB,
     ) -> None:
         require("httpx", "http")
         from locus.memory.backends.http.client import HTTPClient
@@ -76,7 +78,7 @@ class HTTPCheckpointer(Checkpointer):
         self.auth = auth
         self.timeout = timeout
         self.ttl_seconds = ttl_seconds
-        super().__init__(HTTPStore(HTTPEngine(self._client), ttl_seconds=ttl_seconds))
+        super().__init__(HTTPStore(HTTPEngine(self._client), ttl_seconds=ttl_seconds, cache_mb=cache_mb))
 
     @property
     def base_url(self) -> str:
@@ -99,11 +101,17 @@ class HTTPCheckpointer(Checkpointer):
 
 def from_http(location: str = "", **options: Any) -> HTTPCheckpointer:
     """`http://host:8700`"""
-    check_options(options, HTTPCheckpointer, "HTTPCheckpointer", but=("base_url",))
-    return HTTPCheckpointer(f"http:{location}", **options)
+    return _from_url(f"http:{location}", options)
 
 
 def from_https(location: str = "", **options: Any) -> HTTPCheckpointer:
     """`https://host`"""
+    return _from_url(f"https:{location}", options)
+
+
+def _from_url(url: str, options: dict[str, Any]) -> HTTPCheckpointer:
     check_options(options, HTTPCheckpointer, "HTTPCheckpointer", but=("base_url",))
-    return HTTPCheckpointer(f"https:{location}", **options)
+    base_url, _, query = url.partition("?")
+    if query.startswith("cache_mb=") and "&" not in query and "@" not in query:  # anything else is refused as it is
+        return HTTPCheckpointer(base_url, **(split_options(f"?{query}", {"cache_mb": float}, "")[1] | options))
+    return HTTPCheckpointer(url, **options)

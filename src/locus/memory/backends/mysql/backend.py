@@ -67,7 +67,7 @@ class MySQLBackend(ConfiguredBackend):
         self.config = config
         engine = MySQLEngine(config) if pool is None else GivenPoolEngine(config, pool)
         engine.backend_name = type(self).__name__
-        super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds))
+        super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds, cache_mb=config.cache_mb))
 
     @staticmethod
     def ddl(table_name: str = "locus", from_format: int = 0) -> str:

@@ -8,14 +8,15 @@ from typing import cast
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.objects.remove import GRACE
 from locus.memory.checkpointer import StoreVerbs
+from locus.memory.model.arguments import CACHE_MB
 from locus.memory.store import CheckpointStore
 
 
 class ObjectCheckpointStore(CheckpointStore):
     """A `CheckpointStore` over objects: its vacuum also sweeps."""
 
-    def __init__(self, engine: ObjectEngine, *, ttl_seconds: float | None = None) -> None:
-        super().__init__(engine, ttl_seconds=ttl_seconds)
+    def __init__(self, engine: ObjectEngine, *, ttl_seconds: float | None = None, cache_mb: float = CACHE_MB) -> None:
+        super().__init__(engine, ttl_seconds=ttl_seconds, cache_mb=cache_mb)
         self._engine = engine
 
     async def vacuum(self, older_than_days: float | None, keep_last: int | None, dry_run: bool) -> int:

@@ -39,7 +39,8 @@ class OCIBucketBackend(ObjectVerbs, Checkpointer):
         self.bucket_name, self.namespace, self.prefix = config.bucket_name, config.namespace, config.prefix
         self.profile_name, self.auth_type, self.region = config.profile_name, config.auth_type, config.region
         self.retry_strategy, self.ttl_seconds = config.retry_strategy, config.ttl_seconds
-        super().__init__(ObjectCheckpointStore(ObjectEngine(OCIObjectStore(config)), ttl_seconds=config.ttl_seconds))
+        engine = ObjectEngine(OCIObjectStore(config))
+        super().__init__(ObjectCheckpointStore(engine, ttl_seconds=config.ttl_seconds, cache_mb=config.cache_mb))
 
     def __repr__(self) -> str:
         return f"OCIBucketBackend({self.bucket_name!r}, {self.namespace!r}, {self.prefix!r})"

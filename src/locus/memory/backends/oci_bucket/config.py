@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,20 @@ from urllib.parse import unquote
 from locus.errors import ConfigurationError
 from locus.hints import check_options
 from locus.memory.backends.objects.client import checked_prefix
+from locus.memory.model.arguments import CACHE_MB
 from locus.memory.runtime.url import StoreURL
 from locus.oci_auth import check_auth_type
 
 DEFAULT_PREFIX = "locus/checkpoints/"
 
-_URL_OPTIONS = dict.fromkeys(("auth_type", "config_file", "profile_name", "region", "service_endpoint"), str)
+_URL_OPTIONS: dict[str, Callable[[str], Any]] = {
+    "auth_type": str,
+    "config_file": str,
+    "profile_name": str,
+    "region": str,
+    "service_endpoint": str,
+    "cache_mb": float,
+}
 _UNKNOWN = "this URL may say {known}, but not {name}"
 _SYNTAX = "write oci://namespace/bucket, or oci://namespace/bucket/prefix"
 
@@ -37,6 +46,7 @@ class OCIConfig:
     """Seconds to connect, and seconds between two bytes."""
     max_connections: int = 16
     ttl_seconds: float | None = None
+    cache_mb: float = CACHE_MB
 
     @classmethod
     def from_options(
@@ -54,6 +64,7 @@ class OCIConfig:
         timeout: float | tuple[float, float] = (10.0, 60.0),
         max_connections: int = 16,
         ttl_seconds: float | None = None,
+        cache_mb: float = CACHE_MB,
     ) -> OCIConfig:
         """Check the options of `OCIBucketBackend`."""
         for name, value in (("bucket_name", bucket_name), ("namespace", namespace), ("profile_name", profile_name)):
@@ -77,6 +88,7 @@ class OCIConfig:
             checked_timeout(timeout),
             max_connections,
             ttl_seconds,
+            cache_mb,
         )
 
     @classmethod

@@ -44,7 +44,7 @@ class OpenSearchBackend(StorageBackend):
             shards=config.shards,
             replicas=config.replicas,
         )
-        super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds))
+        super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds, cache_mb=config.cache_mb))
 
     async def get_by_metadata(self, key: str, value: Any, limit: int = 100) -> list[dict[str, Any]]:
         """The same as `query_by_metadata`."""

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from locus.errors import ConfigurationError
 from locus.hints import check_options
-from locus.memory.model.arguments import checked_seconds
+from locus.memory.model.arguments import CACHE_MB, checked_seconds
 from locus.memory.runtime.url import StoreURL, flag
 
 DEFAULT_PORT = 9200
@@ -36,6 +36,7 @@ class OpenSearchConfig:
     replicas: int | None = None
     client: Any = field(default=None, repr=False)
     """A client of the driver's that the user gave."""
+    cache_mb: float = CACHE_MB
 
     @classmethod
     def from_options(
@@ -56,6 +57,7 @@ class OpenSearchConfig:
         shards: int = 1,
         replicas: int | None = None,
         client: Any = None,
+        cache_mb: float = CACHE_MB,
     ) -> OpenSearchConfig:
         """Check the options of `OpenSearchBackend`."""
         checked_seconds(timeout, "timeout")
@@ -74,7 +76,7 @@ class OpenSearchConfig:
             client_key=client_key,
         )
         given = checked_client(client)
-        return cls(driver_hosts, index, timeout, options, ttl_seconds, connections, shards, replicas, given)
+        return cls(driver_hosts, index, timeout, options, ttl_seconds, connections, shards, replicas, given, cache_mb)
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> OpenSearchConfig:
@@ -177,6 +179,7 @@ _URL_OPTIONS: dict[str, Callable[[str], Any]] = {
     "shards": int,
     "replicas": int,
     "ca_certs": str,
+    "cache_mb": float,
 }
 _UNKNOWN = "the URL has a setting that OpenSearch does not have here: '{name}'; there are: {known}"
 

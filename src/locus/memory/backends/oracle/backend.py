@@ -90,7 +90,7 @@ class OracleHandle(OracleConfig):
         require("oracledb", "oracle")
         from locus.memory.backends.oracle.engine import OracleEngine
 
-        self._store = CheckpointStore(OracleEngine(self), ttl_seconds=self.ttl_seconds)
+        self._store = CheckpointStore(OracleEngine(self), ttl_seconds=self.ttl_seconds, cache_mb=self.cache_mb)
 
     @property
     def store(self) -> CheckpointStore:

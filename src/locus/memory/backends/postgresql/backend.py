@@ -80,7 +80,7 @@ class PostgreSQLBackend(ConfiguredBackend):
         self.config = config
         engine = PostgreSQLEngine(config, self.flavour(config.table_name, config.schema_name), pool)
         engine.backend_name = type(self).__name__
-        super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds))
+        super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds, cache_mb=config.cache_mb))
 
     @property
     def dsn(self) -> SecretStr | None:

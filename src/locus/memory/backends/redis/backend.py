@@ -15,6 +15,7 @@ from locus.extras import require
 from locus.hints import check_options
 from locus.memory.backends.redis.config import RedisConfig
 from locus.memory.checkpointer import Checkpointer
+from locus.memory.model.arguments import CACHE_MB
 from locus.memory.storage import StorageBackend
 from locus.memory.store import CheckpointStore
 
@@ -50,6 +51,7 @@ class RedisBackend(StorageBackend):
         ssl_keyfile: str | None = None,
         ssl_check_hostname: bool = True,
         buckets: int | None = None,
+        cache_mb: float = CACHE_MB,
         client: Any = None,
     ) -> None:
         options = {name: value for name, value in locals().items() if name not in ("self", "client", "__class__")}
@@ -58,7 +60,7 @@ class RedisBackend(StorageBackend):
 
         self.config = RedisConfig.from_url(**options)
         engine = open_engine(self.config, client)
-        super().__init__(CheckpointStore(engine, ttl_seconds=self.config.ttl_seconds))
+        super().__init__(CheckpointStore(engine, ttl_seconds=self.config.ttl_seconds, cache_mb=self.config.cache_mb))
 
     @property
     def url(self) -> str:

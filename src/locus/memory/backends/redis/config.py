@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from pydantic import SecretStr
 
 from locus.errors import ConfigurationError
-from locus.memory.model.arguments import checked_seconds
+from locus.memory.model.arguments import CACHE_MB, checked_seconds
 from locus.memory.runtime.url import StoreURL, flag
 
 _PORT = 6379
@@ -47,6 +47,7 @@ class RedisConfig:
     ssl_keyfile: str | None
     ssl_check_hostname: bool
     buckets: int
+    cache_mb: float = CACHE_MB
 
     @classmethod
     def from_url(
@@ -124,6 +125,7 @@ _URL_OPTIONS: dict[str, Callable[[str], Any]] = {
     "ssl_keyfile": str,
     "ssl_check_hostname": flag,
     "buckets": int,
+    "cache_mb": float,
 }
 _UNKNOWN = "unknown option '{name}' in the URL of Redis; known: {known}"
 

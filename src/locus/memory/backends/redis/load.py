@@ -13,7 +13,7 @@ from locus.errors import CorruptCheckpointError
 from locus.memory.backends.redis.schema import index_field, net, run_of, to_checked_payload, to_entry, to_extents
 from locus.memory.model.ids import shown_thread
 from locus.memory.model.manifest import check_named, wanted
-from locus.memory.model.parts import Part, Window, needed
+from locus.memory.model.parts import Ends, Part, Window, needed
 from locus.memory.model.records import Base, Extent, Path, Run, Stored
 
 Runs = dict[str, list[Run]]
@@ -31,6 +31,8 @@ def held_arguments(namespace: str, held: Base) -> list[Any]:
 
 def part_arguments(part: Part) -> list[Any]:
     """What READ_PART needs beside that."""
+    if isinstance(part, Ends):
+        return ["ends", part.last]
     if isinstance(part, Window):
         return ["window", part.last, *map(_steps, part.paths)]
     ways = (part.path[:length] for length in range(1, len(part.path) + 1))

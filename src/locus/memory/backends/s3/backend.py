@@ -41,7 +41,8 @@ class S3Backend(ObjectVerbs, StorageBackend):
         self.bucket, self.prefix = config.bucket, config.prefix
         self.endpoint_url, self.region_name = config.endpoint_url, config.region_name
         self.timeout, self.ttl_seconds = config.timeout, config.ttl_seconds
-        super().__init__(ObjectCheckpointStore(ObjectEngine(S3ObjectStore(config)), ttl_seconds=config.ttl_seconds))
+        engine = ObjectEngine(S3ObjectStore(config))
+        super().__init__(ObjectCheckpointStore(engine, ttl_seconds=config.ttl_seconds, cache_mb=config.cache_mb))
 
     def __repr__(self) -> str:
         return f"S3Backend({self.bucket!r}, {self.prefix!r})"

@@ -15,14 +15,20 @@ from locus.errors import ConfigurationError
 from locus.extras import require
 from locus.hints import check_options
 from locus.memory.backends.objects.client import checked_prefix
-from locus.memory.model.arguments import checked_seconds
+from locus.memory.model.arguments import CACHE_MB, checked_seconds
 from locus.memory.runtime.url import StoreURL
 
 PREFIX = "locus/checkpoints/"
 AddressingStyle = Literal["auto", "path", "virtual"]
 
 _DEFAULT_REGION = "us-east-1"
-_URL_OPTIONS = dict.fromkeys(("addressing_style", "endpoint_url", "profile_name", "region_name"), str)
+_URL_OPTIONS: dict[str, Callable[[str], Any]] = {
+    "addressing_style": str,
+    "endpoint_url": str,
+    "profile_name": str,
+    "region_name": str,
+    "cache_mb": float,
+}
 _UNKNOWN = "an s3:// URL knows {known}, not {name}"
 
 
@@ -43,6 +49,7 @@ class S3Config:
     ca_bundle: str | None = None
     """The file of the authorities to trust. Without it, those that the system trusts."""
     ttl_seconds: float | None = None
+    cache_mb: float = CACHE_MB
 
     @property
     def bucket_url(self) -> str:
@@ -68,6 +75,7 @@ class S3Config:
         max_retries: int = 4,
         max_connections: int = 64,
         ttl_seconds: float | None = None,
+        cache_mb: float = CACHE_MB,
     ) -> S3Config:
         """Check the options of `S3Backend`, and find what they leave out where AWS's own tools find it."""
         if not isinstance(bucket, str) or not bucket or "/" in bucket:
@@ -97,6 +105,7 @@ class S3Config:
             max_connections=max_connections,
             ca_bundle=_ca_bundle(session),
             ttl_seconds=ttl_seconds,
+            cache_mb=cache_mb,
         )
 
     @classmethod

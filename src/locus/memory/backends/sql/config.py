@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from locus.errors import ConfigurationError
 from locus.hints import UnknownOptionError
-from locus.memory.model.arguments import checked_seconds
+from locus.memory.model.arguments import CACHE_MB, checked_megabytes, checked_seconds
 from locus.memory.runtime.url import StoreURL
 
 _FIRST_SECONDS = 1.0
@@ -36,6 +36,7 @@ class SQLServerOptions(TypedDict, total=False):
     command_timeout: float
     retry_seconds: float
     ttl_seconds: float | None
+    cache_mb: float
     auto_create_table: bool
 
 
@@ -61,6 +62,8 @@ class SQLServerConfig(BaseModel):
     retry_seconds: float = 10.0
     """How long to keep trying to replace a lost connection, where repeating the operation is safe."""
     ttl_seconds: float | None = None
+    cache_mb: float = CACHE_MB
+    """How many megabytes a handle may hold in memory, so that loads read and decode only what is new."""
     auto_create_table: bool = True
 
     @classmethod
@@ -109,6 +112,7 @@ class SQLServerConfig(BaseModel):
     def check_numbers(self) -> None:
         """Refuse pool sizes and times that cannot work."""
         check_pool_sizes(self.min_pool_size, self.max_pool_size)
+        checked_megabytes(self.cache_mb, "cache_mb")
         check_timeouts(
             connect_timeout=self.connect_timeout,
             command_timeout=self.command_timeout,

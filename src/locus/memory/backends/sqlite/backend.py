@@ -8,6 +8,7 @@ from typing import Any
 from locus.memory.backends.sqlite.config import Durability, SQLiteConfig
 from locus.memory.backends.sqlite.engine import SQLiteEngine
 from locus.memory.checkpointer import Checkpointer
+from locus.memory.model.arguments import CACHE_MB
 from locus.memory.storage import StorageBackend
 from locus.memory.store import CheckpointStore
 
@@ -30,8 +31,9 @@ class SQLiteBackend(StorageBackend):
         timeout: float = 30.0,
         query_timeout: float = 60.0,
         create_folder: bool = False,
+        cache_mb: float = CACHE_MB,
     ) -> None:
-        config = SQLiteConfig.checked(path, durability, timeout, query_timeout, ttl_seconds, create_folder)
+        config = SQLiteConfig.checked(path, durability, timeout, query_timeout, ttl_seconds, create_folder, cache_mb)
         self.path = config.path
         self.durability = config.durability
         self.ttl_seconds = config.ttl_seconds
@@ -44,7 +46,7 @@ class SQLiteBackend(StorageBackend):
             query_timeout=config.query_timeout,
             makes_folder=config.makes_folder,
         )
-        super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds))
+        super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds, cache_mb=config.cache_mb))
 
     def __repr__(self) -> str:
         return f"SQLiteBackend({self.path!r})"
@@ -62,4 +64,5 @@ def from_location(location: str = "", **options: Any) -> Checkpointer:
         timeout=config.timeout,
         query_timeout=config.query_timeout,
         create_folder=config.makes_folder,
+        cache_mb=config.cache_mb,
     )

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from locus.errors import ConfigurationError
 from locus.hints import check_options
-from locus.memory.model.arguments import checked_seconds, possible_path
+from locus.memory.model.arguments import CACHE_MB, checked_seconds, possible_path
 from locus.memory.runtime.url import flag, path_of, refuse_url, split_options
 
 Durability = Literal["full", "normal"]
@@ -20,6 +20,7 @@ _URL_OPTIONS: dict[str, Callable[[str], Any]] = {
     "timeout": float,
     "query_timeout": float,
     "create_folder": flag,
+    "cache_mb": float,
 }
 _UNKNOWN = "an sqlite: URL has no option '{name}'; there are: {known}"
 
@@ -38,6 +39,7 @@ class SQLiteConfig:
     ttl_seconds: float | None = None
     makes_folder: bool = True
     """Whether to make the folder of the file."""
+    cache_mb: float = CACHE_MB
 
     @classmethod
     def checked(
@@ -48,6 +50,7 @@ class SQLiteConfig:
         query_timeout: float = 60.0,
         ttl_seconds: float | None = None,
         create_folder: bool = False,
+        cache_mb: float = CACHE_MB,
     ) -> SQLiteConfig:
         """From what a user gave."""
         if not isinstance(path, str | Path) or not str(path) or "\0" in str(path):
@@ -58,7 +61,7 @@ class SQLiteConfig:
         checked_seconds(timeout, "timeout")
         checked_seconds(query_timeout, "query_timeout")
         makes_folder = create_folder or not Path(path).is_absolute()
-        return cls(_absolute(path), durability, timeout, query_timeout, ttl_seconds, makes_folder)
+        return cls(_absolute(path), durability, timeout, query_timeout, ttl_seconds, makes_folder, cache_mb)
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> SQLiteConfig:

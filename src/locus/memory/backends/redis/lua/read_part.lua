@@ -12,12 +12,13 @@
 -- ARGV: namespace; the checkpoint's field, or empty for the latest; and `part_arguments` (load.py):
 --   range   start and count of some items of a list; the paths that lead to it, the last one is its own
 --   window  how many of the last items are wanted of each list; the paths of these lists
+--   ends    how many of the last items are wanted of each extent of each list
 local seq = seq_of(ARGV[1], ARGV[2])
 if not seq then return damaged() and {'DAMAGED'} or {} end
 local answer = checkpoint(ARGV[1], seq)
 local payload = answer[3]
 if not payload then return answer end
-local is_range, paths, own = ARGV[3] == 'range', {}, ARGV[#ARGV]
+local is_range, is_ends, paths, own = ARGV[3] == 'range', ARGV[3] == 'ends', {}, ARGV[#ARGV]
 for at = is_range and 6 or 5, #ARGV do paths[ARGV[at]] = true end
 
 -- A path as the arguments have it: its steps as netstrings.
@@ -52,6 +53,7 @@ local function want_list(path, extents)
   end
   local low, high = bounds(path, total)
   for _, extent in ipairs(extents) do
+    if is_ends then low = at + math.max(0, extent[4] - tonumber(ARGV[4])) end
     local first, last = math.max(low - at, 0), math.min(high - at, extent[4])
     if first < last then add_extent(wanted, extent[1], extent[2], extent[3] + first, last - first) end
     at = at + extent[4]
@@ -62,7 +64,7 @@ local function want_part(manifest)
   for _, row in ipairs(cjson.decode(manifest)) do
     local path, cut = named(row[1]), row[2]
     if type(cut) == 'string' then
-      if not is_range or paths[path] then add_extent(wanted, cut, 0, 0, 1) end
+      if not is_ends and (not is_range or paths[path]) then add_extent(wanted, cut, 0, 0, 1) end
     elseif not is_range or path == own then
       want_list(path, cut)
     end

@@ -1,0 +1,321 @@
+"""A handle that holds what it has loaded and saved loads what one does that holds nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from locus.core.messages import Message
+from locus.core.state import LISTS, AgentState, ToolExecution
+from locus.errors import CorruptCheckpointError
+from locus.memory.checkpointer import Checkpointer
+from locus.memory.model.plan import ListTrace, Trace
+from locus.testing.data import conversation, message
+from locus.testing.laws.base import Laws, OpenHandle, WorkerLaws, assert_same, assert_same_state, dicts, ids
+from locus.testing.laws.stale import DISTURBANCES
+from locus.testing.processes import crash_jobs
+from locus.testing.processes.workers import Crew
+from locus.testing.stores import DurableTestStore, TestStore
+
+Load = Callable[[Checkpointer, str | None], Awaitable[Any]]
+
+
+async def _state(handle: Checkpointer, checkpoint_id: str | None = None) -> AgentState | None:
+    return await handle.load("t", checkpoint_id)
+
+
+async def _dict(handle: Checkpointer, checkpoint_id: str | None = None) -> dict[str, Any] | None:
+    return await dicts(handle).load("t", checkpoint_id)
+
+
+SHAPES: dict[str, Load] = {"states": _state, "dicts": _dict}
+
+
+def _trace(handle: Checkpointer, state: AgentState) -> dict[str, Any]:
+    """What a state knows of where it came from, without the objects."""
+    trace: Trace | None = state._kept_at(handle._key("t", "default"))
+    assert trace is not None
+    return {"base": trace.base, "passed": trace.passed} | {
+        name: (found.text, {path: _cut(cut) for path, cut in found.cuts.items()})
+        for name, found in trace.fields.items()
+    }
+
+
+def _cut(cut: ListTrace | str) -> Any:
+    return cut if isinstance(cut, str) else (cut.extents, list(cut.items or ()), dict(cut.chains))
+
+
+async def _assert_as_cold(warm: Checkpointer, cold: Checkpointer, checkpoint_id: str | None = None) -> None:
+    """One handle loads as it will, the other with nothing held: the same in every way."""
+    cold.cache_clear()
+    for load in SHAPES.values():
+        found, expected = await load(warm, checkpoint_id), await load(cold, checkpoint_id)
+        assert repr(found) == repr(expected)
+        if not isinstance(found, AgentState) or not isinstance(expected, AgentState):
+            assert_same(found, expected)
+            continue
+        assert_same_state(found, expected)
+        assert found.model_fields_set == expected.model_fields_set
+        assert _trace(warm, found) == _trace(cold, expected)
+        assert all(getattr(found, name).stable for name in LISTS)
+
+
+class _Course:
+    """Changes of all kinds, drawn by lot: always the same ones."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._count = 0
+
+    def next(self, state: AgentState) -> AgentState:
+        self._count += 1
+        messages = state.messages
+        at = self._random.randrange(max(1, len(messages)))
+        match self._random.choice(["append"] * 4 + ["last", "middle", "trim", "drop", "log", "note", "extra"]):
+            case "append":
+                execution = ToolExecution(tool_name="look", tool_call_id=f"call-{self._count}", result="x" * 20)
+                return state.with_messages(self._fresh(2)).with_tool_execution(execution).with_confidence(0.5)
+            case "last":
+                return state.with_messages_replaced(messages[:-1] + self._fresh(1))
+            case "middle":
+                return state.with_messages_replaced(messages[:at] + self._fresh(1) + messages[at + 1 :])
+            case "trim":
+                return state.with_messages_replaced(messages[1:] + self._fresh(1))
+            case "drop":
+                return state.with_messages_replaced(messages[:-1])
+            case "log":
+                log = [*state.metadata.get("log", []), {"n": self._count, "text": "é" * 40}]
+                table = {f"key {number}": "value" for number in range(80)}  # a large value with a list inside
+                return state.with_metadata({"log": log[self._random.randrange(2) :], "table": {**table, "log": log}})
+            case "note":
+                return state.with_metadata("note", "z" * self._random.choice([3, 1_100 + self._count]))
+        more = [*(state.__pydantic_extra__ or {}).get("seen", []), {"text": "w" * 80, "n": self._count}]
+        return state.model_copy(update={"seen": more, "summary": "s" * 1_200})
+
+    def choose(self, of: list[str]) -> str:
+        return self._random.choice(of)
+
+    def chance(self, part: float) -> bool:
+        return self._random.random() < part
+
+    def _fresh(self, count: int) -> tuple[Message, ...]:
+        return tuple(message(self._count * 10 + number) for number in range(count))
+
+
+class HeldLaws(Laws):
+    """Nothing is served that is not stored, and nothing that is stored is missed."""
+
+    @pytest.mark.parametrize("seed", range(4))
+    async def test_a_load_gives_the_same_whatever_is_held(
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, seed: int
+    ) -> None:
+        """Appends, edits, trims, forks, rewinds, deletions and replacements, by the same handle or by another."""
+        other, cold, course = open_handle(), open_handle(), _Course(seed)
+        state = AgentState(agent_id="a")
+        for turn in range(22):
+            handle = other if course.chance(0.5) else checkpointer
+            state = course.next(state)
+            await handle.save(state, "t", "fixed" if turn % 7 == 3 else None)
+            if turn % 3:
+                await _assert_as_cold(checkpointer, cold)
+            saved = await ids(cold, "t")
+            if course.chance(0.2):
+                back = await handle.load("t", course.choose(saved[:4]))
+                assert back is not None
+                state = back
+            if course.chance(0.15) and len(saved) > 2:
+                await handle.delete("t", course.choose(saved[:2]))
+        for checkpoint_id in await ids(cold, "t"):
+            await _assert_as_cold(checkpointer, cold, checkpoint_id)
+
+    @pytest.mark.parametrize("shape", SHAPES)
+    @pytest.mark.parametrize("by_another", [False, True], ids=["by itself", "by another handle"])
+    async def test_a_run_number_that_is_given_out_again_is_another_run(
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, shape: str, by_another: bool
+    ) -> None:
+        other, load = open_handle(), SHAPES[shape]
+        state = AgentState().with_messages(conversation(6))
+        first = await checkpointer.save(state, "t")
+        for number in range(4):
+            await checkpointer.save(state.with_message(message(100 + number)), "t", "next")
+            assert await load(checkpointer, None) == await load(open_handle(), None)
+            handle = other if by_another else checkpointer
+            assert await handle.delete("t", "next")
+            again = await handle.load("t", first)
+            assert again is not None
+            await handle.save(again.with_message(message(200 + number)), "t", "next" if number % 2 else None)
+            assert await load(checkpointer, None) == await load(open_handle(), None)
+            await handle.delete("t", (await ids(handle, "t"))[0])
+
+    async def test_a_thread_and_its_copy_are_held_apart(
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
+    ) -> None:
+        """They share the names of branches, and go on with different runs under the same numbers."""
+        if not self.required.branching:
+            return
+        state = AgentState().with_messages(conversation(6))
+        await checkpointer.save(state, "t", "c1")
+        assert await checkpointer.load("t") == state
+        assert await checkpointer.copy_thread("t", "copy")
+        lines = {"t": state, "copy": state}
+        for turn in range(3):
+            for number, thread_id in enumerate(lines):
+                loaded = await checkpointer.load(thread_id)
+                assert_same_state(loaded, lines[thread_id])
+                assert loaded is not None
+                lines[thread_id] = loaded.with_message(message(turn * 10 + number))
+                await checkpointer.save(lines[thread_id], thread_id, f"c{turn + 2}")
+        for handle in (checkpointer, open_handle()):
+            for thread_id, line in lines.items():
+                assert_same_state(await handle.load(thread_id), line)
+                assert_same_state(AgentState.from_checkpoint(await dicts(handle).load(thread_id) or {}), line)
+
+    @pytest.mark.parametrize("disturbance", DISTURBANCES)
+    async def test_what_was_disturbed_is_read_anew(
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, disturbance: str
+    ) -> None:
+        other, cold = open_handle(), open_handle()
+        state = AgentState().with_messages(conversation(8)).with_metadata("large", "large " * 400)
+        for load in SHAPES.values():
+            await checkpointer.delete("t")
+            await checkpointer.save(state, "t", "base")
+            await load(checkpointer, None)
+            await DISTURBANCES[disturbance](other)
+            await _assert_as_cold(checkpointer, cold)
+            await _assert_as_cold(checkpointer, cold, "base")
+
+    async def test_namespaces_are_held_apart(self, checkpointer: Checkpointer) -> None:
+        states = {name: AgentState(agent_id=name).with_messages(conversation(4)) for name in ("a", "b")}
+        for turn in range(3):
+            for name, state in states.items():
+                states[name] = state.with_message(message(turn))
+                await checkpointer.save(states[name], "t", "c", namespace=name)
+                assert_same_state(await checkpointer.load("t", namespace=name), states[name])
+        assert await checkpointer.delete("t", namespace="a")
+        assert await checkpointer.load("t", namespace="a") is None
+        assert_same_state(await checkpointer.load("t", namespace="b"), states["b"])
+
+    async def test_what_a_caller_changes_is_not_seen_by_the_next(
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
+    ) -> None:
+        backend = dicts(checkpointer)
+        data: dict[str, Any] = {"items": [{"n": 1, "tags": ["a"]}] * 3, "deep": {"log": [{"x": "y" * 80}]}}
+        for turn in range(3):
+            await backend.save("t", data)
+            expected = await dicts(open_handle()).load("t")
+            data["items"][0]["n"] = "changed after the save"
+            for _ in range(2):
+                loaded = await backend.load("t")
+                assert_same(loaded, expected)
+                assert loaded is not None
+                loaded["items"][0]["tags"].append("changed after the load")
+                loaded["deep"]["log"].clear()
+                loaded.clear()
+            data = {"items": [{"n": turn, "tags": ["a"]}] * (4 + turn), "deep": {"log": [{"x": "y" * 80}]}}
+
+    async def test_every_load_gives_a_state_of_its_own(self, checkpointer: Checkpointer) -> None:
+        """Each remembers where it was saved; only what cannot change is shared."""
+        await checkpointer.save(AgentState().with_messages(conversation(4)), "t", "c1")
+        one, two = await checkpointer.load("t"), await checkpointer.load("t")
+        assert one is not None
+        assert two is not None
+        assert one is not two
+        await checkpointer.save(one.with_message(message(9)), "t", "c2")
+        await checkpointer.save(one, "other")
+        assert checkpointer.origin(two, "t") == "c1"
+        assert checkpointer.origin(two, "other") is None
+
+    async def test_a_cache_that_is_too_small_serves_all_the_same(
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
+    ) -> None:
+        cache = checkpointer.store.cache
+        states = {f"t{number}": AgentState().with_messages(conversation(6, number)) for number in range(4)}
+        for limit in (2_000, 40_000):  # less than one thread, and enough for some of them
+            cache.clear()
+            cache.max_bytes = limit
+            for turn in range(3):
+                for thread_id, state in states.items():
+                    states[thread_id] = state.with_message(message(turn))
+                    await checkpointer.save(states[thread_id], thread_id)
+                    assert_same_state(await checkpointer.load(thread_id), states[thread_id])
+                    info = checkpointer.cache_info()
+                    assert info.bytes <= info.max_bytes == limit
+                    assert (info.entries == 0) == (limit == 2_000 or not checkpointer.store.caches)
+
+    async def test_hits_and_misses_are_counted(self, checkpointer: Checkpointer, open_handle: OpenHandle) -> None:
+        other = open_handle()
+        state = AgentState().with_messages(conversation(4))
+        await checkpointer.save(state, "t")
+        for turn in range(4):
+            await checkpointer.load("t")
+            state = state.with_message(message(turn))
+            await (other if turn % 2 else checkpointer).save(state, "t")
+        info = checkpointer.cache_info()
+        if not checkpointer.store.caches:
+            assert (info.hits, info.misses, info.entries, info.bytes) == (0, 0, 0, 0)
+            return
+        assert (info.hits, info.misses, info.entries) == (4, 0, 1)
+        assert info.bytes > 0
+        checkpointer.cache_clear()
+        assert checkpointer.cache_info()[2:4] == (0, 0)
+        await checkpointer.load("t")
+        assert checkpointer.cache_info()[:2] == (4, 1)
+
+    async def test_loads_and_saves_at_once_go_forward(self, checkpointer: Checkpointer) -> None:
+        """A load that began after a save has returned never gives an older state, whatever else runs on the handle."""
+        saved = AgentState().with_messages(conversation(2))
+        await checkpointer.save(saved, "t")
+
+        async def save_some() -> None:
+            nonlocal saved
+            for turn in range(15):
+                state = saved.with_message(message(turn)).next_iteration()
+                await checkpointer.save(state, "t")
+                saved = state
+
+        async def load_some(load: Load) -> None:
+            for _ in range(12):
+                least = saved.iteration
+                found = await load(checkpointer, None)
+                plain = found.to_checkpoint() if isinstance(found, AgentState) else found
+                assert plain["iteration"] >= least
+                assert len(plain["messages"]) == 2 + plain["iteration"]
+                await asyncio.sleep(0)
+
+        await asyncio.gather(save_some(), *(load_some(load) for load in (_state, _dict, _state)))
+        assert_same_state(await checkpointer.load("t"), saved)
+
+    @pytest.mark.parametrize("shape", SHAPES)
+    async def test_damage_in_what_is_new_is_told(
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, store: TestStore, shape: str
+    ) -> None:
+        state = AgentState().with_messages(conversation(6))
+        await checkpointer.save(state, "t")
+        await SHAPES[shape](checkpointer, None)
+        other = open_handle()
+        again = await other.load("t")
+        assert again is not None
+        await other.save(again.with_messages(conversation(2, 50)), "t")
+        await store.corrupt("t")
+        for _ in range(2):
+            with pytest.raises(CorruptCheckpointError):
+                await SHAPES[shape](checkpointer, None)
+
+
+class HeldProcessLaws(WorkerLaws):
+    """The same, while other processes change the thread."""
+
+    async def test_what_other_processes_do_is_seen_by_a_handle_that_holds_something(
+        self, store: DurableTestStore, crew: Crew
+    ) -> None:
+        """Appends, edits, trims, forks, replacements and deletions."""
+        async with store.open() as warm, store.open() as cold:
+            for turn in range(6):
+                worker = crew.start(crash_jobs.some_steps, url=store.url, thread_id="t", seed=turn, count=2 + turn % 5)
+                worker.hear_out()
+                worker.finish()
+                await _assert_as_cold(warm, cold)
