@@ -115,7 +115,7 @@ class Chain(NamedTuple):
 
     def at(self, position: int, sort_keys: bool) -> bytes | None:
         """The digest of what precedes a position; None if that is not known."""
-        for mark in reversed(self._digested(sort_keys)):
+        for mark in reversed(self.digested(sort_keys)):
             if mark.position <= position:
                 return mark.digest if mark.position == position else None
         return None
@@ -125,10 +125,11 @@ class Chain(NamedTuple):
         found = self.at(position, sort_keys)
         if found is None:
             return UNKNOWN
-        kept = tuple(mark for mark in self._digested(sort_keys) if mark.position <= position)
+        kept = tuple(mark for mark in self.digested(sort_keys) if mark.position <= position)
         return Chain(_with_items(kept, texts)[-MOST_MARKS:])
 
-    def _digested(self, sort_keys: bool) -> tuple[Mark, ...]:
+    def digested(self, sort_keys: bool) -> tuple[Mark, ...]:
+        """All marks, also those of the run that nobody has digested yet."""
         tip = self.tip
         if tip is None or not self.marks or self.marks[-1].position != tip.start:
             return self.marks
