@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import reduce
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, cast, get_args
@@ -212,13 +211,12 @@ def joined_items(path: Path, parts: Sequence[Sequence[Any]]) -> Items[Any] | Fro
     """A state's list, of parts of it."""
     if len(path) == 1 and path[0] in _LISTS:
         # In C, and each item as seldom as can be: to count a reference to it is what takes the time.
-        tuples: list[tuple[Any, ...]] = [part if isinstance(part, tuple) else tuple(part) for part in parts]
-        return Items(reduce(_plus, tuples) if tuples else ())
+        whole: tuple[Any, ...] = ()
+        for part in parts:
+            # Not that of `Items`, which looks at each item.
+            whole = tuple.__add__(whole, part if isinstance(part, tuple) else tuple(part))
+        return Items(whole)
     return FrozenList(chain.from_iterable(parts))
-
-
-def _plus(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple.__add__(one, other)  # not that of `Items`, which looks at each item
 
 
 def state_of(stored: Stored, values: Iterable[tuple[Path, Any]], chains_of: ChainsOf) -> LoadedState:
