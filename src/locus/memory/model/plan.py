@@ -129,11 +129,7 @@ class Chain(NamedTuple):
         return Chain(_with_items(kept, texts)[-MOST_MARKS:])
 
     def digested(self, sort_keys: bool) -> tuple[Mark, ...]:
-<<<<<<< HEAD
-        """All marks, with those inside of the tip."""
-=======
         """All marks, also those of the run that nobody has digested yet."""
->>>>>>> cache
         tip = self.tip
         if tip is None or not self.marks or self.marks[-1].position != tip.start:
             return self.marks
