@@ -17,6 +17,7 @@ class EmbeddedRepetitions:
     line_step: ClassVar[int] = 3
     line_samples: ClassVar[int] = 12
     evolution_turns: ClassVar[int] = 50 if SOAK else 30
+    late_turn: ClassVar[int] = 200 if SOAK else 100
     examples_and_steps: ClassVar[tuple[int, int]] = (20, 30)
 
 
@@ -28,7 +29,8 @@ class FewerRepetitions:
     line_samples: ClassVar[int] = 6
     line_last: ClassVar[int] = 4
     turns_of_processes: ClassVar[int] = 12
-    evolution_turns: ClassVar[int] = 50 if SOAK else 16
+    evolution_turns: ClassVar[int] = 50 if SOAK else 12
+    late_turn: ClassVar[int] = 200 if SOAK else 50
     examples_and_steps: ClassVar[tuple[int, int]] = (6, 25)
     saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 20, "vacuum": 20, "thread": 60}
     long_thread: ClassVar[int] = 1_100 if SOAK else 510
@@ -44,7 +46,8 @@ class FewestRepetitions(FewerRepetitions):
     line_samples: ClassVar[int] = 3
     line_last: ClassVar[int] = 2
     turns_of_processes: ClassVar[int] = 6
-    evolution_turns: ClassVar[int] = 50 if SOAK else 10
+    evolution_turns: ClassVar[int] = 50 if SOAK else 9
+    late_turn: ClassVar[int] = 200 if SOAK else 30
     examples_and_steps: ClassVar[tuple[int, int]] = (3, 25)
     saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 15, "vacuum": 15, "thread": 40}
     long_thread: ClassVar[int] = 1_100 if SOAK else 60

@@ -27,7 +27,7 @@ SAMPLE: dict[str, tuple[tuple[str, AnyCourse], ...]] = {
         ("SQL SELECT FROM locus_threads JOIN locus_checkpoints | c.namespace = ?", "two namespaces have the same id"),
     ),
     "file": (
-        ("LogFile.has_run: not self._complete and next(there, False) -> False", 8),
+        ("LogFile.has_run: (newest := self._newest_runs.get(branch, -1)) < min(number, 1) -> False", 8),
         ("FileEngine.commit: not outcome.repeated -> True", 0),
     ),
     "objects": (

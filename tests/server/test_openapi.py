@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from starlette.routing import Router
@@ -24,14 +25,7 @@ def _store() -> MemoryCheckpointer:
 
 APP = create_app(_store())
 SCHEMA = schemathesis.openapi.from_asgi("/openapi.json", APP)
-
-
-# What a schema allows may still not fit: a condition that does not hold, a digest that is none.
-NOT_PROMISED = [schemathesis.checks.positive_data_acceptance]
-
-
-@SCHEMA.parametrize()
-@settings(
+EFFORT = settings(
     max_examples=12,
     derandomize=True,
     deadline=None,
@@ -39,8 +33,30 @@ NOT_PROMISED = [schemathesis.checks.positive_data_acceptance]
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[*HealthCheck],
 )
-def test_the_server_does_what_its_document_says(case: Any) -> None:
+
+# What a schema allows may still not fit: a condition that does not hold, a digest that is none.
+NOT_PROMISED = [schemathesis.checks.positive_data_acceptance]
+
+
+def does_what_is_said(case: Any) -> None:
     case.call_and_validate(excluded_checks=NOT_PROMISED)
+
+
+@pytest.fixture
+def schema() -> Any:
+    return SCHEMA
+
+
+def _labels() -> list[str]:
+    operations: list[Any] = list(SCHEMA.get_all_operations())
+    return [found.ok().label for found in operations]
+
+
+@pytest.mark.parametrize("operation", _labels())
+def test_the_server_does_what_its_document_says(operation: str, request: pytest.FixtureRequest) -> None:
+    """The cases are made here: `SCHEMA.parametrize` makes all of them while tests are collected, in every worker."""
+    held = schemathesis.pytest.from_fixture("schema").include(name=operation).parametrize()(does_what_is_said)
+    EFFORT(held)(request=request)
 
 
 async def test_every_route_is_described_and_nothing_else() -> None:

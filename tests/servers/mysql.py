@@ -85,7 +85,7 @@ class MySQLServer(Server):
         try:
             connection = pymysql.connect(
                 host="127.0.0.1", port=self.port, user="locus", password=self.secret("password"), database="locus",
-                connect_timeout=2, read_timeout=2,
+                connect_timeout=2, read_timeout=2, ssl_disabled=True,
             )  # fmt: skip
         except pymysql.err.OperationalError:
             return False

@@ -23,10 +23,10 @@ from locus.testing.stateful import StatefulLaws
 from tests.backends.effort import FewerRepetitions, FewestRepetitions
 from tests.backends.embedded import SQLiteStore
 from tests.backends.http.store import ServerProcess, StoreOverHTTP, server_process
-from tests.backends.postgresql.store import new_store
+from tests.backends.postgresql.store import new_store, used_store
 from tests.backends.proxied import proxy_for
 from tests.servers.postgresql import PostgreSQLServer
-from tests.servers.proxy import Proxy
+from tests.servers.proxy import NoProxy, Proxy
 
 _numbers = count()
 
@@ -63,6 +63,12 @@ def proxy(postgresql_server: PostgreSQLServer, request: pytest.FixtureRequest) -
         yield proxy
 
 
+@pytest.fixture(scope="module")
+def used_schema(postgresql_server: PostgreSQLServer) -> Iterator[str]:
+    with new_store(postgresql_server.url, NoProxy(postgresql_server.port)) as store:
+        yield store.schema
+
+
 @pytest.mark.postgresql
 class TestHTTPOnPostgreSQL(
     FewestRepetitions,
@@ -85,11 +91,11 @@ class TestHTTPOnPostgreSQL(
 
     @pytest.fixture
     def store(
-        self, server: ServerProcess, postgresql_server: PostgreSQLServer, proxy: Proxy
+        self, server: ServerProcess, postgresql_server: PostgreSQLServer, proxy: Proxy, used_schema: str
     ) -> Iterator[StoreOverHTTP]:
         name = f"store{next(_numbers)}"
         (server.folder / name).mkdir()
-        with new_store(postgresql_server.url, proxy) as inner:
+        with used_store(postgresql_server.url, used_schema, proxy) as inner:
             (server.folder / name / "url").write_text(inner.url)
             store = StoreOverHTTP(server, "url", name, inner)
             yield store

@@ -44,6 +44,8 @@ def raw_connection(url: str, **options: Any) -> Iterator[Any]:
         "database": parts.path.strip("/"),
         "autocommit": True,
         "client_flag": CLIENT.MULTI_STATEMENTS,
+        # PyMySQL would read the certificates of the machine for each connection, and most tests make two.
+        "ssl_disabled": "ssl" not in options,
     }
     connection = pymysql.connect(**(place | options))
     try:
@@ -53,7 +55,12 @@ def raw_connection(url: str, **options: Any) -> Iterator[Any]:
 
 
 def run_sql(url: str, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-    with raw_connection(url) as connection, connection.cursor() as cursor:
+    with raw_connection(url) as connection:
+        return run_on(connection, statement, *values)
+
+
+def run_on(connection: Any, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
         cursor.execute(statement, values or None)
         rows = list(cursor.fetchall())
         while cursor.nextset():
@@ -92,9 +99,10 @@ class MySQLStore(DurableTestStore, StallTestStore):
         return self.open()
 
     def empty(self) -> None:
-        present = run_sql(self.direct, f"SHOW TABLES LIKE '{self.table_name}\\_%'")
-        deletions = [f"DELETE FROM {name};" for (name,) in present if not name.endswith("_format")]
-        run_sql(self.direct, f"BEGIN; {' '.join(deletions)} COMMIT")
+        with raw_connection(self.direct) as connection:
+            present = run_on(connection, f"SHOW TABLES LIKE '{self.table_name}\\_%'")
+            deletions = [f"DELETE FROM {name};" for (name,) in present if not name.endswith("_format")]
+            run_on(connection, f"BEGIN; {' '.join(deletions)} COMMIT")
 
     async def corrupt(self, thread_id: str) -> None:
         name = self.table_name

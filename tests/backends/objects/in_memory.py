@@ -10,7 +10,7 @@ from typing import ClassVar
 from uuid import uuid4
 
 from locus.errors import BackendUnavailableError, CheckpointError
-from locus.memory.backends.objects.client import PAGE, Listed, ObjectStore
+from locus.memory.backends.objects.client import PAGE, Listed, ObjectStore, Span
 
 
 class StoreFault(Exception):
@@ -38,6 +38,8 @@ class MemoryObjectStore(ObjectStore):
         self.now: Callable[[], datetime] = lambda: datetime.now(UTC)
         self._identity = f"object-memory:{uuid4().hex}" if shared is None else shared.identity
         self._lock: threading.Lock = threading.Lock() if shared is None else shared._lock
+        self.received = 0
+        """How many bytes of objects this handle was sent."""
         self._before = before or _nothing
         self._after = after or _nothing
 
@@ -61,12 +63,14 @@ class MemoryObjectStore(ObjectStore):
     def taken(self, key: str, body: bytes) -> None:
         """An object was put: for tests that watch."""
 
-    async def get(self, key: str) -> bytes | None:
+    async def get(self, key: str, span: Span | None = None) -> bytes | None:
         await self._begin("get", key)
         with self._lock:
             found = self.objects.get(key)
         await self._after("get", key)
-        return None if found is None else found[0]
+        body = None if found is None else found[0] if span is None else span.of(found[0])
+        self.received += len(body or b"")
+        return body
 
     async def list(
         self, prefix: str, *, start_after: str | None = None, limit: int | None = None

@@ -20,12 +20,17 @@ from typing import Any
 import pytest
 
 from locus.errors import BackendUnavailableError, CheckpointNotFoundError, ConflictError
-from locus.memory.backends.objects import merge
+from locus.memory.backends.objects import engine as objects_engine
+from locus.memory.backends.objects import index as objects_index
+from locus.memory.backends.objects import merge, texts
 from locus.memory.backends.objects import read as objects_read
 from locus.memory.backends.objects.backend import ObjectCheckpointStore
 from locus.memory.backends.objects.engine import ObjectEngine
+from locus.memory.backends.objects.read import Recent
 from locus.memory.backends.objects.remove import GRACE
 from locus.memory.backends.objects.schema import parse_event, thread_name
+from locus.memory.model.parts import Range, Window, page_of
+from locus.memory.model.records import DEFAULT_NAMESPACE
 from locus.memory.runtime.retry import Backoff
 from locus.memory.storage import StorageBackend
 from locus.testing.laws.base import exact
@@ -114,9 +119,15 @@ class World:
         self._after: dict[tuple[int, str, str], str] = {}
         self._processes = 0
         self._count = 0
+        self._drafts: dict[int, Any] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         monkeypatch.setattr(objects_read, "time", self.clock)
         monkeypatch.setattr(merge, "FAN", 4)
+        # So that a thread of some events is a long one, of which only the newest are read.
+        monkeypatch.setattr(objects_read, "_SLACK", 0)
+        monkeypatch.setattr(objects_engine, "_NEWEST", Recent(3))
+        monkeypatch.setattr(objects_index, "RECENT", 2)
+        monkeypatch.setattr(texts, "_GAP", 64)
         monkeypatch.setattr(Backoff, "pause", lambda _backoff, _attempt: self._pause())
 
     def handle(self, process: int | None = None) -> StorageBackend:
@@ -197,7 +208,17 @@ class World:
         backend = self.handle(process)
         for _ in range(steps):
             work: Callable[[StorageBackend, str], Awaitable[None]] = self.random.choices(
-                [self._save, self._load, self._delete, self._clear, self._write, self._sweep], [60, 10, 10, 6, 8, 14]
+                [
+                    self._save,
+                    self._append,
+                    self._load,
+                    self._window,
+                    self._delete,
+                    self._clear,
+                    self._write,
+                    self._sweep,
+                ],
+                [35, 30, 6, 8, 8, 4, 8, 12],
             )[0]
             # After these it may not have happened, and what has happened is checked in the end.
             with suppress(BackendUnavailableError, ConflictError, CheckpointNotFoundError):
@@ -230,13 +251,44 @@ class World:
 
     async def _save(self, backend: StorageBackend, thread_id: str) -> None:
         self._count += 1
-        name = f"c{self._count}"
+        count, name = self._count, f"c{self._count}"
         loaded = await backend.load(thread_id) if self.random.random() < 0.5 else None
-        items = [*(loaded or {"items": []})["items"], {"n": self._count}]
-        data = {"items": items[-self.random.choice([3, 50]) :], "large": "x" * 1_100 * (self._count % 2)}
+        items = [*(loaded or {"items": []})["items"], {"n": count}]
+        large = "x" * 1_100 * (count % 2)
+        data = {"items": items[-self.random.choice([3, 50]) :], "large": large, "count": count}
         self.payloads[name] = data
         await backend.save(thread_id, data, name)
         self.saved[thread_id].add(name)
+
+    async def _append(self, backend: StorageBackend, thread_id: str) -> None:
+        """A save under a new id, on top of what is there, by a handle that has forgotten the thread's events."""
+        self._count += 1
+        count = self._count
+        loaded = await backend.load(thread_id) or {"items": [], "fixed": [{"text": "f" * 90}]}
+        data = {**loaded, "items": [*loaded["items"], {"n": count}], "count": count}
+        self._drafts[count] = data
+        self._forget(backend)
+        self.saved[thread_id].add(await backend.save(thread_id, data))
+
+    async def _window(self, backend: StorageBackend, thread_id: str) -> None:
+        """The last items of the latest checkpoint, read by a handle that remembers nothing."""
+        self._forget(backend)
+        found = await backend.store.read_part(thread_id, None, DEFAULT_NAMESPACE, Window(2, frozenset({("items",)})))
+        if found is not None:
+            page = page_of(found, Range(("items",), -2, 2))
+            assert exact(page.items) == exact(self.payloads[found.entry.checkpoint_id]["items"][-2:])
+
+    def _forget(self, backend: StorageBackend) -> None:
+        assert isinstance(backend.store.engine, ObjectEngine)
+        backend.store.engine._logs.clear()
+
+    def note(self, key: str, body: bytes) -> None:
+        self.history.note(key, body)
+        lines = body.split(b"\n")
+        if parse_event(key) is not None and (record := json.loads(lines[0]))["kind"] == "commit":
+            name, count = record["row"][1], json.loads(lines[1])["count"]
+            if name not in self.payloads:
+                self.payloads[name] = self._drafts[count]
 
     async def _load(self, backend: StorageBackend, thread_id: str) -> None:
         names = [entry.checkpoint_id for entry in await backend.history(thread_id, None)]
@@ -306,4 +358,4 @@ class _Watched(MemoryObjectStore):
         self._world = world
 
     def taken(self, key: str, body: bytes) -> None:
-        self._world.history.note(key, body)
+        self._world.note(key, body)

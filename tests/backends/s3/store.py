@@ -28,7 +28,9 @@ def set_credentials(server: SeaweedServer, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.access_key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.secret_key)
     monkeypatch.setenv("AWS_REGION", server.region)
-    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    # Without certificates, which every handle would read anew for a server that has none.
+    for name in ("AWS_PROFILE", "AWS_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
 
 
 def objects_of(handle: Checkpointer | S3Backend) -> ObjectStore:

@@ -17,7 +17,8 @@ from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.ids import Pattern
 from locus.memory.model.matching import best_hits, has_value, newest, table_hits
-from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Verdict, Write
+from locus.memory.model.parts import Part
+from locus.memory.model.records import Base, Commit, Entry, Exported, Hit, Outcome, Stored, Verdict, Write
 from locus.memory.model.table import ThreadTable
 from locus.memory.runtime.forks import fork_safe_lock
 from locus.memory.runtime.url import split_options
@@ -62,6 +63,18 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             table = self._table(thread_id)
             row = table.row(namespace, checkpoint_id) if table else None
             return table.stored(row) if table and row else None
+
+    async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
+        with self._lock:
+            table = self._table(thread_id)
+            row = table.row(namespace, checkpoint_id) if table else None
+            return table.stored_part(row, part) if table and row else None
+
+    async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
+        with self._lock:
+            table = self._table(thread_id)
+            row = table.row(namespace, checkpoint_id) if table else None
+            return table.stored_since(row, held) if table and row else None
 
     async def history(
         self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None

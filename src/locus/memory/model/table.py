@@ -5,8 +5,8 @@ The memory engine keeps one for each thread. The file engine reads a thread's lo
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
@@ -16,7 +16,9 @@ from typing import Any
 from locus.memory.model.codec import encode
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.manifest import newest_runs, wanted
+from locus.memory.model.parts import Part, needed
 from locus.memory.model.records import (
+    Base,
     Commit,
     Entry,
     Exported,
@@ -117,8 +119,33 @@ class ThreadTable:
     def stored(self, row: Row) -> Stored:
         branches = {extent.branch for extent in wanted(row.manifest)}
         runs = {name: self.runs.get(name, []) for name in branches}
-        passed = self.newest[row.entry.namespace][-1] != row.entry.seq
-        return Stored(row.entry, row.head, row.manifest, runs, passed)
+        return Stored(row.entry, row.head, row.manifest, runs, self._is_passed(row))
+
+    def stored_part(self, row: Row, part: Part) -> Stored:
+        """A checkpoint with the runs that hold a part of it."""
+        found: dict[str, dict[int, Run]] = {}
+        for extent in needed(row.manifest, part):
+            kept = found.setdefault(extent.branch, {})
+            kept.update((run.number, run) for run in _needed_runs(extent, self.runs.get(extent.branch, [])))
+        runs = {branch: list(kept.values()) for branch, kept in found.items()}
+        return Stored(row.entry, row.head, row.manifest, runs, self._is_passed(row))
+
+    def stored_since(self, row: Row, held: Base) -> Stored:
+        """A checkpoint without the runs that the held one has, too, if that is there."""
+        there = self.row(row.entry.namespace, held.checkpoint_id)
+        if there is None or there.entry.rev != held.rev:
+            return self.stored(row)
+        known, runs = newest_runs([there.manifest]), dict[str, list[Run]]()
+        for extent in wanted(row.manifest):
+            kept, newest = self.runs.get(extent.branch, []), known.get(extent.branch, -1)
+            # A reader need not have what newer runs hide, and as of an older run it may be in sight.
+            first = bisect_right(kept, newest, key=_number) if newest <= extent.run else 0
+            if len(kept) - first > len(runs.setdefault(extent.branch, [])):
+                runs[extent.branch] = kept[first:]
+        return Stored(row.entry, row.head, row.manifest, runs, self._is_passed(row), held)
+
+    def _is_passed(self, row: Row) -> bool:
+        return self.newest[row.entry.namespace][-1] != row.entry.seq
 
     def seqs(self, namespace: str | None, chosen: Mapping[int, str] | None) -> set[int]:
         """Those of the chosen checkpoints (sequence number and rev) that are there, in that namespace."""
@@ -239,6 +266,13 @@ def entry_from(thread_id: str, facts: Mapping[str, Any]) -> Entry:
         datetime.fromisoformat(facts["created_at"]),
         encode(facts["metadata"]),
     )
+
+
+def _needed_runs(extent: Extent, runs: Sequence[Run]) -> Sequence[Run]:
+    """Of the runs of a branch, in order: from the newest that begins at or before an extent to the one it names."""
+    end = bisect_right(runs, extent.run, key=_number)
+    first = next((index for index in range(end - 1, -1, -1) if runs[index].start <= extent.skip), 0)
+    return runs[first:end]
 
 
 def _known(entry: Entry) -> Known:

@@ -7,6 +7,7 @@ the layout.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -22,9 +23,10 @@ from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata,
 from locus.memory.model.codec import encode
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.ids import Pattern
-from locus.memory.model.manifest import wanted
+from locus.memory.model.manifest import newest_runs, wanted
 from locus.memory.model.matching import best_hits, has_value, newest, table_hits
-from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Verdict, Write
+from locus.memory.model.parts import Part, needed
+from locus.memory.model.records import Base, Commit, Entry, Exported, Hit, Outcome, Stored, Verdict, Write
 from locus.memory.model.table import Row, ThreadTable, entry_of
 from locus.memory.runtime.worker import Worker
 
@@ -78,19 +80,40 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
 
     @staticmethod
     def _add(folder: LogFolder, log: LogFile | None, commit: Commit, outcome: Outcome) -> None:
-        if log is None or outcome.replaced is not None:
+        if log is None or outcome.replaced is not None or _comes_after_what_follows(commit, log):
             table = log.table() if log else ThreadTable(commit.thread_id)
             table.add(commit, outcome)
             folder.write(table)
             return
         row = Row(entry_of(commit, outcome), commit.head, commit.manifest)
-        runs = [*commit.runs, *(run for run in commit.values if not log.has_run(run.branch, 0))]
+        runs = [*commit.runs, *(run for run in commit.values if not log.has_value(run.branch))]
         log.append(checkpoint_record(row, runs, outcome.seq, commit.expires_at), folder.pretty)
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
         def work(log: LogFile) -> Stored | None:
             seal = log.find(namespace, checkpoint_id)
             return None if seal is None else log.stored(seal, wanted(encode(seal.facts["manifest"])))
+
+        return await self._with_log(thread_id, work, None)
+
+    async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
+        def work(log: LogFile) -> Stored | None:
+            seal = log.find(namespace, checkpoint_id)
+            return None if seal is None else log.stored(seal, needed(encode(seal.facts["manifest"]), part))
+
+        return await self._with_log(thread_id, work, None)
+
+    async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
+        def work(log: LogFile) -> Stored | None:
+            seal = log.find(namespace, checkpoint_id)
+            if seal is None:
+                return None
+            extents = wanted(encode(seal.facts["manifest"]))
+            there = log.find(namespace, held.checkpoint_id)
+            if there is None or there.facts["rev"] != held.rev:
+                return log.stored(seal, extents)
+            known = newest_runs([encode(there.facts["manifest"])])
+            return replace(log.stored(seal, extents, known), since=held)
 
         return await self._with_log(thread_id, work, None)
 
@@ -210,7 +233,7 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         def work(log: LogFile) -> list[Write]:
             table = ThreadTable(thread_id)
             for seal in reversed(list(log.newest_first())):
-                if seal.facts["seal"] == "writes" and seal.task[:2] == (namespace, checkpoint_id):
+                if seal.kind == "writes" and seal.task[:2] == (namespace, checkpoint_id):
                     log.put_writes(table, seal)
             return table.get_writes(namespace, checkpoint_id, task_id)
 
@@ -279,3 +302,14 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
     async def close(self) -> None:
         for worker in self._workers:
             await worker.close()
+
+
+def _comes_after_what_follows(commit: Commit, log: LogFile) -> bool:
+    """Whether a commit was sent before, was removed, and brings several runs of a branch that others have continued.
+
+    A log has the runs of a branch in their order, but for a run 0 (see `Sought`). So this one has to be written anew.
+    """
+    if commit.fresh_id:
+        return False
+    opened = {run.branch for run in commit.runs if run.number == 0}
+    return any(log.has_run(run.branch, 0) for run in commit.runs if run.number == 1 and run.branch in opened)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from pydantic_core import from_json
-
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.file.schema import CHECKSUM_KEY, FORMAT, SEAL_START, Record, Seal
+from locus.memory.backends.file.read import NEEDED, USELESS, Sought, sought
+from locus.memory.backends.file.schema import CHECKSUM_KEY, FORMAT, SEAL_START, Places, Record, Seal
 from locus.memory.model.codec import encode
 from locus.memory.model.formats import check_format, oldest
 from locus.memory.model.ids import shown_thread
@@ -22,7 +22,16 @@ from locus.memory.model.table import Row, ThreadTable
 from locus.memory.runtime.private import BYTES, NO_LINK
 
 _END_BYTES = 1 << 16
-"""How much of a log is read first: of its end, in search of the last seal, or of its first line."""
+"""How much of the end is read first, in search of the last seal; and of the beginning, in search of the first ones."""
+
+_FIRST_BYTES = 1 << 13
+"""More than a first line has."""
+
+_FAR = 64
+"""So many seals from the end, what is looked for may be nearer to the beginning, or not worth the search."""
+
+_LITTLE = 1 << 12
+"""A record of so many bytes is read sooner than left out."""
 
 _BUFFER_BYTES = 1 << 18
 """How much is read at once, going backwards."""
@@ -50,15 +59,10 @@ class LogFile:
         self.path = path
         self.thread_id = thread_id
         self._fd = -1
+        self._inode = (0, 0)
         self._format: tuple[int, int | None] = (0, None)
-        self._added: list[Seal] = []
-        """What was added since the log was first read, oldest first."""
-        self._read: list[Seal] = []
-        """What was read from there backwards, newest first."""
-        self._complete = False
-        self._ids: dict[tuple[str, str], Seal] = {}
-        self._newest_runs: dict[str, int] = {}
         self._buffer = (0, b"")
+        self._forget()
 
     @property
     def _name(self) -> str:
@@ -66,22 +70,45 @@ class LogFile:
         return f"the log of {shown_thread(self.thread_id)}"
 
     def _forget(self) -> None:
-        self._added, self._read, self._complete = [], [], False
-        self._ids, self._newest_runs = {}, {}
+        self._added: list[Seal] = []
+        """What was added since the log was first read, oldest first."""
+        self._read: list[Seal] = []
+        """What was read from there backwards, newest first."""
+        self._complete = False
+        self._ids: dict[tuple[str, str], Seal] = {}
+        self._named = 0
+        """How many of those that were read are in `_ids`."""
+        self._newest_runs: dict[str, int] = {}
+        self._first_runs: dict[str, Seal] = {}
+        """Where run 0 of a branch is: most large values, and lists that never change, are far from the end."""
+        self._placed = 0
+        """How many of those that were read are in `_newest_runs`."""
+        self._has_only_grown: bool | None = None
 
     def _index(self, seal: Seal) -> None:
-        if seal.facts["seal"] == "checkpoint":
-            self._ids[seal.facts["namespace"], seal.facts["checkpoint_id"]] = seal
-            for branch, number, *_ in seal.facts["runs"]:
+        if seal.kind == "checkpoint":
+            self._ids[seal.name] = seal
+
+    def _index_runs(self, seal: Seal) -> None:
+        if seal.kind == "checkpoint":
+            for branch, number, *_ in seal.places.runs:
                 self._newest_runs[branch] = max(number, self._newest_runs.get(branch, -1))
+                if number == 0:
+                    self._first_runs[branch] = seal
+
+    def _index_more_runs(self) -> bool:
+        """Take the runs of one more seal into account; False if there is none."""
+        seal = next(self._older(self._placed), None)
+        if seal is None:
+            return False
+        self._placed += 1
+        self._index_runs(seal)
+        return True
 
     def _add(self, seal: Seal) -> None:
         self._added.append(seal)
         self._index(seal)
-
-    def _add_older(self, seal: Seal) -> None:
-        self._read.append(seal)
-        self._index(seal)
+        self._index_runs(seal)
 
     def refresh(self, writing: bool = False) -> bool:
         """Open the file and find out what is new; False if the file does not exist. `writing`: to append to it."""
@@ -91,16 +118,19 @@ class LogFile:
         except FileNotFoundError:
             self._forget()
             return False
-        known = self.newest
-        # Another file may have the name by now, even the inode; the line of a seal is unique.
-        if known is not None and self._pread(known.at, len(known.line)) != known.line:
+        found_now = os.fstat(self._fd)
+        known, inode = self.newest, (found_now.st_dev, found_now.st_ino)
+        # A log that was written anew is another file, even if its last seal stands where it stood. And another file may
+        # have the inode by now; the line of a seal is unique.
+        if known is not None and (inode != self._inode or self._pread(known.at, len(known.line)) != known.line):
             self._forget()
             known = None
+        self._inode = inode
         if known is None:
             self._check_first_line()
-        newest = self._last_seal(os.fstat(self._fd).st_size, known)
+        newest = self._last_seal(found_now.st_size, known)
         if known is None:
-            self._add_older(newest)
+            self._read.append(newest)
             return True
         fresh: list[Seal] = []
         found: Seal | None = newest
@@ -131,15 +161,17 @@ class LogFile:
     def _bytes(self, at: int, length: int) -> bytes:
         """Like `_pread`, but reads what is before it as well, because that is needed next."""
         start, data = self._buffer
-        if not start <= at <= at + length <= start + len(data):
+        low, high = at - start, at - start + length
+        if low < 0 or high > len(data):
             start = max(0, at + length - max(_BUFFER_BYTES, length))
             data = self._pread(start, at + length - start)
             self._buffer = (start, data)
-        return data[at - start : at - start + length]
+            low, high = at - start, at - start + length
+        return data[low:high]
 
     def _check_first_line(self) -> None:
         """A log begins with a line that names its thread; the line is written in one step with the file name."""
-        if self._thread_in(self._pread(0, _END_BYTES)) != self.thread_id:
+        if self._thread_in(self._first_bytes()) != self.thread_id:
             raise CorruptCheckpointError(f"{self._name} is the log of another thread")
 
     @classmethod
@@ -157,9 +189,13 @@ class LogFile:
         log = cls(path, "")
         log._fd = os.open(path, _TO_READ)
         try:
-            return log._pread(0, _END_BYTES)
+            return log._first_bytes()
         finally:
             log.release()
+
+    def _first_bytes(self) -> bytes:
+        data = self._pread(0, _FIRST_BYTES)
+        return data if b"\n" in data else self._pread(0, _END_BYTES)
 
     def _thread_in(self, data: bytes) -> str:
         line = data.partition(b"\n")[0] + b"\n"
@@ -192,6 +228,7 @@ class LogFile:
                 if data.startswith(SEAL_START, begin) and (begin > 0 or start == 0):
                     seal = self._parsed(start + begin, data[begin:end])
                     self._check_tail(seal.end, data[end:])
+                    self._buffer = (start, data[:end])  # what precedes the seal is needed next
                     return seal
                 end = begin
             if start == 0:
@@ -218,20 +255,32 @@ class LogFile:
 
     def _parsed(self, at: int, line: bytes) -> Seal:
         text, _, checksum = line.rpartition(CHECKSUM_KEY)
-        if checksum != f"{crc32(text)}}}\n".encode():
+        if checksum != b"%d}\n" % crc32(text):
             raise CorruptCheckpointError(f"{self._name}: the seal at byte {at} does not fit its checksum")
-        facts: dict[str, Any] = from_json(line)
-        return Seal(at, line, facts)
+        return Seal(at, line)
 
     def _before(self, seal: Seal) -> Seal | None:
-        prev = seal.facts["prev"]
+        prev = seal.prev
         if prev is None:
             return None
-        # Always nearer to the beginning, so that this ends.
-        line = self._bytes(prev, seal.record - prev) if isinstance(prev, int) and 0 <= prev < seal.record else b""
+        line = self._bytes(prev, seal.record - prev)
         if not line.startswith(SEAL_START) or not line.endswith(b"\n"):
             raise CorruptCheckpointError(f"{self._name}: there is no seal at byte {prev}")
         return self._parsed(prev, line)
+
+    def _beginning(self) -> Iterator[Seal]:
+        """The first seals, oldest first, as far as they are intact: damage is told by whoever reads backwards."""
+        data, at, prev = self._pread(0, _END_BYTES), 0, None
+        while at >= 0:
+            end = data.find(b"\n", at) + 1
+            try:
+                seal = self._parsed(at, data[at:end])
+                if seal.prev != (prev and prev.at) or seal.record != (prev.end if prev else 0):
+                    return
+            except CorruptCheckpointError:
+                return
+            yield seal
+            prev, at = seal, data.find(b"\n" + SEAL_START, end - 1) + 1 or -1
 
     @property
     def newest(self) -> Seal | None:
@@ -250,58 +299,82 @@ class LogFile:
         at = self.expires_at
         return at is not None and at <= now
 
-    def newest_first(self) -> Iterator[Seal]:
-        """All seals but the first line's, from the end, reading on only as far as asked."""
-        yield from self._added[::-1]
-        index = 0
+    def _older(self, index: int = 0) -> Iterator[Seal]:
+        """Of what was read backwards, from this one on, reading on only as far as asked."""
         while True:
             if index == len(self._read):
-                if self._complete:
-                    return
-                before = self._before(self._read[-1])
+                before = None if self._complete else self._before(self._read[-1])
                 if before is None:
                     self._complete = True
                     return
-                self._add_older(before)
-            if self._read[index].facts["seal"] != "thread":
-                yield self._read[index]
+                self._read.append(before)
+            yield self._read[index]
             index += 1
 
+    def newest_first(self) -> Iterator[Seal]:
+        """All seals but the first line's, from the end, reading on only as far as asked."""
+        yield from reversed(self._added)
+        for seal in self._older():
+            if seal.kind != "thread":
+                yield seal
+
     def checkpoints(self, namespace: str | None = None) -> Iterator[Seal]:
-        return (
-            seal
-            for seal in self.newest_first()
-            if seal.facts["seal"] == "checkpoint" and namespace in (None, seal.facts["namespace"])
-        )
+        return (seal for seal in self.newest_first() if seal.kind == "checkpoint" and namespace in (None, seal.name[0]))
 
     def find(self, namespace: str, checkpoint_id: str | None) -> Seal | None:
         """The seal of a checkpoint; of the latest if no id is given."""
         if checkpoint_id is None:
             return next(self.checkpoints(namespace), None)
         key = (namespace, checkpoint_id)
-        if key not in self._ids and not self._complete:
-            next((True for _ in self.newest_first() if key in self._ids), None)
+        if key not in self._ids:
+            for seal in self._older(self._named):
+                self._named += 1
+                self._index(seal)
+                if key in self._ids:
+                    break
         return self._ids.get(key)
 
     def has_run(self, branch: str, number: int) -> bool:
-        """Whether a branch has this run. A checkpoint that forked off may have continued it long ago."""
-        there = (True for _ in self.newest_first() if self._newest_runs.get(branch, -1) >= number)
-        return self._newest_runs.get(branch, -1) >= number or (not self._complete and next(there, False))
+        """Whether a branch has this run, or a later one. A checkpoint that forked off may have continued it long ago.
+
+        From the end, the first run of a branch that is seen is the newest one, unless it is run 0 (see `Sought`).
+        """
+        while (newest := self._newest_runs.get(branch, -1)) < min(number, 1):
+            if newest == 0 and self._only_grew():
+                break
+            if not self._index_more_runs():
+                break
+        return newest >= number
+
+    def _only_grew(self) -> bool:
+        """Whether no checkpoint was ever removed: then the first one has the first number, and had the last one."""
+        if self._has_only_grown is None:
+            first = next((seal.facts for seal in self._beginning() if seal.kind == "checkpoint"), {})
+            self._has_only_grown = first.get("seq") == first.get("last_seq") == 1
+        return self._has_only_grown
+
+    def has_value(self, branch: str) -> bool:
+        """Whether a large value is there, as far as is known, or can be seen from the end.
+
+        One that comes back after longer is stored again. To look for it in all seals would make the saves of new values
+        slower, the longer the log is.
+        """
+        while branch not in self._newest_runs and self._placed < _FAR:
+            if not self._index_more_runs():
+                break
+        return branch in self._newest_runs
+
+    def _body(self, seal: Seal, crc: int) -> bytes:
+        """A record, after checking its checksum."""
+        body = self._bytes(seal.record, seal.at - seal.record)
+        if crc32(body) != crc:
+            raise CorruptCheckpointError(f"{self._name}: the record at byte {seal.record} does not fit its checksum")
+        return body
 
     def texts(self, seal: Seal) -> list[str]:
         """The texts of a record, after checking its checksum."""
-        body = self._bytes(seal.record, seal.at - seal.record)
-        if crc32(body) != seal.facts["crc"]:
-            raise CorruptCheckpointError(f"{self._name}: the record at byte {seal.record} does not fit its checksum")
+        body = self._body(seal, seal.facts["crc"])
         return [body[at : at + length].decode() for at, length in seal.facts["at"]]
-
-    def row(self, seal: Seal) -> Row:
-        return Row(seal.entry(self.thread_id), self.texts(seal)[0], encode(seal.facts["manifest"]))
-
-    def runs(self, seal: Seal) -> list[Run]:
-        places = seal.facts.get("runs", [])
-        texts = self.texts(seal)[1:] if places else []
-        return [_run(*place, items=text) for place, text in zip(places, texts, strict=True)]
 
     def writes(self, seal: Seal) -> list[Write]:
         return [
@@ -309,40 +382,84 @@ class LogFile:
             for fact, text in zip(seal.facts["writes"], self.texts(seal), strict=True)
         ]
 
-    def stored(self, seal: Seal, wanted: Sequence[Extent]) -> Stored:
-        """A checkpoint with its runs, read from the end of the log until everything is found."""
-        open_extents = list(wanted)
+    def stored(self, seal: Seal, wanted: Sequence[Extent], known: Mapping[str, int] | None = None) -> Stored:
+        """A checkpoint with its runs, read from its seal backwards until everything is found.
+
+        `known` is the newest run that the reader has of a branch.
+        """
+        entry, places = seal.entry(self.thread_id), seal.places
+        at, length = places.at[0]
+        head = self._body(seal, places.crc)[at : at + length].decode()
+        runs = self._runs(seal, sought(wanted, known or {}))
+        for found in runs.values():
+            found.reverse()
+        passed = self.find(entry.namespace, None) is not seal
+        return Stored(entry, head, encode(seal.facts["manifest"]), runs, passed)
+
+    def _runs(self, first: Seal, open_branches: dict[str, list[Sought]]) -> dict[str, list[Run]]:
+        """The runs that are needed, newest first. None of them is behind the seal of the checkpoint that needs them."""
         found: dict[str, list[Run]] = {}
-        for other in self.newest_first():
-            if not open_extents:
+        self._take_first_runs(open_branches, found)
+        if not open_branches:
+            return found
+        for passed, seal in enumerate(dropwhile(lambda seal: seal is not first, self.newest_first())):
+            if passed == _FAR:
+                self._look_for_first_runs(open_branches)
+                self._take_first_runs(open_branches, found)
+            if not open_branches:
                 break
-            if other.facts["seal"] != "checkpoint":
+            if seal.kind == "checkpoint":
+                places = seal.places
+                chosen = _chosen(places.runs, open_branches, seal.at - seal.record <= _LITTLE)
+                if chosen:
+                    self._take(seal, places, chosen, found)
+        return found
+
+    def _take(self, seal: Seal, places: Places, chosen: Iterable[int], found: dict[str, list[Run]]) -> None:
+        runs, places_of_texts, crc = places
+        body = self._body(seal, crc)
+        for index in chosen:
+            place, (at, length) = runs[index], places_of_texts[index + 1]
+            run = _run(place, body[at : at + length].decode())
+            kept = found.get(run.branch)
+            if kept is None:
+                found[run.branch] = [run]
+            else:
+                kept.append(run)
+
+    def _look_for_first_runs(self, open_branches: Mapping[str, Sequence[Sought]]) -> None:
+        """Look at the beginning of the log, if nothing is left to be found but what may be there: runs 0."""
+        if any(one.run for ones in open_branches.values() for one in ones):
+            return
+        for seal in self._beginning():
+            if seal.kind == "checkpoint":
+                for branch, number, *_ in seal.places.runs:
+                    if number == 0:
+                        self._first_runs[branch] = seal
+            if open_branches.keys() <= self._first_runs.keys():
+                return
+
+    def _take_first_runs(self, open_branches: dict[str, list[Sought]], found: dict[str, list[Run]]) -> None:
+        """Take the runs 0 of which is known where they are, if nothing else of the branch is needed."""
+        for branch in [branch for branch in open_branches if branch in self._first_runs]:
+            if any(one.run for one in open_branches[branch]):
                 continue
-            branches = {place[0] for place in other.facts["runs"]}
-            if branches.isdisjoint({extent.branch for extent in open_extents}):
-                continue
-            runs = self.runs(other)
-            for run in runs:
-                found.setdefault(run.branch, []).append(run)
-            opened = {run.branch for run in runs if run.number == 0}
-            open_extents = [
-                extent
-                for extent in open_extents
-                if not any(_begins(extent, run, found, run.branch in opened) for run in runs)
-            ]
-        row = self.row(seal)
-        passed = self.find(row.entry.namespace, None) is not seal
-        return Stored(row.entry, row.head, row.manifest, found, passed)
+            seal = self._first_runs[branch]
+            places = seal.places
+            index = next(index for index, place in enumerate(places.runs) if place[:2] == [branch, 0])
+            self._take(seal, places, (index,), found)
+            del open_branches[branch]
 
     def table(self) -> ThreadTable:
         """Everything that the log has."""
         table = ThreadTable(self.thread_id, expires_at=self.expires_at)
         for seal in reversed(list(self.newest_first())):
-            if seal.facts["seal"] == "writes":
+            if seal.kind == "writes":
                 self.put_writes(table, seal)
             else:
-                table.add_runs(self.runs(seal))
-                table.put(self.row(seal))
+                head, *texts = self.texts(seal)
+                table.add_runs(_run(place, text) for place, text in zip(seal.facts["runs"], texts, strict=True))
+                table.put(Row(seal.entry(self.thread_id), head, encode(seal.facts["manifest"])))
             table.last_seq = max(table.last_seq, seal.facts["last_seq"])
         return table
 
@@ -361,11 +478,11 @@ class LogFile:
         write_all(self._fd, data, end)
         to_disk(self._fd)
         line_at = data.rindex(b"\n", 0, len(data) - 1) + 1 if b"\n" in data[:-1] else 0
-        self._add(self._parsed(end + line_at, data[line_at:]))
+        self._add(Seal(end + line_at, data[line_at:]))
 
 
-def _run(branch: str, number: int, start: int, length: int, before: str | None = None, *, items: str) -> Run:
-    return Run(branch, number, start, length, items, before)
+def _run(place: Sequence[Any], items: str) -> Run:
+    return Run(place[0], place[1], place[2], place[3], items, place[4] if len(place) > 4 else None)
 
 
 def _ends_with_seal(line: bytes) -> bool:
@@ -375,16 +492,34 @@ def _ends_with_seal(line: bytes) -> bool:
     return bool(key) and at >= 0 and checksum == f"{crc32(text[at:])}}}".encode()
 
 
-def _begins(extent: Extent, run: Run, found: Mapping[str, Sequence[Run]], is_opening: bool) -> bool:
-    """Whether this run, one of the last that were found, is the oldest that an extent can need.
+def _chosen(runs: Sequence[Sequence[Any]], open_branches: dict[str, list[Sought]], is_little: bool) -> list[int]:
+    """Which runs of a record are to be read, newest first: if some are needed, with them those that newer ones hide.
 
-    A log has the runs of a branch in their order, with one exception: if a save that opened a branch is sent again
-    after its checkpoint was removed, its runs come after those that continue them. So one of those (`is_opening`) is
-    the oldest only if none of the others can be missing.
+    A little record is read for these alone. Where runs are left out, whoever puts the others together has to prove that
+    they belong together, which costs more than to read a little.
     """
-    if run.branch != extent.branch or run.number > extent.run or run.start > extent.skip:
-        return False
-    return not is_opening or len({one.number for one in found[run.branch] if one.number <= extent.run}) > extent.run
+    chosen: list[int] = []
+    is_read = is_little
+    for index in range(len(runs) - 1, -1, -1):
+        place = runs[index]
+        ones = open_branches.get(place[0])
+        if ones is None:
+            continue
+        use, is_open = USELESS, True
+        for one in ones:
+            met = one.meets(place[1], place[2])
+            if met > use:
+                use = met
+            if not one.is_open:
+                is_open = False
+        if use:
+            chosen.append(index)
+            is_read = is_read or use == NEEDED
+        if not is_open:
+            ones[:] = [one for one in ones if one.is_open]
+            if not ones:
+                del open_branches[place[0]]
+    return chosen if is_read else []
 
 
 class CommitView:

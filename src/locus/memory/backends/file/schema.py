@@ -34,8 +34,10 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
+
+from pydantic_core import from_json
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.model.codec import decode, encode
@@ -66,25 +68,84 @@ def file_name(thread_id: str) -> str:
     return f"{readable}~{digest(thread_id)}{SUFFIX}"
 
 
-@dataclass(slots=True)
-class Seal:
-    """The line that closes a record: where it is in the file, and what it says."""
+_BEGINNING = re.compile(rb'\{"seal":"(\w+)","bytes":(\d{1,18}),"prev":(?:(\d{1,18})|null),')
+_NAME = re.compile(rb'"checkpoint_id":"([^"\\]*)","parent_id":(?:null|"[^"\\]*"),"namespace":"([^"\\]*)",')
+_RUNS_KEY = b',"runs":'
 
-    at: int
-    line: bytes
-    facts: dict[str, Any]
+
+class Places(NamedTuple):
+    """What the seal of a checkpoint says of its runs: the facts that a load needs of most seals."""
+
+    runs: list[list[Any]]
+    """Of each run the branch, number, start, length and maybe the digest of what precedes it."""
+    at: list[list[int]]
+    """Where in the record the texts are, and how long: of the head, and of each run."""
+    crc: int
+
+
+class Seal:
+    """The line that closes a record: where it is in the file, and what it says.
+
+    A load looks at thousands. So a line is read whole only if somebody asks for its `facts`; what is looked for in most
+    is taken out of it. A line that is not laid out as here, because another version wrote it, is always read whole.
+    """
+
+    __slots__ = ("_facts", "_named", "at", "kind", "line", "prev", "record")
+
+    def __init__(self, at: int, line: bytes) -> None:
+        self.at = at
+        self.line = line
+        self._facts: dict[str, Any] | None = None
+        found = _BEGINNING.match(line)
+        size: Any
+        prev: Any
+        if found is not None:
+            self._named = found.end()
+            kind, size, prev = found.groups()
+            self.kind = kind.decode()
+            size, prev = int(size), None if prev is None else int(prev)
+        else:
+            self._named = 0
+            self.kind, size, prev = (self.facts.get(name) for name in ("seal", "bytes", "prev"))
+        if not isinstance(size, int) or not 0 <= size <= at:
+            raise CorruptCheckpointError(f"the seal at byte {at} has a record that does not fit before it")
+        self.record = at - size
+        """Where the record begins."""
+        # Always nearer to the beginning, so that whoever reads backwards comes to an end.
+        if prev is not None and (not isinstance(prev, int) or not 0 <= prev < self.record):
+            raise CorruptCheckpointError(f"the seal at byte {at} follows one that is not before it")
+        self.prev: int | None = prev
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        if self._facts is None:
+            self._facts = from_json(self.line)
+        return self._facts
 
     @property
     def end(self) -> int:
         return self.at + len(self.line)
 
     @property
-    def record(self) -> int:
-        """Where the record begins."""
-        size = self.facts["bytes"]
-        if not isinstance(size, int) or not 0 <= size <= self.at:
-            raise CorruptCheckpointError(f"the seal at byte {self.at} has a record that does not fit before it")
-        return self.at - size
+    def name(self) -> tuple[str, str]:
+        """The namespace and the id of a checkpoint."""
+        found = _NAME.match(self.line, self._named) if self._facts is None else None
+        if found is None:
+            return self.facts["namespace"], self.facts["checkpoint_id"]
+        return found[2].decode(), found[1].decode()
+
+    @property
+    def places(self) -> Places:
+        # The last key of this name is the seal's own: a quote inside of a text is escaped, and what a caller has stored
+        # is one level deeper, so that it would not end where the line ends.
+        at = self.line.rfind(_RUNS_KEY) if self._facts is None else -1
+        if at >= 0:
+            try:
+                found = from_json(b"{" + self.line[at + 1 :])
+                return Places(found["runs"], found["at"], found["crc"])
+            except (KeyError, ValueError):
+                pass
+        return Places(self.facts["runs"], self.facts["at"], self.facts["crc"])
 
     @property
     def task(self) -> tuple[str, str, str]:

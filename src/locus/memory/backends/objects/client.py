@@ -66,6 +66,21 @@ async def together(works: Iterable[Callable[[], Awaitable[T]]], limit: int = 64)
         raise
 
 
+class Span(NamedTuple):
+    """Bytes of an object: from `start` on, up to but without `end`."""
+
+    start: int
+    end: int
+
+    @property
+    def header(self) -> str:
+        """As the header `Range` names it."""
+        return f"bytes={self.start}-{self.end - 1}"
+
+    def of(self, body: bytes) -> bytes:
+        return body[self.start : self.end]
+
+
 class Listed(NamedTuple):
     """An object as a listing shows it."""
 
@@ -109,12 +124,23 @@ class ObjectStore(ABC):
         """
 
     @abstractmethod
-    async def get(self, key: str) -> bytes | None:
-        """The object's body; `None` only if the store says that the object does not exist."""
+    async def get(self, key: str, span: Span | None = None) -> bytes | None:
+        """The object's body, or a part of it; `None` only if the store says that the object does not exist.
+
+        A part that lies behind the end is empty, and one that reaches over it is shorter.
+        """
 
     async def get_many(self, keys: Collection[str]) -> dict[str, bytes | None]:
         """Several objects at once."""
-        return dict(zip(keys, await together([partial(self.get, key) for key in keys], self.at_once), strict=True))
+        found = await self.get_parts([(key, None) for key in keys])
+        return {key: body for (key, _), body in found.items()}
+
+    async def get_parts(
+        self, parts: Collection[tuple[str, Span | None]]
+    ) -> dict[tuple[str, Span | None], bytes | None]:
+        """Several objects, or parts of some, at once."""
+        bodies = await together([partial(self.get, key, span) for key, span in parts], self.at_once)
+        return dict(zip(parts, bodies, strict=True))
 
     @abstractmethod
     async def list(

@@ -25,22 +25,26 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from locus.errors import CheckpointError, CorruptCheckpointError
 from locus.memory.backends.objects.client import ObjectStore, together
 from locus.memory.backends.objects.copy import copy_draft, copy_of, page_of
-from locus.memory.backends.objects.index import ThreadIndex
+from locus.memory.backends.objects.index import RECENT, ThreadIndex
 from locus.memory.backends.objects.log import Proposal, ThreadLog, Transition
 from locus.memory.backends.objects.markers import MarkedThread, ThreadMarkers
-from locus.memory.backends.objects.read import ObjectGone
+from locus.memory.backends.objects.read import Recent
 from locus.memory.backends.objects.remove import GRACE, sweep_thread
-from locus.memory.backends.objects.schema import Draft, TextRef, commit_draft, writes_draft
+from locus.memory.backends.objects.schema import FAN, CheckpointRow, Draft, TextRef, commit_draft, writes_draft
+from locus.memory.backends.objects.texts import FetchedObjects, ObjectGone
 from locus.memory.engine import Copies, Engine, Exports, FindsMetadata, KeepsWrites
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.ids import Pattern
+from locus.memory.model.manifest import wanted
 from locus.memory.model.matching import has_value, newest
+from locus.memory.model.parts import Part, Window, needed
 from locus.memory.model.records import (
+    Base,
     Commit,
     Entry,
     Exported,
@@ -59,6 +63,15 @@ _BETWEEN_SWEEPS = Backoff(0.02, 0.15, random_part=0.0)
 
 _MAX_REMEMBERED = 100_000
 """How many checkpoints a handle remembers, over all threads."""
+
+_NEWEST: Final = Recent(2 * FAN)
+"""Enough to decide on a save: the latest checkpoint, the one before it, and a tip."""
+
+_LATEST: Final = Recent()
+"""All that the latest checkpoint consists of: mostly the whole thread, but not if its lists are cut short."""
+
+_ALL_ENTRIES: Final = Recent(2**53)
+"""All events, but no texts before it is known which ones are needed."""
 
 
 class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
@@ -93,36 +106,51 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
 
     async def commit(self, commit: Commit) -> Outcome:
         def propose(index: ThreadIndex) -> Proposal[Outcome]:
-            known = index.find(commit.namespace, commit.checkpoint_id)
+            if commit.fresh_id and (commit.namespace, commit.checkpoint_id) not in index.ids:
+                known = None
+            else:
+                known = index.find(commit.namespace, commit.checkpoint_id)
             if known is not None and known.rev == commit.rev:
                 return Proposal(Outcome(Verdict.COMMITTED, known.seq, known.parent_id, repeated=True))
             outcome = decide(commit, index)
             if outcome.verdict is not Verdict.COMMITTED:
                 return Proposal(outcome)
             named = outcome.parent_id
-            parent = None if named is None else index.ids.get((commit.namespace, named), named)
-            draft = commit_draft(commit, parent, outcome.replaced.seq if outcome.replaced else None)
+            seq = None if named is None else index.seq(commit.namespace, named)
+            draft = commit_draft(
+                commit, named if seq is None else seq, outcome.replaced.seq if outcome.replaced else None
+            )
             return Proposal(outcome, draft, Transition.NONE if index.rows else Transition.BEGINS)
 
-        return await self._log(commit.thread_id).change(propose)
+        return await self._log(commit.thread_id).change(propose, _NEWEST)
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
         def find(index: ThreadIndex) -> tuple[_Found, list[TextRef]] | None:
             row = index.row(namespace, checkpoint_id)
+            return None if row is None else _found(index, row, index.holding(wanted(row.manifest)))
+
+        return _stored(await self._log(thread_id).read(find, _LATEST if checkpoint_id is None else None))
+
+    async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
+        def find(index: ThreadIndex) -> tuple[_Found, list[TextRef]] | None:
+            row = index.row(namespace, checkpoint_id)
+            return None if row is None else _found(index, row, index.holding(needed(row.manifest, part)))
+
+        return _stored(await self._log(thread_id).read(find, _recent(part)))
+
+    async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
+        def find(index: ThreadIndex) -> tuple[_Found, list[TextRef]] | None:
+            row = index.row(namespace, checkpoint_id)
             if row is None:
                 return None
-            runs = index.shown([row])
-            found = _Found(index.entry(row), row.manifest, row.head, runs, index.passed(row))
-            return found, [row.head, *runs.values()]
+            seq = index.seq(namespace, held.checkpoint_id)
+            base = None if seq is None or index.rows[seq].rev != held.rev else index.rows[seq]
+            runs = None if base is None else index.beyond(wanted(base.manifest), wanted(row.manifest))
+            if runs is None:
+                return _found(index, row, index.holding(wanted(row.manifest)))
+            return _found(index, row, runs, held)
 
-        answer = await self._log(thread_id).read(find)
-        if answer is None:
-            return None
-        found, texts = answer
-        runs: dict[str, list[Run]] = {}
-        for info, ref in found.runs.items():
-            runs.setdefault(info.branch, []).append(Run(*info, texts.text(ref), ref.before))
-        return Stored(found.entry, texts.text(found.head), found.manifest, runs, found.passed)
+        return _stored(await self._log(thread_id).read(find, _NEWEST))
 
     async def history(
         self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
@@ -140,14 +168,14 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
             row = index.row(namespace, checkpoint_id)
             return None if row is None else (row.rev, row.manifest)
 
-        return await self._log(thread_id).ask(find)
+        return await self._log(thread_id).ask(find, _NEWEST)
 
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
         def one(index: ThreadIndex) -> Entry | None:
             row = index.row(namespace, checkpoint_id)
             return None if row is None else index.entry(row)
 
-        return await self._log(thread_id).ask(one)
+        return await self._log(thread_id).ask(one, _NEWEST)
 
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
         return await self._markers.existing(pattern, limit, self._has_checkpoints)
@@ -200,7 +228,7 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
         keep_numbered: bool = False,
     ) -> None:
         draft = writes_draft((namespace, checkpoint_id, task_id), writes, keep_numbered)
-        await self._log(thread_id).change(lambda _index: Proposal(None, draft))
+        await self._log(thread_id).change(lambda _index: Proposal(None, draft), _NEWEST)
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         def find(index: ThreadIndex) -> tuple[list[tuple[str, int, str, str, TextRef]], list[TextRef]] | None:
@@ -285,3 +313,31 @@ class _Found(NamedTuple):
     head: TextRef
     runs: dict[RunInfo, TextRef]
     passed: bool
+    since: Base | None
+
+
+def _found(
+    index: ThreadIndex, row: CheckpointRow, runs: dict[RunInfo, TextRef], since: Base | None = None
+) -> tuple[_Found, list[TextRef]]:
+    """A checkpoint with some runs, and the texts that it needs."""
+    found = _Found(index.entry(row), row.manifest, row.head, runs, index.passed(row), since)
+    return found, [row.head, *runs.values()]
+
+
+def _stored(answer: tuple[_Found, FetchedObjects] | None) -> Stored | None:
+    if answer is None:
+        return None
+    found, texts = answer
+    runs: dict[str, list[Run]] = {}
+    for info, ref in found.runs.items():
+        runs.setdefault(info.branch, []).append(Run(*info, texts.text(ref), ref.before))
+    return Stored(found.entry, texts.text(found.head), found.manifest, runs, found.passed, found.since)
+
+
+def _recent(part: Part) -> Recent:
+    """How many of the newest events have a part, probably: each turn is one, and adds to each list."""
+    if isinstance(part, Window):
+        return Recent(max(part.last, RECENT) + FAN, part.last)
+    if part.start >= 0:
+        return _ALL_ENTRIES
+    return Recent(max(-part.start, RECENT) + FAN, -part.start if -part.start <= part.count else 0)

@@ -2,21 +2,44 @@
 
 All handles apply the same events in the same order. So all of them come to the same index, whether they read the
 events one by one, merged, or as a sweep has left them.
+
+An index may also begin in the middle, because the latest checkpoint mostly needs the newest events. Then it answers
+what these tell for certain, and for everything else it raises `EarlierEventsNeeded`. That it does not know something
+never means that it is not there.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from locus.errors import CorruptCheckpointError
+from locus.memory.backends.objects.places import TextPlaces
 from locus.memory.backends.objects.schema import CheckpointRow, Parent, Record, TextRef, row_facts, row_from
-from locus.memory.model.manifest import walk, wanted
-from locus.memory.model.records import Entry, Known, RunInfo
+from locus.memory.model.manifest import decode_manifest, walk, wanted
+from locus.memory.model.parts import total_of
+from locus.memory.model.records import Entry, Extent, Known, RunInfo
 from locus.memory.model.retention import unneeded_runs
+
+RECENT = 64
+"""How many of the newest events a reader knows anyway who asks for items."""
+
+SHORT = 64
+"""Items of a list of which a tip may tell. Of longer ones the last items are asked for, or all."""
+
+
+class EarlierEventsNeeded(Exception):
+    """An index that begins in the middle of its thread cannot tell. Read more of the thread."""
+
+
+class Version(NamedTuple):
+    """The runs that show an extent."""
+
+    extent: Extent
+    runs: Mapping[RunInfo, TextRef]
 
 
 class WriteInfo(NamedTuple):
@@ -52,21 +75,53 @@ class ThreadIndex:
     """The last event that made a thread with checkpoints out of one without."""
     by: str = ""
     """Who put the last event; "" if that is not known."""
+    first: int = 1
+    """The first event that is known."""
+    versions: dict[tuple[str, int], list[Version]] = field(default_factory=dict)
+    """What tips tell of the time before that: versions of branches, by the number of the run."""
+    places: TextPlaces = field(default_factory=TextPlaces)
+
+    @classmethod
+    def beginning_at(cls, thread_id: str, number: int) -> ThreadIndex:
+        """An index that knows nothing of what was before this event."""
+        return cls(thread_id, next=number, first=number)
 
     @property
     def last_seq(self) -> int:
         return self.next - 1
 
+    @property
+    def is_whole(self) -> bool:
+        return self.first == 1
+
+    def _must_be_whole(self) -> None:
+        if not self.is_whole:
+            raise EarlierEventsNeeded
+
+    def seq(self, namespace: str, checkpoint_id: str) -> int | None:
+        """The number of a checkpoint."""
+        found = self.ids.get((namespace, checkpoint_id))
+        if found is None:
+            self._must_be_whole()
+        return found
+
     def find(self, namespace: str, checkpoint_id: str) -> Known | None:
-        seq = self.ids.get((namespace, checkpoint_id))
+        seq = self.seq(namespace, checkpoint_id)
         return None if seq is None else self._known(self.rows[seq])
 
     def latest(self, namespace: str) -> Known | None:
         seqs = self.newest.get(namespace)
-        return self._known(self.rows[seqs[-1]]) if seqs else None
+        if not seqs:
+            self._must_be_whole()
+            return None
+        return self._known(self.rows[seqs[-1]])
 
     def has_run(self, branch: str, number: int) -> bool:
-        return self.tops.get(branch, -1) >= number
+        top = self.tops.get(branch)
+        if top is None:
+            self._must_be_whole()
+            return False
+        return top >= number
 
     def row(self, namespace: str, checkpoint_id: str | None) -> CheckpointRow | None:
         known = self.latest(namespace) if checkpoint_id is None else self.find(namespace, checkpoint_id)
@@ -81,6 +136,8 @@ class ThreadIndex:
         while isinstance(parent, int) and parent in self.gone and parent not in passed:
             passed.add(parent)
             parent = self.gone[parent]
+        if isinstance(parent, int) and parent < self.first:
+            self._must_be_whole()
         # Parents that were named before they existed may lead in a circle.
         return None if parent in passed else parent
 
@@ -114,22 +171,91 @@ class ThreadIndex:
     def passed(self, row: CheckpointRow) -> bool:
         return self.newest[row.namespace][-1] != row.seq
 
-    def shown(self, rows: Iterable[CheckpointRow]) -> dict[RunInfo, TextRef]:
-        """The runs that checkpoints show, and where their items are."""
+    def holding(self, extents: Iterable[Extent]) -> dict[RunInfo, TextRef]:
+        """The runs that extents show, and where their items are."""
         found: dict[RunInfo, TextRef] = {}
-        done: dict[str, dict[int, int]] = {}
-        for row in rows:
-            for extent in wanted(row.manifest):
-                runs = self.runs.get(extent.branch, [])
-                for index, _, _ in walk(extent, runs, done.setdefault(extent.branch, {})):
-                    found[runs[index]] = self.run_refs[extent.branch, runs[index].number]
+        for extent in extents:
+            found |= self._newer(extent, -1)[0]
         return found
 
+    def beyond(self, held: Sequence[Extent], extents: Iterable[Extent]) -> dict[RunInfo, TextRef] | None:
+        """The runs that extents show to somebody who has all that the extents `held` show.
+
+        None if that cannot be told apart: who has held an extent has only those runs that it shows. So whatever is left
+        out must be a part of one, in the same version of the branch.
+        """
+        newest: dict[str, int] = {}
+        for extent in held:
+            newest[extent.branch] = max(extent.run, newest.get(extent.branch, -1))
+        found: dict[RunInfo, TextRef] = {}
+        for extent in extents:
+            if _has(held, extent):
+                continue
+            least = newest.get(extent.branch, -1)
+            if extent.run < least:
+                return None
+            runs, limit = self._newer(extent, least)
+            if limit > extent.skip and not _has(held, extent._replace(run=least, length=limit - extent.skip)):
+                return None
+            found |= runs
+        return found
+
+    def _newer(self, extent: Extent, least: int) -> tuple[dict[RunInfo, TextRef], int]:
+        """The runs above a number that an extent shows, and the position from which on they do."""
+        runs = self.runs.get(extent.branch, [])
+        found, passed = dict[RunInfo, TextRef](), dict[int, int]()
+        for index, _, _ in walk(extent, runs, passed):
+            if runs[index].number <= least:
+                break
+            found[runs[index]] = self.run_refs[extent.branch, runs[index].number]
+        limit = extent.skip + extent.length
+        if passed:
+            limit = min(limit, runs[min(passed)].start)
+        if not self.is_whole and limit > extent.skip:
+            # What is left belongs to the version that the oldest of these runs was added to.
+            before = runs[0].number - 1 if runs and runs[0].number <= extent.run else extent.run
+            if before > least:
+                shown = self._shown_before(extent._replace(run=before, length=limit - extent.skip))
+                newer = {run: ref for run, ref in shown.items() if run.number > least}
+                found |= newer
+                limit = min([limit, *(run.start for run in newer)])
+        return found, limit
+
+    def _shown_before(self, extent: Extent) -> dict[RunInfo, TextRef]:
+        """The runs of an extent whose events came before those that are known, if a tip has told of them."""
+        low, high = extent.skip, extent.skip + extent.length
+        for told, runs in self.versions.get((extent.branch, extent.run), ()):
+            if told.skip <= low and high <= told.skip + told.length:
+                return {run: ref for run, ref in runs.items() if run.start < high and run.start + run.length > low}
+        raise EarlierEventsNeeded
+
+    def lists(self, row: CheckpointRow) -> Iterator[list[Extent]]:
+        """The extents of everything that was cut out of a checkpoint's head; a large value is a list of one item."""
+        for cut in decode_manifest(row.manifest).values():
+            yield [Extent(cut, 0, 0, 1)] if isinstance(cut, str) else list(cut)
+
+    def is_far(self, extents: Sequence[Extent]) -> bool:
+        """Whether a list is short, and has been what it is for long: then a tip tells where it is."""
+        refs = (self.run_refs.get((extent.branch, extent.run)) for extent in extents)
+        since = self.last_seq - RECENT
+        return total_of(extents) <= SHORT and all(ref is None or ref.event <= since for ref in refs)
+
     def needed_from(self) -> int:
-        """The first event that loading the latest checkpoint, of any namespace, needs."""
+        """The first event that loading the latest checkpoint, of any namespace, needs, but for what is far.
+
+        It need not be exact, and takes no look at all runs.
+        """
         rows = [self.rows[seqs[-1]] for seqs in self.newest.values()]
         events = [row.head.event for row in rows]
-        return min([*events, *(ref.event for ref in self.shown(rows).values())], default=self.next)
+        for extents in (extents for row in rows for extents in self.lists(row) if not self.is_far(extents)):
+            for extent in extents:
+                runs = self.runs.get(extent.branch, [])
+                at = bisect_right(runs, extent.skip, key=lambda run: run.start) - 1
+                if at < 0:
+                    self._must_be_whole()
+                else:
+                    events.append(self.run_refs[extent.branch, runs[at].number].event)
+        return min(events, default=self.next)
 
     def apply(self, record: Record) -> None:
         """Apply the next event."""
@@ -142,7 +268,9 @@ class ThreadIndex:
 
     def _apply(self, record: Record) -> None:
         number = record["n"]
-        alive = bool(self.rows)
+        alive = bool(self.rows) or not self.is_whole
+        if not self.is_whole and not self._says_all(record):
+            raise EarlierEventsNeeded
         if record.get("after") and self.by and record["after"] != self.by:
             raise CorruptCheckpointError(f"event {number} follows another one than is there: an event was lost")
         self.by = record.get("by", "")
@@ -162,8 +290,17 @@ class ThreadIndex:
             case _:
                 raise CorruptCheckpointError(f"event {number} is of an unknown kind")
         self.next = record.get("to", number) + 1
+        self.places.add(record)
         if self.rows and not alive:
             self.born = record.get("born", number)
+
+    def _says_all(self, record: Record) -> bool:
+        """Whether an event can be applied without knowing all events before it."""
+        match record["kind"]:
+            case "commit":
+                return record["replaces"] is None or record["replaces"] in self.rows
+            case kind:
+                return kind in ("writes", "none")
 
     def _commit(self, record: Record) -> None:
         number = record["n"]
@@ -286,3 +423,13 @@ class ThreadIndex:
             for of, kept in self.writes.items()
             for (task_id, idx), write in kept.items()
         ]
+
+
+def _has(held: Iterable[Extent], extent: Extent) -> bool:
+    """Whether an extent is a part of one of these."""
+    return any(
+        (one.branch, one.run) == (extent.branch, extent.run)
+        and one.skip <= extent.skip
+        and extent.skip + extent.length <= one.skip + one.length
+        for one in held
+    )

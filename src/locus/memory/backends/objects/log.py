@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
@@ -17,28 +18,21 @@ from typing import Generic, TypeVar
 
 from locus.errors import ConflictError, CorruptCheckpointError
 from locus.memory.backends.objects.client import ObjectStore, together
-from locus.memory.backends.objects.index import ThreadIndex
+from locus.memory.backends.objects.index import EarlierEventsNeeded, ThreadIndex
 from locus.memory.backends.objects.markers import ThreadMarkers
 from locus.memory.backends.objects.merge import may_be_merged, merge, needs_merging
 from locus.memory.backends.objects.read import (
     CachedThread,
-    FetchedObjects,
     Instant,
-    ObjectGone,
+    Recent,
     ThreadObjects,
     list_objects,
-    objects_with_texts,
+    read_recent,
     read_thread,
 )
-from locus.memory.backends.objects.schema import (
-    Draft,
-    MarkerState,
-    MergedObject,
-    TextRef,
-    event_key,
-    event_record,
-    thread_name,
-)
+from locus.memory.backends.objects.schema import Draft, MarkerState, TextRef, event_key, event_record, thread_name
+from locus.memory.backends.objects.texts import FetchedObjects, Located, ObjectGone, located
+from locus.memory.backends.objects.tip import tip_line
 from locus.memory.model.ids import new_id, shown_thread
 from locus.memory.runtime.per_loop import LoopLocks
 from locus.memory.runtime.retry import Backoff
@@ -74,6 +68,27 @@ class Proposal(Generic[T]):
     transition: Transition = Transition.NONE
 
 
+@dataclass(frozen=True, slots=True)
+class _DueMerge:
+    """What a merge has to know of a thread, all as of one instant."""
+
+    objects: ThreadObjects
+    since: int
+    end: int
+    tip: bytes | None
+    """None if not enough of the thread is known for one."""
+
+    @classmethod
+    def of(cls, known: CachedThread) -> _DueMerge:
+        index, objects = known.index, known.objects
+        copy = ThreadObjects(list(objects.entries), list(objects.items), list(objects.unmerged))
+        since, tip = objects.needed_from, None
+        with suppress(EarlierEventsNeeded):
+            tip = tip_line(index)
+            since = index.needed_from()
+        return cls(copy, since, index.last_seq, tip)
+
+
 class ThreadLog:
     """A thread as one handle sees it. What it knows is remembered, and need not be read again."""
 
@@ -91,71 +106,76 @@ class ThreadLog:
         """How much memory this takes, roughly, in checkpoints."""
         return 1 + (len(self._known.index.rows) if self._known else 0)
 
-    async def current(self) -> ThreadIndex:
-        """The index as of now."""
-        known = self._fresh()
-        if known is None:
-            return (await self._reload()).index
-        return (await self._catch_up(known)).index
+    async def ask(self, question: Callable[[ThreadIndex], T], recent: Recent | None = None) -> T:
+        """Something that the index knows, as of now.
 
-    async def ask(self, question: Callable[[ThreadIndex], T]) -> T:
-        """Something that the index knows, as of now."""
-        index = await self.current()
-        with self._lock:
-            return question(index)
-
-    async def read(self, find: Find[T]) -> tuple[T, FetchedObjects] | None:
-        """Something of the thread, with the texts that it needs."""
-        for attempt in range(_READ_ATTEMPTS):
+        `recent` says that the newest events are enough for it, or else `question` raises `EarlierEventsNeeded`.
+        """
+        while True:
+            known = self._fresh(recent)
+            known = await self._reload(recent) if known is None else await self._catch_up(known)
             try:
-                return await self._read(find, cold=attempt > 0)
+                with self._lock:
+                    return question(known.index)
+            except EarlierEventsNeeded:
+                recent = self._further(recent)
+
+    async def read(self, find: Find[T], recent: Recent | None = None) -> tuple[T, FetchedObjects] | None:
+        """Something of the thread, with the texts that it needs. `recent` is as in `ask`."""
+        attempt = 0
+        while True:
+            try:
+                return await self._read(find, recent, cold=attempt > 0)
+            except EarlierEventsNeeded:
+                recent = self._further(recent)
             except ObjectGone as error:
                 # A merge or a sweep has moved it, or a deletion has removed it; the events tell which.
-                gone = error
                 self._known = None
                 await _BETWEEN_READS.pause(attempt)
-        raise CorruptCheckpointError(f"{shown_thread(self.thread_id)} is incomplete: {gone} is missing")
+                attempt += 1
+                if attempt == _READ_ATTEMPTS:
+                    raise self._incomplete(error) from None
 
-    async def _read(self, find: Find[T], cold: bool) -> tuple[T, FetchedObjects] | None:
-        remembered = None if cold else self._fresh()
+    async def _read(self, find: Find[T], recent: Recent | None, cold: bool) -> tuple[T, FetchedObjects] | None:
+        remembered = None if cold else self._fresh(recent)
         if remembered is None:
-            read = partial(read_thread, self._store, self.thread_id, payload=True)
+            whole = partial(read_thread, self._store, self.thread_id, payload=True)
+            read = whole if recent is None else partial(read_recent, self._store, self.thread_id, recent)
             known, fetched = await self._markers.with_format_check(read)
             self._remember(known)
         else:
             # Usually nothing has changed, and what is needed is read at the same time.
             guessed = self._found(remembered, find)
-            keys = self._objects_with(remembered, guessed[1]) if guessed else {}
             fetched = FetchedObjects()
-            known = await self._catch_up_and_fetch(remembered, fetched, keys)
+            known = await self._catch_up_and_fetch(remembered, fetched, guessed[1] if guessed else ())
         found = self._found(known, find)
         if found is None:
             return None
-        wanted = self._objects_with(known, found[1])
-        if sum(isinstance(what, int) for what in wanted.values()) > _MANY_EVENTS:
+        wanted = self._located(known, found[1])
+        if sum(isinstance(what, int) for what in wanted.whole.values()) > _MANY_EVENTS:
             objects = await list_objects(self._store, self.thread)
             with self._lock:
                 known.objects.entries, known.objects.items = objects.entries, objects.items
-            wanted = self._objects_with(known, found[1])
-        await fetched.fetch(self._store, wanted)
-        fetched.unpack(wanted)
+            wanted = self._located(known, found[1])
+        await fetched.fetch_texts(self._store, wanted)
         for ref in found[1]:
             fetched.line(ref)
         return found[0], fetched
 
     async def _catch_up_and_fetch(
-        self, known: CachedThread, fetched: FetchedObjects, keys: Collection[str]
+        self, known: CachedThread, fetched: FetchedObjects, refs: Iterable[TextRef]
     ) -> CachedThread:
-        """Look for new events and read some objects at the same time."""
+        """Look for new events and read some texts at the same time."""
         caught_up: list[CachedThread] = []
+        wanted = self._located(known, refs)
 
         async def catch_up() -> None:
-            caught_up.append(await self._catch_up(known))
+            caught_up.append(await self._catch_up(known, fetched=fetched))
 
-        async def read_objects() -> None:
-            await fetched.fetch(self._store, keys)
+        async def read_texts() -> None:
+            await fetched.fetch_located(self._store, wanted)
 
-        await together([catch_up, read_objects])
+        await together([catch_up, read_texts])
         return caught_up[0]
 
     def _found(self, known: CachedThread, find: Find[T]) -> tuple[T, list[TextRef]] | None:
@@ -163,34 +183,62 @@ class ThreadLog:
             found = find(known.index)
         return None if found is None else (found[0], list(found[1]))
 
-    def _objects_with(self, known: CachedThread, refs: Iterable[TextRef]) -> dict[str, MergedObject | int]:
+    def _located(self, known: CachedThread, refs: Iterable[TextRef]) -> Located:
         with self._lock:
-            return objects_with_texts(self.thread, known.objects.items, [ref.event for ref in refs])
+            return located(self.thread, known.objects.items, known.index.places, refs)
 
-    def _fresh(self) -> CachedThread | None:
+    def _further(self, recent: Recent | None) -> Recent:
+        """What to read if the newest events were not enough."""
+        assert recent is not None, "an index of all events knows what there is to know"
+        self._known = None
+        return recent.more
+
+    def _incomplete(self, gone: ObjectGone) -> CorruptCheckpointError:
+        return CorruptCheckpointError(f"{shown_thread(self.thread_id)} is incomplete: {gone} is missing")
+
+    def _fresh(self, recent: Recent | None = None) -> CachedThread | None:
+        """What is remembered, if it may be relied on. All events must be known, unless recent ones are enough."""
         known = self._known
-        return known if known is not None and known.fresh else None
+        if known is None or not known.fresh or (recent is None and not known.index.is_whole):
+            return None
+        return known
 
     def _remember(self, known: CachedThread) -> None:
         with self._lock:
-            if self._known is None or self._known.index.next <= known.index.next:
+            before = self._known
+            # Of two that are as new, the one that knows all.
+            if (
+                before is None
+                or not before.fresh
+                or (before.index.next, before.index.is_whole) <= (known.index.next, known.index.is_whole)
+            ):
                 self._known = known
 
-    async def _reload(self) -> CachedThread:
-        for attempt in range(_READ_ATTEMPTS):
+    async def _reload(self, recent: Recent | None = None) -> CachedThread:
+        attempt = 0
+        while True:
+            whole = partial(read_thread, self._store, self.thread_id)
+            read = whole if recent is None else partial(read_recent, self._store, self.thread_id, recent)
             try:
-                read = partial(read_thread, self._store, self.thread_id)
                 known, _ = await self._markers.with_format_check(read)
+            except EarlierEventsNeeded:
+                recent = self._further(recent)
             except ObjectGone as error:
-                gone = error
                 await _BETWEEN_READS.pause(attempt)
+                attempt += 1
+                if attempt == _READ_ATTEMPTS:
+                    raise self._incomplete(error) from None
             else:
                 self._remember(known)
                 return known
-        raise CorruptCheckpointError(f"{shown_thread(self.thread_id)} is incomplete: {gone} is missing")
 
-    async def _catch_up(self, known: CachedThread, count: int = 1) -> CachedThread:
-        """Apply what others have put since. If there is nothing new, one request tells."""
+    async def _catch_up(
+        self, known: CachedThread, count: int = 1, fetched: FetchedObjects | None = None
+    ) -> CachedThread:
+        """Apply what others have put since. If there is nothing new, one request tells.
+
+        What was read for that is added to `fetched`: its texts are likely to be asked for.
+        """
         while True:
             begun = Instant.now()
             start = known.index.next
@@ -203,6 +251,8 @@ class ThreadLog:
                     return known
                 if not self._apply(known, body):
                     return await self._reload()
+                if fetched is not None:
+                    fetched.bodies[event_key(self.thread, number)] = body
             if count >= 16:
                 return await self._reload()
             count *= 4
@@ -211,21 +261,26 @@ class ThreadLog:
         try:
             with self._lock:
                 return known.apply(event_record(body))
-        except CorruptCheckpointError:
+        except (CorruptCheckpointError, EarlierEventsNeeded):
             return False  # reading the whole thread tells whether this matters
 
-    async def change(self, propose: Callable[[ThreadIndex], Proposal[T]]) -> T:
-        """Put the event that `propose` asks for. What needs no event is answered as of now."""
+    async def change(self, propose: Callable[[ThreadIndex], Proposal[T]], recent: Recent | None = None) -> T:
+        """Put the event that `propose` asks for. What needs no event is answered as of now. `recent` is as in `ask`."""
         # Those who save through one handle wait for each other, instead of racing for a number.
         async with self._saving.current(self.thread):
-            answer = await self._change(propose)
-            await self._merge_if_due()
-            return answer
+            while True:
+                try:
+                    answer = await self._change(propose, recent)
+                except EarlierEventsNeeded:
+                    recent = self._further(recent)
+                else:
+                    await self._merge_if_due()
+                    return answer
 
-    async def _change(self, propose: Callable[[ThreadIndex], Proposal[T]]) -> T:
-        known = self._fresh()
+    async def _change(self, propose: Callable[[ThreadIndex], Proposal[T]], recent: Recent | None) -> T:
+        known = self._fresh(recent)
         up_to_date = known is None
-        known = known or await self._reload()
+        known = known or await self._reload(recent)
         by = new_id()
         for attempt in range(_PUT_ATTEMPTS):
             with self._lock:
@@ -302,18 +357,20 @@ class ThreadLog:
         known = self._known
         if known is None or not needs_merging(known.objects):
             return
-        with self._lock:
-            since, end = known.index.needed_from(), known.index.last_seq
-            objects = ThreadObjects(
-                list(known.objects.entries), list(known.objects.items), list(known.objects.unmerged)
-            )
         try:
+            with self._lock:
+                due = _DueMerge.of(known)
+            if due.tip is None:
+                known = await self._reload()
+                with self._lock:
+                    due = _DueMerge.of(known)
+            objects = due.objects
             if may_be_merged(objects):
                 objects = await list_objects(self._store, self.thread)
-                objects.unmerged = [number for number in objects.unmerged if number <= end]
-            await merge(self._store, self.thread, objects, since=since, end=end)
-        except ObjectGone:
-            self._known = None  # somebody else is merging just now
+                objects.unmerged = [number for number in objects.unmerged if number <= due.end]
+            await merge(self._store, self.thread, objects, since=due.since, end=due.end, tip=due.tip or b"")
+        except (ObjectGone, CorruptCheckpointError):
+            self._known = None  # somebody else is merging just now, or the next one to read the thread is told
         except self._store.driver_errors as error:
             _log.warning("events could not be merged, which will be tried again: %s", self._kinds(error))
         else:

@@ -16,12 +16,18 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from locus.memory.backends.objects.client import ObjectStore
-from locus.memory.backends.objects.read import ObjectGone, ThreadObjects
+from locus.memory.backends.objects.read import ThreadObjects
 from locus.memory.backends.objects.remove import GRACE, remove_merged_events
-from locus.memory.backends.objects.schema import BASE_LEVEL, MergedObject, cover, event_key, event_texts, merged_texts
-
-FAN = 16
-"""How many objects are merged into one."""
+from locus.memory.backends.objects.schema import (
+    BASE_LEVEL,
+    FAN,
+    MergedObject,
+    cover,
+    event_key,
+    event_texts,
+    merged_texts,
+)
+from locus.memory.backends.objects.texts import ObjectGone
 
 _MAX_BYTES = 32 * 2**20
 """Objects that are larger than this, taken together, are not merged."""
@@ -36,27 +42,33 @@ def may_be_merged(objects: ThreadObjects) -> bool:
     return len(objects.unmerged) > FAN
 
 
-async def merge(store: ObjectStore, thread: str, objects: ThreadObjects, *, since: int, end: int) -> None:
+async def merge(
+    store: ObjectStore, thread: str, objects: ThreadObjects, *, since: int, end: int, tip: bytes = b""
+) -> None:
     """Merge what has piled up, and update `objects`.
 
-    `since` is the first event that a load of the latest checkpoint needs; `end` is the last number of the last event.
+    `since` is the first event that a load of the latest checkpoint needs; `end` is the last number of the last event,
+    and `tip` the tip as of that.
     """
     while len(objects.unmerged) >= FAN:
-        await _merge_events(store, thread, objects, since, end)
+        await _merge_events(store, thread, objects, since, end, tip)
         merged = await _merge_up(store, thread, objects.entries, since)
         await _merge_up(store, thread, objects.items, 0)
         if merged:
             await remove_merged_events(store, thread, objects, datetime.now(UTC) - GRACE)
 
 
-async def _merge_events(store: ObjectStore, thread: str, objects: ThreadObjects, since: int, end: int) -> None:
+async def _merge_events(
+    store: ObjectStore, thread: str, objects: ThreadObjects, since: int, end: int, tip: bytes
+) -> None:
     numbers, rest = objects.unmerged[:FAN], objects.unmerged[FAN:]
     found = await store.get_many([event_key(thread, number) for number in numbers])
     bodies = [body for body in found.values() if body is not None]
     if len(bodies) < len(numbers):
         raise ObjectGone(f"events {numbers[0]} to {numbers[-1]}")
     high = rest[0] - 1 if rest else end
-    entries = b"\n".join(body.partition(b"\n")[0] for body in bodies)
+    lines = [body.partition(b"\n")[0] for body in bodies]
+    entries = b"\n".join([*lines, tip] if tip and high == end else lines)
     items = merged_texts(event_texts(body, number) for number, body in zip(numbers, bodies, strict=True))
     of_entries = MergedObject("entries", numbers[0], high, 1, since, len(entries))
     of_items = MergedObject("items", numbers[0], high, 1, 0, len(items))

@@ -1,45 +1,73 @@
 """Reading a thread: which objects it has, what is in them, and what a handle remembers of it.
 
 A thread is listed once. Then everything needed is fetched at the same time: the merged entries, and the events that
-are not merged yet. A handle remembers the result for `CACHE_SECONDS` and afterwards reads only newer events.
+are not merged yet. Of a long thread the newest entries are mostly enough: they are at the end of the merged ones, and
+only that end is fetched. A handle remembers the result for `CACHE_SECONDS` and afterwards reads only newer events.
 Nothing here decides anything; `log` does.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
-from zlib import crc32
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.objects.client import PAGE, Listed, ObjectStore
-from locus.memory.backends.objects.index import ThreadIndex
+from locus.memory.backends.objects import tip
+from locus.memory.backends.objects.client import PAGE, Listed, ObjectStore, Span
+from locus.memory.backends.objects.index import EarlierEventsNeeded, ThreadIndex
 from locus.memory.backends.objects.schema import (
+    BASE_LEVEL,
     MergedObject,
     Record,
-    TextRef,
     cover,
     event_folder,
     event_key,
     event_record,
-    event_texts,
     parse_event,
     parse_merged,
     read_record,
-    split_texts,
     thread_folder,
     thread_name,
 )
+from locus.memory.backends.objects.texts import FetchedObjects, ObjectGone
 from locus.memory.model.ids import shown_thread
 
 CACHE_SECONDS = 300.0
 """How long a handle may rely on what it saw. A sweep waits far longer before it removes events."""
 
+_FIRST_PAGE = 128
+"""Keys that are listed first: enough for the merged objects of any thread, and the events that are not merged yet.
+Behind these are events that are merged, which may be a thousand."""
 
-class ObjectGone(Exception):
-    """An object that should exist does not: a merge or a sweep was faster. Read the thread again."""
+_SLACK = 4_096
+"""Bytes to read beyond those that so many events take on average. A tip takes some hundred."""
+
+_MOST_GUESSED = 4 * 2**20
+"""The most bytes of items that are read before it is known which ones are needed."""
+
+
+class Recent(NamedTuple):
+    """How much of a thread is enough, probably: the entries of the newest events, and the texts of some.
+
+    Without numbers: as much as the latest checkpoints need, which the names of objects tell.
+    """
+
+    events: int = 0
+    texts: int = 0
+
+    def of(self, objects: ThreadObjects) -> Recent:
+        """With numbers."""
+        if self.events:
+            return self
+        events = objects.last - objects.needed_from + 1
+        return Recent(max(events, 1), events)
+
+    @property
+    def more(self) -> Recent:
+        """Much more, if this was not enough. Sooner or later that is all."""
+        return Recent(8 * self.events, self.texts) if self.events else Recent(2**53, 2**53)
 
 
 class Instant(NamedTuple):
@@ -73,6 +101,17 @@ class ThreadObjects:
         chosen = cover(self.entries)
         return chosen[-1].high if chosen else 0
 
+    @property
+    def last(self) -> int:
+        """The last event."""
+        return self.unmerged[-1] if self.unmerged else self.merged_to
+
+    @property
+    def needed_from(self) -> int:
+        """The first event that a load of the latest checkpoint needs, as far as the names of objects tell."""
+        chosen = cover(self.entries)
+        return chosen[-1].note if chosen else 1
+
 
 @dataclass
 class CachedThread:
@@ -98,43 +137,6 @@ class CachedThread:
         return True
 
 
-class FetchedObjects:
-    """Objects that were read, and the texts in them."""
-
-    def __init__(self) -> None:
-        self.bodies: dict[str, bytes] = {}
-        self._texts: dict[int, list[bytes]] = {}
-
-    async def fetch(self, store: ObjectStore, keys: Collection[str]) -> None:
-        """Read those that were not read before, all at once. Raises `ObjectGone` if one is missing."""
-        for key, body in (await store.get_many([key for key in keys if key not in self.bodies])).items():
-            if body is None:
-                raise ObjectGone(key)
-            self.bodies[key] = body
-
-    def unpack(self, keys: Mapping[str, MergedObject | int]) -> None:
-        """Find the texts in these objects, which were fetched before."""
-        for key, what in keys.items():
-            body = self.bodies[key]
-            found = [event_texts(body, what)] if isinstance(what, int) else split_texts(body)
-            self._texts.update({part.event: part.lines for part in found})
-
-    def line(self, ref: TextRef) -> bytes:
-        lines = self._texts.get(ref.event)
-        if lines is None or ref.line >= len(lines) or not lines[ref.line]:
-            raise ObjectGone(f"line {ref.line} of event {ref.event}")
-        return lines[ref.line]
-
-    def text(self, ref: TextRef) -> str:
-        line = self.line(ref)
-        if ref.sum is not None and crc32(line) != ref.sum:
-            raise CorruptCheckpointError(f"a text of event {ref.event} does not fit its checksum")
-        try:
-            return line.decode().replace("\r", "\n")
-        except UnicodeDecodeError:
-            raise CorruptCheckpointError(f"a text of event {ref.event} is damaged") from None
-
-
 async def read_thread(
     store: ObjectStore, thread_id: str, *, payload: bool = False
 ) -> tuple[CachedThread, FetchedObjects]:
@@ -142,23 +144,96 @@ async def read_thread(
 
     With `payload`, also fetch the items that the latest checkpoint needs, as far as they can be guessed.
     """
+    begun = Instant.now()
+    objects = await list_objects(store, thread_name(thread_id))
+    fetched = FetchedObjects()
+    return CachedThread(await _whole_index(store, thread_id, objects, fetched, payload), objects, begun), fetched
+
+
+async def read_recent(store: ObjectStore, thread_id: str, recent: Recent) -> tuple[CachedThread, FetchedObjects]:
+    """The same, but only the newest events: the index may begin in the middle."""
     thread = thread_name(thread_id)
     begun = Instant.now()
     objects = await list_objects(store, thread)
+    recent = recent.of(objects)
+    chosen = cover(objects.entries)
+    unmerged = len(objects.unmerged)
+    entries = _ends(chosen, max(recent.events - unmerged, 1))
     fetched = FetchedObjects()
+    if len(entries) == len(chosen) and all(span is None for _, span in entries):
+        payload = recent.texts > objects.last - objects.needed_from
+        index = await _whole_index(store, thread_id, objects, fetched, payload)
+        return CachedThread(index, objects, begun), fetched
+    items = _ends(cover(objects.items), recent.texts - unmerged)
+    if sum(one.size if span is None else span.end - span.start for one, span in items) > _MOST_GUESSED:
+        items = []
+    parts = [(one.key(thread), span) for one, span in [*entries, *items]]
+    events = [event_key(thread, number) for number in objects.unmerged]
+    await fetched.fetch(
+        store,
+        [*(key for key, span in parts if span is None), *events],
+        [(key, span) for key, span in parts if span is not None],
+    )
+    lines: list[bytes] = []
+    for one, span in entries:
+        some = fetched.part(one.key(thread), span).split(b"\n")
+        lines += some if span is None else some[1:]  # the first one is cut through
+    index = _recent_index(thread_id, lines, [fetched.bodies[key] for key in events])
+    return CachedThread(index, objects, begun), fetched
+
+
+def _ends(merged: Sequence[MergedObject], events: int) -> list[tuple[MergedObject, Span | None]]:
+    """The last of these objects, and of the first of them the end: together they have about so many events."""
+    found: list[tuple[MergedObject, Span | None]] = []
+    for one in reversed(merged):
+        if events <= 0:
+            break
+        count = one.high - one.low + 1
+        start = one.size - events * one.size * 5 // (count * 4) - _SLACK
+        # What a sweep has written is one line, or has texts left out.
+        found.append((one, Span(start, one.size) if start > 0 and one.level != BASE_LEVEL else None))
+        events -= count
+    return found[::-1]
+
+
+async def _whole_index(
+    store: ObjectStore, thread_id: str, objects: ThreadObjects, fetched: FetchedObjects, payload: bool
+) -> ThreadIndex:
+    thread = thread_name(thread_id)
     chosen = cover(objects.entries)
     keys = [merged.key(thread) for merged in chosen] + [event_key(thread, number) for number in objects.unmerged]
     if payload:
-        start = chosen[-1].note if chosen else 1
+        start = objects.needed_from
         items = [merged for merged in objects.items if merged.high >= start]
         keys += [merged.key(thread) for merged in cover(items, start)]
     await fetched.fetch(store, keys)
-    index = _index_of(
+    return _index_of(
         thread_id,
         [fetched.bodies[merged.key(thread)] for merged in chosen],
         [fetched.bodies[event_key(thread, number)] for number in objects.unmerged],
     )
-    return CachedThread(index, objects, begun), fetched
+
+
+def _recent_index(thread_id: str, lines: Iterable[bytes], events: Iterable[bytes]) -> ThreadIndex:
+    """The index that the newest events make. Raises `EarlierEventsNeeded` if they are not enough for one."""
+    index: ThreadIndex | None = None
+    try:
+        for record in [*map(read_record, lines), *map(event_record, events)]:
+            _check_owner(record, thread_id)
+            is_tip = record["kind"] == tip.KIND
+            if index is None:
+                index = ThreadIndex.beginning_at(thread_id, record["n"] + is_tip)
+            if record["n"] > index.next:
+                raise ObjectGone(f"event {index.next}")
+            if is_tip and record["n"] == index.last_seq:
+                tip.learn(index, record)
+            elif record["n"] == index.next:
+                index.apply(record)
+    except CorruptCheckpointError:
+        raise EarlierEventsNeeded from None  # reading the whole thread tells whether this matters
+    if index is None or not index.rows:
+        raise EarlierEventsNeeded
+    return index
 
 
 def _index_of(thread_id: str, merged: Iterable[bytes], events: Iterable[bytes]) -> ThreadIndex:
@@ -193,15 +268,16 @@ async def list_objects(store: ObjectStore, thread: str) -> ThreadObjects:
     """Usually one page: merged objects come first, and then events, the newest first."""
     objects = ThreadObjects()
     after: str | None = None
+    limit = _FIRST_PAGE
     while True:
-        page = await store.list(thread_folder(thread), start_after=after, limit=PAGE)
+        page = await store.list(thread_folder(thread), start_after=after, limit=limit)
         _add_page(objects, page)
         reached = objects.unmerged and objects.unmerged[-1] <= objects.merged_to
-        if len(page) < PAGE or reached:
+        if len(page) < limit or reached:
             merged_to = objects.merged_to
             objects.unmerged = sorted(number for number in objects.unmerged if number > merged_to)
             return objects
-        after = page[-1].key
+        after, limit = page[-1].key, PAGE
 
 
 def _add_page(objects: ThreadObjects, page: Iterable[Listed]) -> None:
@@ -218,25 +294,3 @@ def _add_page(objects: ThreadObjects, page: Iterable[Listed]) -> None:
 async def list_events(store: ObjectStore, thread: str, number: int) -> list[Listed]:
     """The objects of the events up to a number, the newest first."""
     return await store.list(event_folder(thread), start_after=event_key(thread, number + 1))
-
-
-def objects_with_texts(
-    thread: str, items: Collection[MergedObject], events: Collection[int]
-) -> dict[str, MergedObject | int]:
-    """The keys of the objects that hold the texts of these events: merged objects where there are any.
-
-    The value is the merged object, or the number of the event.
-    """
-    found: dict[str, MergedObject | int] = {}
-    done = 0
-    for event in sorted(set(events)):
-        if event <= done:
-            continue
-        fitting = [merged for merged in items if merged.low <= event <= merged.high]
-        if fitting:
-            best = max(fitting, key=lambda merged: (merged.high, merged.note))
-            found[best.key(thread)] = best
-            done = best.high
-        else:
-            found[event_key(thread, event)] = event
-    return found

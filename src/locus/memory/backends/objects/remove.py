@@ -18,10 +18,8 @@ from locus.memory.backends.objects.index import ThreadIndex
 from locus.memory.backends.objects.read import (
     CACHE_SECONDS,
     CachedThread,
-    FetchedObjects,
     ThreadObjects,
     list_events,
-    objects_with_texts,
     read_thread,
 )
 from locus.memory.backends.objects.schema import (
@@ -35,6 +33,7 @@ from locus.memory.backends.objects.schema import (
     thread_name,
     to_line,
 )
+from locus.memory.backends.objects.texts import FetchedObjects, objects_with_texts
 
 GRACE = timedelta(hours=1)
 """How old a merged event must be before it may go: many times as old as what a handle relies on."""

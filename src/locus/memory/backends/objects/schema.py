@@ -19,13 +19,14 @@ texts, one a line: the head of a checkpoint, the items of its runs, the values o
 
     {"v":2,"n":7,"kind":"commit","by":"…","after":"…","thread":"t",
      "row":["default","c7",6,"…rev…","2026-…","{}","[…]"],
-     "runs":[["k3v9…",6,24,4,"…before…"]],"replaces":null,"sums":[…,…],"sum":2774501}
+     "runs":[["k3v9…",6,24,4,"…before…"]],"replaces":null,"sizes":[…,…],"sums":[…,…],"sum":2774501}
     {"agent_id":"a","messages":[]}
     [{"role":"user",…},…]
 
 `by` names the attempt that put the event, and `after` that of the event before it, so that no other one can take the
 place of an event that was lost. `sums` are the checksums of the texts, and `sum` is that of the record itself. What was
-put in format 1 has none of these three.
+put in format 1 has none of these three. `sizes` are the lengths of the texts in bytes, which tell where each one is in
+an object of merged items. Older versions neither wrote nor look at them; texts without are found by reading the object.
 
 The kinds of events:
 
@@ -39,6 +40,13 @@ The kinds of events:
 
 Merged, the records of several events are the lines of one object. Their texts are the lines of another, each event's
 after a line `{"n":7,"lines":2}`. A text that is no longer needed becomes an empty line there.
+
+The last line of merged entries may be a *tip*, which repeats what the latest checkpoints need of events long before
+(see `tip`)::
+
+    {"v":2,"n":16,"kind":"tip","thread":"t","tops":{"k3v9…":12},"versions":[…],"sum":1177402}
+
+Whoever reads all events has no use for it, and older versions pass over it, because event 16 was there before.
 """
 
 from __future__ import annotations
@@ -72,6 +80,9 @@ _PART_LENGTH = 200
 _MARKER = re.compile(r"([nl])/([0-9A-Za-z._/]+)-(\d{12})\.(maybe|sure|gone)")
 _MERGED = re.compile(r"t/([0-9a-f]{32})/m/\d{12}-(\d+)-(\d+)\.(\d)\.(\d+)\.(entries|items)")
 _EVENT = re.compile(r"t/([0-9a-f]{32})/s/\d{12}-(\d+)")
+
+FAN = 16
+"""How many objects are merged into one."""
 
 BASE_LEVEL = 9
 """The level of what a sweep has written: nothing before it is needed."""
@@ -253,9 +264,10 @@ class Draft:
         """The object. `after` is the `by` of the event before it, if that is known."""
         about = {"v": VERSION, "n": number, "kind": self.kind, "by": by, **({"after": after} if after else {})}
         lines = [one_line(line).encode() for line in self.lines]
+        sizes = {"sizes": [len(line) for line in lines]} if lines else {}
         # The texts of a copy have their checksums where the record refers to them.
         sums = {"sums": [crc32(line) for line in lines]} if lines and self.kind != "copy" else {}
-        return b"\n".join([to_line({**about, "thread": thread_id, **self.facts, **sums}), *lines])
+        return b"\n".join([to_line({**about, "thread": thread_id, **self.facts, **sizes, **sums}), *lines])
 
 
 def one_line(text: str) -> str:
@@ -341,11 +353,16 @@ def event_texts(body: bytes, number: int) -> EventTexts:
     return EventTexts(number, body.split(b"\n")[1:])
 
 
+def texts_header(event: int, count: int) -> bytes:
+    """The line before the texts of an event, in an object of merged items."""
+    return b'{"n":%d,"lines":%d}' % (event, count)
+
+
 def merged_texts(parts: Iterable[EventTexts]) -> bytes:
     """The texts of several events as one object."""
     lines: list[bytes] = []
     for part in parts:
-        lines.append(b'{"n":%d,"lines":%d}' % (part.event, len(part.lines)))
+        lines.append(texts_header(part.event, len(part.lines)))
         lines += part.lines
     return b"\n".join(lines)
 

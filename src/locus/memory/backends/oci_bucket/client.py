@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 
 from locus.errors import BackendUnavailableError, CheckpointError, ConfigurationError
 from locus.extras import require
-from locus.memory.backends.objects.client import PAGE, Listed, ObjectStore, together
+from locus.memory.backends.objects.client import PAGE, Listed, ObjectStore, Span, together
 from locus.memory.backends.oci_bucket.config import OCIConfig
 from locus.memory.runtime.worker import WorkerPool
 from locus.oci_auth import Signer, make_signer
@@ -66,9 +66,9 @@ class OCIObjectStore(ObjectStore):
         self.requests["put"] += 1
         return await self._pool.run(lambda connection: connection.put(self._prefix + key, body, if_absent=if_absent))
 
-    async def get(self, key: str) -> bytes | None:
+    async def get(self, key: str, span: Span | None = None) -> bytes | None:
         self.requests["get"] += 1
-        return await self._pool.run(lambda connection: connection.get(self._prefix + key))
+        return await self._pool.run(lambda connection: connection.get(self._prefix + key, span))
 
     async def list(
         self, prefix: str, *, start_after: str | None = None, limit: int | None = None
@@ -213,12 +213,22 @@ class Connection:
             raise
         return True
 
-    def get(self, name: str) -> bytes | None:
+    def get(self, name: str, span: Span | None = None) -> bytes | None:
+        options = {"range": span.header} if span else {}
+
+        def send(client: Any) -> bytes:
+            response = client.get_object(*self._bucket, name, **options)
+            body = whole_body(response)
+            # A server need not heed the range, and says so.
+            return body if span is None or response.status == 206 else span.of(body)
+
         try:
-            return self._with_retries(lambda client: whole_body(client.get_object(*self._bucket, name)))
+            return self._with_retries(send)
         except self._oci.exceptions.ServiceError as error:
             if error.status == 404 and error.code == "ObjectNotFound":
                 return None
+            if error.status == 416:
+                return b""
             raise
 
     def list(self, **query: Any) -> Page:
@@ -290,9 +300,11 @@ def default_retries() -> Any:
 
 
 def whole_body(response: Any) -> bytes:
-    """The body of an object, which is streamed. Reads it inside the retries and checks it, as the SDK does not."""
+    """What a response brings, which is streamed. Reads it inside the retries and checks it, as the SDK does not."""
     body: bytes = response.data.content
-    length, digest = response.headers.get("content-length"), response.headers.get("content-md5")
+    # The digest is of the whole object, and so says nothing of a part.
+    digest = response.headers.get("content-md5") if response.status == 200 else None
+    length = response.headers.get("content-length")
     if (length is not None and int(length) != len(body)) or (digest is not None and digest != md5_base64(body)):
         raise ConnectionError("the answer is not whole, or was changed on its way")
     return body

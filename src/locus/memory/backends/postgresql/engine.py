@@ -28,17 +28,12 @@ from locus.memory.backends.postgresql.commit import PostgreSQLThreads
 from locus.memory.backends.postgresql.config import PostgreSQLConfig
 from locus.memory.backends.postgresql.schema import JSONB, PostgreSQLFlavour, lock_number, statements
 from locus.memory.backends.sql import read as sql_read
-from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
+from locus.memory.backends.sql.engine import Operation, SQLServerEngine, Trouble
 from locus.memory.backends.sql.flavour import Steps, run_steps_async
 from locus.memory.backends.sql.schema import check_format, other_tables, script
 from locus.memory.model.formats import oldest
-from locus.memory.model.manifest import wanted
 from locus.memory.model.parts import Part
-from locus.memory.model.records import ANY, Commit, Entry, Hit, Outcome, Stored, Verdict
-
-_LARGEST_NUMBER = 2**31 - 1
-"""Of a run: its column is an integer."""
-_TOO_LARGE = "stored manifest cannot be read: a number in it is too large"
+from locus.memory.model.records import ANY, Base, Commit, Entry, Hit, Outcome, Stored, Verdict
 
 
 class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
@@ -186,17 +181,26 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
         return entry is None or entry.rev != base.rev
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
-        try:
-            return await self._read(lambda: postgresql_read.read(self.sql, thread_id, namespace, checkpoint_id))
-        except psycopg.errors.NumericValueOutOfRange:
-            # All numbers of that statement stand in the manifest.
-            raise CorruptCheckpointError(_TOO_LARGE) from None
+        return await self._read_one(lambda: postgresql_read.read(self.sql, thread_id, namespace, checkpoint_id))
 
     async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
-        stored = await super().read_part(thread_id, namespace, checkpoint_id, part)
-        if stored is not None and any(extent.run > _LARGEST_NUMBER for extent in wanted(stored.manifest)):
-            raise CorruptCheckpointError(_TOO_LARGE)  # with such parameters, older runs would pass for what it says
-        return stored
+        place = (thread_id, namespace, checkpoint_id)
+        return await self._read_one(lambda: postgresql_read.read_part(self.sql, *place, part))
+
+    async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
+        place = (thread_id, namespace, checkpoint_id)
+        try:
+            return await self._read(lambda: postgresql_read.read_since(self.sql, *place, held))
+        except psycopg.DataError:
+            # One of two manifests cannot be read. If it is that of the held checkpoint, it is just of no use.
+            return await self.read(*place)
+
+    async def _read_one(self, operation: Operation[Stored | None]) -> Stored | None:
+        try:
+            return await self._read(operation)
+        except psycopg.errors.NumericValueOutOfRange:
+            # All numbers of that statement stand in the manifest.
+            raise CorruptCheckpointError("stored manifest cannot be read: a number in it is too large") from None
 
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
         return await self._read(lambda: postgresql_read.find(self.sql, key, value, limit, prefix))

@@ -1,58 +1,183 @@
-"""Reading from PostgreSQL, where it can do better than the steps that all SQL backends share."""
+"""Reading from PostgreSQL, where it can do better than the steps that all SQL backends share.
+
+A checkpoint comes with its runs, or with those that a part or a reader needs, in one statement, so that all of it is as
+of one instant. The manifest says which runs: `extents` takes it apart, and `spans` has the oldest run that an extent
+shows something of. Where there are many more runs than the extent has items, later ones hide most of them, and only
+the others are read. An index has where runs begin, so that is known without their items.
+
+The driver spends time on every column of every row. So runs and checkpoint share seven columns, and the last one holds
+whatever else a checkpoint has.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
 from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
 from locus.memory.backends.sql.flavour import Steps
-from locus.memory.backends.sql.read import stored_of, which_one, with_metadata
+from locus.memory.backends.sql.read import FEW, new_extents, stored_of, which_one, with_metadata
 from locus.memory.backends.sql.schema import RUN_INFO, CheckpointRow, of
-from locus.memory.model.codec import encode
-from locus.memory.model.manifest import check_named, wanted
-from locus.memory.model.records import Entry, Run, Stored
+from locus.memory.model.codec import decode, encode
+from locus.memory.model.manifest import check_named, newest_runs, wanted
+from locus.memory.model.parts import Part, Window, needed
+from locus.memory.model.records import Base, Entry, Extent, Path, Run, Stored
 
-_FIELDS = CheckpointRow._fields[: CheckpointRow._fields.index("thread")]
-_FOUND = ", ".join(_FIELDS)
-_NO_CHECKPOINT = ", ".join(["NULL"] * len(_FIELDS))
+_ITEMS = "json_array_elements(CASE json_typeof(cut) WHEN 'array' THEN cut ELSE '[]' END)"
+_NUMBERS = "(extent ->> 1)::integer AS run, (extent ->> 2)::integer AS skip, (extent ->> 3)::integer AS length"
+_LARGE = "SELECT DISTINCT thread, cut #>> '{}' AS branch, 0 AS run, 0 AS skip, 1 AS length FROM cuts"
+
+_WHOLE = f"""named AS (
+    {_LARGE} WHERE json_typeof(cut) = 'string'
+    UNION ALL SELECT DISTINCT thread, extent ->> 0, {_NUMBERS} FROM cuts, {_ITEMS} AS extent
+), extents AS (SELECT *, -1 AS after FROM named)"""
+
+_SINCE = f"""{_WHOLE.rpartition(", extents")[0]}, known AS (
+    SELECT branch, max(run) AS run FROM (
+        SELECT line ->> 1 AS branch, 0 AS run FROM held, json_array_elements(lines) AS line
+        WHERE json_typeof(line -> 1) = 'string'
+        UNION ALL SELECT extent ->> 0, (extent ->> 1)::integer
+        FROM (SELECT line -> 1 AS cut FROM held, json_array_elements(lines) AS line) c, {_ITEMS} AS extent
+    ) h GROUP BY branch
+), extents AS (
+    SELECT n.*, coalesce(k.run, -1) AS after FROM named n LEFT JOIN known k ON k.branch = n.branch AND k.run <= n.run
+    WHERE n.run > coalesce(k.run, -1)
+)"""
+
+_PART = f"""asked (paths, start, count, above) AS (SELECT ?::jsonb, ?::bigint, ?::bigint, ?::jsonb
+), pieces AS (
+    SELECT thread, path::jsonb IN (SELECT jsonb_array_elements(paths) FROM asked) AS is_asked, extent ->> 0 AS branch,
+        {_NUMBERS}, sum((extent ->> 3)::integer) OVER (PARTITION BY line) AS total,
+        sum((extent ->> 3)::integer) OVER (PARTITION BY line ORDER BY place) - (extent ->> 3)::integer AS at
+    FROM cuts, {_ITEMS} WITH ORDINALITY AS extents (extent, place)
+), bounds AS (
+    SELECT p.*, count, CASE WHEN NOT is_asked THEN 0 WHEN start < 0 THEN greatest(0, total + start)
+        ELSE least(start, total) END AS low
+    FROM pieces p, asked WHERE is_asked OR above IS NULL
+), extents AS (
+    SELECT DISTINCT thread, branch, run, (skip + first)::integer AS skip, (last - first)::integer AS length, -1 AS after
+    FROM bounds, LATERAL (SELECT greatest(low - at, 0) AS first,
+        least(CASE WHEN is_asked THEN low + count - at ELSE length END, length) AS last) b
+    WHERE first < last
+    UNION ALL {_LARGE.replace(" FROM", ", -1 FROM")}, asked WHERE json_typeof(cut) = 'string'
+        AND (above IS NULL OR path::jsonb IN (SELECT jsonb_array_elements(above)))
+)"""
+
+
+@lru_cache(maxsize=64)
+def _statement(sql: PostgreSQLFlavour, which: str, extents: str) -> str:
+    held = ""
+    if extents is _SINCE:
+        held = f"""held AS (
+    SELECT h.manifest AS lines FROM found f JOIN {sql.checkpoints} h
+    ON h.thread = f.thread AND h.namespace = ? AND h.checkpoint_id = ? AND h.rev = ?
+), """
+    here = f"{sql.runs} WHERE thread = e.thread AND branch = e.branch AND number <= e.run"
+    many = f"2::bigint * e.length + {FEW}"
+    return f"""WITH found AS MATERIALIZED (
+    SELECT c.*, {sql.passed} AS passed FROM {sql.joined} WHERE {which}
+), {held}cuts AS (
+    SELECT thread, line, content -> 0 AS path, content -> 1 AS cut
+    FROM found, json_array_elements(manifest) WITH ORDINALITY AS lines (content, line)
+), {extents}, spans AS MATERIALIZED (
+    SELECT e.*, e.skip::bigint + e.length AS until, CASE WHEN e.skip = 0 AND e.run - e.after <= {many} THEN e.after + 1
+        ELSE coalesce((SELECT number FROM {here} AND number > e.after AND start <= e.skip
+            ORDER BY number DESC LIMIT 1), e.after + 1) END AS oldest
+    FROM extents e
+)
+SELECT NULL AS branch, seq, passed::integer, NULL::integer, head::text, NULL, json_build_array(
+    checkpoint_id, parent_id, rev, created_at, metadata::text, manifest::text,
+    {"(SELECT lines::text FROM held)" if held else "NULL"})::text FROM found
+UNION ALL
+SELECT {of("r", RUN_INFO)}, r.items::text, r.items_before, NULL FROM spans e, LATERAL (
+    SELECT * FROM {here} AND number >= e.oldest AND (start < e.until OR number = e.run)
+    AND e.run - e.oldest < {many} OFFSET 0
+) r
+UNION ALL
+SELECT {of("r", RUN_INFO)}, r.items::text, r.items_before, NULL FROM spans e, LATERAL (
+    SELECT number FROM (
+        SELECT number, start, min(start) OVER (ORDER BY number DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+            AS later FROM {here} AND number >= e.oldest AND (start < e.until OR number = e.run)
+            AND e.run - e.oldest >= {many} OFFSET 0
+    ) v WHERE later IS NULL OR start < later OFFSET 0
+) v, LATERAL (SELECT * FROM {here} AND number = v.number OFFSET 0) r"""
 
 
 def read(sql: PostgreSQLFlavour, thread_id: str, namespace: str, checkpoint_id: str | None) -> Steps[Stored | None]:
-    """A checkpoint with its runs in one statement, so that all of it is as of one instant.
+    """A checkpoint with its runs."""
+    stored, _ = yield from _read(sql, thread_id, namespace, checkpoint_id, _WHOLE, ())
+    return stored if stored is None else _checked(stored, wanted(stored.manifest))
 
-    The manifest says which runs. Each extent needs the newest run that begins at or before its start, and all later.
-    """
+
+def read_part(
+    sql: PostgreSQLFlavour, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part
+) -> Steps[Stored | None]:
+    """A checkpoint with the runs that hold a part of it. The statement says of extents what `needed` says."""
+    if isinstance(part, Window):
+        asked: tuple[Any, ...] = (_paths(sql, part.paths), -part.last, part.last, None)
+    else:
+        above = [part.path[:length] for length in range(1, len(part.path) + 1)]
+        asked = (_paths(sql, [part.path]), part.start, part.count, _paths(sql, above))
+    stored, _ = yield from _read(sql, thread_id, namespace, checkpoint_id, _PART, asked)
+    return stored if stored is None else _checked(stored, needed(stored.manifest, part))
+
+
+def _paths(sql: PostgreSQLFlavour, paths: Iterable[Path]) -> str:
+    """As they stand in a manifest."""
+    return sql.manifest_json(encode([list(path) for path in paths]))
+
+
+def read_since(
+    sql: PostgreSQLFlavour, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base
+) -> Steps[Stored | None]:
+    """A checkpoint with the runs that the checkpoint `held` does not have."""
+    place = tuple(map(sql.text, (namespace, held.checkpoint_id, held.rev)))
+    stored, manifest = yield from _read(sql, thread_id, namespace, checkpoint_id, _SINCE, place)
+    if stored is None or manifest is None:
+        return stored if stored is None else _checked(stored, wanted(stored.manifest))
+    known = newest_runs([sql.read_json(manifest)])
+    return replace(_checked(stored, new_extents(wanted(stored.manifest), known)), since=held)
+
+
+def _checked(stored: Stored, extents: Sequence[Extent]) -> Stored:
+    check_named(extents, stored.runs, since=False)
+    return stored
+
+
+def _read(
+    sql: PostgreSQLFlavour,
+    thread_id: str,
+    namespace: str,
+    checkpoint_id: str | None,
+    extents: str,
+    more: Sequence[Any],
+) -> Steps[tuple[Stored | None, str | None]]:
+    """A checkpoint with the runs of these extents, and the manifest of the one that a reader holds."""
     which, values = which_one(sql, thread_id, namespace, checkpoint_id)
-    rows = yield (
-        f"""WITH found ({_FOUND}, thread, lines) AS MATERIALIZED (
-    SELECT {sql.stored}, c.manifest FROM {sql.joined} WHERE {which}
-), cuts AS (
-    SELECT thread, line -> 1 AS cut FROM found, json_array_elements(lines) AS line
-), extents AS (
-    SELECT DISTINCT thread, cut #>> '{{}}' AS branch, 0 AS run, 0 AS skip FROM cuts WHERE json_typeof(cut) = 'string'
-    UNION ALL
-    SELECT DISTINCT thread, extent ->> 0, (extent ->> 1)::integer, (extent ->> 2)::integer FROM cuts,
-        json_array_elements(CASE json_typeof(cut) WHEN 'array' THEN cut ELSE '[]' END) AS extent
-)
-SELECT NULL AS branch, NULL::integer, NULL::integer, NULL::integer, NULL, NULL, {_FOUND} FROM found
-UNION ALL
-SELECT {of("r", RUN_INFO)}, r.items::text, r.items_before, {_NO_CHECKPOINT}
-FROM extents e, LATERAL (
-    SELECT * FROM {sql.runs} WHERE thread = e.thread AND branch = e.branch AND number <= e.run AND number >= (
-        SELECT number FROM {sql.runs} WHERE thread = e.thread AND branch = e.branch AND number <= e.run
-        AND start <= e.skip ORDER BY number DESC LIMIT 1)
-    OFFSET 0
-) r""",
-        values,
-    )
+    rows = yield _statement(sql, which, extents), (*values, *more)
     found: Stored | None = None
+    manifest: str | None = None
     runs: dict[str, list[Run]] = {}
-    for branch, number, start, length, items, before, *checkpoint in rows:
-        if branch is None:
-            found = stored_of(sql, CheckpointRow(*checkpoint), runs)
-        else:
-            runs.setdefault(branch, []).append(Run(branch, number, start, length, sql.read_json(items), before))
-    if found is not None:
-        check_named(wanted(found.manifest), runs, since=False)
-    return found
+    read_json = sql.read_json
+    for branch, number, start, length, items, before, about in rows:
+        if about is None:
+            runs.setdefault(branch, []).append(Run(branch, number, start, length, read_json(items), before))
+            continue
+        name, parent_id, rev, created_at, metadata, stored_manifest, manifest = decode(about)
+        place = (sql.text(thread_id), sql.text(namespace), name, parent_id, number, rev, _time(created_at))
+        found = stored_of(sql, CheckpointRow(*place, metadata, items, stored_manifest, start), runs)
+    return found, manifest
+
+
+def _time(text: object) -> datetime | None:
+    """A time out of JSON; None if it is none."""
+    try:
+        return datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
 
 
 def find(sql: PostgreSQLFlavour, key: str, value: str, limit: int, prefix: str = "") -> Steps[list[Entry]]:

@@ -25,7 +25,7 @@ from xml.sax.saxutils import escape
 
 from locus.errors import BackendUnavailableError, CheckpointError, SerializationError
 from locus.extras import require
-from locus.memory.backends.objects.client import PAGE, Listed, ObjectStore
+from locus.memory.backends.objects.client import PAGE, Listed, ObjectStore, Span
 from locus.memory.backends.s3.config import S3Config
 from locus.memory.runtime.per_loop import PerLoop
 from locus.memory.runtime.retry import Backoff
@@ -56,11 +56,20 @@ class S3ObjectStore(ObjectStore):
         )
         return response.status != 412
 
-    async def get(self, key: str) -> bytes | None:
+    async def get(self, key: str, span: Span | None = None) -> bytes | None:
         response = await self._client.request(
-            "get", "GET", self._prefix + key, accept=lambda error: error.code == "NoSuchKey"
+            "get",
+            "GET",
+            self._prefix + key,
+            headers={"Range": span.header} if span else None,
+            accept=lambda error: error.code == "NoSuchKey" or error.status == 416,
         )
-        return response.body if response.status < 300 else None
+        if response.status == 416:
+            return b""
+        if response.status >= 300:
+            return None
+        # A server need not heed the range, and says so.
+        return response.body if span is None or response.status == 206 else span.of(response.body)
 
     async def list(
         self, prefix: str, *, start_after: str | None = None, limit: int | None = None

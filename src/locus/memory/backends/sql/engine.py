@@ -31,7 +31,7 @@ from locus.memory.backends.sql.flavour import Flavour, Row, Steps, run_steps_asy
 from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.ids import Pattern
 from locus.memory.model.parts import Part
-from locus.memory.model.records import Commit, Entry, Exported, Outcome, Path, Stored, Write
+from locus.memory.model.records import Base, Commit, Entry, Exported, Outcome, Path, Stored, Write
 from locus.memory.runtime.per_loop import PerLoop
 from locus.memory.runtime.retry import Backoff
 
@@ -212,6 +212,11 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
     async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
         return await self._read(
             lambda: sql_read.read(self.sql, thread_id, namespace, checkpoint_id, part), at_once=True
+        )
+
+    async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
+        return await self._read(
+            lambda: sql_read.read_since(self.sql, thread_id, namespace, checkpoint_id, held), at_once=True
         )
 
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:

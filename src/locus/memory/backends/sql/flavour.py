@@ -104,14 +104,8 @@ class Flavour:
         self.writes = self.table("writes")
         self.joined = f"{self.checkpoints} c JOIN {self.threads} t ON t.id = c.thread"
         self.alive = "(t.expires_at IS NULL OR t.expires_at > ?)"
-        self.passed = (
-            f"EXISTS (SELECT 1 FROM {self.checkpoints} n"
-            f" WHERE n.thread = c.thread AND {self.in_order('n.namespace')} = {self.in_order('c.namespace')}"
-            " AND n.seq > c.seq)"
-        )
-        texts = {name: self.json_column(f"c.{name}") for name in ("metadata", "head", "manifest")}
-        others = {"thread_id": "t.thread_id", "passed": self.truth(self.passed), "key": "c.id"}
-        self._columns = {name: f"c.{name}" for name in CheckpointRow._fields} | texts | others
+        self.passed = self.is_passed()
+        """A condition: the namespace of the checkpoint `c` has newer ones."""
         self.entry = self.columns()
         """The columns of an entry."""
         checksum = ("checksum",) if self.checksums else ()
@@ -119,6 +113,8 @@ class Flavour:
         """The columns of a checkpoint for a load."""
         self.exported = self.columns("head", "manifest", "thread", *checksum)
         """The columns of a checkpoint for an export."""
+        self.held = self.held_columns(with_checksum=self.checksums)
+        """A `CheckpointRow` with all its fields for the checkpoint `h` that a reader has."""
         self.run_columns = ", ".join((RUN_COLUMNS, *checksum))
         """The columns of the table of runs; `thread` comes first."""
         self.run = ", ".join((f"{RUN_INFO}, {self.json_column('items')}, items_before", *checksum))
@@ -131,11 +127,33 @@ class Flavour:
         self.run_marks = f"VALUES ({', '.join(run_marks)})"
         self.insert_run = f"INSERT INTO {self.runs} ({self.run_columns}) {self.run_marks}"
 
+    def is_passed(self) -> str:
+        return (
+            f"EXISTS (SELECT 1 FROM {self.checkpoints} n"
+            f" WHERE n.thread = c.thread AND {self.in_order('n.namespace')} = {self.in_order('c.namespace')}"
+            " AND n.seq > c.seq)"
+        )
+
     def columns(self, *more: str) -> str:
         """What to select for a `CheckpointRow`: the columns of an entry, and `more` of its fields."""
         last = max((CheckpointRow._fields.index(name) + 1 for name in more), default=ENTRY_COLUMNS)
         names = enumerate(CheckpointRow._fields[:last])
-        return ", ".join(self._columns[name] if at < ENTRY_COLUMNS or name in more else "NULL" for at, name in names)
+        return ", ".join(
+            self._column(name, "c") if at < ENTRY_COLUMNS or name in more else "NULL" for at, name in names
+        )
+
+    def held_columns(self, *, with_checksum: bool) -> str:
+        """The rev and the manifest, or everything that the checksum is of, and NULL for all other fields."""
+        of_checksum = {*CheckpointRow._fields} - {"thread_id", "parent_id", "passed", "thread", "key"}
+        names = of_checksum if with_checksum else {"rev", "manifest"}
+        return ", ".join(self._column(name, "h") if name in names else "NULL" for name in CheckpointRow._fields)
+
+    def _column(self, name: str, alias: str) -> str:
+        """A field of a `CheckpointRow`."""
+        if name in ("metadata", "head", "manifest"):
+            return self.json_column(f"{alias}.{name}")
+        others = {"thread_id": "t.thread_id", "passed": self.truth(self.passed), "key": f"{alias}.id"}
+        return others.get(name, f"{alias}.{name}")
 
     def new_checkpoint(self, thread: int, entry: Entry, head: str, manifest: str) -> NewCheckpoint:
         """The row of a checkpoint, for an INSERT."""

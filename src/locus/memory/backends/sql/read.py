@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,11 +15,13 @@ from locus.memory.model.ids import Pattern, prefix_end
 from locus.memory.model.manifest import check_named, newest_runs, wanted
 from locus.memory.model.matching import has_value
 from locus.memory.model.parts import Part, needed
-from locus.memory.model.records import Entry, Exported, Extent, Run, Stored, Write, writes_order
+from locus.memory.model.records import Base, Entry, Exported, Extent, Run, Stored, Write, writes_order
 
 PAGE = 200
 AT_ONCE = 20
 """How many extents are read by one statement; a checkpoint of many small lists has more."""
+FEW = 8
+"""So many runs more than an extent can show are read without a closer look."""
 
 
 def now(sql: Flavour) -> Any:
@@ -111,42 +114,152 @@ def read(
     row = yield from one(sql, sql.stored, thread_id, namespace, checkpoint_id)
     if row is None:
         return None
-    runs: dict[str, list[Run]] = {}
-    stored = stored_of(sql, row, runs)
+    stored = stored_of(sql, row)
     extents = wanted(stored.manifest) if part is None else needed(stored.manifest, part)
-    for run in (yield from runs_of(sql, row.thread, extents)):
-        runs.setdefault(run.branch, []).append(run)
-    check_named(extents, runs, since=row.checksum is not None)
-    return stored
+    return (yield from with_runs(sql, row, stored, extents))
 
 
-def runs_of(sql: Flavour, thread: int, extents: Sequence[Extent]) -> Steps[list[Run]]:
-    """The runs that extents show: for each, the newest run that begins at or before its start, and later ones.
+def read_since(
+    sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base
+) -> Steps[Stored | None]:
+    """A checkpoint with the runs that the checkpoint `held` does not have, in two statements."""
+    row, known = yield from one_since(sql, thread_id, namespace, checkpoint_id, held)
+    if row is None:
+        return None
+    stored = stored_of(sql, row)
+    if known is not None:
+        stored = replace(stored, since=held)
+    return (yield from with_runs(sql, row, stored, wanted(stored.manifest), known))
 
-    Those that begin behind its end show nothing of it. But the run that it names has to be there.
+
+def one_since(
+    sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base
+) -> Steps[tuple[CheckpointRow | None, Mapping[str, int] | None]]:
+    """The row of one checkpoint, and which runs the checkpoint `held` has: the newest number of each branch.
+
+    None if that one is not there: it is gone, or another has its id. If it is damaged, it is of no use either, and no
+    reason to refuse the one that was asked for.
     """
-    if not all(isinstance(number, int) for extent in extents for number in extent[1:]):
-        raise CorruptCheckpointError("stored manifest cannot be read: it has no numbers where they should be")
+    which, values = which_one(sql, thread_id, namespace, checkpoint_id)
+    rows = yield (
+        f"SELECT {sql.stored}, {sql.held} FROM {sql.joined} LEFT JOIN {sql.checkpoints} h"
+        f" ON h.thread = c.thread AND h.namespace = c.namespace AND h.checkpoint_id = ? WHERE {which}",
+        (sql.text(held.checkpoint_id), *values),
+    )
+    if not rows:
+        return None, None
+    fields = len(CheckpointRow._fields)
+    row, other = CheckpointRow(*rows[0][:-fields]), CheckpointRow(*rows[0][-fields:])
+    if other.rev != held.rev:
+        return row, None
+    try:
+        sql.check_checkpoint(other)
+        return row, newest_runs([sql.read_json(other.manifest)])
+    except CorruptCheckpointError:
+        return row, None
+
+
+def with_runs(
+    sql: Flavour, row: CheckpointRow, stored: Stored, extents: Sequence[Extent], known: Mapping[str, int] | None = None
+) -> Steps[Stored]:
+    """A checkpoint with the runs that extents show, except those up to the number that is known of their branch."""
+    runs = yield from runs_of(sql, row.thread, extents, known or {})
+    check_named(extents if known is None else new_extents(extents, known), runs, since=row.checksum is not None)
+    return replace(stored, runs=runs)
+
+
+def new_extents(extents: Iterable[Extent], known: Mapping[str, int]) -> list[Extent]:
+    """Those of which something has to be read."""
+    return [extent for extent in extents if extent.run > _newest_known(extent, known)]
+
+
+def _newest_known(extent: Extent, known: Mapping[str, int]) -> int:
+    """Up to which run of its branch nothing has to be read for an extent; -1 if all of them are needed.
+
+    A reader has of older versions only what shows in the one that it holds.
+    """
+    number = known.get(extent.branch, -1)
+    return number if number <= extent.run else -1
+
+
+def runs_of(
+    sql: Flavour, thread: int, extents: Sequence[Extent], known: Mapping[str, int] | None = None
+) -> Steps[dict[str, list[Run]]]:
+    """The runs that extents show, by branch, except those up to the number that is `known` of a branch.
+
+    An extent shows something of the run that it names, and of older ones, down to one that begins at or before its
+    start. Where that is the first of a branch, and there cannot be many more runs than items, all are read. Else that
+    one is looked for, among so many runs. If it is not there, runs were hidden by later ones again and again, or the
+    extent is far from the end of its branch: then only those are read that show something of it.
+
+    The run that an extent names is always read, because it has to be there.
+    """
+    known = known or {}
     select = f"SELECT {sql.run} FROM {sql.runs} WHERE thread = ?"
     parts: list[tuple[str, Sequence[Any]]] = []
-    for branches in portions([extent.branch for extent in extents if extent.run == 0]):
+    single = [extent.branch for extent in extents if extent.run == 0 > _newest_known(extent, known)]
+    for branches in portions(single):
         parts.append((f"{select} AND number = 0 AND branch IN {marks(len(branches))}", (thread, *branches)))
+    looked_for: list[Extent] = []
     for extent in extents:
-        if extent.run > 0:
-            newest = (
-                f"SELECT number FROM {sql.runs} WHERE thread = ? AND branch = ? AND number <= ? AND start <= ?"
-                " ORDER BY number DESC LIMIT 1"
+        branch, run, skip, length = extent
+        after, most = _newest_known(extent, known), 2 * length + FEW
+        if run <= max(0, after):
+            continue
+        place = (thread, branch)
+        if run - after > most or (skip > 0 > after):
+            looked_for.append(extent)
+            oldest = (
+                f"SELECT number FROM {sql.runs} WHERE thread = ? AND branch = ? AND number <= ? AND number > ?"
+                " AND start <= ? ORDER BY number DESC LIMIT 1"
             )
-            place = (thread, extent.branch, extent.run)
-            condition = f"branch = ? AND number <= ? AND number >= ({newest}) AND (start < ? OR number = ?)"
-            end = (extent.skip + extent.length, extent.run)
-            parts.append((f"{select} AND {condition}", (*place, *place, extent.skip, *end)))
-    found: dict[tuple[str, int], Run] = {}
+            condition = f"branch = ? AND number <= ? AND number >= ({oldest}) AND (start < ? OR number = ?)"
+            values = (*place, run, *place, run, run - most, skip, skip + length, run)
+            parts.append((f"{select} AND {condition}", values))
+        else:
+            parts.append((f"{select} AND branch = ? AND number <= ? AND number > ?", (*place, run, after)))
+    found: dict[str, dict[int, Run]] = {}
+    yield from _gather(sql, parts, found)
+    crowded = [extent for extent in looked_for if not _reaches(extent, found.get(extent.branch, {}))]
+    again = [part for extent in crowded for part in _shown(sql, thread, extent, _newest_known(extent, known))]
+    yield from _gather(sql, again, found)
+    return {branch: list(runs.values()) for branch, runs in found.items()}
+
+
+def _gather(sql: Flavour, parts: Sequence[tuple[str, Sequence[Any]]], found: dict[str, dict[int, Run]]) -> Steps[None]:
     for together in portions(parts, AT_ONCE):
         statement = " UNION ALL ".join(text for text, _ in together)
         rows = yield statement, [value for _, values in together for value in values]
-        found |= {(run.branch, run.number): run for run in map(sql.read_run, rows)}
-    return list(found.values())
+        for run in map(sql.read_run, rows):
+            found.setdefault(run.branch, {})[run.number] = run
+
+
+def _reaches(extent: Extent, runs: Mapping[int, Run]) -> bool:
+    """Whether one of these runs begins at or before the start of an extent: older ones show nothing of it."""
+    return any(run.start <= extent.skip and run.number <= extent.run for run in runs.values())
+
+
+def _shown(sql: Flavour, thread: int, extent: Extent, after: int) -> list[tuple[str, Sequence[Any]]]:
+    """The statements for the runs that show something of an extent, and for the one that it names.
+
+    `later` is the lowest position at which a newer run begins: a run shows what it has before that. To tell this,
+    nothing of the items is read.
+    """
+    branch, run, skip, length = extent
+    select, place = f"SELECT {sql.run} FROM {sql.runs} WHERE thread = ? AND branch = ?", (thread, branch)
+    here, bounds = f"FROM {sql.runs} WHERE thread = ? AND branch = ? AND number > ?", (*place, after)
+    newest = f"SELECT number {here} AND number <= ? AND start < ? ORDER BY number DESC LIMIT 1"
+    not_newer = "number <= (SELECT number FROM newest)"
+    oldest = f"SELECT number {here} AND {not_newer} AND start <= ? ORDER BY number DESC LIMIT 1"
+    newer = "ORDER BY number DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
+    numbers = (
+        f"WITH newest AS ({newest}), oldest AS ({oldest}) SELECT number FROM ("
+        f"SELECT number, start, MIN(start) OVER ({newer}) AS later {here}"
+        f" AND {not_newer} AND number >= COALESCE((SELECT number FROM oldest), 0)"
+        ") v WHERE later IS NULL OR start < later"
+    )
+    values = (*place, *bounds, run, skip + length, *bounds, skip, *bounds)
+    return [(f"{select} AND number = ?", (*place, run)), (f"{select} AND number IN ({numbers})", values)]
 
 
 def entries(sql: Flavour, condition: str, values: Sequence[Any], limit: int | None) -> Steps[list[Entry]]:

@@ -39,7 +39,7 @@ from locus.memory.backends.sqlite.schema import OLD_SQL, SQL, WITHOUT_CHECKSUMS,
 from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.ids import Pattern
 from locus.memory.model.parts import Part
-from locus.memory.model.records import Commit, Entry, Exported, Hit, Outcome, Stored, Verdict, Write
+from locus.memory.model.records import Base, Commit, Entry, Exported, Hit, Outcome, Stored, Verdict, Write
 from locus.memory.runtime.worker import Worker
 
 T = TypeVar("T")
@@ -183,6 +183,9 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
 
     async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
         return await self._read(sql_read.read(self._sql, thread_id, namespace, checkpoint_id, part))
+
+    async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
+        return await self._read(sql_read.read_since(self._sql, thread_id, namespace, checkpoint_id, held))
 
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
         return await self._read(sql_read.entry(self._sql, thread_id, namespace, checkpoint_id))

@@ -102,6 +102,7 @@ class OldSQLiteFlavour(SQLiteFlavour):
         super().__init__()
         self.stored = self.columns("head", "manifest", "passed", "thread")
         self.exported = self.columns("head", "manifest", "thread")
+        self.held = self.held_columns(with_checksum=False)
         self.run = f"{RUN_INFO}, items, NULL, NULL"
 
     def write_columns(self, of: str = "") -> str:

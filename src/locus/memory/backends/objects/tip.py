@@ -1,0 +1,77 @@
+"""Tips: what the latest checkpoints need of events long ago, repeated where whoever reads the newest events finds it.
+
+The latest checkpoint mostly consists of what the last events have added. But a long text may have been stored with the
+first one, and a list may not have grown for a thousand turns. A tip says where these are, and which number a run was
+last given on each branch, so that nobody has to read a thousand entries for that.
+
+A tip is only ever true: it tells of events that never change, as of the event that it follows. It need not tell
+everything, and may be missing. Then more of the thread is read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from locus.errors import CorruptCheckpointError
+from locus.memory.backends.objects.index import EarlierEventsNeeded, ThreadIndex, Version
+from locus.memory.backends.objects.places import FarText
+from locus.memory.backends.objects.schema import VERSION, Record, TextRef, to_line
+from locus.memory.model.manifest import checked_extent
+from locus.memory.model.records import Extent, RunInfo
+
+KIND = "tip"
+
+_MOST_NAMESPACES = 8
+_MOST_RUNS = 64
+
+
+def tip_line(index: ThreadIndex) -> bytes:
+    """The tip as of the last event of an index. Raises an error if the index knows less than a tip should tell."""
+    rows = [index.rows[seqs[-1]] for seqs in index.newest.values() if seqs]
+    rows = sorted(rows, key=lambda row: row.seq)[-_MOST_NAMESPACES:]
+    tops: dict[str, int] = {}
+    versions: dict[Extent, list[list[Any]]] = {}
+    for extents in (extents for row in rows for extents in index.lists(row)):
+        for extent in extents:
+            if not extent.branch.startswith("#"):
+                tops[extent.branch] = _top(index, extent.branch)
+        if not index.is_far(extents):
+            continue
+        for extent in extents:
+            runs = index.holding([extent])
+            if sum(map(len, versions.values())) + len(runs) <= _MOST_RUNS:
+                versions[extent] = [[*run[1:], *ref, *_place(index, ref)] for run, ref in runs.items()]
+    facts = {"tops": tops, "versions": [[*extent, runs] for extent, runs in versions.items()]}
+    return to_line({"v": VERSION, "n": index.last_seq, "kind": KIND, "thread": index.thread_id, **facts})
+
+
+def _top(index: ThreadIndex, branch: str) -> int:
+    top = index.tops.get(branch)
+    if top is None:
+        raise EarlierEventsNeeded
+    return top
+
+
+def _place(index: ThreadIndex, ref: TextRef) -> list[Any]:
+    told = index.places.far.get(ref)
+    if told is None and not index.is_whole:
+        raise EarlierEventsNeeded  # it was recent until now, and is not known from the beginning of its objects on
+    size, starts = told or index.places.far_text(ref)
+    return [size, list(starts.items())]
+
+
+def learn(index: ThreadIndex, tip: Record) -> None:
+    """Add to an index that begins in the middle what a tip tells of the time before."""
+    try:
+        tops = {branch: int(top) for branch, top in tip["tops"].items()}
+        versions: dict[tuple[str, int], list[Version]] = {}
+        for *facts, runs in tip["versions"]:
+            extent = checked_extent(*facts)
+            shown = {RunInfo(extent.branch, *run[:3]): TextRef(*run[3:7]) for run in runs}
+            far = {TextRef(*run[3:7]): FarText(run[7], dict(run[8])) for run in runs}
+            index.places.far |= far
+            versions.setdefault((extent.branch, extent.run), []).append(Version(extent, shown))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptCheckpointError(f"a tip of the thread is damaged ({type(error).__name__})") from None
+    index.tops = tops | index.tops
+    index.versions |= versions
