@@ -28,7 +28,7 @@ SAMPLE: dict[str, tuple[tuple[str, AnyCourse], ...]] = {
     ),
     "file": (
         ("LogFile.has_run: (newest := self._newest_runs.get(branch, -1)) < min(number, 1) -> False", 8),
-        ("FileEngine.commit: not outcome.repeated -> True", 0),
+        ("FileEngine.commit: not outcome.repeated -> True", "a save is sent twice"),
     ),
     "objects": (
         ("ThreadIndex._add_run: run.number > top -> True", 4),
