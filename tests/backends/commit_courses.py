@@ -960,11 +960,12 @@ async def _a_branch_lacks_its_beginning(course: Course) -> None:
 
 
 async def _a_beginning_is_sent_again(course: Course) -> None:
-    """Others have continued it, and go on."""
+    """Others have continued it, and go on; who knows nothing of the thread finds that, too."""
     first = await course.save([1])
     second = await course.save([1, 2], first)
     await course.remove(first)
     await course.resend(first)
+    await course.refused(Verdict.BRANCH_TAKEN, [1, 4], first, handle=-1)
     await course.save([1, 2, 3], second)
 
 

@@ -312,4 +312,4 @@ def _comes_after_what_follows(commit: Commit, log: LogFile) -> bool:
     if commit.fresh_id:
         return False
     opened = {run.branch for run in commit.runs if run.number == 0}
-    return any(log.has_run(run.branch, 0) for run in commit.runs if run.number == 1 and run.branch in opened)
+    return any(log.has_run(run.branch, 1) for run in commit.runs if run.number == 1 and run.branch in opened)
