@@ -914,6 +914,15 @@ async def _another_handle_saves_in_another_namespace(course: Course) -> None:
     await course.save([1, 2], first)
 
 
+async def _a_save_is_sent_twice(course: Course) -> None:
+    """Its answer was lost, and others may have gone on. It is there, and is not written again."""
+    first = await course.save([1])
+    await course.resend(first)
+    second = await course.save([1, 2, 3, 4], first)
+    await course.resend(second)
+    await course.save([1, 2, 3, 4, 5], second)
+
+
 async def _a_base_is_of_another_thread(course: Course) -> None:
     """All else is right: nothing is said of the parent, and the delta needs no run of its base's."""
     elsewhere = await course.save([1], thread=1)
@@ -951,11 +960,12 @@ async def _a_branch_lacks_its_beginning(course: Course) -> None:
 
 
 async def _a_beginning_is_sent_again(course: Course) -> None:
-    """Others have continued it, and go on."""
+    """Others have continued it, and go on; who knows nothing of the thread finds that, too."""
     first = await course.save([1])
     second = await course.save([1, 2], first)
     await course.remove(first)
     await course.resend(first)
+    await course.refused(Verdict.BRANCH_TAKEN, [1, 4], first, handle=-1)
     await course.save([1, 2, 3], second)
 
 
@@ -1033,6 +1043,7 @@ async def _a_thread_has_ended(course: Course) -> None:
 DIRECTED: Mapping[str, Callable[[Course], Awaitable[None]]] = {
     "a thread is gone and another is like it": _a_thread_is_gone_and_another_is_like_it,
     "another handle saves in another namespace": _another_handle_saves_in_another_namespace,
+    "a save is sent twice": _a_save_is_sent_twice,
     "a base is of another thread": _a_base_is_of_another_thread,
     "two namespaces have the same id": _two_namespaces_have_the_same_id,
     "a branch has a gap": _a_branch_has_a_gap,

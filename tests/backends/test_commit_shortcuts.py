@@ -27,9 +27,9 @@ SAMPLE: dict[str, tuple[tuple[str, AnyCourse], ...]] = {
         ("SQL SELECT FROM locus_threads JOIN locus_checkpoints | c.namespace = ?", "two namespaces have the same id"),
     ),
     "file": (
-        ("LogFile.has_run: self._only_grew() -> True", "a beginning of several runs is sent again"),
-        ("LogFile.has_run: newest >= 0 -> True", "a branch was continued before the last save"),
-        ("FileEngine.commit: not outcome.repeated -> True", 0),
+        ("LogFile.has_run: self._only_grew() -> True", "a beginning is sent again"),
+        ("LogFile.has_run: branch in runs -> True", "a branch was continued before the last save"),
+        ("FileEngine.commit: not outcome.repeated -> True", "a save is sent twice"),
     ),
     "objects": (
         ("ThreadIndex._add_run: run.number > top -> True", 4),

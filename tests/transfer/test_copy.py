@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
+from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError, ConfigurationError
 from locus.memory.backends import FileCheckpointer, MemoryCheckpointer, StorageBackendAdapter, sqlite_checkpointer
 from locus.memory.checkpointer import Checkpointer
+from locus.memory.model.plan import MOST_ITEMS
+from locus.memory.model.records import DEFAULT_NAMESPACE
 from locus.testing.data import at, conversation, message, rich_state
 from locus.testing.laws.base import dicts, ids
 from locus.transfer import Report, copy_store
@@ -413,3 +416,31 @@ async def test_jobs_do_not_change_the_result(tmp_path: Path) -> None:
             async with KINDS["sqlite"](tmp_path / str(jobs)) as target:
                 assert (await moved(source, target, jobs=jobs)).ok
                 assert await contents(target) == await contents(source)
+
+
+async def test_saves_of_many_items_are_copied_run_by_run(tmp_path: Path) -> None:
+    """Opened, continued, and forked; a second copy brings what came after the first."""
+    source, copy = tmp_path / "a.db", f"sqlite:{tmp_path / 'b.db'}"
+    many = tuple(Message.user(f"message {number}") for number in range(3 * MOST_ITEMS))
+    async with sqlite_checkpointer(source) as handle:
+        first = AgentState(agent_id="a").with_messages(many)
+        await handle.save(first, "t", "first")
+        await handle.save(first.with_messages(many), "t", "second")
+        await handle.save(first.with_messages_replaced(many[:300] + many), "t", "forked")
+        for further in (None, "third"):
+            if further is not None:
+                await handle.save(first.with_messages(many[:MOST_ITEMS]), "t", further)
+            report = await copy_store(f"sqlite:{source}", copy)
+            assert report.ok, report.problems
+        async with sqlite_checkpointer(tmp_path / "b.db") as copied:
+            for name in ("first", "second", "forked", "third"):
+                expected, found = await handle.load("t", name), await copied.load("t", name)
+                assert expected is not None
+                assert found is not None
+                assert found.messages == expected.messages
+            stored = await copied.store.read("t", "second", DEFAULT_NAMESPACE)
+            assert stored is not None
+            assert max(run.length for runs in stored.runs.values() for run in runs) == MOST_ITEMS
+            hits = [hit["checkpoint_id"] for hit in await copied.search(f"{2 * MOST_ITEMS + 5}")]
+            assert hits
+            assert len(hits) == len(set(hits))

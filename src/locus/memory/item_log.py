@@ -21,11 +21,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from locus.core.tasks import finished
-from locus.errors import CheckpointError, CheckpointNotFoundError, ConflictError, CorruptCheckpointError
+from locus.errors import (
+    CheckpointError,
+    CheckpointNotFoundError,
+    ConfigurationError,
+    ConflictError,
+    CorruptCheckpointError,
+)
 from locus.memory.model.codec import decode, encode, encode_trusted
 from locus.memory.model.ids import check_ids, new_id
-from locus.memory.model.manifest import checked_extent, decode_manifest, items_text
-from locus.memory.model.payloads import chains, dict_from
+from locus.memory.model.manifest import MOST, checked_extent, decode_manifest, items_text
+from locus.memory.model.parts import Range, page_of
+from locus.memory.model.payloads import chains
 from locus.memory.model.plan import (
     MAX_EXTENTS,
     OPENED,
@@ -100,16 +107,17 @@ class ItemLog:
 
     async def read(self, limit: int | None = None, checkpoint_id: str | None = None) -> list[Any]:
         """The newest items (all of them without a limit) in their order, as of a checkpoint or of the latest."""
-        stored = await self._stored(checkpoint_id)
+        most = None if limit is None else max(0, min(limit, MOST))
+        stored = await self._stored(checkpoint_id, None if most is None else Range(_PATH, -most, most))
         if stored is None:
             if checkpoint_id is not None:
                 raise self._no_checkpoint(checkpoint_id)
             return []
         checkpoint = log_checkpoint(stored)
-        if checkpoint_id is None:
+        if checkpoint_id is None and most != 0:  # without any item, the digests of branches are not known
             self._latest = checkpoint
-        kept = checkpoint.count if limit is None else max(0, min(limit, checkpoint.count))
-        return items_of(stored, checkpoint, checkpoint.count - kept)
+        kept = checkpoint.count if most is None else min(most, checkpoint.count)
+        return items_of(stored, checkpoint, checkpoint.count - kept, kept)
 
     async def append(self, items: Sequence[Any]) -> None:
         """Add items as one batch, in one step. Nothing is written for no items."""
@@ -131,7 +139,7 @@ class ItemLog:
                 return None
             last = checkpoint.last
             if last is None:
-                (last,) = await self._texts(checkpoint, checkpoint.count - 1)
+                (last,) = await self._texts(checkpoint, checkpoint.count - 1, 1)
             return Edit(checkpoint, checkpoint.count - 1)
 
         await self._change("pop", shortened)
@@ -151,7 +159,7 @@ class ItemLog:
     async def replace_from(self, start: int, items: Sequence[Any], *, if_latest: str) -> bool:
         """Put other items in the place of those from `start` on. False if the log has changed since."""
         texts = [encode(item, ("items", index)) for index, item in enumerate(items)]
-        stored = await self._stored(None)
+        stored = await self._stored(None, Range(_PATH, start, MOST))
         if stored is None or stored.entry.checkpoint_id != if_latest:
             return False
         checkpoint = log_checkpoint(stored)
@@ -283,7 +291,7 @@ class ItemLog:
         kept = first_extents(checkpoint, edit.kept)
         referring = checkpoint is not None and checkpoint.extents is not None and len(kept) <= MAX_EXTENTS
         if checkpoint is not None and not referring:
-            texts = [*(await self._texts(checkpoint, 0))[: edit.kept], *texts]
+            texts = [*(await self._texts(checkpoint, 0, edit.kept)), *texts]
             kept = []
         runs: tuple[Run, ...] = ()
         if texts and kept and not own_branch:
@@ -304,18 +312,21 @@ class ItemLog:
             checkpoint = checkpoint_from_metadata(entry) if entry else None
             if entry is None or checkpoint is not None:
                 return checkpoint
-        stored = await self._stored(checkpoint_id)
+        stored = await self._stored(checkpoint_id, Range(_PATH, -1, 1))
         return None if stored is None else log_checkpoint(stored)
 
-    async def _stored(self, checkpoint_id: str | None) -> Stored | None:
-        return await self.store.read(self.thread_id, checkpoint_id, self.namespace)
+    async def _stored(self, checkpoint_id: str | None, part: Range | None) -> Stored | None:
+        """A checkpoint with all items, or at least with those of a range."""
+        if part is None:
+            return await self.store.read(self.thread_id, checkpoint_id, self.namespace)
+        return await self.store.read_part(self.thread_id, checkpoint_id, self.namespace, part)
 
-    async def _texts(self, checkpoint: LogCheckpoint, start: int) -> list[str]:
-        """The items of a checkpoint, from a position on."""
-        stored = await self._stored(checkpoint.base.checkpoint_id)
+    async def _texts(self, checkpoint: LogCheckpoint, start: int, count: int) -> list[str]:
+        """Some items of a checkpoint."""
+        stored = await self._stored(checkpoint.base.checkpoint_id, Range(_PATH, start, count))
         if stored is None or stored.entry.rev != checkpoint.base.rev:
             raise ConflictError(f"thread {self.thread_id!r}: a checkpoint was removed while it was read; try again")
-        return [encode(item) for item in items_of(stored, log_checkpoint(stored), start)]
+        return [encode(item) for item in items_of(stored, log_checkpoint(stored), start, count)]
 
     def _no_checkpoint(self, checkpoint_id: str) -> CheckpointNotFoundError:
         return CheckpointNotFoundError(f"thread {self.thread_id!r} has no checkpoint {checkpoint_id!r}")
@@ -348,14 +359,20 @@ def log_checkpoint(stored: Stored) -> LogCheckpoint:
     cut = decode_manifest(stored.manifest).get(_PATH)
     if isinstance(cut, tuple):
         return LogCheckpoint(base, sum(extent.length for extent in cut), cut, chains=chains(stored, cut))
-    items = dict_from(stored).get("items")
-    if not isinstance(items, list):
+    items = _items_in_head(stored)
+    return LogCheckpoint(base, len(items), () if not items else None)
+
+
+def _items_in_head(stored: Stored) -> list[Any]:
+    """The items of a list that was not cut out, because it is short, or because the store keeps no runs."""
+    try:
+        return page_of(stored, Range(_PATH, 0, MOST)).items
+    except ConfigurationError:
         entry = stored.entry
         raise CorruptCheckpointError(
             f"thread {entry.thread_id!r}, namespace {entry.namespace!r}, is no list of items: something else uses it. "
             "Use another id, or another namespace"
-        )
-    return LogCheckpoint(base, len(items), () if not items else None)
+        ) from None
 
 
 def first_extents(checkpoint: LogCheckpoint | None, count: int) -> list[Extent]:
@@ -374,9 +391,8 @@ def runs_of(branch: str, number: int, start: int, texts: Sequence[str]) -> tuple
     return tuple(runs)
 
 
-def items_of(stored: Stored, checkpoint: LogCheckpoint, start: int) -> list[Any]:
-    """The items from position `start` on."""
+def items_of(stored: Stored, checkpoint: LogCheckpoint, start: int, count: int) -> list[Any]:
+    """So many items from position `start` on."""
     if checkpoint.extents is None:
-        found: list[Any] = dict_from(stored)["items"]
-        return found[start:]
-    return list(decode(items_text(part(checkpoint.extents, start, checkpoint.count - start), stored.runs)))
+        return _items_in_head(stored)[start : start + count]
+    return list(decode(items_text(part(checkpoint.extents, start, count), stored.runs)))

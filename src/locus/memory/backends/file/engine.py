@@ -80,7 +80,7 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
 
     @staticmethod
     def _add(folder: LogFolder, log: LogFile | None, commit: Commit, outcome: Outcome) -> None:
-        if log is None or outcome.replaced is not None:
+        if log is None or outcome.replaced is not None or _comes_after_what_follows(commit, log):
             table = log.table() if log else ThreadTable(commit.thread_id)
             table.add(commit, outcome)
             folder.write(table)
@@ -302,3 +302,14 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
     async def close(self) -> None:
         for worker in self._workers:
             await worker.close()
+
+
+def _comes_after_what_follows(commit: Commit, log: LogFile) -> bool:
+    """Whether a commit was sent before, was removed, and brings several runs of a branch that others have continued.
+
+    A log has the runs of a branch in their order, but for a run 0 (see `Sought`). So this one has to be written anew.
+    """
+    if commit.fresh_id:
+        return False
+    opened = {run.branch for run in commit.runs if run.number == 0}
+    return any(log.has_run(run.branch, 1) for run in commit.runs if run.number == 1 and run.branch in opened)

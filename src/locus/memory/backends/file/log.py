@@ -81,8 +81,6 @@ class LogFile:
         self._newest_runs: dict[str, int] = {}
         self._first_runs: dict[str, Seal] = {}
         """Where run 0 of a branch is: most large values, and lists that never change, are far from the end."""
-        self._continued: set[str] = set()
-        """The branches of `_newest_runs` that have runs of later saves than the one that opened them."""
         self._placed = 0
         """How many of those that were read are in `_newest_runs`."""
         self._has_only_grown: bool | None = None
@@ -93,14 +91,10 @@ class LogFile:
 
     def _index_runs(self, seal: Seal) -> None:
         if seal.kind == "checkpoint":
-            runs = seal.places.runs
-            opened = {place[0] for place in runs if place[1] == 0}
-            for branch, number, *_ in runs:
+            for branch, number, *_ in seal.places.runs:
                 self._newest_runs[branch] = max(number, self._newest_runs.get(branch, -1))
                 if number == 0:
                     self._first_runs[branch] = seal
-                elif branch not in opened:
-                    self._continued.add(branch)
 
     def _indexed_runs(self) -> Iterator[Mapping[str, int]]:
         """The newest run of each branch: as far as is known, and then with those of one more seal at each step."""
@@ -342,13 +336,11 @@ class LogFile:
     def has_run(self, branch: str, number: int) -> bool:
         """Whether a branch has this run, above 0, or a later one: another line may have continued it long ago.
 
-        From the end, the first run of a branch that is seen is the newest one, unless the save that it belongs to has
-        opened the branch (see `Sought`).
+        From the end, the first run of a branch that is seen is the newest one, unless it is run 0 (see `Sought`).
         """
         for runs in self._indexed_runs():
-            newest = runs.get(branch, -1)
-            if newest >= number or branch in self._continued or (newest >= 0 and self._only_grew()):
-                return newest >= number
+            if runs.get(branch, 0) > 0 or (branch in runs and self._only_grew()):
+                return runs[branch] >= number
         return False
 
     def _only_grew(self) -> bool:
@@ -406,7 +398,7 @@ class LogFile:
             return found
         for passed, seal in enumerate(dropwhile(lambda seal: seal is not first, self.newest_first())):
             if passed == _FAR:
-                self._look_for_first_runs(open_branches)
+                self._look_for_first_runs(open_branches, seal.at)
                 self._take_first_runs(open_branches, found)
             if not open_branches:
                 break
@@ -422,24 +414,62 @@ class LogFile:
         body = self._body(seal, crc)
         for index in chosen:
             place, (at, length) = runs[index], texts_at[index + 1]
-            items = body[at : at + length].decode()
-            run = _run_of(place, items)
+            run = _run(place, body[at : at + length].decode())
+            if not run.number:
+                self._first_runs[run.branch] = seal
             if place[0] in found:
                 found[place[0]].append(run)
             else:
                 found[place[0]] = [run]
 
-    def _look_for_first_runs(self, open_branches: Mapping[str, Sequence[Sought]]) -> None:
-        """Look at the beginning of the log, if nothing is left to be found but what may be there: runs 0."""
+    def _look_for_first_runs(self, open_branches: Mapping[str, Sequence[Sought]], before: int) -> None:
+        """Find out where runs 0 are, if nothing else is left to be found: near the beginning, or by their names."""
         if any(one.run for ones in open_branches.values() for one in ones):
             return
         for seal in self._beginning():
-            if seal.kind == "checkpoint":
-                for branch, number, *_ in seal.places.runs:
-                    if number == 0:
-                        self._first_runs[branch] = seal
             if open_branches.keys() <= self._first_runs.keys():
                 return
+            self._note_first_runs(seal)
+        for branch in open_branches.keys() - self._first_runs.keys():
+            found = self._with_first_run(branch, before)
+            if found is not None:
+                self._first_runs[branch] = found
+
+    def _note_first_runs(self, seal: Seal) -> None:
+        if seal.kind == "checkpoint":
+            self._first_runs.update((place[0], seal) for place in seal.places.runs if place[1] == 0)
+
+    def _with_first_run(self, branch: str, end: int) -> Seal | None:
+        """The last seal before a position whose record has run 0 of a branch.
+
+        The name of the run is searched for in the bytes, which is many times as fast as to look at each seal. What a
+        user has stored may contain it, too, so the seal has to say that the run is there.
+        """
+        name = f"{encode(f'{branch}.0')}:".encode()
+        while end > len(name):
+            start = max(0, end - max(_BUFFER_BYTES, 2 * len(name)))
+            at = self._pread(start, end - start).rfind(name)
+            if at < 0:
+                end = start + len(name) - 1
+                continue
+            seal = self._seal_after(start + at)
+            if seal is None or (seal.kind == "checkpoint" and [branch, 0] in (place[:2] for place in seal.places.runs)):
+                return seal
+            end = min(seal.record, start + at)
+        return None
+
+    def _seal_after(self, at: int) -> Seal | None:
+        """The seal of the record that a position is in."""
+        size = _END_BYTES
+        while True:
+            data = self._pread(at, size)
+            begin = data.find(b"\n" + SEAL_START) + 1
+            end = data.find(b"\n", begin) + 1
+            if begin and end:
+                return self._parsed(at + begin, data[begin:end])
+            if len(data) < size:
+                return None
+            size *= 8
 
     def _take_first_runs(self, open_branches: dict[str, list[Sought]], found: dict[str, list[Run]]) -> None:
         """Take the runs 0 of which is known where they are, if nothing else of the branch is needed."""
@@ -460,8 +490,7 @@ class LogFile:
                 self.put_writes(table, seal)
             else:
                 head, *texts = self.texts(seal)
-                places = zip(seal.facts["runs"], texts, strict=True)
-                table.add_runs(_run_of(place, text) for place, text in places)
+                table.add_runs(_run(place, text) for place, text in zip(seal.facts["runs"], texts, strict=True))
                 table.put(Row(seal.entry(self.thread_id), head, encode(seal.facts["manifest"])))
             table.last_seq = max(table.last_seq, seal.facts["last_seq"])
         return table
@@ -484,25 +513,15 @@ class LogFile:
         self._add(Seal(end + line_at, data[line_at:]))
 
 
+def _run(place: Sequence[Any], items: str) -> Run:
+    return Run(place[0], place[1], place[2], place[3], items, place[4] if len(place) > 4 else None)
+
+
 def _ends_with_seal(line: bytes) -> bool:
     """Whether a line goes on, where it should have ended, with a seal that fits its checksum."""
     text, key, checksum = line.rpartition(CHECKSUM_KEY)
     at = text.rfind(SEAL_START)
     return bool(key) and at >= 0 and checksum == f"{crc32(text[at:])}}}".encode()
-
-
-def _run_of(place: Sequence[Any], items: str) -> Run:
-    """A run: what its seal says of it, and its text."""
-    return Run(place[0], place[1], place[2], place[3], items, place[4] if len(place) > 4 else None)
-
-
-def _newest_opened(runs: Sequence[Sequence[Any]]) -> dict[str, int]:
-    """The branches that a record opens, and the newest run that it has of each."""
-    opened = {place[0]: 0 for place in runs if place[1] == 0}
-    for branch, number, *_ in runs:
-        if number > opened.get(branch, number):
-            opened[branch] = number
-    return opened
 
 
 def _chosen(runs: Sequence[Sequence[Any]], open_branches: dict[str, list[Sought]], is_little: bool) -> list[int]:
@@ -513,7 +532,6 @@ def _chosen(runs: Sequence[Sequence[Any]], open_branches: dict[str, list[Sought]
     """
     chosen: list[int] = []
     is_read = is_little
-    opened = _newest_opened(runs)
     for index in range(len(runs) - 1, -1, -1):
         place = runs[index]
         ones = open_branches.get(place[0])
@@ -521,7 +539,7 @@ def _chosen(runs: Sequence[Sequence[Any]], open_branches: dict[str, list[Sought]
             continue
         use = USELESS
         for one in ones:
-            met = one.meets(place[1], place[2], opened.get(place[0]))
+            met = one.meets(place[1], place[2])
             if met > use:
                 use = met
         if use:

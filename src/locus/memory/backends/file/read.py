@@ -14,12 +14,12 @@ USELESS, HIDDEN, NEEDED = range(3)
 class Sought:
     """An extent, while its runs are looked for from the end of a log backwards.
 
-    A log has the runs of a branch in their order, with one exception: if a save that opened a branch is sent again
-    after its checkpoint was removed, its runs come after those that continue them. So these hide nothing, and they end
-    the search only if none of the others can be missing.
+    A log has the runs of a branch in their order, with one exception: if a save is sent again after its checkpoint was
+    removed, its run 0 comes after those that continue it. So run 0 hides nothing, and it ends the search only if none
+    of the others can be missing.
     """
 
-    __slots__ = ("_begins", "_known", "_lacks_first", "_left", "_lowest", "_opening", "is_open", "run", "skip")
+    __slots__ = ("_begins", "_known", "_lacks_first", "_left", "_lowest", "is_open", "run", "skip")
 
     def __init__(self, extent: Extent, known: int) -> None:
         self.run = extent.run
@@ -31,32 +31,20 @@ class Sought:
         self._left = extent.run - max(self._known, 0)
         """How many runs above 0 may not have been met yet."""
         self._lowest = extent.run + 1
-        self._opening: set[int] = set()
-        """The runs above 0 that were met in the save that opened the branch."""
         self._begins: float = inf
         """From where on newer runs hide older ones."""
 
-    def meets(self, number: int, start: int, opened: int | None) -> int:
-        """What a run of the branch, the next one backwards, is for this extent.
-
-        `opened` is the newest run of the save that it belongs to, if that has opened the branch. Unless the run that
-        continues it was met before, there may be such runs further back.
-        """
-        out_of_order = opened is not None and self._lowest > opened + 1
+    def meets(self, number: int, start: int) -> int:
+        """What a run of the branch, the next one backwards, is for this extent."""
         if number > self.run:
             return USELESS
         if number <= self._known:
-            self.is_open = self.is_open and out_of_order
+            self.is_open = self.is_open and number == 0
             return USELESS
         if number == 0:
             self._lacks_first = False
             self.is_open = self._left > 0
             return NEEDED
-        if out_of_order:
-            if number < self._lowest and number not in self._opening:
-                self._opening.add(number)
-                self._left -= 1
-            return NEEDED  # run 0, which is met after it, tells whether something is missing
         if number < self._lowest:
             self._lowest = number
             self._left -= 1
