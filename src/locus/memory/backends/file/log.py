@@ -414,8 +414,7 @@ class LogFile:
         body = self._body(seal, crc)
         for index in chosen:
             place, (at, length) = runs[index], texts_at[index + 1]
-            items = body[at : at + length].decode()
-            run = Run(place[0], place[1], place[2], place[3], items, place[4] if len(place) > 4 else None)
+            run = _run(place, body[at : at + length].decode())
             if place[0] in found:
                 found[place[0]].append(run)
             else:
@@ -452,8 +451,7 @@ class LogFile:
                 self.put_writes(table, seal)
             else:
                 head, *texts = self.texts(seal)
-                places = zip(seal.facts["runs"], texts, strict=True)
-                table.add_runs(Run(*place[:4], text, *place[4:]) for place, text in places)
+                table.add_runs(_run(place, text) for place, text in zip(seal.facts["runs"], texts, strict=True))
                 table.put(Row(seal.entry(self.thread_id), head, encode(seal.facts["manifest"])))
             table.last_seq = max(table.last_seq, seal.facts["last_seq"])
         return table
@@ -474,6 +472,10 @@ class LogFile:
         to_disk(self._fd)
         line_at = data.rindex(b"\n", 0, len(data) - 1) + 1 if b"\n" in data[:-1] else 0
         self._add(Seal(end + line_at, data[line_at:]))
+
+
+def _run(place: Sequence[Any], items: str) -> Run:
+    return Run(place[0], place[1], place[2], place[3], items, place[4] if len(place) > 4 else None)
 
 
 def _ends_with_seal(line: bytes) -> bool:
