@@ -398,7 +398,7 @@ class LogFile:
             return found
         for passed, seal in enumerate(dropwhile(lambda seal: seal is not first, self.newest_first())):
             if passed == _FAR:
-                self._look_for_first_runs(open_branches)
+                self._look_for_first_runs(open_branches, seal.at)
                 self._take_first_runs(open_branches, found)
             if not open_branches:
                 break
@@ -415,22 +415,61 @@ class LogFile:
         for index in chosen:
             place, (at, length) = runs[index], texts_at[index + 1]
             run = _run(place, body[at : at + length].decode())
+            if not run.number:
+                self._first_runs[run.branch] = seal
             if place[0] in found:
                 found[place[0]].append(run)
             else:
                 found[place[0]] = [run]
 
-    def _look_for_first_runs(self, open_branches: Mapping[str, Sequence[Sought]]) -> None:
-        """Look at the beginning of the log, if nothing is left to be found but what may be there: runs 0."""
+    def _look_for_first_runs(self, open_branches: Mapping[str, Sequence[Sought]], before: int) -> None:
+        """Find out where runs 0 are, if nothing else is left to be found: near the beginning, or by their names."""
         if any(one.run for ones in open_branches.values() for one in ones):
             return
         for seal in self._beginning():
-            if seal.kind == "checkpoint":
-                for branch, number, *_ in seal.places.runs:
-                    if number == 0:
-                        self._first_runs[branch] = seal
             if open_branches.keys() <= self._first_runs.keys():
                 return
+            self._note_first_runs(seal)
+        for branch in open_branches.keys() - self._first_runs.keys():
+            found = self._with_first_run(branch, before)
+            if found is not None:
+                self._first_runs[branch] = found
+
+    def _note_first_runs(self, seal: Seal) -> None:
+        if seal.kind == "checkpoint":
+            self._first_runs.update((place[0], seal) for place in seal.places.runs if place[1] == 0)
+
+    def _with_first_run(self, branch: str, end: int) -> Seal | None:
+        """The last seal before a position whose record has run 0 of a branch.
+
+        The name of the run is searched for in the bytes, which is many times as fast as to look at each seal. What a
+        user has stored may contain it, too, so the seal has to say that the run is there.
+        """
+        name = f"{encode(f'{branch}.0')}:".encode()
+        while end > len(name):
+            start = max(0, end - max(_BUFFER_BYTES, 2 * len(name)))
+            at = self._pread(start, end - start).rfind(name)
+            if at < 0:
+                end = start + len(name) - 1
+                continue
+            seal = self._seal_after(start + at)
+            if seal is None or (seal.kind == "checkpoint" and [branch, 0] in (place[:2] for place in seal.places.runs)):
+                return seal
+            end = min(seal.record, start + at)
+        return None
+
+    def _seal_after(self, at: int) -> Seal | None:
+        """The seal of the record that a position is in."""
+        size = _END_BYTES
+        while True:
+            data = self._pread(at, size)
+            begin = data.find(b"\n" + SEAL_START) + 1
+            end = data.find(b"\n", begin) + 1
+            if begin and end:
+                return self._parsed(at + begin, data[begin:end])
+            if len(data) < size:
+                return None
+            size *= 8
 
     def _take_first_runs(self, open_branches: dict[str, list[Sought]], found: dict[str, list[Run]]) -> None:
         """Take the runs 0 of which is known where they are, if nothing else of the branch is needed."""
