@@ -93,10 +93,10 @@ async def _append(folder: Path, known: AgentState) -> None:
 
 
 async def _seals_at(
-    folder: Path, state: AgentState, sizes: tuple[int, ...], work: Callable[[], Awaitable[object]]
+    folder: Path, state: AgentState, sizes: tuple[int, ...], work: Callable[[], Awaitable[object]], done: int = 0
 ) -> list[int]:
     """How many seals a new handle looks at for some work, as a thread grows."""
-    counts, done = list[int](), 0
+    counts = list[int]()
     for size in sizes:
         state = await _grow(folder, state, range(done, size))
         done = size
@@ -116,6 +116,30 @@ async def test_a_part_is_read_from_the_end(tmp_path: Path, state: AgentState) ->
     part, whole = await _read_part(tmp_path), await _read(tmp_path)
     assert (part.entry, part.head, part.manifest) == (whole.entry, whole.head, whole.manifest)
     assert sum(map(len, part.runs.values())) < 30
+
+
+async def test_a_value_in_the_middle_is_found_by_its_name(tmp_path: Path) -> None:
+    """What a user has stored may look like that name; neither that nor its absence at the ends leads astray."""
+    log, state = tmp_path / "t.jsonl", await _grow(tmp_path, AgentState(), range(90))
+    noted = state.with_metadata("note", "n " * 700)
+    async with FileCheckpointer(tmp_path) as checkpointer:
+        await checkpointer.save(noted, "t")
+        stored = await checkpointer.store.read("t", None, DEFAULT_NAMESPACE)
+        assert stored is not None
+        (name,) = (branch for branch in stored.runs if branch.startswith("#"))
+        assert f'"{name}.0":'.encode() in log.read_bytes()[1 << 16 :]
+        noted = noted.with_metadata("decoys", [{f"{name}.0": number, "text": "y" * 50} for number in range(50)])
+        await checkpointer.save(noted, "t")
+        noted = noted.with_metadata("decoys", [])
+    early, late = await _seals_at(tmp_path, noted, (180, 260), lambda: _read_part(tmp_path), done=90)
+    assert early == late
+    part = await _read_part(tmp_path)
+    assert part.runs[name][0].items == f'["{"n " * 700}"]'
+    whole = log.read_bytes()
+    _damage(log, b"n n n")
+    with pytest.raises(CorruptCheckpointError):
+        await _read_part(tmp_path)
+    log.write_bytes(whole)
 
 
 async def test_a_held_checkpoint_is_looked_for_from_the_end(tmp_path: Path) -> None:
