@@ -124,7 +124,7 @@ async def check_any_course(checkpointer: Checkpointer, saves: int) -> None:
                 messages = (*messages, Message.user(f"{number}"), Message.assistant(f"answer {number}"))
         state = state.with_messages_replaced(messages)
         said[await checkpointer.save(state, "t")] = [message.text for message in state.messages]
-    held: Stored | None = None
+    read: list[Stored] = []
     for checkpoint_id, texts in list(said.items())[:: max(1, saves // 12)]:
         whole = await read_of(checkpointer, checkpoint_id)
         assert texts_of(whole, whole.runs) == texts
@@ -134,10 +134,11 @@ async def check_any_course(checkpointer: Checkpointer, saves: int) -> None:
         low = chance.randrange(len(texts))
         page = await read_of(checkpointer, checkpoint_id, Range(MESSAGES, low, 2))
         assert texts_of(page, page.runs, low, min(low + 2, len(texts))) == texts[low : low + 2]
-        if held is not None:
-            found = await read_since(checkpointer, checkpoint_id, held)
-            assert texts_of(found, completed(held, found)) == texts
-        held = whole
+        read.append(whole)
+    for found in read:
+        for held in chance.sample(read, 4):
+            new = await read_since(checkpointer, found.entry.checkpoint_id, held)
+            assert texts_of(new, completed(held, new)) == said[found.entry.checkpoint_id]
 
 
 async def check_a_deletion_in_between(

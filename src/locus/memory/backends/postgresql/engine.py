@@ -191,8 +191,8 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
         place = (thread_id, namespace, checkpoint_id)
         try:
             return await self._read(lambda: postgresql_read.read_since(self.sql, *place, held))
-        except psycopg.DataError:
-            # One of two manifests cannot be read. If it is that of the held checkpoint, it is just of no use.
+        except (psycopg.DataError, CorruptCheckpointError):
+            # Something cannot be read. If it is the manifest of the held checkpoint, that one is just of no use.
             return await self.read(*place)
 
     async def _read_one(self, operation: Operation[Stored | None]) -> Stored | None:

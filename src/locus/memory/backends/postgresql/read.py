@@ -20,13 +20,15 @@ from typing import Any
 from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
 from locus.memory.backends.sql import read as sql_read
 from locus.memory.backends.sql.flavour import Steps
-from locus.memory.backends.sql.read import FEW, new_extents, stored_of, which_one, with_metadata
+from locus.memory.backends.sql.read import FEW, held_by, new_extents, stored_of, which_one, with_metadata
 from locus.memory.backends.sql.schema import RUN_INFO, CheckpointRow, of
 from locus.memory.model.codec import TAG, decode, encode
-from locus.memory.model.manifest import check_named, newest_runs, wanted
+from locus.memory.model.manifest import check_named, wanted
 from locus.memory.model.parts import Ends, Part, Window, needed
 from locus.memory.model.records import Base, Entry, Extent, Path, Run, Stored
 
+_RUNS = "<runs>"
+"""Stands for the table of runs, whose name the user chooses."""
 _ITEMS = "json_array_elements(CASE json_typeof(cut) WHEN 'array' THEN cut ELSE '[]' END)"
 _NUMBERS = "(extent ->> 1)::integer AS run, (extent ->> 2)::integer AS skip, (extent ->> 3)::integer AS length"
 _LARGE = "SELECT DISTINCT thread, cut #>> '{}' AS branch, 0 AS run, 0 AS skip, 1 AS length FROM cuts"
@@ -36,16 +38,21 @@ _WHOLE = f"""named AS (
     UNION ALL SELECT DISTINCT thread, extent ->> 0, {_NUMBERS} FROM cuts, {_ITEMS} AS extent
 ), extents AS (SELECT *, -1 AS after FROM named)"""
 
+# What a reader has of an extent, as `sql_read.continued` says; and the newer runs go on where that ends, or before.
 _SINCE = f"""{_WHOLE.rpartition(", extents")[0]}, known AS (
-    SELECT branch, max(run) AS run FROM (
-        SELECT line ->> 1 AS branch, 0 AS run FROM held, json_array_elements(lines) AS line
-        WHERE json_typeof(line -> 1) = 'string'
-        UNION ALL SELECT extent ->> 0, (extent ->> 1)::integer
-        FROM (SELECT line -> 1 AS cut FROM held, json_array_elements(lines) AS line) c, {_ITEMS} AS extent
-    ) h GROUP BY branch
+    SELECT line ->> 1 AS branch, 0 AS run, 0 AS skip, 1 AS length FROM held, json_array_elements(lines) AS line
+    WHERE json_typeof(line -> 1) = 'string'
+    UNION ALL SELECT extent ->> 0, {_NUMBERS}
+    FROM (SELECT line -> 1 AS cut FROM held, json_array_elements(lines) AS line) c, {_ITEMS} AS extent
 ), extents AS (
-    SELECT n.*, coalesce(k.run, -1) AS after FROM named n LEFT JOIN known k ON k.branch = n.branch AND k.run <= n.run
-    WHERE n.run > coalesce(k.run, -1)
+    SELECT n.*, coalesce(h.run, -1) AS after FROM named n LEFT JOIN LATERAL (
+        SELECT k.run FROM known k WHERE k.branch = n.branch AND k.skip <= n.skip AND CASE
+            WHEN k.run = n.run THEN n.skip::bigint + n.length <= k.skip::bigint + k.length
+            WHEN k.run < n.run THEN k.skip::bigint + k.length >= (SELECT min(r.start) FROM {_RUNS} r
+                WHERE r.thread = n.thread AND r.branch = n.branch AND r.number > k.run AND r.number <= n.run) END
+        ORDER BY k.run DESC LIMIT 1
+    ) h ON true
+    WHERE n.run > coalesce(h.run, -1)
 )"""
 
 _PART = f"""asked (paths, start, count, above) AS (SELECT ?::jsonb, ?::bigint, ?::bigint, ?::jsonb
@@ -83,7 +90,7 @@ def _statement(sql: PostgreSQLFlavour, which: str, extents: str) -> str:
 ), {held}cuts AS (
     SELECT thread, line, content -> 0 AS path, content -> 1 AS cut
     FROM found, json_array_elements(manifest) WITH ORDINALITY AS lines (content, line)
-), {extents}, spans AS MATERIALIZED (
+), {extents.replace(_RUNS, sql.runs)}, spans AS MATERIALIZED (
     SELECT e.*, e.skip::bigint + e.length AS until, CASE WHEN e.skip = 0 AND e.run - e.after <= {many} THEN e.after + 1
         ELSE coalesce((SELECT number FROM {here} AND number > e.after AND start <= e.skip
             ORDER BY number DESC LIMIT 1), e.after + 1) END AS oldest
@@ -141,8 +148,8 @@ def read_since(
     stored, manifest = yield from _read(sql, thread_id, namespace, checkpoint_id, _SINCE, place)
     if stored is None or manifest is None:
         return stored if stored is None else _checked(stored, wanted(stored.manifest))
-    known = newest_runs([sql.read_json(manifest)])
-    return replace(_checked(stored, new_extents(wanted(stored.manifest), known)), since=held)
+    new = new_extents(wanted(stored.manifest), held_by(sql.read_json(manifest)))
+    return replace(_checked(stored, new), since=held)
 
 
 def _checked(stored: Stored, extents: Sequence[Extent]) -> Stored:

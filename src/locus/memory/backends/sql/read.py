@@ -155,8 +155,8 @@ def _standing(sql: Flavour, row: CheckpointRow) -> tuple[str, Sequence[Any]]:
 
 def one_since(
     sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base
-) -> Steps[tuple[CheckpointRow | None, Mapping[str, int] | None]]:
-    """The row of one checkpoint, and which runs the checkpoint `held` has: the newest number of each branch.
+) -> Steps[tuple[CheckpointRow | None, Held | None]]:
+    """The row of one checkpoint, and what the checkpoint `held` has.
 
     None if that one is not there: it is gone, or another has its id. If it is damaged, it is of no use either, and no
     reason to refuse the one that was asked for.
@@ -175,53 +175,75 @@ def one_since(
         return row, None
     try:
         sql.check_checkpoint(other)
-        return row, newest_runs([sql.read_json(other.manifest)])
+        return row, held_by(sql.read_json(other.manifest))
     except CorruptCheckpointError:
         return row, None
 
 
-def new_extents(extents: Iterable[Extent], known: Mapping[str, int]) -> list[Extent]:
-    """Those of which something has to be read."""
-    return [extent for extent in extents if extent.run > _newest_known(extent, known)]
+Held = Mapping[str, Sequence[Extent]]
+"""What a reader has, by branch."""
 
 
-def _newest_known(extent: Extent, known: Mapping[str, int]) -> int:
-    """Up to which run of its branch nothing has to be read for an extent; -1 if all of them are needed.
+def held_by(manifest: str) -> Held:
+    """What a reader has who holds the checkpoint with this manifest."""
+    held: dict[str, list[Extent]] = {}
+    for extent in wanted(manifest):
+        held.setdefault(extent.branch, []).append(extent)
+    return held
 
-    A reader has of older versions only what shows in the one that it holds.
+
+def continued(extent: Extent, held: Held) -> Extent | None:
+    """What a reader has of an extent, in its newest version: of this version all of it, or an older one's beginning.
+
+    Of a version the reader has only what lies within the extent that it holds.
     """
-    number = known.get(extent.branch, -1)
-    return number if number <= extent.run else -1
+    found: Extent | None = None
+    for other in held.get(extent.branch, ()):
+        within = extent.skip + extent.length <= other.skip + other.length
+        fits = other.skip <= extent.skip and (other.run < extent.run or (other.run == extent.run and within))
+        if fits and (found is None or (found.run, found.length) < (other.run, other.length)):
+            found = other
+    return found
+
+
+def new_extents(extents: Iterable[Extent], held: Held) -> list[Extent]:
+    """Those of which something has to be read."""
+    found = ((extent, continued(extent, held)) for extent in extents)
+    return [extent for extent, other in found if other is None or other.run < extent.run]
 
 
 def runs_of(
-    sql: Flavour, row: CheckpointRow, extents: Sequence[Extent], known: Mapping[str, int], *, at_once: bool
+    sql: Flavour, row: CheckpointRow, extents: Sequence[Extent], held: Held, *, at_once: bool
 ) -> Steps[dict[str, list[Run]]]:
-    """The runs that extents of a checkpoint show, by branch, except those up to the number that is `known` of a branch.
+    """The runs that extents of a checkpoint show, by branch, without those that a reader has of what is held.
 
     An extent shows something of the run that it names, and of older ones, down to one that begins at or before its
     start. Where that is the first of a branch, and there cannot be many more runs than items, all are read. Else that
     one is looked for, among so many runs. If it is not there, runs were hidden by later ones again and again, or the
     extent is far from the end of its branch: then only those are read that show something of it.
 
-    The run that an extent names is always read, because it has to be there.
+    The run that an extent names is always read, because it has to be there. If the newer ones do not go on where the
+    held extent ends, or before, that one is of no use, and the older ones are read, too.
     """
     thread = row.thread
     condition, standing = ("", ()) if at_once else _standing(sql, row)
     select = f"SELECT {sql.run} FROM {sql.runs} WHERE {f'{condition} AND ' if condition else ''}thread = ?"
     first = (*standing, thread)
     parts: list[Selected] = []
-    single = [extent.branch for extent in extents if extent.run == 0 > _newest_known(extent, known)]
-    for branches in portions(single):
+    for branches in portions([extent.branch for extent in extents if extent.run == 0]):
         parts.append((f"{select} AND number = 0 AND branch IN {marks(len(branches))}", (*first, *branches)))
-    looked_for: list[Extent] = []
+    looked_for: list[tuple[Extent, int]] = []
+    begun: list[tuple[Extent, Extent]] = []
     for extent in extents:
         branch, run, skip, length = extent
-        after, most = _newest_known(extent, known), _many(extent)
-        if run <= max(0, after):
+        if run == 0:
             continue
+        other, most = continued(extent, held), _many(extent)
+        after = -1 if other is None else other.run
+        if other is not None:
+            begun.append((extent, other))
         if run - after > most or (skip > 0 > after):
-            looked_for.append(extent)
+            looked_for.append((extent, after))
             oldest = (
                 f"SELECT number FROM {sql.runs} WHERE thread = ? AND branch = ? AND number <= ? AND number > ?"
                 " AND start <= ? ORDER BY number DESC LIMIT 1"
@@ -233,12 +255,12 @@ def runs_of(
             parts.append((f"{select} AND branch = ? AND number <= ? AND number > ?", (*first, branch, run, after)))
     found: dict[str, dict[int, Run]] = {}
     yield from _gather(sql, parts, found)
-    for extent in looked_for:
-        if not _reaches(extent, found.get(extent.branch, {})):
-            numbers, their_values = _shown(sql, thread, extent, _newest_known(extent, known))
-            named = (f"{select} AND branch = ? AND number = ?", (*first, extent.branch, extent.run))
-            shown = (f"{select} AND branch = ? AND number IN ({numbers})", (*first, extent.branch, *their_values))
-            yield from _gather(sql, [named, shown], found)
+    lacking = [pair for pair in looked_for if not _reaches(pair[0], found.get(pair[0].branch, {}))]
+    for extent, after in lacking:
+        yield from _gather(sql, _shown(sql, select, first, thread, extent, after), found)
+    for extent, other in begun:
+        if not _goes_on(extent, other, found.get(extent.branch, {})):
+            yield from _gather(sql, _shown(sql, select, first, thread, extent, -1), found)
     return {branch: list(runs.values()) for branch, runs in found.items()}
 
 
@@ -264,8 +286,14 @@ def _reaches(extent: Extent, runs: Mapping[int, Run]) -> bool:
     return any(run.start <= extent.skip and oldest < run.number <= extent.run for run in runs.values())
 
 
-def _shown(sql: Flavour, thread: int, extent: Extent, after: int) -> Selected:
-    """The SELECT of the numbers of the runs that show something of an extent.
+def _goes_on(extent: Extent, other: Extent, runs: Mapping[int, Run]) -> bool:
+    """Whether the runs that follow those of a held extent begin at its end, or before."""
+    end = other.skip + other.length
+    return any(run.start <= end and other.run < run.number <= extent.run for run in runs.values())
+
+
+def _shown(sql: Flavour, select: str, first: Sequence[Any], thread: int, extent: Extent, after: int) -> list[Selected]:
+    """The SELECTs of the run that an extent names, and of those after a number that show something of it.
 
     A run shows something if it begins before all newer ones. `lowest` is the first position that a run or a newer one
     begins at, so of all runs with the same one, only the newest shows anything. To tell this, no items are read.
@@ -276,12 +304,16 @@ def _shown(sql: Flavour, thread: int, extent: Extent, after: int) -> Selected:
     not_newer = "number <= (SELECT number FROM newest)"
     oldest = f"SELECT number {here} AND {not_newer} AND start <= ? ORDER BY number DESC LIMIT 1"
     lowest = "MIN(start) OVER (ORDER BY number DESC)"
-    return (
+    numbers = (
         f"WITH newest AS ({newest}), oldest AS ({oldest}) SELECT MAX(number) FROM ("
         f"SELECT number, {lowest} AS lowest {here}"
-        f" AND {not_newer} AND number >= COALESCE((SELECT number FROM oldest), 0)) v GROUP BY lowest",
-        (*bounds, run, skip + length, *bounds, skip, *bounds),
+        f" AND {not_newer} AND number >= COALESCE((SELECT number FROM oldest), 0)) v GROUP BY lowest"
     )
+    values = (*bounds, run, skip + length, *bounds, skip, *bounds)
+    return [
+        (f"{select} AND branch = ? AND number = ?", (*first, branch, run)),
+        (f"{select} AND branch = ? AND number IN ({numbers})", (*first, branch, *values)),
+    ]
 
 
 def entries(sql: Flavour, condition: str, values: Sequence[Any], limit: int | None) -> Steps[list[Entry]]:
