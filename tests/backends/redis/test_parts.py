@@ -280,6 +280,8 @@ async def test_a_large_value_in_many_places_is_sent_once(engine: Engine) -> None
     "manifest",
     [
         [[["messages"], [["b", MOST, 0, 2]]]],
+        [[["messages"], [["b", MOST - 1, 0, 2]]]],
+        [[["messages"], [["b", 1, 0, 2], ["b", MOST, 1, 3]]]],
         [[["messages"], [["b", MOST, 0, MOST]] * 60]],
         [[["messages"], [["nowhere", MOST, MOST, MOST]]]],
         [[["messages"], [["b", 2**53, 0, 2]]]],

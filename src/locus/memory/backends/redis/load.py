@@ -69,10 +69,10 @@ def _unpacked(packets: Iterable[bytes], long_texts: Iterable[bytes]) -> Runs:
     runs: Runs = {}
     long = iter(long_texts)
     for packet in packets:
-        parts = packet.decode().split("\0")
+        parts = packet.split(b"\0")
         for name, text in zip(parts[::2], parts[1::2], strict=True):
-            branch, _, number = name.partition(" ")
-            runs.setdefault(branch, []).append(run_of(branch, int(number), text or next(long).decode()))
+            branch, _, number = name.decode().partition(" ")
+            runs.setdefault(branch, []).append(run_of(branch, int(number), text or next(long, b"")))
     for newest_first in runs.values():
         newest_first.reverse()
     return runs

@@ -146,17 +146,20 @@ local function hand_over(answer, wanted, held)
     -- open, and the next of the held ones that has not been reached.
     local open, coming, passing, portion = {}, 1, 1, FIRST_PORTION
     while at <= last and (#open > 0 or coming <= #extents) do
+      -- Nothing is wanted of the runs before the next extent opens.
       if #open == 0 and there then
-        while at < last and there[at] > extents[coming].run do at = at + 1 end
+        while at <= last and there[at] > extents[coming].run do at = at + 1 end
       elseif #open == 0 then
         at = math.max(at, newest + 1 - extents[coming].run)
       end
+      if at > last then break end
       local number = there and there[at] or newest + 1 - at
       while extents[coming] and extents[coming].run >= number do
         open[#open + 1], coming = extents[coming], coming + 1
       end
       while owned[passing] and owned[passing].run >= number do passing = passing + 1 end
-      steps = steps + #open * passing
+      steps = steps + 1 + #open * passing
+      if steps > MOST_STEPS then return {'TOO_LONG'} end
       open = lacking(open, owned, passing - 1)
 
       local fields, numbers = {}, {}
