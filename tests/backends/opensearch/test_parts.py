@@ -130,6 +130,21 @@ async def test_a_window_costs_the_same_in_a_long_thread(fetched: Fetched, long_t
     assert warm_requests <= 2
 
 
+async def test_a_window_over_two_blocks_costs_no_request_more(fetched: Fetched) -> None:
+    index = ModelIndex()
+    state = await _talk(index, 2 * BLOCK + 3)
+    async with open_model(index) as handle:
+        whole = await _held(handle)
+        fetched.clear()
+        assert _last(await _part(handle, WINDOW)) == _last(whole)
+        assert fetched.requests == 2
+        assert len(set(fetched.documents)) <= 7
+    async with open_model(index) as cold:
+        fetched.clear()
+        assert await cold.load("t") == state
+        assert fetched.requests == 3
+
+
 @pytest.mark.parametrize("start", [0, 200, 600, -30])
 async def test_a_range_is_read_without_what_is_before_and_behind_it(
     fetched: Fetched, long_thread: ModelIndex, start: int
@@ -200,6 +215,7 @@ async def test_one_new_turn_is_few_requests_for_a_handle_that_is_new(fetched: Fe
             found = await _since(reader, _base(held))
             assert found.since == _base(held)
             assert sum(map(len, found.runs.values())) == runs
+            assert len(set(fetched.documents)) <= runs + 17 + 4
             assert fetched.requests <= (3 if runs == 1 else 5)
 
 

@@ -39,6 +39,7 @@ from locus.memory.backends.opensearch.schema import (
     StoredRun,
     ThreadState,
     find_run,
+    likely_places,
     metadata_term,
     now_micros,
     record_from,
@@ -169,6 +170,8 @@ class _RunToRead(NamedTuple):
     floor: int
     skip: int
     limit: int
+    likely: range = range(0)
+    """Places of the earlier ones, if they are known: then these come with the same request."""
 
 
 def _load(log: Log, record: Record, extents: Iterable[Extent], known: Mapping[str, int] | None = None) -> Stored:
@@ -182,7 +185,8 @@ def _load(log: Log, record: Record, extents: Iterable[Extent], known: Mapping[st
     named: dict[RunKey, StoredRun] = {}
     sources: dict[int, Source] = {}
     while to_read:
-        sources |= log.sources({run.ref.place for run in to_read} - sources.keys())
+        places = {place for run in to_read for place in (run.ref.place, *run.likely)}
+        sources |= log.sources(places - sources.keys())
         following: list[_RunToRead] = []
         for run in to_read:
             key = (run.branch, run.ref.number)
@@ -235,14 +239,15 @@ def _take_run(
 
 def _earlier_runs(run: _RunToRead, stored: StoredRun) -> Iterator[_RunToRead]:
     """The earlier runs that have to be read as well."""
-    branch, own, floor, skip, limit = run
+    branch, own, floor, skip, limit, _ = run
     if stored.run.start <= skip:
         return
     limit = min(limit, stored.run.start)
     for ref, above in refs_to_follow(stored.earlier, skip, floor, limit):
         if ref.number >= own.number:
             raise CorruptCheckpointError(f"run {own.number} of branch {branch!r} refers to one that is not earlier")
-        yield _RunToRead(branch, ref, above, skip, limit)
+        likely = likely_places(stored.earlier, ref, above, skip, limit) if above < ref.number - 1 else range(0)
+        yield _RunToRead(branch, ref, above, skip, limit, likely)
         if ref.start is not None:
             limit = min(limit, ref.start)
 

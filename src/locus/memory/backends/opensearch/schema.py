@@ -282,6 +282,21 @@ def refs_to_follow(
             limit = ref.start
 
 
+def likely_places(earlier: Sequence[RunRef], last: RunRef, floor: int, skip: int, limit: int) -> range:
+    """Where the runs of a block above the number `floor` are that a reader of the list from `skip` to `limit` needs,
+    beside the last one.
+
+    That is known if the block has as many places as runs. Which of them are needed is guessed: each brings as many
+    items as the others. A reader who gets them with the last one has to ask once less.
+    """
+    before = max((ref for ref in earlier if ref.number < last.number), default=RunRef(-1, 0, 0))
+    count, items = last.number - before.number, last.end - before.end
+    if count != BLOCK or last.place - before.place != count or items <= 0:
+        return range(0)
+    first = last.place - min(last.number - floor - 1, (last.end - skip) * count // items)
+    return range(first, last.place - max(0, last.end - limit) * count // items)
+
+
 @dataclass(frozen=True, slots=True)
 class StoredRun:
     """A run in a record, with references to earlier runs. Its `items` are empty if they were not asked for."""
