@@ -415,3 +415,21 @@ async def test_threads_of_older_versions_are_read_and_carried_on() -> None:
     assert b'"kind":"tip"' in b"".join(body for body, _ in objects.objects.values())
     for part in (WINDOW, Range(("messages",), 30, 20), Range(("messages",), -5, 5)):
         await same_as_whole(objects, part)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {},
+        {"tops": [], "versions": []},
+        {"tops": {"b": "high"}, "versions": []},
+        {"tops": {}, "versions": [["b", 0, 0, 1, [[0, 0, 1, 1, 1, 7, None, -5, []]]]]},
+        {"tops": {}, "versions": [["b", 0, 0, 1, [[0, 0, 1, 1, 1, 7, None, 5, [["x", 1]]]]]]},
+        {"tops": {}, "versions": [["b", 0, 0, 1]]},
+    ],
+)
+async def test_a_tip_that_says_nothing_sensible_is_passed_over(objects: MemoryObjectStore, facts: Any) -> None:
+    """Then the whole thread is read, which needs no tip."""
+    tip = to_line({"v": 2, "n": 256, "kind": "tip", "thread": "t", **facts})
+    odd = changed(objects, "-1-256.2.1.entries", lambda body: body[: body.rindex(b"\n") + 1] + tip)
+    await same_window(objects, odd)
