@@ -325,6 +325,36 @@ async def test_a_thread_whose_lists_are_kept_short_is_loaded_from_its_end() -> N
     assert store.received < sum(len(body) for key, (body, _) in objects.objects.items() if "/m/" in key) / 3
 
 
+async def test_the_newest_entries_are_listed_from_the_end(objects: MemoryObjectStore) -> None:
+    store = MemoryObjectStore(shared=objects)
+    few = await ObjectEngine(store).history("t", DEFAULT_NAMESPACE, 10, None)
+    _, cold = opened(objects)
+    everything = await cold.history("t", 1_000)
+    assert [entry.checkpoint_id for entry in few] == [entry.checkpoint_id for entry in everything[:10]]
+    assert [entry.parent_id for entry in few] == [entry.parent_id for entry in everything[:10]]
+    assert len(everything) == 260
+    entries = sum(len(body) for key, (body, _) in objects.objects.items() if key.endswith("entries"))
+    assert store.received < entries / 2
+    for limit, before in ((10, few[-1].seq), (10, 5), (400, None), (1, 1)):
+        engine = ObjectEngine(MemoryObjectStore(shared=objects))
+        found = await engine.history("t", DEFAULT_NAMESPACE, limit, before)
+        expected = [entry for entry in everything if before is None or entry.seq < before][:limit]
+        assert [entry.checkpoint_id for entry in found] == [entry.checkpoint_id for entry in expected]
+
+
+async def test_pending_writes_are_found_without_reading_any_items(objects: MemoryObjectStore) -> None:
+    _, writer = opened(objects)
+    (latest,) = await writer.list_checkpoints("t", limit=1)
+    await writer.put_writes("t", latest, "task", [("channel", 1)])
+    store, cold = opened(objects)
+    assert await part_of(cold, WINDOW) is not None
+    store.received = 0
+    assert [write.value for write in await cold.get_writes("t", latest)] == [1]
+    items = sum(len(body) for key, (body, _) in objects.objects.items() if key.endswith("items"))
+    entries = sum(len(body) for key, (body, _) in objects.objects.items() if key.endswith("entries"))
+    assert store.received < entries + items / 5
+
+
 def changed(objects: MemoryObjectStore, ending: str, change: Any) -> MemoryObjectStore:
     """The same objects, of which one was changed."""
     (key,) = [key for key in objects.objects if key.endswith(ending)]
@@ -415,3 +445,21 @@ async def test_threads_of_older_versions_are_read_and_carried_on() -> None:
     assert b'"kind":"tip"' in b"".join(body for body, _ in objects.objects.values())
     for part in (WINDOW, Range(("messages",), 30, 20), Range(("messages",), -5, 5)):
         await same_as_whole(objects, part)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {},
+        {"tops": [], "versions": []},
+        {"tops": {"b": "high"}, "versions": []},
+        {"tops": {}, "versions": [["b", 0, 0, 1, [[0, 0, 1, 1, 1, 7, None, -5, []]]]]},
+        {"tops": {}, "versions": [["b", 0, 0, 1, [[0, 0, 1, 1, 1, 7, None, 5, [["x", 1]]]]]]},
+        {"tops": {}, "versions": [["b", 0, 0, 1]]},
+    ],
+)
+async def test_a_tip_that_says_nothing_sensible_is_passed_over(objects: MemoryObjectStore, facts: Any) -> None:
+    """Then the whole thread is read, which needs no tip."""
+    tip = to_line({"v": 2, "n": 256, "kind": "tip", "thread": "t", **facts})
+    odd = changed(objects, "-1-256.2.1.entries", lambda body: body[: body.rindex(b"\n") + 1] + tip)
+    await same_window(objects, odd)

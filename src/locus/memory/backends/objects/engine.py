@@ -29,6 +29,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import islice
 from typing import Final, NamedTuple
 
 from locus.errors import CheckpointError, CorruptCheckpointError
@@ -160,12 +161,12 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
         self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
     ) -> list[Entry]:
         def entries(index: ThreadIndex) -> list[Entry]:
-            rows = index.newest_first(namespace, before_seq)
-            if limit is not None:
-                rows = (row for _, row in zip(range(limit), rows, strict=False))
+            rows = list(islice(index.newest_first(namespace, before_seq), limit))
+            if limit is None or len(rows) < limit:
+                index.must_be_whole()
             return [index.entry(row) for row in rows]
 
-        return await self._log(thread_id).ask(entries)
+        return await self._log(thread_id).ask(entries, None if limit is None else Recent(limit + _NEWEST.events))
 
     async def manifest(self, thread_id: str, namespace: str, checkpoint_id: str) -> tuple[str, str] | None:
         def find(index: ThreadIndex) -> tuple[str, str] | None:
@@ -236,6 +237,7 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         def find(index: ThreadIndex) -> tuple[list[tuple[str, int, str, str, TextRef]], list[TextRef]] | None:
+            index.must_be_whole()  # they may have been put long before the checkpoint
             kept = index.writes.get((namespace, checkpoint_id), {})
             found = [
                 (task, idx, write.task_path, write.channel, write.ref)
@@ -244,7 +246,7 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
             ]
             return (found, [ref for *_, ref in found]) if found else None
 
-        answer = await self._log(thread_id).read(find)
+        answer = await self._log(thread_id).read(find, _ALL_ENTRIES)
         if answer is None:
             return []
         found, texts = answer

@@ -94,7 +94,8 @@ class ThreadIndex:
     def is_whole(self) -> bool:
         return self.first == 1
 
-    def _must_be_whole(self) -> None:
+    def must_be_whole(self) -> None:
+        """What follows depends on all events."""
         if not self.is_whole:
             raise EarlierEventsNeeded
 
@@ -102,7 +103,7 @@ class ThreadIndex:
         """The number of a checkpoint."""
         found = self.ids.get((namespace, checkpoint_id))
         if found is None:
-            self._must_be_whole()
+            self.must_be_whole()
         return found
 
     def find(self, namespace: str, checkpoint_id: str) -> Known | None:
@@ -112,14 +113,14 @@ class ThreadIndex:
     def latest(self, namespace: str) -> Known | None:
         seqs = self.newest.get(namespace)
         if not seqs:
-            self._must_be_whole()
+            self.must_be_whole()
             return None
         return self._known(self.rows[seqs[-1]])
 
     def has_run(self, branch: str, number: int) -> bool:
         top = self.tops.get(branch)
         if top is None:
-            self._must_be_whole()
+            self.must_be_whole()
             return False
         return top >= number
 
@@ -137,7 +138,7 @@ class ThreadIndex:
             passed.add(parent)
             parent = self.gone[parent]
         if isinstance(parent, int) and parent < self.first:
-            self._must_be_whole()
+            self.must_be_whole()
         # Parents that were named before they existed may lead in a circle.
         return None if parent in passed else parent
 
@@ -252,7 +253,7 @@ class ThreadIndex:
                 runs = self.runs.get(extent.branch, [])
                 at = bisect_right(runs, extent.skip, key=lambda run: run.start) - 1
                 if at < 0:
-                    self._must_be_whole()
+                    self.must_be_whole()
                 else:
                     events.append(self.run_refs[extent.branch, runs[at].number].event)
         return min(events, default=self.next)

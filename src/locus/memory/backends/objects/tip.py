@@ -16,7 +16,7 @@ from locus.errors import CorruptCheckpointError
 from locus.memory.backends.objects.index import EarlierEventsNeeded, ThreadIndex, Version
 from locus.memory.backends.objects.places import FarText
 from locus.memory.backends.objects.schema import VERSION, Record, TextRef, to_line
-from locus.memory.model.manifest import checked_extent
+from locus.memory.model.manifest import MOST, checked_extent
 from locus.memory.model.records import Extent, RunInfo
 
 KIND = "tip"
@@ -63,15 +63,26 @@ def _place(index: ThreadIndex, ref: TextRef) -> list[Any]:
 def learn(index: ThreadIndex, tip: Record) -> None:
     """Add to an index that begins in the middle what a tip tells of the time before."""
     try:
-        tops = {branch: int(top) for branch, top in tip["tops"].items()}
+        tops = {str(branch): _number(top) for branch, top in tip["tops"].items()}
         versions: dict[tuple[str, int], list[Version]] = {}
+        far: dict[TextRef, FarText] = {}
         for *facts, runs in tip["versions"]:
             extent = checked_extent(*facts)
-            shown = {RunInfo(extent.branch, *run[:3]): TextRef(*run[3:7]) for run in runs}
-            far = {TextRef(*run[3:7]): FarText(run[7], dict(run[8])) for run in runs}
-            index.places.far |= far
+            shown: dict[RunInfo, TextRef] = {}
+            for number, start, length, event, line, checksum, before, size, starts in runs:
+                ref = TextRef(_number(event), _number(line), checksum, before)
+                shown[RunInfo(extent.branch, _number(number), _number(start), _number(length))] = ref
+                far[ref] = FarText(_number(size), {_number(low): _number(place) for low, place in starts})
             versions.setdefault((extent.branch, extent.run), []).append(Version(extent, shown))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorruptCheckpointError(f"a tip of the thread is damaged ({type(error).__name__})") from None
     index.tops = tops | index.tops
     index.versions |= versions
+    index.places.far |= far
+
+
+def _number(value: object) -> int:
+    """A number, if that is what was stored: it bounds what is read."""
+    if type(value) is int and 0 <= value <= MOST:
+        return value
+    raise ValueError("a tip has something else where a number should be")
