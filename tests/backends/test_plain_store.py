@@ -380,3 +380,13 @@ async def test_closing_leaves_the_object_alone() -> None:
         await cp.save(AgentState(), "t")
     assert not store.closed
     assert await cp.exists("t")
+
+
+async def test_a_window_of_a_plain_store_is_all_of_it() -> None:
+    checkpointer = StorageBackendAdapter(SyncStore())
+    state = AgentState().with_messages(Message.user(str(number)) for number in range(9))
+    await checkpointer.save(state, "t")
+    assert not checkpointer.capabilities.windows
+    loaded = await checkpointer.load("t", last=2)
+    assert loaded == state
+    assert not loaded.omitted

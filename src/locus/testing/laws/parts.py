@@ -55,7 +55,8 @@ class PartLaws(Laws):
         wholes = {checkpoint_id: await _read(checkpointer, checkpoint_id) for checkpoint_id in saved}
         left_out = 0
         for checkpoint_id, whole in wholes.items():
-            for held in [*wholes.values()][::2]:
+            candidates = [*wholes.values()]
+            for held in (*candidates[:-5:2], *candidates[-5:]):
                 found = await _since(checkpointer, checkpoint_id, _base(held))
                 assert (found.entry, found.head, found.manifest) == (whole.entry, whole.head, whole.manifest)
                 assert found.passed == whole.passed
@@ -239,7 +240,11 @@ async def _course(checkpointer: Checkpointer) -> list[str]:
         states[saved[-1]] = state
         if turn in (4, 8):  # go back, and leave the other line where it is
             state = states[saved[-3]]
-    for gone in (saved.pop(6), saved.pop()):
+    for edit in range(4):  # each hides what the one before it has written, and shows what that has left
+        kept = state.messages[: len(state.messages) - 1 - edit % 2]
+        state = state.with_messages_replaced((*kept, *conversation(1 + edit % 2, 600 + edit)))
+        saved.append(await checkpointer.save(state, "t"))
+    for gone in (saved.pop(6), saved.pop(-5)):
         await checkpointer.delete("t", gone)
     return saved
 
