@@ -16,7 +16,7 @@ from redis import Redis
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.errors import CorruptCheckpointError
+from locus.errors import ConfigurationError, CorruptCheckpointError
 from locus.memory.backends import redis_checkpointer
 from locus.memory.backends.redis.schema import Layout, net
 from locus.memory.checkpointer import Checkpointer
@@ -265,6 +265,12 @@ async def test_runs_of_all_sizes_come_in_one_answer(engine: Engine) -> None:
     whole = await engine.read("t", "default", None)
     assert whole is not None
     assert whole.runs == {"b": runs}
+
+
+async def test_a_path_that_no_text_can_have_leads_nowhere(store: Checkpointer) -> None:
+    await store.save(AgentState().with_messages(conversation(3)), "t")
+    with pytest.raises(ConfigurationError, match="no list"):
+        await store.read_items("t", path=("\ud800",))
 
 
 async def test_a_large_value_in_many_places_is_sent_once(engine: Engine) -> None:

@@ -40,7 +40,8 @@ def part_arguments(part: Part) -> list[Any]:
 
 
 def _steps(path: Path) -> bytes:
-    return b"".join(map(net, path))
+    """A path as READ_PART takes it. A caller may ask for a name that nothing can have."""
+    return b"".join(net(step.encode(errors="surrogatepass")) for step in path)
 
 
 def to_stored(
