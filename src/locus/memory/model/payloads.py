@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import reduce
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, cast, get_args
@@ -212,8 +211,11 @@ def joined_items(path: Path, parts: Sequence[Sequence[Any]]) -> Items[Any] | Fro
     """A state's list, of parts of it."""
     if len(path) == 1 and path[0] in _LISTS:
         # In C, and each item as seldom as can be: to count a reference to it is what takes the time.
-        tuples = [part if isinstance(part, tuple) else tuple(part) for part in parts]
-        return Items(reduce(tuple.__add__, tuples) if tuples else ())
+        whole: tuple[Any, ...] = ()
+        for part in parts:
+            items = part if isinstance(part, tuple) else tuple(part)
+            whole = tuple.__add__(whole, items) if whole else items
+        return Items(whole)
     return FrozenList(chain.from_iterable(parts))
 
 
