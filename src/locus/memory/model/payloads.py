@@ -213,8 +213,8 @@ def joined_items(path: Path, parts: Sequence[Sequence[Any]]) -> Items[Any] | Fro
         # In C, and each item as seldom as can be: to count a reference to it is what takes the time.
         whole: tuple[Any, ...] = ()
         for part in parts:
-            # Not that of `Items`, which looks at each item.
-            whole = tuple.__add__(whole, part if isinstance(part, tuple) else tuple(part))
+            items = part if isinstance(part, tuple) else tuple(part)
+            whole = tuple.__add__(whole, items) if whole else items
         return Items(whole)
     return FrozenList(chain.from_iterable(parts))
 
