@@ -44,7 +44,9 @@ class FewerRepetitions:
     line_last: ClassVar[int] = 3
     turns_of_processes: ClassVar[int] = 8
     times_at_once: ClassVar[int] = 15 if SOAK else 9
-    evolution_turns: ClassVar[int] = 50 if SOAK else 12
+    processes_at_first: ClassVar[int] = 8 if SOAK else 5
+    readers_while_removing: ClassVar[int] = 2 if SOAK else 1
+    evolution_turns: ClassVar[int] = 50 if SOAK else 9
     late_turn: ClassVar[int] = 200 if SOAK else 50
     examples_and_steps: ClassVar[tuple[int, int]] = (5, 25)
     winding_threads: ClassVar[int] = 4 if SOAK else 1
@@ -66,7 +68,7 @@ class FewestRepetitions(FewerRepetitions):
     line_last: ClassVar[int] = 2
     turns_of_processes: ClassVar[int] = 5
     times_at_once: ClassVar[int] = 15 if SOAK else 6
-    evolution_turns: ClassVar[int] = 50 if SOAK else 9
+    processes_at_first: ClassVar[int] = 8 if SOAK else 4
     late_turn: ClassVar[int] = 200 if SOAK else 30
     examples_and_steps: ClassVar[tuple[int, int]] = (3, 25)
     saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 15, "vacuum": 15, "thread": 40}

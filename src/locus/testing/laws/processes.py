@@ -33,6 +33,12 @@ class ProcessLaws(WorkerLaws):
     times_at_once: ClassVar[int] = 15
     """How often each of several processes does what all of them do at once."""
 
+    processes_at_first: ClassVar[int] = 8
+    """How many processes open a new store at once."""
+
+    readers_while_removing: ClassVar[int] = 2
+    """How many processes read what two others save and one removes."""
+
     saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 60, "vacuum": 60, "thread": 300}
     """How many saves each of two processes makes, by what is removed meanwhile."""
 
@@ -69,7 +75,9 @@ class ProcessLaws(WorkerLaws):
     async def test_a_new_store_can_be_opened_by_many_processes_at_once(
         self, store: DurableTestStore, crew: Crew, attempt: int
     ) -> None:
-        acknowledged = self._saved_at_once(crew, [f"first {attempt}"], from_latest=False, processes=8, count=1)
+        acknowledged = self._saved_at_once(
+            crew, [f"first {attempt}"], from_latest=False, processes=self.processes_at_first, count=1
+        )
         await self._check_saved(store, acknowledged)
 
     def _saved_at_once(
@@ -199,7 +207,10 @@ class ProcessLaws(WorkerLaws):
             for number in range(2)
         ]
         remover = crew.start(jobs.remove_while_others_save, url=store.url, thread_id="busy", how=how)
-        readers = [crew.start(jobs.read_while_others_change, url=store.url, thread_id="busy") for _ in range(2)]
+        readers = [
+            crew.start(jobs.read_while_others_change, url=store.url, thread_id="busy")
+            for _ in range(self.readers_while_removing)
+        ]
         crew.together([*savers, remover, *readers])
         saved = [(thread, known, state) for saver in savers for thread, known, state in saver.finish()]
         for worker in (remover, *readers):
