@@ -184,7 +184,7 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "_run_locations: location is None -> False",
             "_run_locations: base is None -> False",
         ),
-        "a commit brings one run of a branch, and its manifest names no other of it": (
+        "the manifest of a commit names no other run of a branch than the last one that it brings": (
             "_run_locations: branch not in highest -> True",
             "_run_locations: highest[branch] == number -> True",
         ),
