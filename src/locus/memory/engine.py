@@ -78,10 +78,11 @@ class Engine(ABC):
     async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
         """One checkpoint as `read` gives it, to a reader that has the checkpoint `held`.
 
-        If that is in this thread and namespace, with this rev, runs may be left out that it has, too: of each branch
-        that its *stored* manifest names, those up to the newest number that it names. Then `Stored.since` is `held`,
-        and all is as of one instant. A number of a run is no identity: after deletions it is given out again, and
-        copies share the names of branches. While a checkpoint stands, nothing takes the place of its runs.
+        If that is in this thread and namespace, with this rev, runs may be left out that show nothing but what the
+        *stored* manifest of `held` shows, too, in the same version of their branch. Then `Stored.since` is `held`, and
+        all is as of one instant. Whoever holds a checkpoint has the runs that it shows, and not those that they hide.
+        And a number of a run is no identity: after deletions it is given out again, and copies share the names of
+        branches. While a checkpoint stands, nothing takes the place of its runs.
 
         Engines override this where they can read less for it.
         """
