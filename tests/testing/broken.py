@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -13,13 +13,18 @@ from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.arguments import UNLIMITED
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.ids import Pattern
-from locus.memory.model.manifest import wanted
-from locus.memory.model.parts import newer_than
-from locus.memory.model.records import DEFAULT_NAMESPACE, Base, Commit, Entry, Hit, Outcome, Stored, Verdict
+from locus.memory.model.manifest import newest_runs, wanted
+from locus.memory.model.records import DEFAULT_NAMESPACE, Base, Commit, Entry, Hit, Outcome, Run, Stored, Verdict
 from locus.memory.model.retention import Removal
 from locus.memory.model.table import Row, ThreadTable
 from locus.memory.store import CheckpointStore
 from locus.testing.stores import TestStore
+
+
+def newer_than(runs: Iterable[Run], held: str) -> list[Run]:
+    """These runs without those that a reader has who holds the checkpoint with the manifest `held`."""
+    known = newest_runs([held])
+    return [run for run in runs if run.number > known.get(run.branch, -1)]
 
 
 class NoLock(MemoryEngine):

@@ -7,8 +7,9 @@ from dataclasses import replace
 from locus.memory.backends import MemoryCheckpointer
 from locus.memory.backends.memory import MemoryEngine
 from locus.memory.model.manifest import by_branch, visible
-from locus.memory.model.parts import Part, needed, newer_than
+from locus.memory.model.parts import Part, needed
 from locus.memory.model.records import Base, Stored
+from tests.testing.broken import newer_than
 
 
 class SparingEngine(MemoryEngine):

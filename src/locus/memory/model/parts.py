@@ -1,9 +1,8 @@
 """Parts of a checkpoint, read without the rest. Pure functions.
 
 A `Range` names some items of one list, a `Window` the last items of several lists, `Ends` what a save of something
-unknown is compared with. `needed` says which extents hold
-them, so that an engine reads the runs of these and no others; `page_of` takes a range out of what it read, which may be
-more. What a reader holds already is no part to be read again: `newer_than` leaves it out.
+unknown is compared with. `needed` says which extents hold them, so that an engine reads the runs of these and no others;
+`page_of` takes a range out of what it read, which may be more.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from typing import Any, NamedTuple
 
 from locus.errors import ConfigurationError, CorruptCheckpointError
 from locus.memory.model.codec import MAX_DEPTH, decode, path_text
-from locus.memory.model.manifest import MOST, Cuts, decode_manifest, items_text, newest_runs
-from locus.memory.model.records import Extent, Path, Run, Stored
+from locus.memory.model.manifest import MOST, Cuts, decode_manifest, items_text
+from locus.memory.model.records import Extent, Path, Stored
 
 
 class ItemPage(NamedTuple):
@@ -113,12 +112,6 @@ def _in_window(cuts: Cuts, part: Window) -> list[Extent]:
 def _end(extent: Extent, last: int) -> Extent:
     left = min(last, extent.length)
     return extent._replace(skip=extent.skip + extent.length - left, length=left)
-
-
-def newer_than(runs: Iterable[Run], held: str) -> list[Run]:
-    """These runs without those that a reader has who holds the checkpoint with the manifest `held`."""
-    known = newest_runs([held])
-    return [run for run in runs if run.number > known.get(run.branch, -1)]
 
 
 def page_of(stored: Stored, part: Range) -> ItemPage:
