@@ -1,8 +1,8 @@
 """Parts of a checkpoint, read without the rest. Pure functions.
 
 A `Range` names some items of one list, a `Window` the last items of several lists, `Ends` what a save of something
-unknown is compared with. `needed` says which extents hold them, so that an engine reads the runs of these and no others;
-`page_of` takes a range out of what it read, which may be more.
+unknown is compared with. `needed` says which extents hold them, so that an engine reads the runs of these and no
+others; `page_of` takes a range out of what it read, which may be more.
 """
 
 from __future__ import annotations
