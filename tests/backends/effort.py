@@ -5,7 +5,7 @@ repeat them most; `LOCUS_SOAK=1` (`make soak`) repeats them as often on every st
 
 Each number is as low as its law allows. Nine turns let every way in which a conversation changes happen at least once
 (the longest waits for the eighth); thirty give a save that grows with its thread time to show; and a process is killed
-at a few lines of every step on each store, at every sixth of the engine on the embedded ones, at all in the soak run.
+at a few lines of every step on each store, at every third of the engine on the embedded ones, at all in the soak run.
 How many saves race with a removal is not cut further: fewer would be over before the removal begins.
 """
 
@@ -25,7 +25,7 @@ class EmbeddedRepetitions:
     """For files, SQLite and objects in memory: requests take little, and processes are what is killed."""
 
     random_kills: ClassVar[int] = 16
-    line_step: ClassVar[int] = 6
+    line_step: ClassVar[int] = 3
     line_samples: ClassVar[int] = 12
     evolution_turns: ClassVar[int] = 50 if SOAK else 30
     late_turn: ClassVar[int] = 200 if SOAK else 100

@@ -374,3 +374,15 @@ def test_urls_of_buckets_say_how_much_may_be_held() -> None:
     assert S3Config.from_url("s3://bucket", endpoint_url="http://h:1", cache_mb=0).cache_mb == 0
     assert OCIConfig.from_url("oci://ns/bucket?cache_mb=8").cache_mb == 8
     assert OCIConfig.from_url("oci://ns/bucket").cache_mb == 256
+
+
+@pytest.mark.parametrize("kept", [1, 63, 64, 65, 128, 256])
+async def test_a_list_that_slides_is_loaded_warm(kept: int) -> None:
+    """What was trimmed leaves nothing behind, however the runs of the rest are gathered."""
+    backend = StorageBackend(CheckpointStore(MemoryEngine()))
+    expected: list[Any] = []
+    for number in range(400):
+        found = await backend.load("t") or {"log": []}
+        assert found["log"] == expected
+        expected = [*expected, {"n": number}][-kept:]
+        await backend.save("t", {"log": expected})

@@ -17,6 +17,7 @@ from locus.memory.backends.memory import MemoryEngine
 from locus.memory.item_log import ItemLog, logged_change
 from locus.memory.model.chain import fits
 from locus.memory.model.codec import decode
+from locus.memory.model.parts import Part
 from locus.memory.model.payloads import dict_payload
 from locus.memory.model.records import Commit, Outcome, Stored, Verdict
 from locus.memory.store import CheckpointStore
@@ -49,6 +50,10 @@ class Watched(MemoryEngine):
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
         self.reads += 1
         return await super().read(thread_id, namespace, checkpoint_id)
+
+    async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
+        self.reads += 1
+        return await super().read_part(thread_id, namespace, checkpoint_id, part)
 
 
 @pytest.fixture

@@ -121,7 +121,8 @@ def test_what_brings_no_data_counts_too(server: Serving, ends: bool) -> None:
         assert response.status_code in (400, 413)
     except httpx.WriteError:  # the server has answered, and closed the connection
         pass
-    assert sent < 50_000_000, "a body of 64 MB was taken, with a limit of 40"
+    # Sockets on the way hold some megabytes.
+    assert sent < 60_000_000, "a body of 64 MB was taken, with a limit of 40"
 
 
 async def test_values_inside_a_text_are_counted(client: httpx.AsyncClient) -> None:

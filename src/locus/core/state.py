@@ -12,11 +12,14 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     Field,
+    GetJsonSchemaHandler,
     PlainSerializer,
     SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
 )
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from locus.core.frozen import EMPTY, Frozen, FrozenMapping, Items, Remembering, as_items, freeze, trust
 from locus.core.messages import Message, ToolCall, ToolResult
@@ -103,13 +106,24 @@ class AgentState(Remembering):
             dumped.pop("locus_omitted", None)
         return dumped
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        # A serializer that only leaves a field out changes nothing about the others.
+        inner: Any = schema
+        while inner["type"] != "model" and "schema" in inner:
+            inner = inner["schema"]
+        return handler({name: value for name, value in inner.items() if name != "serialization"})
+
     @property
     def omitted(self) -> Mapping[str, int]:
         """How many items of each list were left in the store, if only a window of it was loaded. Empty if none.
 
-        They belong to the state all the same: a save keeps them.
+        They belong to the state all the same: a save keeps them. (A state that has a value of the user's under this
+        name gives that; `locus_omitted` is always about the window.)
         """
-        return self.locus_omitted
+        extra = self.__pydantic_extra__ or {}
+        counts: Mapping[str, int] = extra.get("omitted", self.locus_omitted)
+        return counts
 
     def without_omitted(self) -> Self:
         """This state, of nothing but what is visible: a save does not keep the items that a window left out."""
@@ -143,8 +157,8 @@ class AgentState(Remembering):
         count, left_out = len(checked), self.locus_omitted.get("messages", 0)
         if omitted not in (None, "keep"):
             raise ConfigurationError(f'omitted is "keep" or left out, got {omitted!r:.40}')
-        gap = count < len(self.messages) and checked == tuple(self.messages[len(self.messages) - count :])
-        if left_out and gap and omitted is None:
+        visible = self.messages
+        if left_out and omitted is None and count < len(visible) and checked == tuple(visible[len(visible) - count :]):
             raise ConfigurationError(
                 f"this state is a window: {left_out} messages come before those that are visible, and dropping the "
                 "first visible ones would leave a hole between. Call without_omitted() first to drop the earlier ones "

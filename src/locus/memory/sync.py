@@ -186,6 +186,9 @@ class SyncCheckpointer(SyncStoreVerbs[Checkpointer]):
     def origin(self, state: AgentState, thread_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:
         return self._wrapped.origin(state, thread_id, namespace=namespace)
 
+    def follow_copy(self, state: AgentState, thread_id: str, copy: str, *, namespace: str = DEFAULT_NAMESPACE) -> None:
+        self._wrapped.follow_copy(state, thread_id, copy, namespace=namespace)
+
     def diff(self, thread_id: str, a: str, b: str, *, namespace: str = DEFAULT_NAMESPACE) -> StateDiff:
         return PORTAL.run(self._wrapped.diff(thread_id, a, b, namespace=namespace))
 

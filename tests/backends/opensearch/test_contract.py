@@ -9,6 +9,7 @@ import pytest
 
 from locus.testing import REQUIRED
 from locus.testing.contract import DurableContract, StallLaws
+from locus.testing.data import SOAK
 from tests.backends.effort import FewestRepetitions
 from tests.backends.opensearch.store import OpenSearchStore
 from tests.backends.proxied import is_behind_the_proxy
@@ -39,6 +40,9 @@ class TestOpenSearch(FewestRepetitions, DurableContract, StallLaws):
     """
 
     required = REQUIRED["opensearch"]
+    late_turn: ClassVar[int] = 200 if SOAK else 40
+    """A line that others fork gets a branch of its own with each save here, and is gathered with every eighth. Such a save
+    is not among the early ones, and must not be among the last ones either."""
     saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 15, "vacuum": 15, "thread": 25}
 
     @pytest.fixture

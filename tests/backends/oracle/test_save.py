@@ -51,6 +51,9 @@ async def test_a_save_is_three_statements_and_the_last_one_commits(
         await checkpointer.save(state, "thread", "named", {"k": "v"})
         assert spy.take() == ["UPDATE", "INSERT", "INSERT COMMIT"]
         await checkpointer.load("thread")
+        assert spy.take() == ["SELECT"]  # what it has just saved is held
+        checkpointer.cache_clear()
+        await checkpointer.load("thread")
         assert spy.take() == ["SELECT", "SELECT"]
 
 
@@ -161,6 +164,7 @@ async def test_a_checkpoint_deleted_while_it_is_read_is_not_damaged(
         return await real(connection, text, values, commit)
 
     monkeypatch.setattr(OracleConnection, "_execute", execute)
+    backend.cache_clear()
     assert await backend.load("thread") == one
     assert not waiting
     await backend.close()

@@ -231,7 +231,7 @@ def _plan(store: PostgreSQLStore, statement: str, values: list[Any]) -> str:
 async def test_a_text_too_large_for_a_vector_is_found_all_the_same(backend: PostgreSQLBackend) -> None:
     """PostgreSQL refuses vectors of more than a megabyte."""
     many = " ".join(f"word{number}x{'y' * 20}" for number in range(40_000))
-    await backend.save("t", {"list": [many, "a needle in it"]}, "a")
+    await backend.save("t", {"list": [f"{many} and a needle in it"]}, "a")
     await backend.save("u", {"list": ["another needle"]}, "b")
     assert {hit["checkpoint_id"] for hit in await backend.search("needle")} == {"a", "b"}
     assert [hit["checkpoint_id"] for hit in await backend.search("needle word7x" + "y" * 20)] == ["a"]

@@ -179,6 +179,7 @@ async def test_a_key_of_another_kind_is_corrupt(store: RedisStore) -> None:
             (name,) = [key for key in store.stored_keys() if key.endswith(":r:t")]
             client.delete(name)
             client.set(name, "something else")
+        handle.cache_clear()
         with pytest.raises(CorruptCheckpointError):
             await handle.load("t")
 

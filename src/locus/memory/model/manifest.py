@@ -91,7 +91,7 @@ def items_text(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]]) -> 
     for extent in extents:
         ordered = sorted(runs.get(extent.branch, ()), key=_NUMBER)
         if _is_all(extent, ordered):
-            texts += [run.items[1:-1] for run in ordered]
+            texts += [run.items[1:-1] for run in ordered if run.length]
         else:
             texts += _texts(_pieces(extent, ordered))
     return f"[{','.join(texts)}]"
@@ -104,6 +104,8 @@ def pieces_text(pieces: Iterable[tuple[Run, int, int]]) -> str:
 
 def _texts(pieces: Iterable[tuple[Run, int, int]]) -> Iterator[str]:
     for run, low, high in pieces:
+        if low == high:
+            continue
         if low == 0 and high == run.length:
             yield run.items[1:-1]
         else:

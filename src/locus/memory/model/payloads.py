@@ -19,7 +19,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from locus.core.frozen import FrozenDict, FrozenList, Items, freeze
 from locus.core.state import AgentState
-from locus.errors import CorruptCheckpointError, SerializationError
+from locus.errors import CorruptCheckpointError, SerializationError, WindowError
 from locus.memory.model.chain import chain_of
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.ids import shown_thread
@@ -99,6 +99,11 @@ def dict_payload(data: Mapping[str, Any]) -> Payload:
         raise SerializationError(
             f"a storage backend keeps dicts, got {type(data).__name__}: {data!r:.80}. "
             "An AgentState is kept by a checkpointer: StorageBackendAdapter(backend).save(state, thread_id)"
+        )
+    if data.get(_OMITTED):
+        raise WindowError(
+            "this dict is the dump of a window of a state, and what the window left out would be lost. Nothing was "
+            "written. Save the state itself with a checkpointer, or dump it after `without_omitted()`"
         )
     for key in data:
         if not isinstance(key, str):

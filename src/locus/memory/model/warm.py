@@ -184,11 +184,14 @@ def _gathered(manifest: str, runs: Runs) -> Runs:
             continue
         last = older[-1]
         length = last.start + last.length - skip
+        if length <= 0:  # nothing shows them any more; the last one is kept, because it may be named
+            gathered[branch] = found[len(older) - 1 :]
+            continue
         try:
-            text = pieces_text(visible(Extent(branch, last.number, skip, length), older)) if length > 0 else "[]"
+            text = pieces_text(visible(Extent(branch, last.number, skip, length), older))
         except CorruptCheckpointError:
             continue  # it shows less than it has: more was trimmed since than what is kept here
-        gathered[branch] = [Run(branch, last.number, skip, max(length, 0), text), *found[len(older) :]]
+        gathered[branch] = [Run(branch, last.number, skip, length, text), *found[len(older) :]]
     return gathered
 
 

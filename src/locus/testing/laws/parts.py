@@ -168,6 +168,7 @@ class PartLaws(Laws):
         self, checkpointer: Checkpointer, open_handle: OpenHandle, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Appended, with an edit near the end: nothing else is read, and only what is new is written."""
+        reads_less = self._reads_less(checkpointer, "read_part")
         read, state = _counted(type(checkpointer.store.engine), monkeypatch), AgentState()
         counts = list[int]()
         for turn in range(61):
@@ -184,7 +185,7 @@ class PartLaws(Laws):
                     await handle.close()
                 state = edited
             await checkpointer.save(state, "t")
-        if self._reads_less(checkpointer, "read_part"):
+        if reads_less:
             whole = _number(await _read(checkpointer, None))
             assert max(counts) < 80 < 200 < whole, counts
 

@@ -173,10 +173,17 @@ class ThreadIndex:
         return self.newest[row.namespace][-1] != row.seq
 
     def holding(self, extents: Iterable[Extent]) -> dict[RunInfo, TextRef]:
-        """The runs that extents show, and where their items are."""
+        """The runs that extents show, and those that they name; and where their items are.
+
+        A run that is named tells where the branch ended, even if all that it brought was cut off since.
+        """
         found: dict[RunInfo, TextRef] = {}
         for extent in extents:
             found |= self._newer(extent, -1)[0]
+            runs = self.runs.get(extent.branch, [])
+            at = bisect_left(runs, extent.run, key=lambda run: run.number)
+            if at < len(runs) and runs[at].number == extent.run:
+                found[runs[at]] = self.run_refs[extent.branch, extent.run]
         return found
 
     def beyond(self, held: Sequence[Extent], extents: Iterable[Extent]) -> dict[RunInfo, TextRef] | None:
