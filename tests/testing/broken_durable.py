@@ -20,7 +20,7 @@ from locus.memory.backends.sql.flavour import Steps
 from locus.memory.backends.sqlite.client import Query
 from locus.memory.backends.sqlite.engine import SQLiteEngine
 from locus.memory.checkpointer import Checkpointer
-from locus.memory.model.records import ANY, Commit, Entry, Outcome, Run, Stored, Verdict, Write
+from locus.memory.model.records import ANY, Base, Commit, Entry, Outcome, Run, Stored, Verdict, Write
 from locus.memory.store import CheckpointStore
 from locus.testing.stores import Stall
 from tests.backends.embedded import FileStore, SQLiteStore, StallInSQLite
@@ -84,6 +84,9 @@ class LatestAfterwards(SQLite):
 
         found = await super().read(thread_id, namespace, checkpoint_id or await self._read(noted()))
         return found or await super().read(thread_id, namespace, checkpoint_id)
+
+    async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
+        return await self.read(thread_id, namespace, checkpoint_id)
 
 
 class TooEarly(SQLite):

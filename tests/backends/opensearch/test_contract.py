@@ -41,8 +41,8 @@ class TestOpenSearch(FewestRepetitions, DurableContract, StallLaws):
 
     required = REQUIRED["opensearch"]
     late_turn: ClassVar[int] = 200 if SOAK else 40
-    """A line that others fork gets a branch of its own with each save here, and is gathered with every eighth. Such a save
-    is not among the early ones, and must not be among the last ones either."""
+    """A line that others fork gets a branch of its own with each save here, and is gathered with every eighth. Such a
+    save is not among the early ones, and must not be among the last ones either."""
     saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 15, "vacuum": 15, "thread": 25}
 
     @pytest.fixture
