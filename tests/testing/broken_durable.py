@@ -178,6 +178,9 @@ class Remembers(SQLite):
             self._known[thread_id, namespace] = await super().read(thread_id, namespace, None)
         return self._known[thread_id, namespace]
 
+    async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
+        return await self.read(thread_id, namespace, checkpoint_id)
+
     async def commit(self, commit: Commit) -> Outcome:
         outcome = await super().commit(commit)
         self._known[commit.thread_id, commit.namespace] = await super().read(commit.thread_id, commit.namespace, None)
@@ -206,6 +209,9 @@ class OutageIsNone(SQLite):
             return await super().read(thread_id, namespace, checkpoint_id)
         except (sqlite3.Error, OSError):
             return None
+
+    async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
+        return await self.read(thread_id, namespace, checkpoint_id)
 
 
 class NeverGivesUp(SQLite):
