@@ -504,3 +504,17 @@ async def test_only_messages_that_were_left_out_excuse_a_result_without_a_call(m
     await Agent(model=model, checkpointer=memory, window=10).invoke("and now?", "t")
     assert is_sound(model.asked[-1])
     assert model.asked[-1][0].text == "hello"
+
+
+async def test_a_summary_fits_the_messages_that_a_store_gives_back(store: Checkpointer) -> None:
+    class Own(Message):
+        extra: int = 5
+
+    given = [
+        Own(role=Role.USER, content="mine"),
+        Message(role=Role.ASSISTANT, content="with facts", metadata={"pair": (1, 2.0), "none": None}),
+        *_turn(1, 6),
+    ]
+    await store.save(AgentState().with_messages(given), "t")
+    assert mark_of(given) == mark_of((await loaded(store, "t")).messages) != mark_of(given[1:])
+    assert mark_of([Message(role=Role.USER, content="a", metadata={"any": object()})]) == mark_of([Message.user("a")])

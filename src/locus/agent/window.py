@@ -47,8 +47,19 @@ NOTHING = Summary("", 0, "")
 
 
 def mark_of(messages: Iterable[Message]) -> str:
-    """Tells these messages from others."""
-    return fingerprint("".join(item_text(message, (), sort_keys=True) for message in messages)).hex()
+    """Tells these messages from others, by what a model sees of them: a save and a load do not change that."""
+    return fingerprint("".join(item_text(_plain(message), (), sort_keys=True) for message in messages)).hex()
+
+
+def _plain(message: Message) -> Message:
+    """A message without what its metadata, or a user's subclass, adds to it."""
+    return Message(
+        role=message.role,
+        content=message.content,
+        tool_calls=message.tool_calls,
+        tool_call_id=message.tool_call_id,
+        name=message.name,
+    )
 
 
 def omitted_messages(state: AgentState) -> int:
