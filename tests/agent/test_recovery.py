@@ -18,9 +18,9 @@ from locus.agent import Agent, HumanInTheLoop
 from locus.agent.recovery import UNKNOWN
 from locus.agent.sessions import RESULT, STARTED
 from locus.core.events import CheckpointSavedEvent, Event, TerminateEvent, ToolCompleteEvent, ToolStartEvent
-from locus.core.messages import ToolCall
+from locus.core.messages import Message, ToolCall
 from locus.core.state import AgentState
-from locus.errors import ConfigurationError
+from locus.errors import ConfigurationError, CorruptCheckpointError
 from locus.memory.backends import MemoryCheckpointer, sqlite_checkpointer
 from locus.memory.checkpointer import Checkpointer
 from tests.agent.support import (
@@ -319,3 +319,13 @@ async def test_a_record_is_a_result_in_full(story: Story) -> None:
     assert {call_id: write.channel for call_id, write in writes.items()} == dict.fromkeys(("c1", "c2", "c3"), RESULT)
     assert writes["c1"].value["content"] == "paid 1"
     assert writes["c1"].value["tool_call_id"] == "c1"
+
+
+async def test_a_damaged_record_of_a_result_is_damage(memory: MemoryCheckpointer, effects: Effects) -> None:
+    state = AgentState().with_messages([Message.user("pay"), asks(a_call("pay", "c1", amount=1))])
+    saved = await memory.save(state, "t")
+    await memory.put_writes("t", saved, "c1", [(RESULT, {"secret": "4711"})])
+    with pytest.raises(CorruptCheckpointError, match="a result of thread #") as caught:
+        await Agent(model=Following("?"), tools=[effects.pay()], checkpointer=memory).resume_invoke("t")
+    assert "4711" not in str(caught.value)
+    assert not effects.done

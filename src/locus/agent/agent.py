@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from locus.agent.config import REJECT_BY_DEFAULT, AgentConfig, Store, Tools, UnknownOutcome, callers_level
 from locus.agent.leases import End
-from locus.agent.middleware import Middleware
+from locus.agent.middleware import Middleware, summarizes_in_window
 from locus.agent.recovery import repaired
 from locus.agent.results import AgentResult
 from locus.agent.run import Emit, Run
@@ -164,7 +164,15 @@ class Agent:
         if isinstance(kept, Checkpointer):
             config = self.config
             patience = config.wait_seconds if config.on_conflict == "wait" else None
-            return ThreadSession(kept, thread_id, config.on_conflict, config.lease_seconds, patience, config.window)
+            return ThreadSession(
+                kept,
+                thread_id,
+                config.on_conflict,
+                config.lease_seconds,
+                patience,
+                config.window,
+                back_to_summary=any(map(summarizes_in_window, config.middleware)),
+            )
         if isinstance(kept, BaseCheckpointer):
             return PlainSession(kept, thread_id)
         return ConversationSession(kept, thread_id)

@@ -30,6 +30,9 @@ class _DefaultText(str):
 REJECT_BY_DEFAULT: Final = cast(OnConflict, _DefaultText("reject"))
 """Where a store cannot keep a lease, only a caller who asked for "reject" hears of it."""
 
+LARGEST_WINDOW = 10**9
+"""More messages than any thread has, and still a number that every store can count with."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class AgentConfig:
@@ -74,8 +77,10 @@ class AgentConfig:
                 continue
             if not _number(name, limit) > 0:
                 raise ConfigurationError(f"{name} must be above 0, got {limit!r}")
-        if self.window is not None and (type(self.window) is not int or self.window < 1):
-            raise ConfigurationError(f"window is a number of messages, from 1 on, got {self.window!r:.80}")
+        if self.window is not None and (type(self.window) is not int or not 1 <= self.window <= LARGEST_WINDOW):
+            raise ConfigurationError(
+                f"window is a number of messages, from 1 to {LARGEST_WINDOW:,}, got {self.window!r:.80}"
+            )
         for name, allowed in (
             ("on_conflict", get_args(OnConflict)),
             ("unknown_outcome", get_args(UnknownOutcome)),

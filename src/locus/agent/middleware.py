@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 
 from locus.agent.window import (
+    MARKED,
+    NOTHING,
     Summary,
+    mark_of,
     omitted_messages,
     step_start,
     summary_message,
     summary_of,
     turn_start,
     with_summary,
+    without_summary,
 )
 from locus.core.messages import Message, ToolCall
 from locus.core.state import AgentState
@@ -72,33 +77,60 @@ class Summarization(Middleware):
         if cut <= 1:
             return state
         state, text = await self._summarized(state, messages[:cut], model)
-        return state.with_messages_replaced((summary_message(text), *messages[cut:]))
+        return without_summary(state.with_messages_replaced((summary_message(text), *messages[cut:])))
 
     async def before_model_in_window(
-        self, state: AgentState, model: Model, window: int, read: Callable[[int, int], AsyncIterator[Message]]
+        self,
+        state: AgentState,
+        model: Model,
+        window: int,
+        read: Callable[[int, int], AsyncIterator[Message]],
+        keep: Callable[[AgentState], Awaitable[bool]],
     ) -> AgentState:
         """The state with a summary that covers what the model no longer sees; every message stays.
 
         `read` gives the messages between two positions that were not loaded. There may be many, so the summary grows
-        in portions of the budget.
+        in portions of the budget. `keep` saves it after each of them but the last, and says whether there is time for
+        the next.
         """
         messages, omitted, summary = state.messages, omitted_messages(state), summary_of(state)
-        uncovered = messages[max(0, summary.covers - omitted) :]
-        if summary.covers >= omitted and _characters(uncovered) <= self._max_characters:
+        covered = [message async for message in _between(state, summary.marked_from, summary.covers, read)]
+        if mark_of(covered) != summary.last:  # there is none, or it is of messages that have gone
+            summary, covered = NOTHING, []
+        end = omitted + self._cut(messages, summary.covers - omitted, window)
+        if end <= summary.covers:
             return state
-        cut = turn_start(messages, len(messages) - window)
-        if omitted + cut <= summary.covers:  # one turn is longer than the window
-            cut = step_start(messages, len(messages) - window)
-        if omitted + cut <= summary.covers:
-            return state
-        text, portion = summary.text, list[Message]()
-        async for message in _between(state, summary.covers, omitted + cut, read):
-            if portion and _characters(portion) + len(message.text) > self._max_characters:
+        text, position, recent = summary.text, summary.covers, deque(covered, MARKED)
+        portion, size = list[Message](), 0
+        async for message in _between(state, position, end, read):
+            length = len(message.text)
+            if portion and size + length > self._max_characters:
                 state, text = await self._continued(state, text, portion, model)
-                portion = []
+                state = with_summary(state, Summary(text, position, mark_of(recent)))
+                if not await keep(state):
+                    return state
+                portion, size = [], 0
             portion.append(message)
+            recent.append(message)
+            position, size = position + 1, size + length
         state, text = await self._continued(state, text, portion, model)
-        return with_summary(state, Summary(text, omitted + cut))
+        return with_summary(state, Summary(text, position, mark_of(recent)))
+
+    def _cut(self, messages: Sequence[Message], covered: int, window: int) -> int:
+        """Up to where the summary should go on; up to where it goes already, if that is to stay.
+
+        `covered`: how many of the messages it covers; below zero, others before these are not covered either. A summary
+        is a call of the model, so it goes on only where it gains half of the budget: by whole turns before the window,
+        or else by steps of the turn that the window begins in.
+        """
+        if covered < 0:
+            return turn_start(messages, len(messages) - window)
+        if _characters(messages[covered:]) > self._max_characters:
+            turn, step = (find(messages, len(messages) - window) for find in (turn_start, step_start))
+            for start, cut in ((covered, turn), (max(covered, turn), step)):
+                if 2 * _characters(messages[start:cut]) >= self._max_characters:
+                    return cut
+        return covered
 
     async def _continued(
         self, state: AgentState, text: str, portion: Sequence[Message], model: Model
@@ -119,6 +151,11 @@ class Summarization(Middleware):
         usage = tokens_of(response)
         state = state.with_token_usage(usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0))
         return state, response.message.text
+
+
+def summarizes_in_window(layer: Middleware) -> bool:
+    """Whether a layer keeps a summary beside the messages of a window: not if it has a `before_model` of its own."""
+    return isinstance(layer, Summarization) and type(layer).before_model is Summarization.before_model
 
 
 async def _between(

@@ -20,7 +20,7 @@ from typing import Any
 from locus.agent import approvals
 from locus.agent.calls import Started, is_repeatable, make_calls
 from locus.agent.config import AgentConfig
-from locus.agent.middleware import Summarization
+from locus.agent.middleware import Middleware, Summarization, summarizes_in_window
 from locus.agent.recovery import (
     CUT_OFF,
     NOT_APPROVED,
@@ -159,15 +159,18 @@ class Run:
             self.state = self.state.next_iteration()
             self._count(iterations=1)
             await self._through_middleware()
+            if self._is_out_of_time():
+                await self._end("time_limit")
+                return
             await self._emit(ThinkingEvent(*self._tag, self.state.iteration))
             await self._answer()
 
     async def _through_middleware(self) -> None:
         before, window = self.state, self._config.window
         for layer in self._config.middleware:
-            if window is not None and isinstance(layer, Summarization):
+            if window is not None and isinstance(layer, Summarization) and self._summarizes_in_window(layer):
                 self.state = await layer.before_model_in_window(
-                    self.state, self._model, window, self._session.read_messages
+                    self.state, self._model, window, self._session.read_messages, self._keep_summary
                 )
             else:
                 self.state = await layer.before_model(self.state, self._model)
@@ -178,9 +181,18 @@ class Run:
             completion_tokens=max(0, self.state.completion_tokens_used - before.completion_tokens_used),
         )
 
+    def _summarizes_in_window(self, layer: Middleware) -> bool:
+        return self._session.keeps_state and summarizes_in_window(layer)
+
+    async def _keep_summary(self, state: AgentState) -> bool:
+        """Save a summary that is not complete, so that its part is never made again. False: no time is left."""
+        self.state = state
+        await self._save("summary")
+        return not self._is_out_of_time()
+
     def _mend(self, *, to_the_end: bool = False) -> None:
         """Repair a history that something else may have changed. This looks at every message."""
-        mended = repaired(self.state.messages, to_the_end=to_the_end, from_the_start=not self.state.omitted)
+        mended = repaired(self.state.messages, to_the_end=to_the_end, from_the_start=not omitted_messages(self.state))
         if mended is not None:
             self.state = self.state.with_messages_replaced(mended)
 
@@ -211,8 +223,7 @@ class Run:
             return "max_iterations"
         if config.max_tokens is not None and metrics.total_tokens >= config.max_tokens:
             return "token_budget"
-        left = self._seconds_left()
-        if left is not None and left <= 0:
+        if self._is_out_of_time():
             return "time_limit"
         if self._repeats(2 * LOOP):
             return "tool_loop"
@@ -226,6 +237,10 @@ class Run:
     def _seconds_left(self) -> float | None:
         limit = self._config.max_seconds
         return None if limit is None else self._started + limit - time.perf_counter()
+
+    def _is_out_of_time(self) -> bool:
+        left = self._seconds_left()
+        return left is not None and left <= 0
 
     async def _ask_model(self) -> Message:
         messages = self._seen_by_model()
@@ -253,7 +268,7 @@ class Run:
         window = self._config.window
         if window is None:
             return list(self.state.messages)
-        summarizes = any(isinstance(layer, Summarization) for layer in self._config.middleware)
+        summarizes = any(map(self._summarizes_in_window, self._config.middleware))
         return seen_by_model(self.state, window, back_to_summary=summarizes)
 
     async def _call(self, calls: Sequence[ToolCall]) -> None:

@@ -10,7 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from locus.agent.leases import (
     PLACE,
@@ -24,14 +26,14 @@ from locus.agent.leases import (
     release,
     renewal,
 )
-from locus.agent.window import LEAST_LOADED, begins_at_a_turn
+from locus.agent.window import needed, to_load
 from locus.core.messages import Message, ToolResult
 from locus.core.state import AgentState
 from locus.core.tasks import ended, finished
-from locus.errors import ConflictError
+from locus.errors import ConflictError, CorruptCheckpointError
 from locus.memory.checkpointer import BaseCheckpointer, Checkpointer, HistoryEntry
 from locus.memory.conversation import AgentCheckpointer
-from locus.memory.model.ids import MAX_ID_LENGTH, new_id
+from locus.memory.model.ids import MAX_ID_LENGTH, new_id, shown_thread
 from locus.memory.runtime.retry import Backoff
 
 OnConflict = Literal["reject", "wait", "queue", "take_over", "fork", "raise"]
@@ -42,6 +44,7 @@ CARRIED_ON = ("resumed", "interrupt")
 """Steps whose checkpoints leave calls open that an earlier checkpoint has records of."""
 
 Records = dict[str, ToolResult | None]
+Read = TypeVar("Read", bound=BaseModel)
 
 _PAGE = 50
 _log = logging.getLogger(__name__)
@@ -77,6 +80,11 @@ class Session(ABC):
     def keeps_lease(self) -> bool:
         """Whether a run that is under way can be told here from one whose worker is gone."""
         return False
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether more than the messages is kept, such as a summary beside them."""
+        return True
 
     @abstractmethod
     async def load(self) -> AgentState | None:
@@ -139,7 +147,7 @@ class ThreadSession(Session):
 
     `lease_seconds` is how long this worker may be silent. `patience` is how many seconds a run without a lease may be
     silent before it is taken for dead; without it, such a run stands in nobody's way. `window` is how many messages are
-    loaded at least; without it, all are.
+    loaded at least; without it, all are. With `back_to_summary`, also those are that the summary does not cover.
     """
 
     def __init__(
@@ -150,10 +158,13 @@ class ThreadSession(Session):
         lease_seconds: float,
         patience: float | None = None,
         window: int | None = None,
+        *,
+        back_to_summary: bool = False,
     ) -> None:
         super().__init__(thread_id)
         self._checkpointer = checkpointer
         self._window = window
+        self._back_to_summary = back_to_summary
         self._on_conflict = on_conflict
         self._thread = thread_id
         self._step: str | None = None
@@ -194,13 +205,16 @@ class ThreadSession(Session):
         return state
 
     async def _load_state(self, checkpoint_id: str) -> AgentState | None:
-        """The state of a checkpoint, or a window of it that begins with a user's turn."""
-        last = None if self._window is None else max(self._window, LEAST_LOADED)
+        """The state of a checkpoint, or a window of it in which a user's turn begins before what the model sees."""
+        window = self._window
+        last = None if window is None else to_load(window)
         while True:
             state = await self._checkpointer.load(self._thread, checkpoint_id, last=last)
-            if last is None or state is None or begins_at_a_turn(state):
+            if window is None or state is None:
                 return state
-            last *= 4
+            last = needed(state, window, back_to_summary=self._back_to_summary)
+            if last is None:
+                return state
 
     async def read_messages(self, start: int, end: int) -> AsyncIterator[Message]:
         while start < end:
@@ -209,9 +223,17 @@ class ThreadSession(Session):
             )
             if page is None or not page.items:
                 raise ConflictError(f"thread {self._thread!r}: a checkpoint was removed while it was read; try again")
-            for item in page.items:
-                yield Message.model_validate(item)
+            for position, item in enumerate(page.items, start):
+                yield self._read(Message, item, f"message {position}")
             start += len(page.items)
+
+    def _read(self, kind: type[Read], stored: Any, what: str) -> Read:
+        try:
+            return kind.model_validate(stored)
+        except ValidationError as error:
+            raise CorruptCheckpointError(
+                f"{what} of {shown_thread(self._thread)} is damaged: {error.error_count()} fields do not fit"
+            ) from None  # its text has the values
 
     def _begin_at(self, entry: HistoryEntry | None) -> None:
         facts: Mapping[str, Any] = entry.metadata if entry is not None else {}
@@ -365,7 +387,7 @@ class ThreadSession(Session):
                 if write.channel == STARTED:
                     found.setdefault(write.task_id, None)
                 elif write.channel == RESULT:
-                    found[write.task_id] = found.get(write.task_id) or ToolResult.model_validate(write.value)
+                    found[write.task_id] = found.get(write.task_id) or self._read(ToolResult, write.value, "a result")
             before = await self._checkpointer.history(self._thread, 1, at) if step in CARRIED_ON else []
             at, step = (before[0].checkpoint_id, before[0].metadata.get("step")) if before else (None, None)
         return found
@@ -398,6 +420,10 @@ class ConversationSession(Session):
         super().__init__(thread_id)
         self._memory = memory
         self._thread = thread_id
+
+    @property
+    def keeps_state(self) -> bool:
+        return False
 
     async def load(self) -> AgentState | None:
         messages: list[Message] = list(await self._memory.load(self._thread))
