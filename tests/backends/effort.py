@@ -24,7 +24,7 @@ FEW_LOOK_ALIKE_IDS = (
 class EmbeddedRepetitions:
     """For files, SQLite and objects in memory: requests take little, and processes are what is killed."""
 
-    random_kills: ClassVar[int] = 16
+    random_kills: ClassVar[int] = 24
     line_step: ClassVar[int] = 3
     line_samples: ClassVar[int] = 12
     evolution_turns: ClassVar[int] = 50 if SOAK else 30

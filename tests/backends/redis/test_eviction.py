@@ -29,7 +29,7 @@ def full(tmp_path: Path) -> Iterator[RedisServer]:
     with RedisServer(tmp_path / "server") as server:
         with Redis(port=server.port) as client:
             used = int(client.info("memory")["used_memory"])
-            client.config_set("maxmemory", used + 600_000)
+            client.config_set("maxmemory", used + 1_000_000)
             client.config_set("maxmemory-policy", "volatile-random")
         yield server
 
