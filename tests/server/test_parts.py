@@ -11,6 +11,7 @@ import pytest
 
 from locus.core.state import AgentState
 from locus.memory.backends import MemoryCheckpointer
+from locus.memory.telemetry import instrument
 from locus.server import create_app
 from locus.testing.data import conversation
 from tests.backends.http.sparing import sparing
@@ -138,3 +139,13 @@ async def test_the_document_says_that_lists_in_a_query_are_json(client: httpx.As
     for name in ("path", "window", "held"):
         assert described[name]["content"]["application/json"]["schema"]["type"] == "array"
         assert described[name]["description"]
+
+
+@pytest.mark.parametrize("measured", [False, True])
+async def test_a_server_holds_nothing_of_what_tenants_save(measured: bool) -> None:
+    handle = instrument(MemoryCheckpointer()) if measured else MemoryCheckpointer()
+    async with asking(create_app(handle)) as client:
+        for number in range(40):
+            state = {"messages": [f"{number} " * 20_000]}
+            assert (await client.post(f"/threads/t{number}/checkpoints", json={"state": state})).is_success
+    assert handle.cache_info()[:4] == (0, 0, 0, 0)

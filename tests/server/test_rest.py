@@ -218,6 +218,14 @@ async def test_a_value_that_json_does_not_have_is_refused(client: httpx.AsyncCli
     assert found["path"].startswith("a.b")
 
 
+async def test_the_dump_of_a_window_is_refused(client: httpx.AsyncClient) -> None:
+    """It would become a shorter thread; and that somebody sends one is no failure of the server."""
+    state = {"messages": [], "locus_omitted": {"messages": 3}}
+    found = _is_problem(await client.post("/threads/t/checkpoints", json={"state": state}), 422, "window")
+    assert "without_omitted()" in found["detail"]
+    assert (await client.get("/threads")).json()["threads"] == []
+
+
 async def test_history_is_paged(client: httpx.AsyncClient) -> None:
     names = [await _save(client, state={"n": number}) for number in range(7)]
     seen, query = [], {"limit": 3}

@@ -142,6 +142,11 @@ class CheckpointStore:
         self.caches = self.cache.max_bytes > 0 and type(engine).read_since is not Engine.read_since
         """Whether anything is held. Whoever gets everything from the engine anyway has no use for it."""
 
+    def hold_nothing(self) -> None:
+        """Keep nothing of what is loaded and saved in memory: for a caller that only passes it on."""
+        self.caches = False
+        self.cache.clear()
+
     @property
     def capabilities(self) -> CheckpointerCapabilities:
         engine = self.engine

@@ -157,6 +157,10 @@ class ObservedStore(CheckpointStore):
             raise AttributeError(name)
         return getattr(self._inner, name)
 
+    def hold_nothing(self) -> None:
+        self._inner.hold_nothing()
+        self.caches = False
+
     @property
     def capabilities(self) -> CheckpointerCapabilities:
         return self._inner.capabilities

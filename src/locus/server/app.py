@@ -49,6 +49,8 @@ def create_app(
     opened = checkpointer if isinstance(checkpointer, StoreVerbs) else as_checkpointer(checkpointer)
     if not isinstance(opened, StoreVerbs):
         raise ConfigurationError(f"a server needs a Locus store, and {type(opened).__name__} is not one")
+    # Texts are passed on as the store has them. What tenants save would only take up memory here.
+    opened.store.hold_nothing()
     metrics = Metrics()
 
     @asynccontextmanager

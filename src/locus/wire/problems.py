@@ -22,6 +22,7 @@ from locus.errors import (
     LocusError,
     SerializationError,
     UnsupportedFormatError,
+    WindowError,
 )
 
 MEDIA_TYPE = "application/problem+json"
@@ -34,6 +35,7 @@ _KINDS: tuple[tuple[type[LocusError], str, int], ...] = (
     # The first that fits counts, so a class comes before its base classes.
     (InvalidIdError, "invalid_id", 400),
     (SerializationError, "not_json", 422),
+    (WindowError, "window", 422),
     (ConflictError, "conflict", 412),
     (CheckpointNotFoundError, "no_such_checkpoint", 404),
     (CapabilityError, "not_supported", 501),
