@@ -124,3 +124,7 @@ class BackendUnavailableError(CheckpointError):
 
     code: str | None = None
     retry_after: float | None = None
+
+
+class DamagedThreadsWarning(UserWarning):
+    """A list of many threads lacks some that are damaged. Whoever loads one of them gets the error."""

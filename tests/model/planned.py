@@ -8,7 +8,7 @@ from typing import Any
 
 from locus.memory.model.codec import decode
 from locus.memory.model.manifest import decode_manifest
-from locus.memory.model.payloads import payload_text, stored_trace
+from locus.memory.model.payloads import dict_from, payload_text, stored_trace
 from locus.memory.model.plan import Payload, Plan, Planner, Trace
 from locus.memory.model.records import Base, Entry, Run, Stored
 
@@ -54,7 +54,9 @@ class Plans:
         self.traces.append(Trace(Base(rev, rev), plan.fields))
 
     def read(self, version: int) -> Any:
-        return decode(payload_text(self.versions[version]))
+        value = decode(payload_text(self.versions[version]))
+        assert dict_from(self.versions[version]) == value
+        return value
 
     def most_extents(self) -> int:
         """How many pieces the most scattered list has, of all versions."""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from locus.core.frozen import freeze
 from locus.errors import CorruptCheckpointError, SerializationError
-from locus.memory.model.codec import MAX_DEPTH, canonical, check, decode, encode, path_text
+from locus.memory.model.codec import MAX_DEPTH, canonical, check, decode, encode, parse, path_text
 from locus.testing.data import EXACT_VALUES, budget, json_values
 from tests.samples import exact
 
@@ -186,3 +186,10 @@ def test_damaged_text_is_an_error_of_ours(text: str | bytes) -> None:
 def test_the_text_is_json_for_everybody() -> None:
     value = {"a": [1, 2.5, "x\0\u2028", None, True], "": {}}
     assert json.loads(encode(value)) == value
+
+
+@pytest.mark.parametrize(
+    "text", ['"\\u00e9"', '"zebra \\ud83e\\udd93\\""', '{"\\u00fc": ["\\n\\u20ac x"]}', '"\u00e9"']
+)
+def test_the_quick_parser_reads_escapes(text: str) -> None:
+    assert parse(text) == parse(text.encode()) == json.loads(text)

@@ -141,6 +141,12 @@ def test_a_prefix_is_a_range(prefix: str, value: str) -> None:
         end.encode()  # no surrogates
 
 
+def test_texts_of_plain_characters_have_the_words_that_others_have() -> None:
+    every = "".join(f"a{chr(code)}B{chr(code)}" for code in range(128))
+    assert words(every) == words(f"{every} é")[:-1]
+    assert words(every)[:3] == ["a", "b", "a"]
+
+
 def test_all_words_may_be_looked_for_and_nothing_else() -> None:
     capitals = [char for char in map(chr, range(0x110000)) if char.lower() != char]
     assert len(capitals) > 1_000

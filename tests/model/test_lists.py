@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locus.errors import CorruptCheckpointError
+from locus.memory.model import manifest
 from locus.memory.model.codec import decode
-from locus.memory.model.manifest import items_text, visible
+from locus.memory.model.manifest import items_text, list_items, visible
 from locus.memory.model.plan import joined, part
 from locus.memory.model.records import Extent, Run
 from locus.testing.data import budget
@@ -24,6 +25,23 @@ def test_a_list_reads_as_the_model_has_it(made: tuple[Branches, list[Extent]], c
     for runs in model.runs.values():
         chance.shuffle(runs)
     assert decode(items_text(extents, model.runs)) == model.read(extents)
+
+
+@pytest.mark.parametrize("long", [1, 60, 10**6])
+def test_items_are_the_same_whether_runs_are_parsed_alone_or_together(
+    long: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifest, "LONG_TEXT", long)
+
+    @given(lists(), st.randoms(use_true_random=False))
+    @budget(30)
+    def holds(made: tuple[Branches, list[Extent]], chance: Any) -> None:
+        model, extents = made
+        for runs in model.runs.values():
+            chance.shuffle(runs)
+        assert list_items(extents, model.runs) == model.read(extents)
+
+    holds()
 
 
 @given(lists())
@@ -113,3 +131,21 @@ def test_texts_of_whole_runs_are_taken_as_they_are() -> None:
     runs = {"a": [Run("a", 0, 0, 2, "[ 1 ,\n2]"), Run("a", 1, 2, 1, "[3]")]}
     assert items_text([Extent("a", 1, 0, 3)], runs) == "[ 1 ,\n2,3]"
     assert items_text([Extent("a", 1, 1, 2)], runs) == "[2,3]"
+
+
+def test_items_of_several_runs_do_not_end_up_in_each_other() -> None:
+    """The list that parsing a long text gave is the one that more is added to, and no other."""
+    long = [str(number).zfill(9) for number in range(10_000)]
+    model = Branches()
+    model.add("a", 0, long)
+    model.add("a", len(long), ["more"])
+    assert list_items([Extent("a", 0, 0, len(long))], model.runs) == long
+    assert list_items([Extent("a", 1, 0, len(long) + 1), Extent("a", 0, 0, 1)], model.runs) == [*long, "more", long[0]]
+
+
+@pytest.mark.parametrize("items", ['{"a":1}', '"ab"', "12", "[1,2]", "[]"])
+def test_a_run_that_holds_something_else_than_its_items_is_an_error(items: str) -> None:
+    whole = {"a": [Run("a", 0, 0, 3, items)]}
+    for extent in (Extent("a", 0, 0, 3), Extent("a", 0, 1, 2)):
+        with pytest.raises(CorruptCheckpointError):
+            list_items([extent], whole)

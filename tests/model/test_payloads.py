@@ -9,9 +9,11 @@ import pytest
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
+from locus.errors import CorruptCheckpointError
 from locus.memory.backends import MemoryCheckpointer
 from locus.memory.model import codec, manifest, payloads
-from locus.memory.model.payloads import state_payload, times_of
+from locus.memory.model.payloads import dict_from, payload_text, state_payload, times_of
+from locus.memory.model.records import Entry, Run, Stored
 
 
 class Timed(AgentState):
@@ -48,3 +50,33 @@ async def test_a_load_decodes_head_and_manifest_once() -> None:
         with patch.object(manifest, "decode", counting), patch.object(payloads, "decode", counting):
             assert await checkpointer.load("t") is not None
     assert len(decoded) == 2
+
+
+def stored(head: str, manifest: str, *texts: str) -> Stored:
+    entry = Entry("thread", "", "checkpoint", None, 1, "rev", datetime(2026, 1, 2, tzinfo=UTC), "{}")
+    runs = {f"b{number}": [Run(f"b{number}", 0, 0, 1, text)] for number, text in enumerate(texts)}
+    return Stored(entry, head, manifest, runs)
+
+
+def test_a_dict_is_put_together_from_the_outside_inwards() -> None:
+    inner = '[[["a","b"],[["b1",0,0,1]]],[["a"],"b0"],[["c"],[]]]'
+    found = stored('{"c":[],"a":null,"d":1}', inner, '[{"b":[],"e":{}}]', "[7]")
+    assert dict_from(found) == {"c": [], "a": {"b": [7], "e": {}}, "d": 1}
+    assert codec.decode(payload_text(found)) == dict_from(found)
+    assert [*dict_from(found)] == ["c", "a", "d"]
+
+
+@pytest.mark.parametrize(
+    ("head", "manifest"),
+    [
+        ('{"a":1}', '[[["b"],[["b0",0,0,1]]]]'),  # no such field
+        ('{"a":1}', '[[["a","b"],[["b0",0,0,1]]]]'),  # no object where one is needed
+        ('{"a":{}}', '[[["a","b","c"],[["b0",0,0,1]]]]'),
+        ('[{"a":1}]', '[[["a"],[["b0",0,0,1]]]]'),
+        ('{"a":1}', '[[[],[["b0",0,0,1]]]]'),  # a list in the place of the payload
+        ('{"a":1}', '[[["a"],"b1"]]'),  # a large value that is two
+    ],
+)
+def test_a_head_and_a_manifest_that_do_not_fit_are_damage(head: str, manifest: str) -> None:
+    with pytest.raises(CorruptCheckpointError):
+        dict_from(stored(head, manifest, "[1]", "[1,2]"))

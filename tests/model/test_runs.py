@@ -55,7 +55,7 @@ class Listening(MemoryCheckpointer):
         self.commits = engine.commits
 
     @property
-    def sizes(self) -> list[tuple[str, int, int, int]]:
+    def last_runs(self) -> list[tuple[str, int, int, int]]:
         """Of the last commit: branch, number, start and length of each run."""
         return [run[:4] for run in self.commits[-1].runs]
 
@@ -103,25 +103,25 @@ def test_two_lists_of_one_save_are_on_two_branches() -> None:
 async def test_runs_of_one_save_follow_each_other_and_know_what_precedes_them() -> None:
     cp, state = Listening(), _state(MANY)
     await cp.save(state, "t", "first")
-    ((branch, *_), *_) = cp.sizes
-    assert cp.sizes == [(branch, 0, 0, 256), (branch, 1, 256, 256), (branch, 2, 512, 88)]
+    ((branch, *_), *_) = cp.last_runs
+    assert cp.last_runs == [(branch, 0, 0, 256), (branch, 1, 256, 256), (branch, 2, 512, 88)]
     runs = list(cp.commits[-1].runs)
     grown = state.with_messages(_messages(300, MANY))
     await cp.save(grown, "t", "second")
-    assert cp.sizes == [(branch, 3, 600, 256), (branch, 4, 856, 44)]
+    assert cp.last_runs == [(branch, 3, 600, 256), (branch, 4, 856, 44)]
     runs += cp.commits[-1].runs
     assert all(run.before for run in runs[1:])
     assert all(digest_before(newer) is not None and fits(older, newer) for older, newer in pairwise(runs))
     edited = grown.with_messages_replaced(grown.messages[:-1] + _messages(1, 7_000))
     await cp.save(edited, "t", "third")
-    assert cp.sizes == [(branch, 5, 899, 1)]
+    assert cp.last_runs == [(branch, 5, 899, 1)]
     for name, saved in (("first", state), ("second", grown), ("third", edited)):
         loaded = await cp.load("t", name)
         assert loaded is not None
         assert loaded.messages == saved.messages
         # A fork of it writes only what is new, however far it is from the end of the branch.
         await cp.save(loaded.with_message(Message.user("fork")), "t")
-        assert sum(run[3] for run in cp.sizes) == 1
+        assert sum(run[3] for run in cp.last_runs) == 1
 
 
 async def test_a_branch_that_has_gone_on_is_left_for_one_of_its_own() -> None:
@@ -130,7 +130,7 @@ async def test_a_branch_that_has_gone_on_is_left_for_one_of_its_own() -> None:
     await cp.save(base, "t", "base")
     await cp.save(base.with_messages(_messages(MANY, 1_000)), "t", "one")
     await cp.save(base.with_messages(_messages(MANY, 3_000)), "t", "other")
-    assert [size[1] for size in cp.sizes] == [0, 1, 2]
+    assert [size[1] for size in cp.last_runs] == [0, 1, 2]
     for name, first in (("one", 1_000), ("other", 3_000)):
         loaded = await cp.load("t", name)
         assert loaded is not None
@@ -160,8 +160,8 @@ async def test_a_log_adds_many_items_in_several_runs() -> None:
     log = ItemLog(cp.store, "t", "log")
     await log.append(_items(MANY))
     await log.append(_items(300, MANY))
-    ((branch, *_), *_) = cp.sizes
-    assert cp.sizes == [(branch, 3, 600, 256), (branch, 4, 856, 44)]
+    ((branch, *_), *_) = cp.last_runs
+    assert cp.last_runs == [(branch, 3, 600, 256), (branch, 4, 856, 44)]
     assert all(run.before for run in cp.commits[-1].runs)
     assert await log.read() == _items(900)
     assert await log.pop() == {"n": 899}

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from locus.errors import ConfigurationError
 
@@ -14,6 +14,8 @@ UNLIMITED = 1_000_000_000
 A_CENTURY = 100 * 366 * 24 * 3600
 CACHE_MB = 256.0
 """How many megabytes a handle may hold in memory, unless its user says otherwise."""
+SEARCH_SECONDS = 30.0
+"""How long a search may take, unless its caller says otherwise."""
 MOST_MEGABYTES = 1 << 40
 
 L = TypeVar("L", int, None)
@@ -37,6 +39,17 @@ def checked_limit(limit: int | None, otherwise: L) -> int | L:
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
         raise ConfigurationError(f"limit must be a number from 0 on, or None, got {limit!r:.40}")
     return min(limit, UNLIMITED)
+
+
+def checked_ancestors(ancestors: int | Literal["all"], checkpoint_id: str | None) -> int | None:
+    """How many ancestors of a checkpoint a copy takes along; None stands for all."""
+    if ancestors == "all":
+        return None
+    if not isinstance(ancestors, int) or isinstance(ancestors, bool) or ancestors < 0:
+        raise ConfigurationError(f'ancestors must be "all" or a number from 0 on, got {ancestors!r:.40}')
+    if checkpoint_id is None:
+        raise ConfigurationError("ancestors are those of a checkpoint: give its checkpoint_id, or leave out ancestors")
+    return min(ancestors, UNLIMITED)
 
 
 def checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def check_id(value: object, what: str = "thread_id", *, empty: bool = False) -> 
         raise InvalidIdError(f"{what} is empty: give any text of 1 to {MAX_ID_LENGTH} characters")
     if len(value) > MAX_ID_LENGTH:
         raise InvalidIdError(
-            f"{what} has {len(value)} characters, and at most {MAX_ID_LENGTH} are kept: "
+            f"{what} has {len(value)} characters; at most {MAX_ID_LENGTH} are allowed: "
             f"use a shorter one, or a digest of it (it starts with {value[:40]!r})"
         )
     check_text(value, what)
@@ -101,10 +101,41 @@ class Pattern:
         return self.text == "*" and not self.within and not self.after
 
     @cached_property
+    def _literal(self) -> str:
+        """What the pattern begins with, up to its first `*` or `?`."""
+        return re.split(r"[*?]", self.text, maxsplit=1)[0]
+
+    @cached_property
     def prefix(self) -> str:
         """What every match starts with: lets a database look at a range instead of everything."""
-        own = re.split(r"[*?]", self.text, maxsplit=1)[0]
-        return own if own.startswith(self.within) else self.within
+        return self._literal if self._literal.startswith(self.within) else self.within
+
+    @cached_property
+    def end(self) -> str | None:
+        """The first text behind all matches; None if there is none."""
+        # Nothing comes between a text and the same text with the lowest of all characters behind it.
+        return self.text + "\0" if self._literal == self.text else prefix_end(self.prefix)
+
+    @property
+    def from_after(self) -> bool:
+        """Whether a list begins behind `after`; else it begins with `prefix`."""
+        return bool(self.after) and self.after >= self.prefix
+
+    @cached_property
+    def matches_range(self) -> bool:
+        """Whether everything from `prefix` or `after` on, up to `end`, is a match, so that none has to be looked at."""
+        return self.text.rstrip("*") == self._literal and not self.matches_none
+
+    @cached_property
+    def matches_none(self) -> bool:
+        """Whether the pattern and what ids have to start with exclude each other, or `after` is behind both."""
+        if len(self.prefix) > MAX_ID_LENGTH:
+            return True
+        if not self._literal.startswith(self.within) and not self.within.startswith(self._literal):
+            return True
+        if self._literal == self.text and not self.text.startswith(self.within):
+            return True
+        return self.end is not None and self.after >= self.end
 
     @cached_property
     def _regex(self) -> re.Pattern[str]:
@@ -117,7 +148,7 @@ class Pattern:
         return self.text == "*" or self._regex.fullmatch(value) is not None
 
 
-def check_pattern(value: object) -> Pattern:
+def check_pattern(value: object, *, within: object = "", after: object = None) -> Pattern:
     if not isinstance(value, str):
         raise InvalidIdError(f"pattern must be a str, got {type(value).__name__}: {value!r:.80}")
     if len(value) > MAX_PATTERN_LENGTH:
@@ -128,10 +159,27 @@ def check_pattern(value: object) -> Pattern:
     if stars > MAX_STARS:
         raise InvalidIdError(f"a pattern has at most {MAX_STARS} stars, got {stars}: use fewer")
     check_text(value, "pattern")
-    return Pattern(value)
+    return Pattern(value, check_prefix(within), check_after(after))
+
+
+def check_prefix(value: object, what: str = "prefix") -> str:
+    """What ids have to start with: any text. No id starts with one that is longer than an id."""
+    if not isinstance(value, str):
+        raise InvalidIdError(f"{what} must be a str, got {type(value).__name__}: {value!r:.80}")
+    check_text(value[: MAX_ID_LENGTH + 1], what)
+    return value[: MAX_ID_LENGTH + 1]
+
+
+def check_after(value: object) -> str:
+    """What ids have to come behind: any text, or nothing at all for None."""
+    if value is None:
+        return ""
+    # No id is longer than this, so the same ids come behind the rest as behind the whole.
+    return check_prefix(value, "after")[:MAX_ID_LENGTH]
 
 
 _WORD = re.compile(r"[^\W_]+")
+_SEPARATED = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
 _LOWER_WORD = re.compile(r"(?:[^\W_]|(?<=i)\u0307)+")
 """What `words` makes. Only one letter becomes two characters in lower case: İ, an i with a dot above."""
 
@@ -144,7 +192,9 @@ _BEFORE_ASCII = re.compile(r".+(?=[\x00-\x7f])", re.DOTALL)
 
 def words(text: str) -> list[str]:
     """The words of a text as search sees them: runs of letters and digits, in lower case."""
-    return [word.lower() for word in _WORD.findall(text if text.isascii() else _composed(text))]
+    if text.isascii():
+        return text.translate(_SEPARATED).split()  # a fifth of the time
+    return [word.lower() for word in _WORD.findall(_composed(text))]
 
 
 def _composed(text: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from types import MappingProxyType
+from typing import Any
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.model.chain import fits
@@ -27,6 +28,8 @@ Cuts = Mapping[Path, tuple[Extent, ...] | str]
 
 LONGEST_REMEMBERED = 65_536
 """In characters. A manifest has some hundred."""
+LONG_TEXT = 65_536
+"""In characters. From here on the text of a run is parsed without being copied first."""
 
 
 def decode_manifest(manifest: str) -> Cuts:
@@ -87,6 +90,11 @@ def by_branch(runs: Iterable[Run]) -> dict[str, list[Run]]:
 
 def items_text(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]]) -> str:
     """The JSON array of a list, put together from the texts of its runs."""
+    return "".join(items_texts(extents, runs))
+
+
+def items_texts(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]]) -> list[str]:
+    """The same in parts: whoever puts them into a larger text copies each once."""
     texts: list[str] = []
     for extent in extents:
         ordered = sorted(runs.get(extent.branch, ()), key=_NUMBER)
@@ -94,12 +102,21 @@ def items_text(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]]) -> 
             texts += [run.items[1:-1] for run in ordered if run.length]
         else:
             texts += _texts(_pieces(extent, ordered))
-    return f"[{','.join(texts)}]"
+    return _array(texts)
 
 
 def pieces_text(pieces: Iterable[tuple[Run, int, int]]) -> str:
     """The JSON array of parts of runs, as `visible` gives them."""
-    return f"[{','.join(_texts(pieces))}]"
+    return "".join(_array(list(_texts(pieces))))
+
+
+def _array(texts: Sequence[str]) -> list[str]:
+    """The parts of a JSON array with these texts in it. In C, because there may be many."""
+    if not texts:
+        return ["[]"]
+    parts = [","] * (2 * len(texts) + 1)
+    parts[0], parts[1::2], parts[-1] = "[", texts, "]"
+    return parts
 
 
 def _texts(pieces: Iterable[tuple[Run, int, int]]) -> Iterator[str]:
@@ -109,7 +126,45 @@ def _texts(pieces: Iterable[tuple[Run, int, int]]) -> Iterator[str]:
         if low == 0 and high == run.length:
             yield run.items[1:-1]
         else:
-            yield from (encode(item) for item in decode(run.items)[low:high])
+            yield from (encode(item) for item in _decoded_items(run)[low:high])
+
+
+def list_items(extents: Sequence[Extent], runs: Mapping[str, Sequence[Run]]) -> list[Any]:
+    """The items of a list.
+
+    Short texts are parsed together, because each call takes its time; long ones where they are, because copying them
+    does.
+    """
+    found: list[Any] = []
+    short: list[str] = []
+    for extent in extents:
+        for run, low, high in visible(extent, runs.get(extent.branch, ())):
+            whole = low == 0 and high == run.length
+            if whole and len(run.items) < LONG_TEXT:
+                if run.length:
+                    short.append(run.items[1:-1])
+                continue
+            if short:
+                found += decode("".join(_array(short)))
+                short = []
+            items = _decoded_items(run) if whole else _decoded_items(run)[low:high]
+            if found:
+                found += items
+            else:
+                found = items
+    if short:
+        found += decode("".join(_array(short)))
+    expected = sum(extent.length for extent in extents)
+    if len(found) != expected:
+        raise CorruptCheckpointError(f"a list has {len(found)} items where its manifest says {expected}")
+    return found
+
+
+def _decoded_items(run: Run) -> list[Any]:
+    items = decode(run.items)
+    if not isinstance(items, list):
+        raise CorruptCheckpointError(f"run {run.number} of branch {run.branch!r} is no list")
+    return items
 
 
 def visible(extent: Extent, runs: Iterable[Run]) -> list[tuple[Run, int, int]]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from heapq import nlargest
 
 from locus.memory.model.codec import canonical, decode, texts_in
+from locus.memory.model.cursors import cursor_of, parts_of
 from locus.memory.model.ids import words
 from locus.memory.model.manifest import walk, wanted
-from locus.memory.model.records import Entry, Hit, Run
+from locus.memory.model.records import Entry, Hit, NewestThreads, Run
 from locus.memory.model.table import ThreadTable
 
+_EPOCH = datetime.min.replace(tzinfo=UTC)
 SNIPPET = 160
 RANKED = 200
 """How many of the texts that have all terms are ranked at least, where a database cannot rank them by themselves."""
@@ -77,6 +80,24 @@ def has_value(metadata: str, key: str, value: str) -> bool:
     """Whether metadata (JSON text) has a value (canonical JSON) under a key."""
     found = decode(metadata)
     return isinstance(found, dict) and key in found and canonical(found[key]) == value
+
+
+def newest_threads(entries: Iterable[Entry], limit: int, before: str | None) -> NewestThreads:
+    """A page of threads, of which these are the newest checkpoints, by their times.
+
+    Threads of the same time are in the order of their ids, so that a page can end between them.
+    """
+
+    def place(entry: Entry) -> tuple[int, str]:
+        return (entry.created_at - _EPOCH) // timedelta(microseconds=1), entry.thread_id
+
+    found = [(*place(entry), entry) for entry in entries]
+    if before is not None:
+        (at,), thread_id = parts_of(before, 1)
+        found = [one for one in found if one[:2] < (at, thread_id)]
+    page = nlargest(limit + 1, found, key=lambda one: one[:2])
+    more = cursor_of(*page[limit - 1][:2]) if len(page) > limit > 0 else None
+    return NewestThreads([entry for *_, entry in page[:limit]], more)
 
 
 def newest(entries: Iterable[Entry], limit: int) -> list[Entry]:

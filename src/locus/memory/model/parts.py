@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from locus.errors import ConfigurationError, CorruptCheckpointError
+from locus.errors import ConfigurationError
 from locus.memory.model.codec import MAX_DEPTH, decode, path_text
-from locus.memory.model.manifest import MOST, Cuts, decode_manifest, items_text
+from locus.memory.model.manifest import MOST, Cuts, decode_manifest, list_items
 from locus.memory.model.records import Extent, Path, Stored
 
 
@@ -124,10 +124,7 @@ def page_of(stored: Stored, part: Range) -> ItemPage:
         return ItemPage(items[low:high], len(items), low)
     total = total_of(cut)
     low, high = part.within(total)
-    found = decode(items_text(between(cut, low, high), stored.runs))
-    if len(found) != high - low:
-        raise CorruptCheckpointError(f"{high - low} items of a list were to be read, and {len(found)} are there")
-    return ItemPage(found, total, low)
+    return ItemPage(list_items(between(cut, low, high), stored.runs), total, low)
 
 
 def total_of(extents: Iterable[Extent]) -> int:
@@ -168,7 +165,7 @@ def _list_in_head(stored: Stored, cuts: Cuts, path: Path) -> list[Any]:
         value = value.get(step) if isinstance(value, dict) else None
         cut = cuts.get(path[:length])
         if isinstance(cut, str):
-            (value,) = decode(items_text([Extent(cut, 0, 0, 1)], stored.runs))
+            (value,) = list_items([Extent(cut, 0, 0, 1)], stored.runs)
     return _checked_list(value, path)
 
 

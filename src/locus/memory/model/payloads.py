@@ -8,7 +8,7 @@ This is the only module of the model that knows `AgentState`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain
@@ -23,7 +23,7 @@ from locus.errors import CorruptCheckpointError, SerializationError, WindowError
 from locus.memory.model.chain import chain_of
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.ids import shown_thread
-from locus.memory.model.manifest import Cuts, decode_manifest, items_text
+from locus.memory.model.manifest import Cuts, decode_manifest, items_text, items_texts, list_items
 from locus.memory.model.parts import Window, between, total_of
 from locus.memory.model.plan import LARGE_VALUE, Chain, FieldTrace, ListTrace, Payload, Trace, fingerprint, item_text
 from locus.memory.model.records import Base, Extent, Path, Stored
@@ -119,31 +119,51 @@ def payload_text(stored: Stored) -> str:
 
 def _text(stored: Stored, cuts: Cuts, head: Any) -> str:
     """The payload, with what these cuts say put back: all, or less of some lists."""
+    if not cuts:
+        return stored.head
     tree: dict[str, Any] = {}
     for path, cut in cuts.items():
         node = tree
         for step in path:
             node = node.setdefault(step, {})
-        # Below the key None, which no path has: the text that stands here.
+        # Below the key None, which no path has: the parts of the text that stands here.
         if isinstance(cut, str):
-            node[cast(str, None)] = items_text([Extent(cut, 0, 0, 1)], stored.runs)[1:-1]
+            node[cast(str, None)] = [items_text(_value_extents(cut), stored.runs)[1:-1]]
         else:
-            node[cast(str, None)] = items_text(cut, stored.runs)
-    return _filled(head, tree) if cuts else stored.head
+            node[cast(str, None)] = items_texts(cut, stored.runs)
+    parts: list[str] = []
+    _fill(parts, head, tree)
+    return "".join(parts)
 
 
-def _filled(value: Any, tree: Mapping[Any, Any]) -> str:
+def _value_extents(branch: str) -> list[Extent]:
+    """Where a large value is: alone on a branch of its own."""
+    return [Extent(branch, 0, 0, 1)]
+
+
+def _fill(parts: list[str], value: Any, tree: Mapping[Any, Any]) -> None:
+    """Add the parts of a value's text. They are joined once, in the end: the text may be tens of megabytes long."""
     inner = {key: node for key, node in tree.items() if key is not None}
     if None in tree:
         if not inner:
-            return cast(str, tree[None])
-        value = decode(tree[None])
+            parts += tree[None]
+            return
+        value = decode("".join(tree[None]))
     if not isinstance(value, dict) or not inner.keys() <= value.keys():
-        raise CorruptCheckpointError("stored head and manifest do not fit together")
-    parts = (
-        f"{encode(key)}:{_filled(item, inner[key]) if key in inner else encode(item)}" for key, item in value.items()
-    )
-    return f"{{{','.join(parts)}}}"
+        raise _unfit()
+    opening = "{"
+    for key, item in value.items():
+        parts.append(f"{opening}{encode(key)}:")
+        if key in inner:
+            _fill(parts, item, inner[key])
+        else:
+            parts.append(encode(item))
+        opening = ","
+    parts.append("}" if value else "{}")
+
+
+def _unfit() -> CorruptCheckpointError:
+    return CorruptCheckpointError("stored head and manifest do not fit together")
 
 
 def loaded_state(stored: Stored, window: Window | None = None) -> LoadedState:
@@ -229,7 +249,7 @@ def state_of(stored: Stored, values: Iterable[tuple[Path, Any]], chains_of: Chai
     cuts, head, found = decode_manifest(stored.manifest), decode(stored.head), list(values)
     whole = {path[0] for path, _ in found if len(path) == 1 and path[0] in _DICTS}
     if not isinstance(head, dict) or not all(path[0] in head and path[0] not in _SCALARS for path, _ in found):
-        raise CorruptCheckpointError("stored head and manifest do not fit together")
+        raise _unfit()
     shell = encode(head | {name: {} for name in whole}) if whole else stored.head
     state = AgentState.model_validate_json(shell)
     if state.locus_omitted:
@@ -255,7 +275,7 @@ def with_value(container: Any, steps: Sequence[str], value: Any) -> Any:
     if not steps:
         return value
     if not isinstance(container, FrozenDict) or steps[0] not in container:
-        raise CorruptCheckpointError("stored head and manifest do not fit together")
+        raise _unfit()
     return FrozenDict({**container, steps[0]: with_value(container[steps[0]], steps[1:], value)})
 
 
@@ -266,13 +286,34 @@ def _problem(error: ValidationError) -> str:
     return f"{'.'.join(map(str, named)) or 'the state'} ({first['type']})"
 
 
-def dict_from(stored: Stored) -> dict[str, Any]:
-    """The dict of a stored checkpoint."""
-    value = decode(payload_text(stored))
+def dict_from(stored: Stored, without: Collection[Path] = ()) -> dict[str, Any]:
+    """The dict of a stored checkpoint. The lists at the paths `without` need not have been read, and may be empty."""
+    value: Any = decode(stored.head)
+    cuts = decode_manifest(stored.manifest)
+    for path in sorted(cuts.keys() - set(without), key=len):  # what lies inside a large value comes after it
+        cut = cuts[path]
+        if isinstance(cut, str):
+            (found,) = list_items(_value_extents(cut), stored.runs)
+        else:
+            found = list_items(cut, stored.runs)
+        value = _placed(value, path, found)
     if not isinstance(value, dict):
         raise CorruptCheckpointError(
             f"checkpoint {stored.entry.seq} of {shown_thread(stored.entry.thread_id)} is not an object"
         )
+    return value
+
+
+def _placed(value: Any, path: Path, found: Any) -> Any:
+    """A plain value with this where a path leads to."""
+    if not path:
+        return found
+    node = value
+    for step in path[:-1]:
+        node = node.get(step) if isinstance(node, dict) else None
+    if not isinstance(node, dict) or path[-1] not in node:
+        raise _unfit()
+    node[path[-1]] = found
     return value
 
 
@@ -309,7 +350,7 @@ def left_out_items(stored: Stored, trace: Trace) -> dict[Path, list[Any]]:
     """The items that a window left out, from the whole checkpoint that it was loaded from."""
     lists = ((path, cut) for field in trace.fields.values() for path, cut in field.cuts.items())
     return {
-        path: decode(items_text(between(cut.extents, 0, cut.omitted), stored.runs))
+        path: list_items(between(cut.extents, 0, cut.omitted), stored.runs)
         for path, cut in lists
         if isinstance(cut, ListTrace) and cut.omitted
     }
@@ -355,7 +396,7 @@ def _frozen_list(state: AgentState, path: Path) -> FrozenList | Items[Any] | Non
 
 
 def _digests(stored: Stored, path: Path, extents: tuple[Extent, ...], sort_keys: bool) -> tuple[bytes, ...]:
-    items = decode(items_text(extents, stored.runs))
+    items = list_items(extents, stored.runs)
     return tuple(fingerprint(item_text(item, path, sort_keys)) for item in items)
 
 
@@ -380,3 +421,24 @@ def stored_trace(stored: Stored, sort_keys: bool) -> Trace:
         )
     fields = {name: FieldTrace(None, "null", cuts) for name, cuts in by_field.items()}
     return Trace(Base(stored.entry.checkpoint_id, stored.entry.rev), fields, stored.passed)
+
+
+def kept_trace(stored: Stored, kept: Mapping[str, int], sort_keys: bool) -> Trace:
+    """A trace for a save that keeps the first so many items of these lists without having read them.
+
+    They are for the payload to name as `omitted`. Of each of the lists the last item has to be there, and all of
+    everything else (a `Window`).
+    """
+    by_field: dict[str, dict[Path, ListTrace | str]] = {}
+    for path, cut in decode_manifest(stored.manifest).items():
+        trace: ListTrace | str
+        if isinstance(cut, str):
+            trace = cut
+        elif len(path) == 1 and path[0] in kept:
+            trace = ListTrace(cut, None, (), chains(stored, cut), kept[path[0]])
+        else:
+            trace = ListTrace(cut, None, _digests(stored, path, cut, sort_keys), chains(stored, cut))
+        by_field.setdefault(path[0], {})[path] = trace
+    fields = {name: FieldTrace(None, "null", cuts) for name, cuts in by_field.items()}
+    base = Base(stored.entry.checkpoint_id, stored.entry.rev)
+    return Trace(base, fields, stored.passed, base)

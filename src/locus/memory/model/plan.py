@@ -125,7 +125,9 @@ class Chain(NamedTuple):
         found = self.at(position, sort_keys)
         if found is None:
             return UNKNOWN
-        kept = tuple(mark for mark in self.digested(sort_keys) if mark.position <= position)
+        kept = self.digested(sort_keys)
+        if kept[-1].position > position:  # most runs are added at the end
+            kept = tuple(mark for mark in kept if mark.position <= position)
         return Chain(_with_items(kept, texts)[-MOST_MARKS:])
 
     def digested(self, sort_keys: bool) -> tuple[Mark, ...]:
@@ -474,6 +476,11 @@ class Planner:
             return "[]"
         known = self._known.get(path)
         trace = known if isinstance(known, ListTrace) else None
+        if trace is not None and not omitted and self._frozen and type(items) is Items:
+            grown = self._appended(items, trace, path)
+            if grown is not None:
+                self._cuts[path] = grown
+                return "[]"
         left_out = self._left_out.get(path) if self._left_out else None
         if omitted and trace is None:
             left_out = self._known_left_out
@@ -487,6 +494,24 @@ class Planner:
                 return text
         self._cuts[path] = _ListPlan(self, path, items, trace, omitted, left_out).trace
         return "[]"
+
+    def _appended(self, items: Items[Any], known: ListTrace, path: Path) -> ListTrace | None:
+        """The quick way for a list that has only grown. None if it is not as simple as that: see `_ListPlan`."""
+        older, stored = known.items, known.extents
+        if type(older) is not Items or known.omitted or not 0 < len(stored) < MAX_EXTENTS or not items.stable:
+            return None
+        count, last = len(older), stored[-1]
+        if not self._runs.may_continue or items.shared_with(older) != (0, count) or not _is_newest(last, stored):
+            return None
+        if len(items) == count:
+            return ListTrace(stored, items, None, known.chains)
+        texts = [item_text(items[index], (*path, index), self._sort_keys) for index in range(count, len(items))]
+        chain = known.chains.get(last.branch, UNKNOWN)
+        newest, chain = self._runs.add(
+            last.branch, last.run + 1, last.skip + last.length, texts, chain, sort_keys=self._sort_keys
+        )
+        grown = Extent(last.branch, newest, last.skip, last.length + len(texts))
+        return ListTrace((*stored[:-1], grown), items, None, {**known.chains, last.branch: chain})
 
     @property
     def runs(self) -> Runs:
@@ -690,9 +715,14 @@ class Runs:
     ) -> tuple[int, Chain]:
         """Add items to a branch, from a number and a position on; its newest number then, and its chain with them."""
         for some in run_portions(texts):
-            before = chain.at(start, sort_keys)
+            marks = chain.marks
+            if chain.tip is None and marks and marks[-1].position == start:  # most runs are added at the end
+                before: bytes | None = marks[-1].digest
+                chain = Chain(_with_items(marks, some)[-MOST_MARKS:])
+            else:
+                before = chain.at(start, sort_keys)
+                chain = chain.continued(start, some, sort_keys)
             self.added.append(run_of(branch, number, start, some, None if before is None else digest_text(before)))
-            chain = chain.continued(start, some, sort_keys)
             start, number = start + len(some), number + 1
         return number - 1, chain
 
@@ -779,8 +809,7 @@ class ListWriter:
 
     def _continued(self, last: Extent, fresh: range) -> Extent | None:
         """The last extent with the items added to its branch, unless another version has continued that branch."""
-        newest = max((extent.run for extent in self._stored if extent.branch == last.branch), default=-1)
-        if not self._runs.may_continue or last.run != newest:
+        if not self._runs.may_continue or not _is_newest(last, self._stored):
             return None
         end = last.skip + last.length
         texts = [self._text(index) for index in fresh]
@@ -789,6 +818,11 @@ class ListWriter:
             last.branch, last.run + 1, end, texts, chain, sort_keys=self._sort_keys
         )
         return Extent(last.branch, newest, last.skip, last.length + len(fresh))
+
+
+def _is_newest(last: Extent, stored: Sequence[Extent]) -> bool:
+    """Whether no stored extent is of a newer version of its branch, which has continued it."""
+    return len(stored) == 1 or all(extent.run <= last.run for extent in stored if extent.branch == last.branch)
 
 
 def run_of(branch: str, number: int, start: int, texts: Sequence[str], before: str | None = None) -> Run:

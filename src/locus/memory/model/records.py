@@ -18,11 +18,11 @@ item, and the manifest line has that name in place of extents.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 DEFAULT_NAMESPACE: Final = "default"
 
@@ -58,6 +58,14 @@ class Run(NamedTuple):
     items: str
     before: str | None = None
     """A digest of the items that precede `start` (see `chain`); None if there are none, or it is not known."""
+
+
+class CheckpointKey(NamedTuple):
+    """Names one checkpoint of a store."""
+
+    thread_id: str
+    namespace: str
+    checkpoint_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +159,15 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class NewestThreads:
+    """The newest checkpoint of each of some threads, newest first."""
+
+    entries: list[Entry]
+    next: str | None = None
+    """A cursor: there may be more, and this is where to go on (see `cursors`). None if there are no more."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stored:
     """A stored checkpoint: its entry, head and manifest, and at least the runs that the manifest names."""
 
@@ -193,9 +210,52 @@ class Write(NamedTuple):
     value: str
 
 
+@dataclass(frozen=True, slots=True)
+class TaskWrites:
+    """The pending writes of one task of a checkpoint, as `KeepsWrites.put_writes` gets them."""
+
+    thread_id: str
+    namespace: str
+    checkpoint_id: str
+    task_id: str
+    writes: tuple[Write, ...]
+    keep_numbered: bool = False
+
+
 def writes_order(write: Write) -> tuple[str, str, int]:
     """What the pending writes of a checkpoint are sorted by."""
     return write.task_path, write.task_id, write.idx
+
+
+class Finding(NamedTuple):
+    """Something about a store that whoever runs it should know, and what to do about it. It holds no id and no secret.
+
+    An `error` loses data or refuses it, a `warning` may do so one day, a `note` is good to know.
+    """
+
+    severity: Literal["error", "warning", "note"]
+    what: str
+    advice: str
+    repair: str = ""
+    """The statement that repairs it, if there is one (see `Engine.mend`)."""
+
+
+class Salvage(NamedTuple):
+    """What can be kept of a damaged thread; checkpoints are named by namespace and id."""
+
+    kept: tuple[tuple[str, str], ...]
+    lost: tuple[tuple[str, str], ...]
+    lost_bytes: int = 0
+    """How much more is damaged that does not say what it was."""
+
+
+class StoredFormat(NamedTuple):
+    """The format that a store has, and the newest one that this version of Locus writes."""
+
+    found: int
+    newest: int
+    migration: str = ""
+    """What a DBA would run to bring one to the other; empty where there is no such script."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,3 +265,11 @@ class Hit:
     entry: Entry
     score: float
     snippet: str
+
+
+class Hits(list[Hit]):
+    """What a search found, best first. `complete` is False if its time was up before it had looked at everything."""
+
+    def __init__(self, found: Iterable[Hit] = (), complete: bool = True) -> None:
+        super().__init__(found)
+        self.complete = complete

@@ -1,19 +1,107 @@
 """Which checkpoints are removed, and what else changes when they are. Pure functions.
 
-- `outlived`: what a vacuum removes.
+- `outlived`: what a vacuum removes; `Retention` says what is old, and `OutlivedPage` is what an engine found.
+- `orphaned`: pending writes of checkpoints that never came.
 - `plan_removal`: the runs that a removal frees, and the new parents of the checkpoints that stay.
-- `ancestors`: the line of checkpoints that a copy takes along.
+- `ancestors`, `line_in`: the line of checkpoints that a copy takes along.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from math import inf
+from typing import TypeVar
+from uuid import UUID
 
+from locus.errors import CorruptCheckpointError
+from locus.memory.model.arguments import days_before
 from locus.memory.model.manifest import walk
-from locus.memory.model.records import Entry, Extent, RunInfo
+from locus.memory.model.records import Entry, Extent, Known, RunInfo
+
+K = TypeVar("K", Entry, Known)
+
+OWN_NAMESPACES = "locus:"
+"""How the namespaces begin that Locus keeps for itself, such as that of leases. No vacuum looks for orphans there."""
+
+ORPHANS_STAY = timedelta(days=1)
+"""How long pending writes wait for their checkpoint at least. A task may write before its checkpoint is saved."""
+
+Place = tuple[str, str]
+"""The namespace and the id of a checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What a vacuum keeps of each thread."""
+
+    cutoff: datetime | None
+    """What is older may go; None: age does not matter."""
+    keep_last: int | None
+    """So many of each line stay; None: their number does not matter."""
+    orphans_before: datetime
+    """Pending writes that are older may go if their checkpoint is not there."""
+
+
+def retention(now: datetime, older_than_days: float | None, keep_last: int | None) -> Retention:
+    """What a vacuum keeps if it is told these two."""
+    return retention_since(now, None if older_than_days is None else days_before(now, older_than_days), keep_last)
+
+
+def retention_since(now: datetime, cutoff: datetime | None, keep_last: int | None) -> Retention:
+    """The same for a time that is known."""
+    last = now - ORPHANS_STAY
+    return Retention(cutoff, keep_last, last if cutoff is None else min(cutoff, last))
+
+
+@dataclass(frozen=True, slots=True)
+class Outlived:
+    """What a vacuum removes from one thread."""
+
+    thread_id: str
+    checkpoints: Mapping[int, str] = field(default_factory=dict)
+    """The `rev` of each, by sequence number."""
+    writes: Mapping[Place, int] = field(default_factory=dict)
+    """How many pending writes wait for a checkpoint that never came."""
+
+    def __bool__(self) -> bool:
+        return bool(self.checkpoints or self.writes)
+
+
+@dataclass(frozen=True, slots=True)
+class OutlivedPage:
+    """What an engine has found in some threads, in an order of its own."""
+
+    after: str
+    """Where the next page begins: a text that only the engine understands."""
+    looked_at: int
+    threads: Sequence[Outlived] = ()
+    damaged: Sequence[CorruptCheckpointError] = ()
+    """One for each thread that cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumProgress:
+    """How far a vacuum has come."""
+
+    threads: int = 0
+    """How many threads were looked at."""
+    checkpoints: int = 0
+    """How many checkpoints were removed, or would be."""
+    writes: int = 0
+    """How many pending writes were removed, or would be, because their checkpoint never came."""
+    damaged: int = 0
+    """How many threads cannot be read. They stay as they are, and the vacuum ends with the error of the first."""
+
+    def __add__(self, other: VacuumProgress) -> VacuumProgress:
+        return VacuumProgress(
+            self.threads + other.threads,
+            self.checkpoints + other.checkpoints,
+            self.writes + other.writes,
+            self.damaged + other.damaged,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +170,39 @@ def unneeded_runs(extents: Iterable[Extent], runs: Iterable[RunInfo]) -> list[Ru
     return unneeded
 
 
-def ancestors(entries: Iterable[Entry], checkpoint_id: str) -> list[Entry]:
-    """A checkpoint and those it came from, newest first; `entries` are of one namespace."""
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A checkpoint and those it came from: all, or so many of them."""
+
+    namespace: str
+    checkpoint_id: str
+    ancestors: int | None = None
+
+    @property
+    def longest(self) -> float:
+        """How many checkpoints it has at most."""
+        return inf if self.ancestors is None else self.ancestors + 1
+
+
+def line_in(entries: Iterable[Entry], line: Line) -> tuple[list[str], str | None]:
+    """The ids of a line among the entries of a thread, newest first, and what `cut` says of it."""
+    among = [entry for entry in entries if entry.namespace == line.namespace]
+    found = ancestors(among, line.checkpoint_id, line.longest)
+    orphan = cut(found, line)
+    return [entry.checkpoint_id for entry in found], None if orphan is None else orphan.checkpoint_id
+
+
+def cut(found: Sequence[K], line: Line) -> K | None:
+    """The last one of a line, if its parent is left behind. In a copy it has none then."""
+    return found[-1] if found and len(found) == line.longest and found[-1].parent_id is not None else None
+
+
+def ancestors(entries: Iterable[K], checkpoint_id: str, longest: float = inf) -> list[K]:
+    """A checkpoint and those it came from, newest first, up to so many; `entries` are of one namespace."""
     by_id = {entry.checkpoint_id: entry for entry in entries}
-    line: list[Entry] = []
+    line: list[K] = []
     at: str | None = checkpoint_id
-    while at is not None and at in by_id:
+    while at is not None and at in by_id and len(line) < longest:
         entry = by_id.pop(at)
         line.append(entry)
         at = entry.parent_id
@@ -121,3 +236,50 @@ def outlived(entries: Sequence[Entry], cutoff: datetime | None, keep_last: int |
             left -= 1
             at = by_id.get((at.namespace, at.parent_id)) if at.parent_id is not None else None
     return doomed - kept.keys()
+
+
+def outlived_in(thread_id: str, entries: Sequence[Entry], kept: Retention, writes: Mapping[Place, int]) -> Outlived:
+    """What a vacuum removes from a thread; `writes` are its pending writes without a checkpoint that are old enough."""
+    doomed = outlived(entries, kept.cutoff, kept.keep_last)
+    return Outlived(thread_id, {entry.seq: entry.rev for entry in entries if entry.seq in doomed}, writes)
+
+
+def orphaned(writes: Mapping[Place, int], before: datetime, changed: datetime | None = None) -> dict[Place, int]:
+    """Of pending writes without a checkpoint, those that are old enough to go.
+
+    No time is stored with them. The time counts that is part of the checkpoint's id, as in those of LangGraph; for
+    other ids it is when something was last stored in the thread, where that is known (`changed`). Writes whose age
+    nobody knows stay.
+    """
+    return {
+        (namespace, checkpoint_id): count
+        for (namespace, checkpoint_id), count in writes.items()
+        if not namespace.startswith(OWN_NAMESPACES) and _is_older(id_time(checkpoint_id) or changed, before)
+    }
+
+
+def _is_older(at: datetime | None, before: datetime) -> bool:
+    return at is not None and at < before
+
+
+_UUID_EPOCH = datetime(1582, 10, 15, tzinfo=UTC)
+_UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def id_time(checkpoint_id: str) -> datetime | None:
+    """When an id was made, if it is a UUID that says so (of version 1, 6 or 7)."""
+    if len(checkpoint_id) not in (32, 36):
+        return None
+    try:
+        found = UUID(checkpoint_id)
+        match found.version:
+            case 1:
+                return _UUID_EPOCH + timedelta(microseconds=found.time // 10)
+            case 6:
+                ticks = found.int >> 80 << 12 | (found.int >> 64 & 0xFFF)
+                return _UUID_EPOCH + timedelta(microseconds=ticks // 10)
+            case 7:
+                return _UNIX_EPOCH + timedelta(milliseconds=found.int >> 80)
+    except (ValueError, OverflowError):
+        return None
+    return None

@@ -31,7 +31,8 @@ from locus.memory.model.records import (
     Write,
     writes_order,
 )
-from locus.memory.model.retention import Removal, plan_removal, unneeded_runs
+from locus.memory.model.retention import Line, Removal, line_in, plan_removal, unneeded_runs
+from locus.memory.model.sizes import Measured, measured_checkpoint, measured_run, measured_writes
 
 _number = attrgetter("number")
 
@@ -199,6 +200,22 @@ class ThreadTable:
         found = [write for write in kept.values() if task_id in (None, write.task_id)]
         return sorted(found, key=writes_order)
 
+    def orphans(self) -> dict[tuple[str, str], int]:
+        """How many pending writes wait for each checkpoint that is not there."""
+        return {place: len(kept) for place, kept in self.writes.items() if kept and place not in self.ids}
+
+    def delete_orphans(self, places: Iterable[tuple[str, str]]) -> int:
+        """Remove the pending writes of those of these checkpoints that are not there; return how many."""
+        return sum(len(self.writes.pop(place, ())) for place in places if place not in self.ids)
+
+    def measured(self) -> Measured:
+        runs = (run for members in self.runs.values() for run in members)
+        return Measured(
+            [measured_checkpoint(row.entry, row.head, row.manifest) for row in self.rows.values()],
+            dict(map(measured_run, runs)),
+            {place: measured_writes(kept.values()) for place, kept in self.writes.items() if kept},
+        )
+
     def exported(self, after_seq: int, limit: int | None, known: Mapping[str, int]) -> Exported:
         """A page of checkpoints with what they need beside the runs that are known."""
         rows = list(islice((row for seq, row in self.rows.items() if seq > after_seq), limit))
@@ -214,10 +231,17 @@ class ThreadTable:
             checkpoints, runs, {place: self.get_writes(*place, None) for place in places if place in self.writes}
         )
 
-    def copied(self, dest: ThreadTable, namespace: str | None, ids: Collection[str] | None) -> ThreadTable:
+    def copied_line(self, dest: ThreadTable, line: Line) -> ThreadTable:
+        """A copy under another id of a checkpoint with its ancestors."""
+        ids, orphan = line_in((row.entry for row in self.rows.values()), line)
+        return self.copied(dest, line.namespace, set(ids), orphan)
+
+    def copied(
+        self, dest: ThreadTable, namespace: str | None, ids: Collection[str] | None, orphan: str | None = None
+    ) -> ThreadTable:
         """A copy under another id: all of it, or these checkpoints of a namespace, with their numbers.
 
-        `dest` has no checkpoint yet; pending writes that wait in it for one stay.
+        `dest` has no checkpoint yet; pending writes that wait in it for one stay. The `orphan` gets no parent.
         """
         copy = ThreadTable(dest.thread_id, expires_at=self.expires_at)
         chosen = [
@@ -227,7 +251,8 @@ class ThreadTable:
         ]
         extents: list[Extent] = []
         for row in chosen:
-            copy.put(replace(row, entry=replace(row.entry, thread_id=dest.thread_id)))
+            parent_id = None if row.entry.checkpoint_id == orphan else row.entry.parent_id
+            copy.put(replace(row, entry=replace(row.entry, thread_id=dest.thread_id, parent_id=parent_id)))
             extents += wanted(row.manifest)
         copy.last_seq = self.last_seq
         infos = [RunInfo(*run[:4]) for runs in self.runs.values() for run in runs]

@@ -13,7 +13,7 @@ cover a list, or do not fit together, the answer is None, and the caller reads e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from sys import getsizeof
 from typing import Any, Final, Generic, TypeVar
@@ -133,8 +133,8 @@ def _named(newest: Mapping[str, int], *sources: Runs) -> dict[str, list[Run]]:
 
 
 def _whole_texts(stored: Stored) -> tuple[Stored, Held | None]:
-    runs = _named(newest_runs([stored.manifest]), stored.runs)
-    return stored, Held(_base_of(stored), stored.manifest, runs)
+    gathered = _gathered(stored.manifest, _named(newest_runs([stored.manifest]), stored.runs))
+    return replace(stored, runs=gathered), Held(_base_of(stored), stored.manifest, gathered)
 
 
 def _texts_since(held: Held, sent: Stored) -> tuple[Stored, Held] | None:

@@ -1,0 +1,54 @@
+"""Where a list of the newest threads goes on: a short text, made by one engine for the same engine.
+
+It comes back from callers, and from clients of a server, so it is checked like everything else that they send. It only
+says where to go on: whoever makes up one of his own sees nothing else than he would have seen without it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from locus.errors import ConfigurationError
+from locus.memory.model.ids import MAX_ID_LENGTH, check_text
+
+MAX_LENGTH = MAX_ID_LENGTH + 64
+_NUMBER = re.compile(r"[0-9]{1,18}")
+
+
+class ForeignCursorError(ConfigurationError):
+    """A cursor that this store has not made."""
+
+    def __init__(self) -> None:
+        super().__init__("before is `next` of an earlier answer of this store; without it, the newest come first")
+
+
+def cursor_of(*parts: int | str) -> str:
+    """Numbers from 0 on, and perhaps a text at the end."""
+    return ":".join(map(str, parts))
+
+
+def numbers_in(cursor: str, count: int) -> list[int]:
+    """The numbers of a cursor that has only numbers."""
+    numbers, rest = parts_of(cursor, count)
+    if rest:
+        raise ForeignCursorError
+    return numbers
+
+
+def parts_of(cursor: str, count: int) -> tuple[list[int], str]:
+    """The numbers of a cursor, and the text behind them."""
+    parts = cursor.split(":", count)
+    numbers = parts[:count]
+    if len(numbers) < count or not all(_NUMBER.fullmatch(number) for number in numbers):
+        raise ForeignCursorError
+    return [int(number) for number in numbers], parts[count] if len(parts) > count else ""
+
+
+def check_cursor(cursor: object) -> str | None:
+    """A cursor as a caller gave it."""
+    if cursor is None:
+        return None
+    if not isinstance(cursor, str) or not 0 < len(cursor) <= MAX_LENGTH:
+        raise ForeignCursorError
+    check_text(cursor, "before")
+    return cursor

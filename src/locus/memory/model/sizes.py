@@ -1,0 +1,201 @@
+"""What a thread takes, and what removing some of it would free. Pure functions.
+
+An engine measures (`Measured`): the bytes of texts, without the texts themselves. Everything else follows from that
+and from the plan of a removal. All sizes are bytes of UTF-8, of these JSON texts as the store keeps them: head,
+manifest and metadata of each checkpoint, the items of each run, the value of each pending write. Names, ids, numbers
+and what a database adds to each row are not counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import NamedTuple
+
+from locus.memory.model.manifest import decode_manifest, walk, wanted
+from locus.memory.model.records import Entry, Extent, Path, Run, RunInfo, Write
+from locus.memory.model.retention import Outlived, Place, unneeded_runs
+
+MOST_LISTS = 100
+"""How many lists are told of: the largest."""
+
+MOST_LINES = 100
+"""How many lines of history are compared to find what they share: those that end last."""
+
+
+class MeasuredCheckpoint(NamedTuple):
+    """A checkpoint and the bytes of its head, its manifest and its metadata. The entry need not have the metadata."""
+
+    entry: Entry
+    manifest: str
+    size: int
+
+
+class MeasuredWrites(NamedTuple):
+    """The pending writes of a checkpoint."""
+
+    number: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A thread as an engine has measured it, as of one instant."""
+
+    checkpoints: Sequence[MeasuredCheckpoint]
+    runs: Mapping[RunInfo, int]
+    """The bytes of the items of each."""
+    writes: Mapping[Place, MeasuredWrites] = field(default_factory=dict)
+
+    def orphans(self) -> dict[Place, int]:
+        """How many pending writes wait for each checkpoint that is not there."""
+        there = {(one.entry.namespace, one.entry.checkpoint_id) for one in self.checkpoints}
+        return {place: writes.number for place, writes in self.writes.items() if place not in there and writes.number}
+
+
+@dataclass(frozen=True, slots=True)
+class ListSize:
+    """What one list of the state takes, in all checkpoints together; or a large value that is kept beside them."""
+
+    path: Path
+    runs: int
+    """How many runs its items are in (see the storage model)."""
+    bytes: int
+    shared_bytes: int
+    """Of these, the bytes of what more than one line of history shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Freed:
+    """What a removal frees."""
+
+    checkpoints: int
+    runs: int
+    writes: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadSizes:
+    """What a thread takes. `bytes` is the sum of the three kinds of bytes."""
+
+    thread_id: str
+    checkpoints: int
+    runs: int
+    writes: int
+    head_bytes: int
+    """Heads, manifests and metadata: what each checkpoint has for itself."""
+    run_bytes: int
+    """The items of lists, and large values: what checkpoints share."""
+    write_bytes: int
+    """Pending writes."""
+    shared_bytes: int
+    """Of `run_bytes`, what more than one line of history shows: a fork shares what it began with."""
+    lists: tuple[ListSize, ...]
+    """The largest lists, largest first."""
+    freed: Freed | None = None
+    """What the vacuum, or the deletion, that was asked about would free."""
+
+    @property
+    def bytes(self) -> int:
+        return self.head_bytes + self.run_bytes + self.write_bytes
+
+
+def text_bytes(text: str) -> int:
+    """In UTF-8. Of most texts that is known without looking at them."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def measured_checkpoint(entry: Entry, head: str, manifest: str) -> MeasuredCheckpoint:
+    return MeasuredCheckpoint(entry, manifest, sum(map(text_bytes, (head, manifest, entry.metadata))))
+
+
+def measured_run(run: Run) -> tuple[RunInfo, int]:
+    return RunInfo(*run[:4]), text_bytes(run.items)
+
+
+def measured_writes(writes: Collection[Write]) -> MeasuredWrites:
+    return MeasuredWrites(len(writes), sum(text_bytes(write.value) for write in writes))
+
+
+def thread_sizes(thread_id: str, found: Measured, freed: Freed | None = None) -> ThreadSizes:
+    """What a measured thread takes."""
+    paths = _paths(found.checkpoints)
+    shared = _shared(found)
+    runs, sizes, shared_sizes = Counter[Path](), Counter[Path](), Counter[Path]()
+    for run, size in found.runs.items():
+        path = paths.get(run.branch, ())
+        runs[path] += 1
+        sizes[path] += size
+        shared_sizes[path] += size if run in shared else 0
+    return ThreadSizes(
+        thread_id,
+        len(found.checkpoints),
+        len(found.runs),
+        sum(writes.number for writes in found.writes.values()),
+        sum(one.size for one in found.checkpoints),
+        sum(found.runs.values()),
+        sum(writes.size for writes in found.writes.values()),
+        sum(found.runs[run] for run in shared),
+        tuple(ListSize(path, runs[path], size, shared_sizes[path]) for path, size in sizes.most_common(MOST_LISTS)),
+        freed,
+    )
+
+
+def _paths(checkpoints: Sequence[MeasuredCheckpoint]) -> dict[str, Path]:
+    """Which list a branch is the log of."""
+    found: dict[str, Path] = {}
+    for one in checkpoints:
+        for path, cut in decode_manifest(one.manifest).items():
+            for branch in [cut] if isinstance(cut, str) else [extent.branch for extent in cut]:
+                found.setdefault(branch, path)
+    return found
+
+
+def _shared(found: Measured) -> set[RunInfo]:
+    """The runs that more than one line of history shows."""
+    parents = {(one.entry.namespace, one.entry.parent_id) for one in found.checkpoints}
+    ends = [one for one in found.checkpoints if (one.entry.namespace, one.entry.checkpoint_id) not in parents]
+    if len(ends) < 2:
+        return set()
+    ends = sorted(ends, key=lambda one: one.entry.seq)[-MOST_LINES:]
+    branches: dict[str, list[RunInfo]] = {}
+    for run in sorted(found.runs, key=attrgetter("number")):
+        branches.setdefault(run.branch, []).append(run)
+    seen, shared = set[RunInfo](), set[RunInfo]()
+    for one in ends:
+        shown = _shown(wanted(one.manifest), branches)
+        shared |= shown & seen
+        seen |= shown
+    return shared
+
+
+def _shown(extents: Collection[Extent], branches: Mapping[str, Sequence[RunInfo]]) -> set[RunInfo]:
+    return {
+        branches[extent.branch][index]
+        for extent in extents
+        for index, _, _ in walk(extent, branches.get(extent.branch, ()))
+    }
+
+
+def freed_by(found: Measured, removed: Outlived) -> Freed:
+    """What is free when these checkpoints and orphaned writes are removed: just what a removal takes."""
+    doomed = {one.entry.seq for one in found.checkpoints if removed.checkpoints.get(one.entry.seq) == one.entry.rev}
+    gone = [one for one in found.checkpoints if one.entry.seq in doomed]
+    places = {(one.entry.namespace, one.entry.checkpoint_id) for one in gone} | removed.writes.keys()
+    if gone and len(gone) == len(found.checkpoints):
+        places, runs = set(found.writes), list(found.runs)
+    elif gone:
+        stay = [extent for one in found.checkpoints if one.entry.seq not in doomed for extent in wanted(one.manifest)]
+        runs = unneeded_runs(stay, found.runs)
+    else:
+        runs = []
+    writes = [found.writes[place] for place in places if place in found.writes]
+    return Freed(
+        len(gone),
+        len(runs),
+        sum(one.number for one in writes),
+        sum(one.size for one in gone) + sum(found.runs[run] for run in runs) + sum(one.size for one in writes),
+    )
