@@ -124,7 +124,7 @@ class StatesOnly(BaseCheckpointer):
 
 
 @pytest.mark.parametrize(
-    ("store", "said"), [(StatesOnly(), "StatesOnly"), (None, "checkpointer is needed"), ("nonsense:x", "nonsense")]
+    ("store", "said"), [(StatesOnly(), "StatesOnly"), (None, "pass a checkpointer"), ("nonsense:x", "nonsense")]
 )
 def test_what_cannot_keep_versions_is_refused(store: Any, said: str) -> None:
     for kind in (CheckpointSaver, SyncCheckpointSaver):

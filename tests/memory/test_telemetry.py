@@ -112,7 +112,7 @@ async def test_every_verb_has_a_span_and_a_duration(checkpointer: Checkpointer, 
     verbs = [
         "save", "save", "load", "load", "get_metadata", "history", "get_metadata", "history", "search",
         "query_by_metadata", "list_threads", "list_with_metadata", "list_namespaces", "read_items", "put_writes",
-        "get_writes", "copy_thread", "load", "load", "vacuum", "delete",
+        "get_writes", "copy_thread", "diff", "vacuum", "delete",
     ]  # fmt: skip
     assert measured.names() == [f"locus.{verb}" for verb in verbs]
     assert {span.kind for span in measured.spans()} == {SpanKind.CLIENT}

@@ -38,7 +38,7 @@ from locus.transfer.sources.locus_sdk.redis import OldRedis
 
 SECRET = "s3cret"
 SERVERS = ["mysql", "oracle", "postgresql", "postgres", "redis", "rediss", "valkey", "valkeys", "opensearch"]
-SERVERS += ["opensearchs"]
+SERVERS += ["opensearchs", "redis+sentinel", "rediss+sentinel", "valkey+sentinel", "valkeys+sentinel"]
 BROKEN = {
     "a slash in the password": "{scheme}://user:12/{secret}@host/name",
     "a question mark in the password": "{scheme}://user:1?{secret}@host/name",
@@ -292,7 +292,7 @@ def test_options_of_what_hands_them_on_are_among_the_known_ones() -> None:
         owner = getattr(make, "func", make).__name__
         with pytest.raises(ConfigurationError, match=f"{owner} has no option '{wrong}' .did you mean '{meant}'"):
             make("sqlite:a.db", **{wrong: ()})
-        with pytest.raises(ConfigurationError, match=f"open already .did you mean '{meant}'"):
+        with pytest.raises(ConfigurationError, match=f"already open .did you mean '{meant}'"):
             make(MemoryCheckpointer(), **{wrong: ()})
         with pytest.raises(ConfigurationError, match="did you mean 'durability'"):
             make("sqlite:a.db", durabilty="full")

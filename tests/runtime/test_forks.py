@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from locus.integrations.llmfy.in_memory import InMemoryCheckpointer
 from locus.memory.backends import MemoryCheckpointer
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.runtime.forks import fork_safe_lock
+from locus.memory.runtime.once import made_once
 from locus.memory.store import CheckpointStore
 from tests.backends.objects.in_memory import MemoryObjectStore
 
@@ -73,3 +75,37 @@ def test_a_fork_waits_for_whoever_holds_a_lock(make: Callable[[], Any]) -> None:
     assert os.waitstatus_to_exitcode(status) == 0
     assert lock.acquire(blocking=False), "and it is free in the parent, too"
     lock.release()  # the next fork waits for it, if it is still there by then
+
+
+def test_a_fork_while_another_thread_makes_a_value_once_leaves_the_child_free() -> None:
+    making, go_on = threading.Event(), threading.Event()
+
+    class Owner:
+        @made_once
+        def value(self) -> int:
+            if threading.current_thread() is not threading.main_thread():
+                making.set()
+                go_on.wait(30)
+            return 1
+
+    thread = threading.Thread(target=lambda: Owner().value)
+    thread.start()
+    assert making.wait(30)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        os._exit(0 if Owner().value == 1 else 1)
+    go_on.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_value_is_made_once() -> None:
+    class Owner:
+        @made_once
+        def value(self) -> object:
+            return object()
+
+    owner = Owner()
+    assert owner.value is owner.value
+    assert Owner().value is not owner.value

@@ -1,9 +1,19 @@
 """Memory: the checkpointer contract, the registry of backends, and the model that they share."""
 
-from locus.memory.checkpointer import BaseCheckpointer, HistoryEntry, PendingWrite
+from locus.memory.checkpointer import (
+    BaseCheckpointer,
+    HistoryEntry,
+    PendingWrite,
+    RecentThreads,
+    SearchHits,
+    ThreadSummary,
+)
 from locus.memory.diffs import StateDiff, diff
 from locus.memory.engine import CheckpointerCapabilities
+from locus.memory.model.changes import ItemChange, ListDiff, PayloadDiff, ValueChange
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE
+from locus.memory.model.retention import VacuumProgress
+from locus.memory.model.sizes import Freed, ListSize, ThreadSizes
 from locus.memory.registry import get_checkpointer, list_checkpointers, register_checkpointer
 from locus.memory.saver import CheckpointSaver
 from locus.memory.sync import SyncCheckpointSaver
@@ -14,10 +24,21 @@ __all__ = [
     "BaseCheckpointer",
     "CheckpointSaver",
     "CheckpointerCapabilities",
+    "Freed",
     "HistoryEntry",
+    "ItemChange",
+    "ListDiff",
+    "ListSize",
+    "PayloadDiff",
     "PendingWrite",
+    "RecentThreads",
+    "SearchHits",
     "StateDiff",
     "SyncCheckpointSaver",
+    "ThreadSizes",
+    "ThreadSummary",
+    "VacuumProgress",
+    "ValueChange",
     "diff",
     "get_checkpointer",
     "list_checkpointers",

@@ -1,15 +1,28 @@
-"""What changed between two states."""
+"""What changed between two states, and between two checkpoints of states.
+
+`model/comparison` finds out what two checkpoints share without reading it. Here the rest becomes a `StateDiff`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import ValidationError
+
+from locus.core.frozen import freeze
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.errors import WindowError
-from locus.memory.model.payloads import state_payload
+from locus.errors import CorruptCheckpointError, WindowError
+from locus.memory.model.changes import PayloadDiff, gaps
+from locus.memory.model.codec import canonical, encode
+from locus.memory.model.comparison import MISSING, Comparison, Side, Steps, items, payload_diff
+from locus.memory.model.payloads import STATE_LISTS, joined_items, parsed_items, state_payload
 from locus.memory.model.plan import Trace, align, item_text, places_left_out
+from locus.memory.model.records import Stored
+
+_MESSAGES = ("messages",)
 
 
 @dataclass(frozen=True)
@@ -39,24 +52,112 @@ def diff(a: AgentState, b: AgentState) -> StateDiff:
             "these states are windows that left out different items, or nobody can tell whether they are the same. "
             "Compare the checkpoints with `checkpointer.diff(thread_id, a, b)`, or load both whole, without `last`"
         )
-    old, new = a.messages, b.messages
-    before = [item_text(message, ("messages",)) for message in old]
-    after = [item_text(message, ("messages",)) for message in new]
+    messages = _changed_messages(a.messages, b.messages)
+    return StateDiff(messages.added, messages.removed, messages.changed, _changed_fields(a, b))
+
+
+def _changed_messages(old: Sequence[Message], new: Sequence[Message]) -> StateDiff:
+    before = [item_text(message, _MESSAGES) for message in old]
+    after = [item_text(message, _MESSAGES) for message in new]
     added: list[Message] = []
     removed: list[Message] = []
     changed: list[tuple[Message, Message]] = []
-    at = start = 0
-    for match in [*align(before, after), None]:
-        gone = old[start : match.start if match else len(old)]
-        come = new[at : match.at if match else len(new)]
+    for gap in gaps(align(before, after), len(old), len(new)):
+        gone, come = old[gap.old : gap.old_end], new[gap.new : gap.new_end]
         if len(gone) == len(come) and all(x.role == y.role for x, y in zip(gone, come, strict=True)):
             changed += zip(gone, come, strict=True)
         else:
             removed += gone
             added += come
-        if match:
-            at, start = match.at + match.length, match.start + match.length
-    return StateDiff(tuple(added), tuple(removed), tuple(changed), _changed_fields(a, b))
+    return StateDiff(tuple(added), tuple(removed), tuple(changed))
+
+
+def checkpoint_diff(comparison: Comparison) -> Steps[StateDiff]:
+    """What changed between two stored states. What they share is not read; `fields` has the whole of what differs."""
+    yield from comparison.read_ahead()
+    added: tuple[Message, ...] = ()
+    removed: tuple[Message, ...] = ()
+    changed: tuple[tuple[Message, Message], ...] = ()
+    lengths = [_length(side) for side in (comparison.old, comparison.new)]
+    for gap in gaps((yield from comparison.shared(_MESSAGES)), *lengths):
+        old = yield from _messages(comparison.old, gap.old, gap.old_end)
+        new = yield from _messages(comparison.new, gap.new, gap.new_end)
+        found = _changed_messages(old, new)
+        added, removed, changed = added + found.added, removed + found.removed, changed + found.changed
+    return StateDiff(added, removed, changed, (yield from _stored_fields(comparison)))
+
+
+def _head(side: Side) -> dict[str, Any]:
+    if not isinstance(side.head, dict):
+        raise CorruptCheckpointError("a stored state is no object")
+    return side.head
+
+
+def _length(side: Side) -> int:
+    length = side.length_of(_head(side).get("messages", []), _MESSAGES)
+    if length is None:
+        raise CorruptCheckpointError("the messages of a stored state are no list")
+    return length
+
+
+def _messages(side: Side, low: int, high: int) -> Steps[Sequence[Message]]:
+    found = yield from items(side, _head(side).get("messages"), _MESSAGES, low, high)
+    return _parsed("messages", found)
+
+
+def _parsed(name: str, found: list[Any]) -> Sequence[Any]:
+    """The items of one of a state's lists."""
+    try:
+        return parsed_items((name,), encode(found))
+    except ValidationError as error:  # its text has the values
+        count = error.error_count()
+        raise CorruptCheckpointError(f"what is stored is no state: {count} items of {name} do not fit") from None
+
+
+def _stored_fields(comparison: Comparison) -> Steps[dict[str, tuple[Any, Any]]]:
+    changed: dict[str, tuple[Any, Any]] = {}
+    old, new = _head(comparison.old), _head(comparison.new)
+    for name in {**old, **new}:
+        if name in ("messages", "locus_omitted"):
+            continue
+        before, after = old.get(name, MISSING), new.get(name, MISSING)
+        if not (yield from comparison.differing(before, after, (name,))):
+            continue
+        values = []
+        for side, value in ((comparison.old, before), (comparison.new, after)):
+            values.append(MISSING if value is MISSING else (yield from side.whole(value, (name,))))
+        if not _is_default(name, *values):
+            changed[name] = _field(name, values[0]), _field(name, values[1])
+    return changed
+
+
+def _is_default(name: str, before: Any, after: Any) -> bool:
+    """Whether one state lacks a field, as those of an older version do, and the other has what it is by default."""
+    info = AgentState.model_fields.get(name)
+    if info is None or info.default_factory is not None or (before is not MISSING and after is not MISSING):
+        return False
+    return canonical(after if before is MISSING else before) == canonical(info.default)
+
+
+def _field(name: str, value: Any) -> Any:
+    """A field as a state has it; times are text, as in what is stored."""
+    if value is MISSING:
+        return None
+    if (name,) in STATE_LISTS and isinstance(value, list):
+        return joined_items((name,), [_parsed(name, value)])
+    return freeze(value)
+
+
+def diff_of_payloads(before: Stored, after: Stored, start: int, limit: int) -> PayloadDiff:
+    """What changed between two payloads that are here, whole."""
+    sides = Side(0, before), Side(1, after)
+    steps = payload_diff(Comparison(*sides, same_thread=False, sort_keys=True), start, limit)
+    try:
+        next(steps)
+    except StopIteration as stop:
+        found: PayloadDiff = stop.value
+        return found
+    raise CorruptCheckpointError("a payload that is to be compared is not whole")
 
 
 def _left_out_the_same(a: AgentState, b: AgentState) -> bool:

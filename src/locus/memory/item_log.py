@@ -9,6 +9,14 @@ was copied to another checkpoint says nothing about that one. It is one text, be
 So a handle that has never seen the log needs one small entry, and no item, to append to it. Every change names the
 checkpoint that it was worked out for, and if another writer was faster it is worked out anew: batches stay whole, and
 none is lost. Stores that keep no runs (see `backends.plain`) get the whole list with every change.
+
+A checkpoint may have notes: a small dict that a change of the log reads and writes, in the same text of the metadata.
+So a list of checkpoints tells them, and they cost no other read. `add` decides what is added by what they say.
+
+A log may have fields beside its items, such as a title or a state. `put` writes them together with new items, in one
+step, and only if nobody else has changed the log; `view` reads them. A log with fields is changed with `put` alone: the
+other changes write none. Whoever calls `put` has read the log before, and knows from the manifest where the items are.
+So there the metadata only say how many there are, which makes them as short as can be: `{"log": "["add",28]"}`.
 """
 
 from __future__ import annotations
@@ -28,12 +36,13 @@ from locus.errors import (
     ConflictError,
     CorruptCheckpointError,
 )
-from locus.memory.model.codec import decode, encode, encode_trusted
-from locus.memory.model.ids import check_ids, new_id
-from locus.memory.model.manifest import MOST, checked_extent, decode_manifest, items_text
-from locus.memory.model.parts import Range, page_of
-from locus.memory.model.payloads import chains
+from locus.memory.model.codec import check, decode, encode, encode_trusted
+from locus.memory.model.ids import check_ids, digest, new_id
+from locus.memory.model.manifest import MOST, checked_extent, decode_manifest, list_items
+from locus.memory.model.parts import Range, Window, page_of
+from locus.memory.model.payloads import chains, dict_from
 from locus.memory.model.plan import (
+    LARGE_VALUE,
     MAX_EXTENTS,
     OPENED,
     UNKNOWN,
@@ -44,16 +53,31 @@ from locus.memory.model.plan import (
     run_portions,
     texts_of,
 )
-from locus.memory.model.records import Base, Commit, Entry, Extent, Outcome, Run, Stored, Verdict
+from locus.memory.model.records import Base, Commit, Entry, Extent, Outcome, Path, Run, Stored, Verdict
 from locus.memory.runtime.per_loop import LoopLocks
 from locus.memory.runtime.retry import Backoff
 from locus.memory.store import CheckpointStore
 
-__all__ = ["ItemLog", "LoggedChange", "logged_change", "noted"]
+__all__ = [
+    "Addition",
+    "CountedChange",
+    "ItemLog",
+    "LogPoint",
+    "LogView",
+    "LoggedChange",
+    "logged_change",
+    "logged_notes",
+    "noted",
+    "notes_in",
+]
 
-_PATH = ("items",)
+_ITEMS = "items"
+_PATH = (_ITEMS,)
 _HEAD = '{"items":[]}'
 _ATTEMPTS = 200
+_HELD = 32
+_HELD_TEXT = 65_536
+"""How many of the newest items a handle holds, and how many characters of them."""
 _BETWEEN_ATTEMPTS = Backoff(0.001, 0.05, random_part=1.0)
 
 _locks = LoopLocks()
@@ -67,10 +91,25 @@ class LogCheckpoint:
     count: int
     extents: tuple[Extent, ...] | None
     """Where the items are. None: nowhere that a commit could refer to."""
-    last: str | None = None
-    """The last item, if it is known."""
+    tail: tuple[str, ...] = ()
+    """The newest items, as far as they are known."""
     chains: Mapping[str, Chain] = field(default_factory=dict)
     """The digests of the branches that the items are on, if they are known: an entry alone does not tell."""
+    values: frozenset[str] = frozenset()
+    """The branches of its large values, as far as they are known."""
+    notes: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The fields beside the items, as they are written: the head, and the large values that are kept outside of it."""
+
+    head: str = _HEAD
+    values: Mapping[Path, Run] = field(default_factory=dict)
+
+    @property
+    def branches(self) -> frozenset[str]:
+        return frozenset(run.branch for run in self.values.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +119,42 @@ class Edit:
     checkpoint: LogCheckpoint | None
     kept: int
     texts: Sequence[str] = ()
+    fields: Fields | None = None
+    """None: the log has none."""
+    new_notes: Mapping[str, Any] | None = None
+    """None: those of the checkpoint stay."""
+
+    @property
+    def notes(self) -> Mapping[str, Any] | None:
+        return self.new_notes if self.new_notes is not None or self.checkpoint is None else self.checkpoint.notes
+
+
+class LogPoint(NamedTuple):
+    """The latest checkpoint of a log, as an addition may look at it."""
+
+    checkpoint_id: str
+    length: int
+    notes: Mapping[str, Any] | None
+    """None: whoever made the checkpoint has left none."""
+
+
+class Addition(NamedTuple):
+    """Items to add to a log, and the notes of the checkpoint that has them."""
+
+    items: Sequence[Any]
+    notes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """A log as of a checkpoint: some of its items, and the fields beside them."""
+
+    entry: Entry
+    items: list[Any]
+    """The newest ones, in order."""
+    count: int
+    """How many items there are in all."""
+    fields: dict[str, Any]
 
 
 class LoggedChange(NamedTuple):
@@ -95,6 +170,15 @@ class LoggedChange(NamedTuple):
         return sum(extent.length for extent in self.extents)
 
 
+class CountedChange(NamedTuple):
+    """The change that made a checkpoint of a log with fields, and how many items there are since then."""
+
+    change: str
+    items: int
+    extents: None = None
+    """The metadata do not say where they are."""
+
+
 class ItemLog:
     """One log. Handles on the same log may be used at once, from any number of tasks and processes."""
 
@@ -105,8 +189,11 @@ class ItemLog:
         self.namespace = namespace
         self._latest: LogCheckpoint | None = None
 
-    async def read(self, limit: int | None = None, checkpoint_id: str | None = None) -> list[Any]:
-        """The newest items (all of them without a limit) in their order, as of a checkpoint or of the latest."""
+    async def read(self, limit: int | None = None, checkpoint_id: str | None = None, *, hold: int = 0) -> list[Any]:
+        """The newest items (all of them without a limit) in their order, as of a checkpoint or of the latest.
+
+        So many of the newest as `hold` says are held for `append_new`.
+        """
         most = None if limit is None else max(0, min(limit, MOST))
         stored = await self._stored(checkpoint_id, None if most is None else Range(_PATH, -most, most))
         if stored is None:
@@ -114,10 +201,69 @@ class ItemLog:
                 raise self._no_checkpoint(checkpoint_id)
             return []
         checkpoint = log_checkpoint(stored)
+        kept = checkpoint.count if most is None else min(most, checkpoint.count)
+        items = items_of(stored, checkpoint, checkpoint.count - kept, kept)
         if checkpoint_id is None and most != 0:  # without any item, the digests of branches are not known
+            self._latest = replace(checkpoint, tail=held_items(items, hold)) if hold else checkpoint
+        return items
+
+    async def view(self, limit: int | None = None, checkpoint_id: str | None = None) -> LogView | None:
+        """The log as of a checkpoint or of the latest, with the newest items only if there is a limit.
+
+        None if there is no log; `CheckpointNotFoundError` if it does not have the checkpoint that is named.
+        """
+        most = None if limit is None else max(0, min(limit, MOST))
+        # Of one item, at least: with it, the digests of branches are known.
+        part = None if most is None else Window(max(most, 1), frozenset({_PATH}))
+        stored = await self._stored(checkpoint_id, part)
+        if stored is None:
+            if checkpoint_id is not None:
+                raise self._no_checkpoint(checkpoint_id)
+            return None
+        checkpoint = log_checkpoint(stored)
+        if checkpoint_id is None:
             self._latest = checkpoint
         kept = checkpoint.count if most is None else min(most, checkpoint.count)
-        return items_of(stored, checkpoint, checkpoint.count - kept, kept)
+        items = items_of(stored, checkpoint, checkpoint.count - kept, kept)
+        return LogView(stored.entry, items, checkpoint.count, fields_of(stored))
+
+    async def put(
+        self,
+        items: Sequence[Any],
+        fields: Mapping[str, Any],
+        *,
+        if_latest: str | None,
+        after: str | None = None,
+        change: str = "add",
+    ) -> str:
+        """Add items and write the fields, all in one step; return the id of the checkpoint.
+
+        `ConflictError` if `if_latest` is not the latest checkpoint (None: if there is any); then nothing was written.
+        With `after`, the log goes on from that checkpoint, and what came after it stays in the history. `change` is
+        what the history calls this: a plain word.
+        """
+        texts = [encode(item, (_ITEMS, index)) for index, item in enumerate(items)]
+        written = written_fields(fields)
+        async with self._lock():
+            latest = self._taken()
+            if latest is None or latest.base.checkpoint_id != if_latest:
+                latest = await self._checkpoint(None)
+            found = latest.base.checkpoint_id if latest else None
+            if found != if_latest:
+                raise self._conflict(if_latest, found)
+            start = latest if after is None else await self._checkpoint(after)
+            if after is not None and start is None:
+                raise self._no_checkpoint(after)
+            edit = Edit(start, start.count if start else 0, texts, written)
+            verdict = await self._commit(change, latest, edit)
+            if verdict is not Verdict.COMMITTED or self._latest is None:
+                raise self._conflict(if_latest, None)
+            return self._latest.base.checkpoint_id
+
+    def _taken(self) -> LogCheckpoint | None:
+        """What is known of the latest checkpoint. It is forgotten until a change has succeeded."""
+        latest, self._latest = self._latest, None
+        return latest
 
     async def append(self, items: Sequence[Any]) -> None:
         """Add items as one batch, in one step. Nothing is written for no items."""
@@ -128,6 +274,37 @@ class ItemLog:
 
         await self._change("add", grown)
 
+    async def append_new(self, newest: int, choose: Callable[[list[Any]], Sequence[Any]]) -> None:
+        """Add what `choose` makes of the newest items (so many at most), as one batch, in one step.
+
+        If another writer was faster, `choose` is asked again, about what is there then: so whoever leaves out what is
+        there already decides it inside the same conditional write. A handle that made the newest items, or has read
+        them with `hold`, reads none.
+        """
+
+        async def grown(checkpoint: LogCheckpoint | None) -> Edit | None:
+            there = [] if checkpoint is None else await self._newest(checkpoint, newest)
+            texts = [encode(item, ("items", index)) for index, item in enumerate(choose(there))]
+            return Edit(checkpoint, checkpoint.count if checkpoint else 0, texts) if texts else None
+
+        await self._change("add", grown)
+
+    async def add(self, work_out: Callable[[LogPoint | None], Awaitable[Addition | None]]) -> str | None:
+        """Add what `work_out` says for the latest checkpoint, in one step. Returns the id of the new checkpoint.
+
+        It is called again if another writer was faster, so that what is added fits what is there. None: nothing is to
+        be added. A `ConflictError` of its own counts as another writer.
+        """
+
+        async def grown(checkpoint: LogCheckpoint | None) -> Edit | None:
+            addition = await work_out(log_point(checkpoint))
+            if addition is None:
+                return None
+            texts = [encode(item, (_ITEMS, index)) for index, item in enumerate(addition.items)]
+            return Edit(checkpoint, checkpoint.count if checkpoint else 0, texts, new_notes=addition.notes)
+
+        return await self._change("add", grown)
+
     async def pop(self) -> Any | None:
         """Take the last item off, and return it; `None` if there is none. Earlier checkpoints keep it."""
         last: str | None = None
@@ -137,7 +314,7 @@ class ItemLog:
             if checkpoint is None or not checkpoint.count:
                 last = None
                 return None
-            last = checkpoint.last
+            last = checkpoint.tail[-1] if checkpoint.tail else None
             if last is None:
                 (last,) = await self._texts(checkpoint, checkpoint.count - 1, 1)
             return Edit(checkpoint, checkpoint.count - 1)
@@ -178,8 +355,13 @@ class ItemLog:
         self._latest = None
         await finished(self.store.delete(self.thread_id, None, self.namespace))
 
-    async def _change(self, name: str, work_out: Callable[[LogCheckpoint | None], Awaitable[Edit | None]]) -> None:
-        """Work a change out for the latest checkpoint and commit it, until no other writer is in between."""
+    async def _change(
+        self, name: str, work_out: Callable[[LogCheckpoint | None], Awaitable[Edit | None]]
+    ) -> str | None:
+        """Work a change out for the latest checkpoint and commit it, until no other writer is in between.
+
+        Returns the id of the new checkpoint; None if there was nothing to do.
+        """
         async with self._lock():
             for attempt in range(_ATTEMPTS):
                 try:
@@ -187,10 +369,10 @@ class ItemLog:
                     checkpoint = remembered or await self._checkpoint(None)
                     edit = await work_out(checkpoint)
                     if edit is None and remembered is None:
-                        return
+                        return None
                     # What is remembered may be older than what is there, so "nothing to do" is found out anew.
                     if edit is not None and await self._commit(name, checkpoint, edit) is Verdict.COMMITTED:
-                        return
+                        return None if self._latest is None else self._latest.base.checkpoint_id
                 except ConflictError:
                     # Some stores raise where others return a verdict, and the checkpoint may be gone meanwhile.
                     pass
@@ -218,9 +400,10 @@ class ItemLog:
                 break
             own_branch = True
         if outcome.verdict is Verdict.COMMITTED:
-            last = edit.texts[-1] if edit.texts else None
+            tail = newest_texts(edit)
             kept = extents if self.store.engine.keeps_runs else None
-            self._latest = LogCheckpoint(Base(rev, rev), count, kept, last, known)
+            values = edit.fields.branches if edit.fields else frozenset[str]()
+            self._latest = LogCheckpoint(Base(rev, rev), count, kept, tail, known, values, edit.notes)
         return outcome.verdict
 
     def _chained(
@@ -247,10 +430,10 @@ class ItemLog:
         """Commit, and be sure of the outcome even if the caller is cancelled: a second try finds the first."""
         async with self.store.using() as engine:
             try:
-                return await engine.commit(commit)
+                return await self.store.commit(commit)
             except asyncio.CancelledError:
                 with suppress(CheckpointError, *engine.driver_errors):
-                    await finished(engine.commit(replace(commit, fresh_id=False)))
+                    await finished(self.store.commit(replace(commit, fresh_id=False)))
                 raise
 
     def _record(
@@ -266,16 +449,27 @@ class ItemLog:
         now = datetime.now(UTC)
         ttl = self.store.ttl_seconds
         places = encode_trusted(extents)
+        if edit.fields is None:
+            noted = "" if edit.notes is None else f",{encode(edit.notes, ('notes',))}"
+            log = f'["{change}",{places},"{rev}"{noted}]'
+        else:
+            log = f'["{change}",{edit.kept + len(edit.texts)}]'
+        fields = edit.fields or Fields()
+        cuts = [f'[["{_ITEMS}"],{places}]'] if extents else []
+        cuts += [encode_trusted([path, run.branch]) for path, run in fields.values.items()]
+        # What the base has is not sent again, as long as there is one that this refers to.
+        there = edit.checkpoint.values if edit.checkpoint and base else frozenset()
         return Commit(
             thread_id=self.thread_id,
             namespace=self.namespace,
             checkpoint_id=rev,
             rev=rev,
             created_at=now,
-            metadata=encode_trusted({"log": f'["{change}",{places},"{rev}"]'}),
-            head=_HEAD,
-            manifest=f'[[["items"],{places}]]' if extents else "[]",
+            metadata=encode_trusted({"log": log}),
+            head=fields.head,
+            manifest=f"[{','.join(cuts)}]",
             runs=runs,
+            values=tuple({run.branch: run for run in fields.values.values() if run.branch not in there}.values()),
             base=base,
             parent_id=edit.checkpoint.base.checkpoint_id if edit.checkpoint else None,
             if_latest=latest.base.checkpoint_id if latest else None,
@@ -315,30 +509,63 @@ class ItemLog:
         stored = await self._stored(checkpoint_id, Range(_PATH, -1, 1))
         return None if stored is None else log_checkpoint(stored)
 
-    async def _stored(self, checkpoint_id: str | None, part: Range | None) -> Stored | None:
+    async def _stored(self, checkpoint_id: str | None, part: Range | Window | None) -> Stored | None:
         """A checkpoint with all items, or at least with those of a range."""
         if part is None:
             return await self.store.read(self.thread_id, checkpoint_id, self.namespace)
         return await self.store.read_part(self.thread_id, checkpoint_id, self.namespace, part)
 
+    async def _newest(self, checkpoint: LogCheckpoint, most: int) -> list[Any]:
+        """The newest items of a checkpoint."""
+        start = max(0, checkpoint.count - most)
+        count = checkpoint.count - start
+        if count <= len(checkpoint.tail):
+            return [decode(text) for text in checkpoint.tail[len(checkpoint.tail) - count :]]
+        return await self._items(checkpoint, start, count)
+
     async def _texts(self, checkpoint: LogCheckpoint, start: int, count: int) -> list[str]:
+        """Some items of a checkpoint, as they are written."""
+        return [encode(item) for item in await self._items(checkpoint, start, count)]
+
+    async def _items(self, checkpoint: LogCheckpoint, start: int, count: int) -> list[Any]:
         """Some items of a checkpoint."""
         stored = await self._stored(checkpoint.base.checkpoint_id, Range(_PATH, start, count))
         if stored is None or stored.entry.rev != checkpoint.base.rev:
             raise ConflictError(f"thread {self.thread_id!r}: a checkpoint was removed while it was read; try again")
-        return [encode(item) for item in items_of(stored, log_checkpoint(stored), start, count)]
+        return items_of(stored, log_checkpoint(stored), start, count)
 
     def _no_checkpoint(self, checkpoint_id: str) -> CheckpointNotFoundError:
         return CheckpointNotFoundError(f"thread {self.thread_id!r} has no checkpoint {checkpoint_id!r}")
 
+    def _conflict(self, expected: str | None, found: str | None) -> ConflictError:
+        return ConflictError(
+            f"thread {self.thread_id!r} was changed by another writer; nothing was written. Read it again, and apply "
+            "the change to that",
+            expected=expected,
+            latest=found,
+        )
 
-def logged_change(metadata: str) -> LoggedChange | None:
+
+def logged_change(metadata: str) -> LoggedChange | CountedChange | None:
     """What a checkpoint's metadata says of its log; None if something else made the checkpoint."""
+    return _logged(metadata)[0]
+
+
+def logged_notes(metadata: str) -> Mapping[str, Any] | None:
+    """The notes in a checkpoint's metadata, whichever checkpoint they are about; None if there are none."""
+    return _logged(metadata)[1]
+
+
+def _logged(metadata: str) -> tuple[LoggedChange | CountedChange | None, Mapping[str, Any] | None]:
     try:
-        change, extents, *rest = decode(decode(metadata)["log"])
-        return LoggedChange(str(change), tuple(checked_extent(*extent) for extent in extents), *rest)
+        found: list[Any] = decode(decode(metadata)["log"])
+        change, places, rev, notes = [*found, None, None][:4]
+        if type(places) is int and 0 <= places <= MOST:
+            return CountedChange(str(change), places), None
+        logged = LoggedChange(str(change), tuple(checked_extent(*extent) for extent in places), rev)
     except (KeyError, TypeError, ValueError, CorruptCheckpointError):
-        return None
+        return None, None
+    return logged, notes if isinstance(notes, dict) else None
 
 
 noted = logged_change
@@ -346,21 +573,29 @@ noted = logged_change
 
 
 def checkpoint_from_metadata(entry: Entry) -> LogCheckpoint | None:
-    """The checkpoint as its metadata describes it; None if the metadata is about another one."""
-    found = logged_change(entry.metadata)
-    if found is None or found.rev not in (None, entry.rev):
+    """The checkpoint as its metadata describes it; None if the metadata is about another one, or says too little."""
+    found, notes = _logged(entry.metadata)
+    if not isinstance(found, LoggedChange) or found.rev not in (None, entry.rev):
         return None
-    return LogCheckpoint(Base(entry.checkpoint_id, entry.rev), found.items, found.extents)
+    return LogCheckpoint(Base(entry.checkpoint_id, entry.rev), found.items, found.extents, notes=notes)
+
+
+def notes_in(entry: Entry) -> Mapping[str, Any] | None:
+    """The notes of a checkpoint of a log; None if it has none."""
+    found = checkpoint_from_metadata(entry)
+    return None if found is None else found.notes
 
 
 def log_checkpoint(stored: Stored) -> LogCheckpoint:
     """The checkpoint as it is stored, whoever made it."""
     base = Base(stored.entry.checkpoint_id, stored.entry.rev)
-    cut = decode_manifest(stored.manifest).get(_PATH)
+    notes = notes_in(stored.entry)
+    cuts = decode_manifest(stored.manifest)
+    cut, values = cuts.get(_PATH), frozenset(other for other in cuts.values() if isinstance(other, str))
     if isinstance(cut, tuple):
-        return LogCheckpoint(base, sum(extent.length for extent in cut), cut, chains=chains(stored, cut))
+        return LogCheckpoint(base, sum(extent.length for extent in cut), cut, (), chains(stored, cut), values, notes)
     items = _items_in_head(stored)
-    return LogCheckpoint(base, len(items), () if not items else None)
+    return LogCheckpoint(base, len(items), () if not items else None, values=values, notes=notes)
 
 
 def _items_in_head(stored: Stored) -> list[Any]:
@@ -375,11 +610,48 @@ def _items_in_head(stored: Stored) -> list[Any]:
         ) from None
 
 
+def log_point(checkpoint: LogCheckpoint | None) -> LogPoint | None:
+    if checkpoint is None:
+        return None
+    return LogPoint(checkpoint.base.checkpoint_id, checkpoint.count, checkpoint.notes)
+
+
 def first_extents(checkpoint: LogCheckpoint | None, count: int) -> list[Extent]:
     """Where the first items of a checkpoint are, as far as a commit can refer to them."""
     if checkpoint is None or checkpoint.extents is None:
         return []
     return list(checkpoint.extents) if count == checkpoint.count else part(checkpoint.extents, 0, count)
+
+
+def newest_texts(edit: Edit) -> tuple[str, ...]:
+    """The newest items after an edit, as far as they are known."""
+    before = edit.checkpoint.tail if edit.checkpoint else ()
+    taken_off = edit.checkpoint.count - edit.kept if edit.checkpoint else 0
+    return held_texts((*before[: max(0, len(before) - taken_off)], *edit.texts))
+
+
+def held_texts(texts: Sequence[str]) -> tuple[str, ...]:
+    """Those of the newest texts that a handle may hold: a few, and not for ever what somebody has made very large."""
+    start, length = len(texts), 0
+    while start > 0 and len(texts) - start < _HELD:
+        length += len(texts[start - 1])
+        if length > _HELD_TEXT:
+            break
+        start -= 1
+    return tuple(texts[start:])
+
+
+def held_items(items: Sequence[Any], most: int) -> tuple[str, ...]:
+    """The same of items that were read. Those that are not held are not written, except for one that is too large."""
+    texts: list[str] = []
+    length = 0
+    for item in reversed(items[-min(most, _HELD) :]):
+        text = encode(item)
+        length += len(text)
+        if length > _HELD_TEXT:
+            break
+        texts.append(text)
+    return tuple(reversed(texts))
 
 
 def runs_of(branch: str, number: int, start: int, texts: Sequence[str]) -> tuple[Run, ...]:
@@ -395,4 +667,40 @@ def items_of(stored: Stored, checkpoint: LogCheckpoint, start: int, count: int) 
     """So many items from position `start` on."""
     if checkpoint.extents is None:
         return _items_in_head(stored)[start : start + count]
-    return list(decode(items_text(part(checkpoint.extents, start, count), stored.runs)))
+    return list_items(part(checkpoint.extents, start, count), stored.runs)
+
+
+def written_fields(fields: Mapping[str, Any]) -> Fields:
+    """Fields as they are written. What is large is a value of its own, which is stored once while it is the same."""
+    values: dict[Path, Run] = {}
+    parts = [f'"{_ITEMS}":[]']
+    for name, value in fields.items():
+        if name == _ITEMS:
+            raise ConfigurationError(f"a log has its items in {_ITEMS!r}: no field has this name")
+        parts.append(f"{encode(name)}:{_field_text(value, (name,), values)}")
+    return Fields(f"{{{','.join(parts)}}}", values)
+
+
+def _field_text(value: Any, path: Path, values: dict[Path, Run]) -> str:
+    """The text that stays in the head for a field, or for an entry of a field that is a dict."""
+    if isinstance(value, dict) and len(path) == 1:
+        check(value, path)
+        inner: dict[Path, Run] = {}
+        parts = [f"{encode(key)}:{_field_text(entry, (*path, key), inner)}" for key, entry in value.items()]
+        text = f"{{{','.join(parts)}}}"
+    else:
+        inner = {}
+        text = encode(value, path)
+    if len(text) >= LARGE_VALUE:
+        values[path] = Run(f"#{digest(text)}", 0, 0, 1, f"[{text}]")
+        text = "null"
+    values.update(inner)  # what lies inside of a value comes after it
+    return text
+
+
+def fields_of(stored: Stored) -> dict[str, Any]:
+    """The fields beside the items."""
+    cuts = [[path, cut] for path, cut in decode_manifest(stored.manifest).items() if path != _PATH]
+    fields = dict_from(replace(stored, manifest=encode_trusted(cuts)))
+    fields.pop(_ITEMS, None)
+    return fields

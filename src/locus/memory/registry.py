@@ -44,6 +44,10 @@ _BUILT_IN = {
     "rediss": "locus.memory.backends.redis:from_rediss",
     "valkey": "locus.memory.backends.redis:from_valkey",
     "valkeys": "locus.memory.backends.redis:from_valkeys",
+    "redis+sentinel": "locus.memory.backends.redis:from_redis_sentinel",
+    "rediss+sentinel": "locus.memory.backends.redis:from_rediss_sentinel",
+    "valkey+sentinel": "locus.memory.backends.redis:from_valkey_sentinel",
+    "valkeys+sentinel": "locus.memory.backends.redis:from_valkeys_sentinel",
 }
 _DATABASE_ENDINGS = (".db", ".sqlite", ".sqlite3")
 _registered: dict[str, Factory] = {}
@@ -56,9 +60,9 @@ def register_checkpointer(name: str, factory: Factory) -> None:
     name or nothing but keywords, `factory(config_hint=location, **options)`. A name that is in use is replaced.
     """
     if not isinstance(name, str) or not name or ":" in name or name != name.strip():
-        raise ConfigurationError(f"a backend name is text without a colon, got {name!r}")
+        raise ConfigurationError(f"a backend name must be text without a colon, got {name!r}")
     if not callable(factory):
-        raise ConfigurationError(f"the factory of {name!r} cannot be called: {factory!r:.80}")
+        raise ConfigurationError(f"the factory for {name!r} is not callable: {factory!r:.80}")
     _registered[name] = factory
 
 
@@ -75,7 +79,7 @@ def get_checkpointer(checkpointer_string: str, **options: Any) -> Checkpointer:
     to give what its users expect.
     """
     if not isinstance(checkpointer_string, str):
-        raise ConfigurationError(f"a checkpointer is named by text, got {checkpointer_string!r:.80}")
+        raise ConfigurationError(f"a checkpointer must be a name or URL, got {checkpointer_string!r:.80}")
     name, _, location = checkpointer_string.partition(":")
     return cast(Checkpointer, _call(_factory(name, checkpointer_string), location, options))
 
@@ -104,9 +108,11 @@ def _factory(name: str, given: str) -> Factory:
         loaded: Factory = plugin.load()
         return loaded
     known = list_checkpointers()
+    # Before an @ there may be a password, or a token, of a URL whose scheme was forgotten.
+    shown = f"…@{name.rpartition('@')[2]}" if "@" in name else name
     raise ConfigurationError(
-        f"there is no checkpointer {name!r:.80}{_meant(name, given, known)}; there are: {', '.join(known)}. "
-        "Another one can be added with register_checkpointer()"
+        f"unknown checkpointer {shown!r:.80}{_meant(name, given, known)}; known are: {', '.join(known)}. "
+        "Add your own with register_checkpointer()"
     )
 
 
@@ -117,7 +123,9 @@ def _meant(name: str, given: str, known: list[str]) -> str:
     scheme, slashes, _ = given.partition("//")
     if slashes and scheme in known:  # without its colon
         return f" (did you mean '{scheme}://…'?)"
-    if ":" in given and len(name) > 1:
+    if "@" in name:
+        return ""
+    if "@" in given or "://" in given or (":" in given and len(name) > 1):
         return did_you_mean(name, known)
     if given.partition("?")[0].lower().endswith(_DATABASE_ENDINGS):
         return f" (did you mean 'sqlite:{given:.200}'?)"
@@ -137,9 +145,9 @@ def as_checkpointer(given: Any) -> BaseCheckpointer:
     if isinstance(given, str):
         return get_checkpointer(given)
     if isinstance(given, PurePath):
-        raise ConfigurationError(f"a file is named by a URL: 'sqlite:{given!s:.200}'")
+        raise ConfigurationError(f"pass a URL instead of a path: 'sqlite:{given!s:.200}'")
     if given is None:
-        raise ConfigurationError('a checkpointer is needed: an object, or a URL such as "sqlite:agents.db"')
+        raise ConfigurationError('pass a checkpointer: an object, or a URL such as "sqlite:agents.db"')
     from locus.memory.backends.adapters import StorageBackendAdapter  # brings the databases along
 
     return StorageBackendAdapter(given)

@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
 from locus.errors import ConfigurationError
-from locus.memory.checkpointer import StoreVerbs, metadata_of
+from locus.memory.checkpointer import RecentThreads, StoreVerbs, compared_with, metadata_of, recent_threads
 from locus.memory.engine import CheckpointerCapabilities
+from locus.memory.model.changes import PAGE, PayloadDiff
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import check_ids
 from locus.memory.model.payloads import dict_from, dict_payload
-from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Entry, Stored, Unset
+from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, CheckpointKey, Entry, Stored, Unset
 from locus.memory.model.warm import TEXTS
+from locus.memory.runtime.once import made_once
 from locus.memory.storage import StorageBackend
 from locus.memory.store import SPECIAL_CHANNELS, CheckpointStore
 
@@ -66,6 +67,7 @@ class CheckpointSaver:
 
     @property
     def capabilities(self) -> CheckpointerCapabilities:
+        """What this store can do."""
         return self.store.capabilities
 
     @property
@@ -147,6 +149,26 @@ class CheckpointSaver:
         """What `list_checkpoints` gives, without the payloads."""
         return [_info(entry) for entry in await self.store.history(thread_id, limit, before, checkpoint_ns)]
 
+    async def diff(
+        self,
+        *,
+        thread_id: str,
+        checkpoint_id: str,
+        other_checkpoint_id: str,
+        checkpoint_ns: str = DEFAULT_NAMESPACE,
+        other_thread_id: str | None = None,
+        other_checkpoint_ns: str | None = None,
+        start: int = 0,
+        limit: int = PAGE,
+    ) -> PayloadDiff:
+        """What changed from one checkpoint to another one, of this thread and namespace unless others are named.
+
+        It costs what differs, and comes in pages: `start` and `limit` choose one, `limit=0` only counts.
+        """
+        old = CheckpointKey(thread_id, checkpoint_ns, checkpoint_id)
+        new = compared_with(old, other_checkpoint_id, other_thread_id, other_checkpoint_ns)
+        return await self.store.diff(old, new, start, limit)
+
     async def put_writes(
         self,
         *,
@@ -213,10 +235,7 @@ class CheckpointSaver:
             check_ids(thread_id, checkpoint_id, checkpoint_ns)
         entries = await self.store.history(thread_id, None, None, checkpoint_ns)
         doomed = {entry.seq: entry.rev for entry in entries if entry.checkpoint_id in chosen}
-        if not doomed:
-            return 0
-        async with self.store.using() as engine:
-            return await engine.delete(thread_id, checkpoint_ns, doomed)
+        return await self.store.delete_found(thread_id, checkpoint_ns, doomed)
 
     async def copy_thread(
         self,
@@ -225,22 +244,35 @@ class CheckpointSaver:
         dest_thread_id: str,
         checkpoint_id: str | None = None,
         checkpoint_ns: str = DEFAULT_NAMESPACE,
+        ancestors: int | Literal["all"] = "all",
     ) -> bool:
         """Copy a thread with all its namespaces and pending writes, or one checkpoint with its ancestors.
 
-        False if there is nothing to copy; `ConflictError` if the new id is in use.
+        `ancestors` is how many of those come along, the nearest first; the last one then has no parent. False if there
+        is nothing to copy; `ConflictError` if the new id is in use.
         """
-        return await self.store.copy(source_thread_id, dest_thread_id, checkpoint_id, checkpoint_ns)
+        return await self.store.copy(source_thread_id, dest_thread_id, checkpoint_id, checkpoint_ns, ancestors)
 
-    async def list_threads(self, *, limit: int | None = 100, pattern: str = "*") -> list[str]:
-        """The ids of threads that match a pattern (`*` any text, `?` one character), in order."""
-        return await self.store.list_threads(limit, pattern)
+    async def list_threads(
+        self, *, limit: int | None = 100, pattern: str = "*", after: str | None = None, prefix: str = ""
+    ) -> list[str]:
+        """The ids of threads that match a pattern (`*` any text, `?` one character), in the order of code points.
+
+        Only those behind `after`, the last id of the page before, and that start with `prefix`.
+        """
+        return await self.store.list_threads(limit, pattern, after=after, prefix=prefix)
+
+    async def recent_threads(
+        self, *, limit: int = 50, before: str | None = None, prefix: str = "", titles: bool = False
+    ) -> RecentThreads:
+        """The threads that were saved to last, newest first, each once. See `BaseCheckpointer.recent_threads`."""
+        return await recent_threads(self.store, limit, before, prefix, titles=titles)
 
     async def list_namespaces(self, *, thread_id: str) -> list[str]:
         """The namespaces in which a thread has checkpoints, in order."""
         return await self.store.namespaces(thread_id)
 
-    @cached_property
+    @made_once
     def sync(self) -> SyncCheckpointSaver:
         """The same saver for code that is not async, from any thread."""
         from locus.memory.sync import SyncCheckpointSaver

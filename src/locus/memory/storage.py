@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from locus.memory.checkpointer import StoreVerbs
 from locus.memory.model.payloads import dict_from, dict_payload
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Unset
 from locus.memory.model.warm import TEXTS
+from locus.memory.runtime.once import made_once
 from locus.memory.store import CheckpointStore
 
 if TYPE_CHECKING:
@@ -55,7 +55,10 @@ class StorageBackend(StoreVerbs):
         loaded = await self.store.load(thread_id, checkpoint_id, namespace, TEXTS)
         return None if loaded is None else dict_from(loaded.value)
 
-    @cached_property
+    diff = StoreVerbs.payload_diff
+    """What changed from checkpoint `a` to checkpoint `b`. A checkpointer has another one, of states."""
+
+    @made_once
     def sync(self) -> SyncBackend:
         """The same backend for code that is not async, from any thread."""
         from locus.memory.sync import SyncBackend

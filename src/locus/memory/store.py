@@ -7,11 +7,12 @@ engines only store.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, NoReturn, TypeVar
+from functools import partial
+from typing import Any, Generic, Literal, NoReturn, TypeVar, cast
 
 from locus.errors import (
     CapabilityError,
@@ -23,18 +24,51 @@ from locus.errors import (
     WindowError,
 )
 from locus.memory.cache import LARGE_NOTE, MOST_NOTES, LoadCache
-from locus.memory.engine import CheckpointerCapabilities, Copies, Engine, Expires, FindsMetadata, KeepsWrites, Searches
+from locus.memory.engine import (
+    LOOKED_AT,
+    CheckpointerCapabilities,
+    CommitsTogether,
+    Compares,
+    Copies,
+    Deadline,
+    Engine,
+    Expires,
+    FindsMetadata,
+    KeepsWrites,
+    Searches,
+)
 from locus.memory.model.arguments import (
     CACHE_MB,
+    SEARCH_SECONDS,
     UNLIMITED,
     check_vacuum,
+    checked_ancestors,
     checked_limit,
     checked_metadata,
     checked_seconds,
-    days_before,
 )
+from locus.memory.model.changes import PayloadDiff, checked_page
 from locus.memory.model.codec import canonical, decode, encode
-from locus.memory.model.ids import check_id, check_ids, check_pattern, checked_terms, new_id, query_terms
+from locus.memory.model.comparison import (
+    HEAD_ONLY,
+    Comparison,
+    Side,
+    Steps,
+    payload_diff,
+)
+from locus.memory.model.cursors import (
+    check_cursor,
+)
+from locus.memory.model.ids import (
+    MAX_ID_LENGTH,
+    check_id,
+    check_ids,
+    check_pattern,
+    check_prefix,
+    checked_terms,
+    new_id,
+    query_terms,
+)
 from locus.memory.model.manifest import by_branch
 from locus.memory.model.parts import Ends, Part
 from locus.memory.model.payloads import dict_from, left_out_items, stored_trace, traced_again, unread_trace
@@ -48,19 +82,49 @@ from locus.memory.model.plan import (
     Trace,
     TraceCache,
 )
-from locus.memory.model.records import ANY, Base, Commit, Entry, Hit, Outcome, Path, Stored, Unset, Verdict, Write
-from locus.memory.model.retention import ancestors, outlived
+from locus.memory.model.records import (
+    ANY,
+    DEFAULT_NAMESPACE,
+    Base,
+    CheckpointKey,
+    Commit,
+    Entry,
+    Hits,
+    NewestThreads,
+    Outcome,
+    Path,
+    Stored,
+    TaskWrites,
+    Unset,
+    Verdict,
+    Write,
+)
+from locus.memory.model.retention import (
+    Line,
+    Outlived,
+    OutlivedPage,
+    VacuumProgress,
+    orphaned,
+    outlived_in,
+    retention,
+)
+from locus.memory.model.sizes import ThreadSizes, freed_by, thread_sizes
 from locus.memory.model.warm import TEXTS, Shape
 from locus.memory.runtime.forks import fork_safe_lock
+from locus.memory.together import LANES, MOST_TEXT, Lanes, lanes_to, send_alone
 
 _ATTEMPTS = 8
 _NEWEST = 20
+_ROW = 100
+"""About how much a row adds to what is sent, in characters."""
 _MOST_NAMED = 5
 """How many checkpoints are looked at, and how many namespaces are named, for an error."""
 _LAST_ITEMS = 8
 """How many items at the end of what is stored are read to recognise it: an edit is usually among them."""
 _LONG_TO_READ = 1_000_000
-"""Characters that take some tens of milliseconds to read through."""
+_MANY_ITEMS = 2_000
+_MANY_CHECKPOINTS = 500
+"""Characters, items and checkpoints that take some tens of milliseconds to read through."""
 
 SPECIAL_CHANNELS: Mapping[str, int] = {
     "__error__": -1,
@@ -94,6 +158,10 @@ class Loaded(Generic[R]):
     sent: Stored
     hit: bool | None
     """Whether what the handle held was of use; None without a cache."""
+
+
+class _ReplacedError(Exception):
+    """A checkpoint is not the one any more that a comparison began with."""
 
 
 class _Using:
@@ -133,12 +201,16 @@ class CheckpointStore:
         if ttl_seconds is not None:
             checked_seconds(ttl_seconds, "ttl_seconds")
         if ttl_seconds is not None and not isinstance(engine, Expires):
-            raise CapabilityError(f"{type(engine).__name__} cannot let threads expire; leave out ttl_seconds")
+            raise CapabilityError(
+                f"{type(engine).__name__} does not support threads that expire; leave out ttl_seconds"
+            )
         self.engine = engine
         self.ttl_seconds = ttl_seconds
         self.ready = False
         self._traces = TraceCache(fork_safe_lock())
         self.cache = LoadCache(cache_mb)
+        self._lanes = lanes_to(engine)
+        self._lanes_here: Lanes | None = None
         self.caches = self.cache.max_bytes > 0 and type(engine).read_since is not Engine.read_since
         """Whether anything is held. Whoever gets everything from the engine anyway has no use for it."""
 
@@ -173,7 +245,7 @@ class CheckpointStore:
 
     def _with_capability(self, kind: type[C], what: str) -> C:
         if not isinstance(self.engine, kind):
-            raise CapabilityError(f"{type(self.engine).__name__} does not support {what}; ask `.capabilities` first")
+            raise CapabilityError(f"{type(self.engine).__name__} does not support {what}; check `.capabilities` first")
         return self.engine
 
     async def save(
@@ -207,7 +279,7 @@ class CheckpointStore:
             raise _window_error("it was not loaded from this thread by this process, or belongs to another store")
         base = (known or await self._base(thread_id, namespace, payload)) if self.engine.keeps_runs else None
         if payload.omitted and base is None:
-            raise _window_error("this store keeps every checkpoint whole")
+            raise _window_error("this store saves every checkpoint as a whole")
         left_out: Mapping[Path, Sequence[object]] | None = None
         rev = new_id()
         implied = known.base.checkpoint_id if known else ANY
@@ -229,7 +301,7 @@ class CheckpointStore:
                 own_branches = base is not None and base.passed
                 continue
             except LeftOutUnknown:
-                raise _window_error("what it left out is not that of the checkpoint that it was loaded from") from None
+                raise _window_error("its omitted items do not match the checkpoint that it was loaded from") from None
             commit = Commit(
                 thread_id=thread_id,
                 namespace=namespace,
@@ -250,8 +322,8 @@ class CheckpointStore:
                 fresh_id=checkpoint_id is None,
                 expires_at=now + timedelta(seconds=self.ttl_seconds) if self.ttl_seconds else None,
             )
-            async with self.using() as engine:
-                outcome = await engine.commit(commit)
+            async with self.using():
+                outcome = await self.commit(commit)
             match outcome.verdict:
                 case Verdict.COMMITTED:
                     return self._remember(commit, plan, attempt, base if payload.omitted else None)
@@ -284,7 +356,44 @@ class CheckpointStore:
                     base = None
                 case _:
                     self.refused(commit, outcome)
-        raise ConflictError(f"thread {thread_id!r} is changed by others faster than this save can follow; try again")
+        raise ConflictError(f"thread {thread_id!r} keeps being changed by other writers; try again")
+
+    async def commit(self, commit: Commit) -> Outcome:
+        """Send a commit to the engine, inside of `using`; with others that are sent now, if the engine can do that."""
+        if self._lanes is None:
+            return await self.engine.commit(commit)
+        size = len(commit.head) + len(commit.manifest) + len(commit.metadata)
+        for run in commit.runs:
+            size += len(run.items)
+        for run in commit.values:
+            size += len(run.items)
+        return await self._send(commit, size)
+
+    async def _send(self, member: Commit | TaskWrites, size: int) -> Outcome:
+        """See `together`. What finds a lane free is sent from here: it has to be as quick as without lanes."""
+        engine, thread_id = self.engine, member.thread_id
+        lanes = self._lanes_here
+        if lanes is None or lanes.loop is not asyncio.get_running_loop():
+            assert self._lanes is not None
+            lanes = self._lanes_here = self._lanes.current()
+        in_lane = size <= MOST_TEXT
+        follows = thread_id in lanes.in_flight or thread_id in lanes.waiting
+        if follows or (in_lane and lanes.used >= LANES):
+            # Tasks of a thread write at the same time, and in no order.
+            at_once = follows and isinstance(member, TaskWrites) and not lanes.has_writes_of(member)
+            if at_once or not engine.offers(CommitsTogether):
+                return await send_alone(engine, member)
+            return await lanes.in_turn(member, size)
+        lanes.used += in_lane
+        lanes.in_flight[thread_id] = member
+        try:
+            return await (engine.commit(member) if isinstance(member, Commit) else send_alone(engine, member))
+        finally:
+            lanes.used -= in_lane
+            if lanes.in_flight.get(thread_id) is member:
+                del lanes.in_flight[thread_id]
+            if lanes.waiting or lanes.watchers or lanes.allowed > LANES:
+                lanes.go_on()
 
     @staticmethod
     def refused(commit: Commit, outcome: Outcome) -> NoReturn:
@@ -292,13 +401,14 @@ class CheckpointStore:
         if outcome.verdict is Verdict.CONFLICT and not isinstance(commit.if_latest, Unset):
             expected = repr(commit.if_latest) if commit.if_latest else "no checkpoint"
             raise ConflictError(
-                f"thread {commit.thread_id!r}: expected {expected} to be the latest, but it is "
+                f"thread {commit.thread_id!r}: expected {expected} to be the latest, but the latest is "
                 f"{outcome.latest!r}; nothing was written. Load the latest, and apply the change to that",
                 expected=commit.if_latest,
                 latest=outcome.latest,
             )
         raise CheckpointNotFoundError(
-            f"thread {commit.thread_id!r} has no checkpoint {commit.parent_id!r} to be the parent; nothing was written"
+            f"thread {commit.thread_id!r} has no checkpoint {commit.parent_id!r} to use as the parent; "
+            "nothing was written"
         )
 
     def _remember(self, commit: Commit, plan: Plan, attempts: int, window: Trace | None) -> Saved:
@@ -356,7 +466,7 @@ class CheckpointStore:
             stored = None if loaded is None else loaded.value
         if stored is None:
             return None
-        if sum(len(run.items) for runs in stored.runs.values() for run in runs) < _LONG_TO_READ:
+        if not _is_much(stored):
             return self._trace_of(stored)
         return await asyncio.to_thread(self._trace_of, stored)  # the event loop may have others to serve
 
@@ -432,6 +542,73 @@ class CheckpointStore:
                 before_seq = known.seq
             return await engine.history(thread_id, namespace, checked_limit(limit, None), before_seq)
 
+    async def diff(
+        self, old: CheckpointKey, new: CheckpointKey, start: int, limit: int, most: int | None = None
+    ) -> PayloadDiff:
+        """A page of what changed from one checkpoint to another. `most` is as for `compare`; a server has its own."""
+        start, limit = checked_page(start, limit)
+        _check_keys(old, new)
+        async with self.using() as engine:
+            if isinstance(engine, Compares) and engine.offers(Compares):
+                return await engine.diff(old, new, start, limit)
+        return await self.compare(old, new, lambda comparison: payload_diff(comparison, start, limit), most)
+
+    async def compare(
+        self,
+        old: CheckpointKey,
+        new: CheckpointKey,
+        result: Callable[[Comparison], Steps[R]],
+        most: int | None = None,
+    ) -> R:
+        """What a comparison of two checkpoints gives. Both stood at one instant, and only what differs is read.
+
+        `most` is how many characters may be put together of either; `TooMuchText` is raised if that is not enough.
+        """
+        _check_keys(old, new)
+        same_thread, sort_keys = old.thread_id == new.thread_id, not self.engine.dialect.exact
+        for _ in range(_ATTEMPTS):
+            first = [await self._side(key, HEAD_ONLY, None) for key in (old, new)]
+            sides = [await read_out(stored, partial(Side, index, stored, most)) for index, stored in enumerate(first)]
+            steps = result(Comparison(*sides, same_thread=same_thread, sort_keys=sort_keys))
+            try:
+                return await self._driven(steps, (old, new), first)
+            except _ReplacedError:
+                continue
+        raise ConflictError("these checkpoints keep being replaced while they are compared; try again")
+
+    async def _driven(self, steps: Steps[R], keys: Sequence[CheckpointKey], read: list[Stored]) -> R:
+        """Read what a comparison asks for, of the checkpoints that it began with, `read`."""
+        revs = [stored.entry.rev for stored in read]
+        answer: Stored | None = None
+        seen_again = False
+        heavy = any(map(_is_much, read))
+        characters = items = 0
+        while True:
+            # Others on the event loop have their turn while much is compared: all that was read until now.
+            asked, value = await asyncio.to_thread(_advance, steps, answer) if heavy else _advance(steps, answer)
+            if asked is None:
+                break
+            index, part = asked
+            answer = await self._side(keys[index], part, revs[index])
+            more = _amount(answer)
+            characters, items = characters + more[0], items + more[1]
+            heavy = heavy or characters >= _LONG_TO_READ or items >= _MANY_ITEMS
+            seen_again |= index == 0
+        if not seen_again:
+            # What the manifests said of the runs was true if the first one still stood when the second was read.
+            entry = await self.entry(keys[0].thread_id, keys[0].checkpoint_id, keys[0].namespace)
+            if entry is None or entry.rev != revs[0]:
+                raise _ReplacedError
+        return cast(R, value)
+
+    async def _side(self, key: CheckpointKey, part: Part, rev: str | None) -> Stored:
+        stored = await self.read_part(key.thread_id, key.checkpoint_id, key.namespace, part)
+        if stored is None:
+            raise await self.not_found(key.thread_id, key.checkpoint_id, key.namespace)
+        if rev not in (None, stored.entry.rev):
+            raise _ReplacedError
+        return stored
+
     async def namespaces(self, thread_id: str) -> list[str]:
         """The namespaces in which a thread has checkpoints, in order; empty if there is no such thread."""
         check_ids(thread_id, None, None)
@@ -464,83 +641,165 @@ class CheckpointStore:
     async def delete(self, thread_id: str, checkpoint_id: str | None, namespace: str | None) -> bool:
         """Delete a checkpoint of a namespace, or a whole namespace, or a whole thread."""
         check_ids(thread_id, checkpoint_id, namespace)
+        lanes = self._lanes_here
+        if lanes is not None and lanes.loop is asyncio.get_running_loop():
+            await lanes.settle(thread_id)  # a save whose caller gave up must not come after this
         async with self.using() as engine:
             if checkpoint_id is None:
                 return await engine.delete(thread_id, namespace) > 0
             entry = await engine.entry(thread_id, namespace or "", checkpoint_id)
-            return entry is not None and await engine.delete(thread_id, namespace, {entry.seq: entry.rev}) > 0
+            found = {} if entry is None else {entry.seq: entry.rev}
+            return await self.delete_found(thread_id, namespace, found) > 0
 
-    async def list_threads(self, limit: int | None, pattern: str) -> list[str]:
-        matching = check_pattern(pattern)
+    async def delete_found(self, thread_id: str, namespace: str | None, seqs: Mapping[int, str]) -> int:
+        """Delete checkpoints that were found to be there; if none were, a deletion before may have removed them."""
         async with self.using() as engine:
-            return await engine.threads(matching, checked_limit(limit, None))
+            if seqs:
+                return await engine.delete(thread_id, namespace, seqs)
+            await engine.confirm(thread_id)
+            return 0
+
+    async def list_threads(
+        self, limit: int | None, pattern: str, *, after: str | None = None, prefix: str = ""
+    ) -> list[str]:
+        matching, most = check_pattern(pattern, within=prefix, after=after), checked_limit(limit, None)
+        async with self.using() as engine:
+            return [] if matching.matches_none else await engine.threads(matching, most)
+
+    async def unlisted_threads(self, prefix: str, after: str, limit: int) -> list[str]:
+        """What is stored of threads that `list_threads` does not show; see `Engine.unlisted`."""
+        check_prefix(prefix)
+        async with self.using() as engine:
+            return await engine.unlisted(prefix, after, limit) if len(prefix) <= MAX_ID_LENGTH else []
 
     async def recent(self, limit: int | None, prefix: str = "") -> list[Entry]:
         """The newest entries of all threads, or of those whose ids start with `prefix`; so with `find` and `search`."""
-        most = checked_limit(limit, UNLIMITED)
+        most, prefix = checked_limit(limit, UNLIMITED), check_prefix(prefix)
         async with self.using() as engine:
+            if len(prefix) > MAX_ID_LENGTH:
+                return []
             return await (engine.recent(most, prefix) if prefix else engine.recent(most))
+
+    async def newest_threads(self, limit: int | None, before: str | None = None, prefix: str = "") -> NewestThreads:
+        """Threads, each with its newest checkpoint, newest first; at most `LOOKED_AT`."""
+        most = min(checked_limit(limit, LOOKED_AT), LOOKED_AT)
+        cursor, within = check_cursor(before), check_prefix(prefix)
+        async with self.using() as engine:
+            if len(within) > MAX_ID_LENGTH:
+                return NewestThreads([])
+            return await engine.newest_threads(most, cursor, within)
 
     async def find(self, key: str, value: Any, limit: int | None, prefix: str = "") -> list[Entry]:
         engine = self._with_capability(FindsMetadata, "metadata_query")
         if not isinstance(key, str):
-            raise ConfigurationError(f"a metadata key is text, got {type(key).__name__}: {key!r:.80}")
+            raise ConfigurationError(f"a metadata key must be text, got {type(key).__name__}: {key!r:.80}")
         text = canonical(value, (key,))
         encode(key)
-        most = checked_limit(limit, UNLIMITED)
+        most, prefix = checked_limit(limit, UNLIMITED), check_prefix(prefix)
         async with self.using():
+            if len(prefix) > MAX_ID_LENGTH:
+                return []
             return await (engine.find(key, text, most, prefix) if prefix else engine.find(key, text, most))
 
-    async def search(self, query: str, limit: int | None, prefix: str = "") -> list[Hit]:
+    async def search(
+        self, query: str, limit: int | None, prefix: str = "", timeout_seconds: float = SEARCH_SECONDS
+    ) -> Hits:
         """With a prefix, neither scores nor order depend on what other threads hold."""
         if not isinstance(query, str):
-            raise ConfigurationError(f"a search query is text, got {type(query).__name__}: {query!r:.80}")
+            raise ConfigurationError(f"a search query must be text, got {type(query).__name__}: {query!r:.80}")
         encode(query)
-        return await self.search_terms(query_terms(query), limit, prefix)
+        return await self.search_terms(query_terms(query), limit, prefix, timeout_seconds)
 
-    async def search_terms(self, terms: Sequence[str], limit: int | None, prefix: str = "") -> list[Hit]:
+    async def search_terms(
+        self, terms: Sequence[str], limit: int | None, prefix: str = "", timeout_seconds: float = SEARCH_SECONDS
+    ) -> Hits:
         """The same for words that `words` has made already."""
         engine = self._with_capability(Searches, "search")
-        found, most = checked_terms(terms), checked_limit(limit, UNLIMITED)
+        found, most, prefix = checked_terms(terms), checked_limit(limit, UNLIMITED), check_prefix(prefix)
+        checked_seconds(timeout_seconds, "timeout_seconds")
         async with self.using():
-            if not found or not most:
-                return []
-            return await (engine.search(found, most, prefix) if prefix else engine.search(found, most))
+            if not found or not most or len(prefix) > MAX_ID_LENGTH:
+                return Hits()
+            return await engine.search_until(found, most, prefix, Deadline(timeout_seconds))
 
-    async def vacuum(self, older_than_days: float | None, keep_last: int | None, dry_run: bool) -> int:
+    async def vacuum(
+        self,
+        older_than_days: float | None,
+        keep_last: int | None,
+        dry_run: bool,
+        progress: Callable[[VacuumProgress], None] | None = None,
+    ) -> int:
+        """Remove what is old, and return how many checkpoints. `progress` is called after each page of threads."""
         check_vacuum(older_than_days, keep_last)
         now = datetime.now(UTC)
-        cutoff = None if older_than_days is None else days_before(now, older_than_days)
-        removed = 0
+        done = VacuumProgress()
+        damage: CorruptCheckpointError | None = None
         async with self.using() as engine:
             if isinstance(engine, Expires) and not dry_run:
-                removed += await engine.expire(now)
-            damage: CorruptCheckpointError | None = None
-            for thread_id in await engine.threads(check_pattern("*"), None):
                 try:
-                    entries = await engine.history(thread_id, None, None, None)
-                    seqs = outlived(entries, cutoff, keep_last)
-                    doomed = {entry.seq: entry.rev for entry in entries if entry.seq in seqs}
-                    if doomed:
-                        removed += len(doomed) if dry_run else await engine.delete(thread_id, None, doomed)
+                    done += VacuumProgress(checkpoints=await engine.expire(now))
                 except CorruptCheckpointError as error:
-                    damage = damage or error  # the other threads are not left to grow because of it
-            if damage is not None:
-                raise damage
-        return removed
+                    damage = error  # the other threads are not left to grow because of it
+            async with aclosing(engine.outlived(retention(now, older_than_days, keep_last))) as pages:
+                async for page in pages:
+                    removed, found = await remove_outlived(engine, page, dry_run)
+                    done += removed
+                    damage = damage or found
+                    if progress is not None:
+                        progress(done)
+            if not dry_run:
+                await engine.confirm()  # an earlier vacuum may have removed what this one does not find
+        if damage is not None:
+            raise damage
+        return done.checkpoints
 
-    async def copy(self, source: str, dest: str, checkpoint_id: str | None, namespace: str) -> bool:
+    async def sizes(
+        self,
+        thread_id: str,
+        older_than_days: float | None = None,
+        keep_last: int | None = None,
+        deleting: Collection[str] = (),
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> ThreadSizes | None:
+        """What a thread takes, and what a vacuum or a deletion would free; None if there is no such thread."""
+        by_vacuum = check_measuring(thread_id, older_than_days, keep_last, deleting, namespace)
+        async with self.using() as engine:
+            found = await engine.measure(thread_id)
+        if found is None:
+            return None
+        entries = [one.entry for one in found.checkpoints]
+        freed = None
+        if by_vacuum:
+            kept = retention(datetime.now(UTC), older_than_days, keep_last)
+            orphans = orphaned(found.orphans(), kept.orphans_before)
+            freed = freed_by(found, outlived_in(thread_id, entries, kept, orphans))
+        elif deleting:
+            revs = {entry.checkpoint_id: (entry.seq, entry.rev) for entry in entries if entry.namespace == namespace}
+            missing = next((name for name in deleting if name not in revs), None)
+            if missing is not None:
+                raise await self.not_found(thread_id, missing, namespace, " to measure")
+            freed = freed_by(found, Outlived(thread_id, dict(revs[name] for name in deleting)))
+        if len(found.checkpoints) < _MANY_CHECKPOINTS:
+            return thread_sizes(thread_id, found, freed)
+        return await asyncio.to_thread(thread_sizes, thread_id, found, freed)
+
+    async def copy(
+        self,
+        source: str,
+        dest: str,
+        checkpoint_id: str | None,
+        namespace: str,
+        ancestors: int | Literal["all"] = "all",
+    ) -> bool:
         engine = self._with_capability(Copies, "branching")
         check_ids(source, checkpoint_id, namespace)
         check_id(dest, "dest_thread_id")
-        async with self.using() as plain:
-            line = None
-            if checkpoint_id is not None:
-                line = ancestors(await plain.history(source, namespace, None, None), checkpoint_id)
-                if not line:
-                    return False
-            ids = None if line is None else {entry.checkpoint_id for entry in line}
-            copied = await engine.copy(source, dest, namespace if ids is not None else None, ids)
+        most = checked_ancestors(ancestors, checkpoint_id)
+        async with self.using():
+            if checkpoint_id is None:
+                copied = await engine.copy(source, dest, None, None)
+            else:
+                copied = await engine.copy_line(source, dest, Line(namespace, checkpoint_id, most))
         if copied < 0:
             raise ConflictError(f"thread {dest!r} exists already; choose another id, or delete it first")
         return copied > 0
@@ -557,7 +816,7 @@ class CheckpointStore:
         keep_numbered: bool = False,
         off_loop: bool = False,
     ) -> None:
-        engine = self._with_capability(KeepsWrites, "pending writes")
+        self._with_capability(KeepsWrites, "pending writes")
         check_ids(thread_id, checkpoint_id, namespace)
         check_id(task_id, "task_id")
         check_id(task_path, "task_path", empty=True)
@@ -565,8 +824,12 @@ class CheckpointStore:
             rows = await asyncio.to_thread(_write_rows, task_id, task_path, writes)
         else:
             rows = _write_rows(task_id, task_path, writes)
-        async with self.using():
-            await engine.put_writes(thread_id, namespace, checkpoint_id, task_id, rows, keep_numbered=keep_numbered)
+        task_writes = TaskWrites(thread_id, namespace, checkpoint_id, task_id, tuple(rows), keep_numbered)
+        async with self.using() as engine:
+            if self._lanes is None:
+                await send_alone(engine, task_writes)
+            else:
+                await self._send(task_writes, sum(len(row.value) + len(row.channel) + _ROW for row in rows))
 
     async def get_writes(
         self, thread_id: str, checkpoint_id: str, *, task_id: str | None, namespace: str
@@ -579,9 +842,83 @@ class CheckpointStore:
             return await engine.get_writes(thread_id, namespace, checkpoint_id, task_id)
 
     async def close(self) -> None:
+        self._lanes_here = None
+        if self._lanes is not None:
+            await self._lanes.close()
         self.ready = False
         self.cache.clear()
         await self.engine.close()
+
+
+def _check_keys(*keys: CheckpointKey) -> None:
+    for key in keys:
+        check_id(key.checkpoint_id, "checkpoint_id")
+        check_ids(key.thread_id, None, key.namespace)
+
+
+def _advance(steps: Steps[R], answer: Stored | None) -> tuple[tuple[int, Part] | None, R | None]:
+    """What a comparison asks for next, or its result."""
+    try:
+        return (next(steps) if answer is None else steps.send(answer)), None
+    except StopIteration as stop:
+        return None, stop.value
+
+
+async def read_out(stored: Stored, work: Callable[[], R]) -> R:
+    """What some work on what was read gives. If that is much, others on the event loop have their turn meanwhile."""
+    return await asyncio.to_thread(work) if _is_much(stored) else work()
+
+
+def _is_much(stored: Stored) -> bool:
+    """Whether what was read takes some tens of milliseconds to look through."""
+    characters, items = _amount(stored)
+    return characters >= _LONG_TO_READ or items >= _MANY_ITEMS
+
+
+def _amount(stored: Stored) -> tuple[int, int]:
+    """The characters and the items of what was read."""
+    runs = [run for some in stored.runs.values() for run in some]
+    characters = len(stored.head) + len(stored.manifest) + sum(len(run.items) for run in runs)
+    return characters, sum(run.length for run in runs)
+
+
+async def remove_outlived(
+    engine: Engine, page: OutlivedPage, dry_run: bool
+) -> tuple[VacuumProgress, CorruptCheckpointError | None]:
+    """Remove what a page of a vacuum has found, or only count it; and the first damage that was in the way."""
+    damaged = list(page.damaged)
+    checkpoints = writes = 0
+    for found in page.threads:
+        if dry_run:
+            checkpoints += len(found.checkpoints)
+            writes += sum(found.writes.values())
+            continue
+        try:
+            if found.checkpoints:
+                checkpoints += await engine.trim(found.thread_id, found.checkpoints)
+            if found.writes and isinstance(engine, KeepsWrites):
+                writes += await engine.delete_orphans(found.thread_id, found.writes.keys())
+        except CorruptCheckpointError as error:
+            damaged.append(error)
+    done = VacuumProgress(page.looked_at, checkpoints, writes, len(damaged))
+    return done, damaged[0] if damaged else None
+
+
+def check_measuring(
+    thread_id: str, older_than_days: float | None, keep_last: int | None, deleting: Collection[str], namespace: str
+) -> bool:
+    """Refuse what cannot be measured; True if the question is what a vacuum would free."""
+    check_ids(thread_id, None, namespace)
+    by_vacuum = older_than_days is not None or keep_last is not None
+    if by_vacuum:
+        check_vacuum(older_than_days, keep_last)
+    if isinstance(deleting, str):
+        raise ConfigurationError("`deleting` must be a list of checkpoint ids, got a single text")
+    for checkpoint_id in deleting:
+        check_id(checkpoint_id, "checkpoint_id")
+    if by_vacuum and deleting:
+        raise ConfigurationError("give either the options of a vacuum or `deleting`, not both")
+    return by_vacuum
 
 
 def _write_rows(task_id: str, task_path: str, writes: Sequence[tuple[str, Any]]) -> list[Write]:
@@ -608,7 +945,8 @@ def _same_metadata(stored: Stored, metadata: Mapping[str, Any] | None) -> bool:
 
 def _window_error(reason: str) -> WindowError:
     return WindowError(
-        f"this state is a window of a thread, and cannot be saved here: {reason}. Nothing was written. "
+        f"this state holds only a part of a thread (it was loaded with `last`), and cannot be saved here: {reason}. "
+        "Nothing was written. "
         "Load the thread whole, without `last`, and apply the change to that; or save `state.without_omitted()` "
         "to let the omitted items go"
     )

@@ -1,19 +1,33 @@
 """Blocking calls, from any thread, for code that is not async: the same methods as the async classes.
 
+Each says in one line what it does, in the words of the async method, which has the rest.
+
 Every call runs on one event loop, on a thread of its own (`runtime.portal`). The loop lives on between calls, so
 connections and pools that one call opens serve the next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
 from locus.memory.cache import CacheInfo
-from locus.memory.checkpointer import THIRTY_DAYS, Checkpointer, HistoryEntry, PendingWrite, StoreVerbs
+from locus.memory.checkpointer import (
+    THIRTY_DAYS,
+    Checkpointer,
+    HistoryEntry,
+    PendingWrite,
+    RecentThreads,
+    SearchHits,
+    StoreVerbs,
+)
 from locus.memory.engine import CheckpointerCapabilities
+from locus.memory.model.arguments import SEARCH_SECONDS
+from locus.memory.model.changes import PAGE, PayloadDiff
 from locus.memory.model.parts import ItemPage
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Unset
+from locus.memory.model.retention import VacuumProgress
+from locus.memory.model.sizes import ThreadSizes
 from locus.memory.runtime.portal import PORTAL
 from locus.memory.saver import CheckpointInfo, CheckpointSaver, SavedCheckpoint, SavedWrite
 from locus.memory.storage import StorageBackend
@@ -26,16 +40,18 @@ V = TypeVar("V", bound=StoreVerbs)
 
 
 class SyncStoreVerbs(Generic[V]):
-    """The methods of `StoreVerbs`, blocking. They are described there."""
+    """The methods of `StoreVerbs`, blocking."""
 
     def __init__(self, wrapped: V) -> None:
         self._wrapped = wrapped
 
     @property
     def capabilities(self) -> CheckpointerCapabilities:
+        """What this store can do."""
         return self._wrapped.capabilities
 
     def list_checkpoints(self, thread_id: str, limit: int = 10, *, namespace: str = DEFAULT_NAMESPACE) -> list[str]:
+        """The ids of a thread's checkpoints, newest first."""
         return PORTAL.run(self._wrapped.list_checkpoints(thread_id, limit, namespace=namespace))
 
     def history(
@@ -46,29 +62,71 @@ class SyncStoreVerbs(Generic[V]):
         *,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> list[HistoryEntry]:
+        """A thread's checkpoints without their payloads, newest first. See `BaseCheckpointer.history`."""
         return PORTAL.run(self._wrapped.history(thread_id, limit, before, namespace=namespace))
 
     def delete(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None) -> bool:
+        """Delete one checkpoint, or the whole thread; with a namespace but no id, that namespace."""
         return PORTAL.run(self._wrapped.delete(thread_id, checkpoint_id, namespace=namespace))
 
     def exists(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None) -> bool:
+        """Whether that checkpoint, or any of the thread (or of that namespace of it), is there."""
         return PORTAL.run(self._wrapped.exists(thread_id, checkpoint_id, namespace=namespace))
 
-    def search(self, query: str, limit: int = 10) -> list[dict[str, Any]]:
-        return PORTAL.run(self._wrapped.search(query, limit))
+    def search(
+        self, query: str, limit: int = 10, *, prefix: str = "", timeout_seconds: float = SEARCH_SECONDS
+    ) -> SearchHits:
+        """Checkpoints that contain all words of `query`, best first, each with a `score` and a `snippet`.
 
-    def query_by_metadata(self, key: str, value: Any, limit: int = 100) -> list[dict[str, Any]]:
-        return PORTAL.run(self._wrapped.query_by_metadata(key, value, limit))
+        See `Checkpointer.search`.
+        """
+        return PORTAL.run(self._wrapped.search(query, limit, prefix=prefix, timeout_seconds=timeout_seconds))
+
+    def query_by_metadata(self, key: str, value: Any, limit: int = 100, *, prefix: str = "") -> list[dict[str, Any]]:
+        """Checkpoints whose metadata has exactly this value under this key, newest first.
+
+        See `BaseCheckpointer.query_by_metadata`.
+        """
+        return PORTAL.run(self._wrapped.query_by_metadata(key, value, limit, prefix=prefix))
 
     def get_metadata(
         self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE
     ) -> dict[str, Any] | None:
+        """The metadata of that checkpoint, or of the latest; `None` if there is none."""
         return PORTAL.run(self._wrapped.get_metadata(thread_id, checkpoint_id, namespace=namespace))
 
     def vacuum(
-        self, older_than_days: float = THIRTY_DAYS, *, keep_last: int | None = None, dry_run: bool = False
+        self,
+        older_than_days: float = THIRTY_DAYS,
+        *,
+        keep_last: int | None = None,
+        dry_run: bool = False,
+        progress: Callable[[VacuumProgress], None] | None = None,
     ) -> int:
-        return PORTAL.run(self._wrapped.vacuum(older_than_days, keep_last=keep_last, dry_run=dry_run))
+        """Delete old checkpoints, and return how many. See `Checkpointer.vacuum`."""
+        return PORTAL.run(
+            self._wrapped.vacuum(older_than_days, keep_last=keep_last, dry_run=dry_run, progress=progress)
+        )
+
+    def sizes(
+        self,
+        thread_id: str,
+        *,
+        older_than_days: float | None = None,
+        keep_last: int | None = None,
+        deleting: Collection[str] = (),
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> ThreadSizes | None:
+        """What a thread takes, in bytes; `None` if there is no such thread. See `Checkpointer.sizes`."""
+        return PORTAL.run(
+            self._wrapped.sizes(
+                thread_id,
+                older_than_days=older_than_days,
+                keep_last=keep_last,
+                deleting=deleting,
+                namespace=namespace,
+            )
+        )
 
     def copy_thread(
         self,
@@ -76,20 +134,47 @@ class SyncStoreVerbs(Generic[V]):
         dest_thread_id: str,
         checkpoint_id: str | None = None,
         *,
+        ancestors: int | Literal["all"] = "all",
         namespace: str = DEFAULT_NAMESPACE,
     ) -> bool:
+        """Copy a thread under a new id: whole, or one checkpoint with its ancestors. See `Checkpointer.copy_thread`."""
         return PORTAL.run(
-            self._wrapped.copy_thread(source_thread_id, dest_thread_id, checkpoint_id, namespace=namespace)
+            self._wrapped.copy_thread(
+                source_thread_id, dest_thread_id, checkpoint_id, ancestors=ancestors, namespace=namespace
+            )
         )
 
-    def list_threads(self, limit: int | None = 100, pattern: str = "*") -> list[str]:
-        return PORTAL.run(self._wrapped.list_threads(limit, pattern))
+    def list_threads(
+        self, limit: int | None = 100, pattern: str = "*", *, after: str | None = None, prefix: str = ""
+    ) -> list[str]:
+        """The ids of threads that match a pattern (`*` any text, `?` one character), in the order of code points.
+
+        See `BaseCheckpointer.list_threads`.
+        """
+        return PORTAL.run(self._wrapped.list_threads(limit, pattern, after=after, prefix=prefix))
 
     def list_namespaces(self, thread_id: str) -> list[str]:
+        """The namespaces in which a thread has checkpoints, in order; empty if there is no such thread.
+
+        See `Checkpointer.list_namespaces`.
+        """
         return PORTAL.run(self._wrapped.list_namespaces(thread_id))
 
-    def list_with_metadata(self, limit: int = 100) -> list[dict[str, Any]]:
-        return PORTAL.run(self._wrapped.list_with_metadata(limit))
+    def list_with_metadata(self, limit: int = 100, *, prefix: str = "") -> list[dict[str, Any]]:
+        """The newest checkpoints of all threads, with `thread_id`, `checkpoint_id`, `metadata` and more.
+
+        See `BaseCheckpointer.list_with_metadata`.
+        """
+        return PORTAL.run(self._wrapped.list_with_metadata(limit, prefix=prefix))
+
+    def recent_threads(
+        self, limit: int = 50, *, before: str | None = None, prefix: str = "", titles: bool = False
+    ) -> RecentThreads:
+        """The threads that were saved to last, newest first, each once, with its last checkpoint.
+
+        See `BaseCheckpointer.recent_threads`.
+        """
+        return PORTAL.run(self._wrapped.recent_threads(limit, before=before, prefix=prefix, titles=titles))
 
     def read_items(
         self,
@@ -101,8 +186,41 @@ class SyncStoreVerbs(Generic[V]):
         count: int = 50,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> ItemPage | None:
+        """Some items of one list of a checkpoint, as plain JSON values, and how many there are.
+
+        See `BaseCheckpointer.read_items`.
+        """
         return PORTAL.run(
             self._wrapped.read_items(thread_id, checkpoint_id, path=path, start=start, count=count, namespace=namespace)
+        )
+
+    def payload_diff(
+        self,
+        thread_id: str,
+        a: str,
+        b: str,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        other_thread: str | None = None,
+        other_namespace: str | None = None,
+        start: int = 0,
+        limit: int = PAGE,
+    ) -> PayloadDiff:
+        """What changed from checkpoint `a` to checkpoint `b`, as plain JSON values: a page of it.
+
+        See `Checkpointer.payload_diff`.
+        """
+        return PORTAL.run(
+            self._wrapped.payload_diff(
+                thread_id,
+                a,
+                b,
+                namespace=namespace,
+                other_thread=other_thread,
+                other_namespace=other_namespace,
+                start=start,
+                limit=limit,
+            )
         )
 
     def put_writes(
@@ -115,6 +233,7 @@ class SyncStoreVerbs(Generic[V]):
         task_path: str = "",
         namespace: str = DEFAULT_NAMESPACE,
     ) -> None:
+        """Keep what a task wrote since a checkpoint. Repeating it replaces the task's earlier set."""
         PORTAL.run(
             self._wrapped.put_writes(
                 thread_id, checkpoint_id, task_id, writes, task_path=task_path, namespace=namespace
@@ -129,15 +248,19 @@ class SyncStoreVerbs(Generic[V]):
         *,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> list[PendingWrite]:
+        """What tasks wrote since a checkpoint, ordered by task path, task and index."""
         return PORTAL.run(self._wrapped.get_writes(thread_id, checkpoint_id, task_id, namespace=namespace))
 
     def cache_info(self) -> CacheInfo:
+        """How often loads could do with what this handle holds in memory, and how much that is. See `cache_mb`."""
         return self._wrapped.cache_info()
 
     def cache_clear(self) -> None:
+        """Let go of what this handle holds in memory. The next load of each thread reads all of it."""
         self._wrapped.cache_clear()
 
     def close(self) -> None:
+        """Release what this handle opened itself. It may be used again, and opens anew."""
         PORTAL.run(self._wrapped.close())
 
     def __enter__(self) -> Self:
@@ -161,6 +284,7 @@ class SyncCheckpointer(SyncStoreVerbs[Checkpointer]):
         parent: str | None | Unset = ANY,
         if_latest: str | None | Unset = ANY,
     ) -> str:
+        """Keep a state as the newest checkpoint of a thread, and return its id. See `Checkpointer.save`."""
         return PORTAL.run(
             self._wrapped.save(
                 state,
@@ -181,16 +305,47 @@ class SyncCheckpointer(SyncStoreVerbs[Checkpointer]):
         last: int | None = None,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> AgentState | None:
+        """The state of that checkpoint, or of the latest; `None` if there is none. See `Checkpointer.load`."""
         return PORTAL.run(self._wrapped.load(thread_id, checkpoint_id, last=last, namespace=namespace))
 
     def origin(self, state: AgentState, thread_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:
+        """The id of the checkpoint of this thread that a state was last loaded from or saved as.
+
+        See `Checkpointer.origin`.
+        """
         return self._wrapped.origin(state, thread_id, namespace=namespace)
 
     def follow_copy(self, state: AgentState, thread_id: str, copy: str, *, namespace: str = DEFAULT_NAMESPACE) -> None:
+        """Let a state that came from a thread be saved in a copy of it, as if it had been loaded from there.
+
+        See `Checkpointer.follow_copy`.
+        """
         self._wrapped.follow_copy(state, thread_id, copy, namespace=namespace)
 
-    def diff(self, thread_id: str, a: str, b: str, *, namespace: str = DEFAULT_NAMESPACE) -> StateDiff:
-        return PORTAL.run(self._wrapped.diff(thread_id, a, b, namespace=namespace))
+    def diff(
+        self,
+        thread_id: str,
+        a: str,
+        b: str,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        other_thread: str | None = None,
+        other_namespace: str | None = None,
+    ) -> StateDiff:
+        """What changed from checkpoint `a` to checkpoint `b`, which may be of another thread or namespace.
+
+        See `Checkpointer.diff`.
+        """
+        return PORTAL.run(
+            self._wrapped.diff(
+                thread_id,
+                a,
+                b,
+                namespace=namespace,
+                other_thread=other_thread,
+                other_namespace=other_namespace,
+            )
+        )
 
 
 class SyncBackend(SyncStoreVerbs[StorageBackend]):
@@ -207,6 +362,7 @@ class SyncBackend(SyncStoreVerbs[StorageBackend]):
         parent: str | None | Unset = ANY,
         if_latest: str | None | Unset = ANY,
     ) -> str:
+        """Keep a dict as the newest checkpoint of a thread, and return its id. See `StorageBackend.save`."""
         return PORTAL.run(
             self._wrapped.save(
                 thread_id,
@@ -222,17 +378,22 @@ class SyncBackend(SyncStoreVerbs[StorageBackend]):
     def load(
         self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE
     ) -> dict[str, Any] | None:
+        """The dict of that checkpoint, or of the latest; `None` if there is none."""
         return PORTAL.run(self._wrapped.load(thread_id, checkpoint_id, namespace=namespace))
+
+    diff = SyncStoreVerbs.payload_diff
+    """The same as `payload_diff`, as in `StorageBackend`."""
 
 
 class SyncCheckpointSaver:
-    """A `CheckpointSaver`, blocking. The methods are described there."""
+    """A `CheckpointSaver`, blocking."""
 
     def __init__(self, store: Any) -> None:
         self._saver = store if isinstance(store, CheckpointSaver) else CheckpointSaver(store)
 
     @property
     def capabilities(self) -> CheckpointerCapabilities:
+        """What this store can do."""
         return self._saver.capabilities
 
     @property
@@ -251,6 +412,7 @@ class SyncCheckpointSaver:
         metadata: dict[str, Any] | None = None,
         if_latest: str | None | Unset = ANY,
     ) -> None:
+        """Keep a dict as the newest checkpoint of a namespace. See `CheckpointSaver.put`."""
         PORTAL.run(
             self._saver.put(
                 thread_id=thread_id,
@@ -266,6 +428,7 @@ class SyncCheckpointSaver:
     def get(
         self, *, thread_id: str, checkpoint_id: str | None = None, checkpoint_ns: str = DEFAULT_NAMESPACE
     ) -> SavedCheckpoint | None:
+        """That checkpoint, or the latest of the namespace; `None` if there is none."""
         return PORTAL.run(
             self._saver.get(thread_id=thread_id, checkpoint_id=checkpoint_id, checkpoint_ns=checkpoint_ns)
         )
@@ -278,6 +441,10 @@ class SyncCheckpointSaver:
         limit: int | None = 10,
         before: str | None = None,
     ) -> list[SavedCheckpoint]:
+        """Checkpoints of a namespace, newest first; `before` is the id of one: only what is older.
+
+        See `CheckpointSaver.list_checkpoints`.
+        """
         return PORTAL.run(
             self._saver.list_checkpoints(thread_id=thread_id, checkpoint_ns=checkpoint_ns, limit=limit, before=before)
         )
@@ -290,8 +457,38 @@ class SyncCheckpointSaver:
         limit: int | None = 10,
         before: str | None = None,
     ) -> list[CheckpointInfo]:
+        """What `list_checkpoints` gives, without the payloads."""
         return PORTAL.run(
             self._saver.history(thread_id=thread_id, checkpoint_ns=checkpoint_ns, limit=limit, before=before)
+        )
+
+    def diff(
+        self,
+        *,
+        thread_id: str,
+        checkpoint_id: str,
+        other_checkpoint_id: str,
+        checkpoint_ns: str = DEFAULT_NAMESPACE,
+        other_thread_id: str | None = None,
+        other_checkpoint_ns: str | None = None,
+        start: int = 0,
+        limit: int = PAGE,
+    ) -> PayloadDiff:
+        """What changed from one checkpoint to another one, of this thread and namespace unless others are named.
+
+        See `CheckpointSaver.diff`.
+        """
+        return PORTAL.run(
+            self._saver.diff(
+                thread_id=thread_id,
+                checkpoint_id=checkpoint_id,
+                other_checkpoint_id=other_checkpoint_id,
+                checkpoint_ns=checkpoint_ns,
+                other_thread_id=other_thread_id,
+                other_checkpoint_ns=other_checkpoint_ns,
+                start=start,
+                limit=limit,
+            )
         )
 
     def put_writes(
@@ -304,6 +501,10 @@ class SyncCheckpointSaver:
         checkpoint_ns: str = DEFAULT_NAMESPACE,
         task_path: str = "",
     ) -> None:
+        """Keep what a task wrote since a checkpoint, as `(channel, value)`. Repeating it replaces the task's set.
+
+        See `CheckpointSaver.put_writes`.
+        """
         PORTAL.run(
             self._saver.put_writes(
                 thread_id=thread_id,
@@ -323,6 +524,7 @@ class SyncCheckpointSaver:
         checkpoint_ns: str = DEFAULT_NAMESPACE,
         task_id: str | None = None,
     ) -> list[SavedWrite]:
+        """What tasks (or one of them) wrote since a checkpoint, ordered by task path, task and index."""
         return PORTAL.run(
             self._saver.get_writes(
                 thread_id=thread_id, checkpoint_id=checkpoint_id, checkpoint_ns=checkpoint_ns, task_id=task_id
@@ -330,9 +532,11 @@ class SyncCheckpointSaver:
         )
 
     def delete_thread(self, *, thread_id: str) -> None:
+        """Delete a thread: the checkpoints and pending writes of all its namespaces."""
         PORTAL.run(self._saver.delete_thread(thread_id=thread_id))
 
     def delete_checkpoint(self, *, thread_id: str, checkpoint_id: str, checkpoint_ns: str = DEFAULT_NAMESPACE) -> bool:
+        """Delete one checkpoint with its pending writes; its children get its parent. True if it was there."""
         return PORTAL.run(
             self._saver.delete_checkpoint(thread_id=thread_id, checkpoint_id=checkpoint_id, checkpoint_ns=checkpoint_ns)
         )
@@ -340,6 +544,7 @@ class SyncCheckpointSaver:
     def delete_checkpoints(
         self, *, thread_id: str, checkpoint_ids: Collection[str], checkpoint_ns: str = DEFAULT_NAMESPACE
     ) -> int:
+        """Delete several checkpoints in one step, and return how many were there."""
         return PORTAL.run(
             self._saver.delete_checkpoints(
                 thread_id=thread_id, checkpoint_ids=checkpoint_ids, checkpoint_ns=checkpoint_ns
@@ -353,23 +558,43 @@ class SyncCheckpointSaver:
         dest_thread_id: str,
         checkpoint_id: str | None = None,
         checkpoint_ns: str = DEFAULT_NAMESPACE,
+        ancestors: int | Literal["all"] = "all",
     ) -> bool:
+        """Copy a thread with all its namespaces and pending writes, or one checkpoint with its ancestors.
+
+        See `CheckpointSaver.copy_thread`.
+        """
         return PORTAL.run(
             self._saver.copy_thread(
                 source_thread_id=source_thread_id,
                 dest_thread_id=dest_thread_id,
                 checkpoint_id=checkpoint_id,
                 checkpoint_ns=checkpoint_ns,
+                ancestors=ancestors,
             )
         )
 
-    def list_threads(self, *, limit: int | None = 100, pattern: str = "*") -> list[str]:
-        return PORTAL.run(self._saver.list_threads(limit=limit, pattern=pattern))
+    def list_threads(
+        self, *, limit: int | None = 100, pattern: str = "*", after: str | None = None, prefix: str = ""
+    ) -> list[str]:
+        """The ids of threads that match a pattern (`*` any text, `?` one character), in the order of code points.
+
+        See `CheckpointSaver.list_threads`.
+        """
+        return PORTAL.run(self._saver.list_threads(limit=limit, pattern=pattern, after=after, prefix=prefix))
+
+    def recent_threads(
+        self, *, limit: int = 50, before: str | None = None, prefix: str = "", titles: bool = False
+    ) -> RecentThreads:
+        """The threads that were saved to last, newest first, each once. See `BaseCheckpointer.recent_threads`."""
+        return PORTAL.run(self._saver.recent_threads(limit=limit, before=before, prefix=prefix, titles=titles))
 
     def list_namespaces(self, *, thread_id: str) -> list[str]:
+        """The namespaces in which a thread has checkpoints, in order."""
         return PORTAL.run(self._saver.list_namespaces(thread_id=thread_id))
 
     def close(self) -> None:
+        """Close the store; whoever uses it again opens it anew."""
         PORTAL.run(self._saver.close())
 
     def __enter__(self) -> Self:

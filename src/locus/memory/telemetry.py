@@ -10,17 +10,33 @@ errors, which may quote either. docs/operations.md lists the names and units.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from locus.errors import ConfigurationError, ConflictError
 from locus.extras import require
 from locus.memory.checkpointer import StoreVerbs
 from locus.memory.engine import CheckpointerCapabilities
+from locus.memory.model.arguments import SEARCH_SECONDS
+from locus.memory.model.changes import PayloadDiff
+from locus.memory.model.comparison import Comparison, Steps
 from locus.memory.model.parts import Part
 from locus.memory.model.plan import Payload
-from locus.memory.model.records import Base, Commit, Entry, Hit, Stored, Write
+from locus.memory.model.records import (
+    DEFAULT_NAMESPACE,
+    Base,
+    CheckpointKey,
+    Commit,
+    Entry,
+    Hits,
+    NewestThreads,
+    Outcome,
+    Stored,
+    Write,
+)
+from locus.memory.model.retention import VacuumProgress
+from locus.memory.model.sizes import ThreadSizes, text_bytes
 from locus.memory.model.warm import Shape
 from locus.memory.saver import CheckpointSaver
 from locus.memory.store import CheckpointStore, Loaded, Saved
@@ -179,6 +195,9 @@ class ObservedStore(CheckpointStore):
             self._telemetry.held()
             return saved
 
+    async def commit(self, commit: Commit) -> Outcome:
+        return await self._inner.commit(commit)
+
     async def read(self, thread_id: str, checkpoint_id: str | None, namespace: str) -> Stored | None:
         with self._telemetry.operation("load") as span:
             stored = await self._inner.read(thread_id, checkpoint_id, namespace)
@@ -219,6 +238,22 @@ class ObservedStore(CheckpointStore):
         with self._telemetry.operation("history"):
             return await self._inner.history(thread_id, limit, before, namespace)
 
+    async def diff(
+        self, old: CheckpointKey, new: CheckpointKey, start: int, limit: int, most: int | None = None
+    ) -> PayloadDiff:
+        with self._telemetry.operation("diff"):
+            return await self._inner.diff(old, new, start, limit, most)
+
+    async def compare(
+        self,
+        old: CheckpointKey,
+        new: CheckpointKey,
+        result: Callable[[Comparison], Steps[R]],
+        most: int | None = None,
+    ) -> R:
+        with self._telemetry.operation("diff"):
+            return await self._inner.compare(old, new, result, most)
+
     async def namespaces(self, thread_id: str) -> list[str]:
         with self._telemetry.operation("list_namespaces"):
             return await self._inner.namespaces(thread_id)
@@ -227,29 +262,69 @@ class ObservedStore(CheckpointStore):
         with self._telemetry.operation("delete"):
             return await self._inner.delete(thread_id, checkpoint_id, namespace)
 
-    async def list_threads(self, limit: int | None, pattern: str) -> list[str]:
+    async def delete_found(self, thread_id: str, namespace: str | None, seqs: Mapping[int, str]) -> int:
+        with self._telemetry.operation("delete"):
+            return await self._inner.delete_found(thread_id, namespace, seqs)
+
+    async def list_threads(
+        self, limit: int | None, pattern: str, *, after: str | None = None, prefix: str = ""
+    ) -> list[str]:
         with self._telemetry.operation("list_threads"):
-            return await self._inner.list_threads(limit, pattern)
+            return await self._inner.list_threads(limit, pattern, after=after, prefix=prefix)
+
+    async def unlisted_threads(self, prefix: str, after: str, limit: int) -> list[str]:
+        with self._telemetry.operation("list_threads"):
+            return await self._inner.unlisted_threads(prefix, after, limit)
 
     async def recent(self, limit: int | None, prefix: str = "") -> list[Entry]:
         with self._telemetry.operation("list_with_metadata"):
             return await self._inner.recent(limit, prefix)
 
+    async def newest_threads(self, limit: int | None, before: str | None = None, prefix: str = "") -> NewestThreads:
+        with self._telemetry.operation("recent_threads"):
+            return await self._inner.newest_threads(limit, before, prefix)
+
     async def find(self, key: str, value: Any, limit: int | None, prefix: str = "") -> list[Entry]:
         with self._telemetry.operation("query_by_metadata"):
             return await self._inner.find(key, value, limit, prefix)
 
-    async def search_terms(self, terms: Sequence[str], limit: int | None, prefix: str = "") -> list[Hit]:
+    async def search_terms(
+        self, terms: Sequence[str], limit: int | None, prefix: str = "", timeout_seconds: float = SEARCH_SECONDS
+    ) -> Hits:
         with self._telemetry.operation("search"):
-            return await self._inner.search_terms(terms, limit, prefix)
+            return await self._inner.search_terms(terms, limit, prefix, timeout_seconds)
 
-    async def vacuum(self, older_than_days: float | None, keep_last: int | None, dry_run: bool) -> int:
+    async def vacuum(
+        self,
+        older_than_days: float | None,
+        keep_last: int | None,
+        dry_run: bool,
+        progress: Callable[[VacuumProgress], None] | None = None,
+    ) -> int:
         with self._telemetry.operation("vacuum"):
-            return await self._inner.vacuum(older_than_days, keep_last, dry_run)
+            return await self._inner.vacuum(older_than_days, keep_last, dry_run, progress)
 
-    async def copy(self, source: str, dest: str, checkpoint_id: str | None, namespace: str) -> bool:
+    async def sizes(
+        self,
+        thread_id: str,
+        older_than_days: float | None = None,
+        keep_last: int | None = None,
+        deleting: Collection[str] = (),
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> ThreadSizes | None:
+        with self._telemetry.operation("sizes"):
+            return await self._inner.sizes(thread_id, older_than_days, keep_last, deleting, namespace)
+
+    async def copy(
+        self,
+        source: str,
+        dest: str,
+        checkpoint_id: str | None,
+        namespace: str,
+        ancestors: int | Literal["all"] = "all",
+    ) -> bool:
         with self._telemetry.operation("copy_thread"):
-            return await self._inner.copy(source, dest, checkpoint_id, namespace)
+            return await self._inner.copy(source, dest, checkpoint_id, namespace, ancestors)
 
     async def put_writes(
         self, thread_id: str, checkpoint_id: str, task_id: str, writes: Sequence[tuple[str, Any]], **options: Any
@@ -271,16 +346,11 @@ class ObservedStore(CheckpointStore):
 def size_of_commit(commit: Commit) -> int:
     """The bytes of what a commit sends to the store."""
     texts = (run.items for runs in (commit.runs, commit.values) for run in runs)
-    return sum(map(_bytes, (commit.metadata, commit.head, commit.manifest, *texts)))
+    return sum(map(text_bytes, (commit.metadata, commit.head, commit.manifest, *texts)))
 
 
 def size_of_stored(stored: Stored) -> int:
     """The bytes of what a load gets from the store."""
     runs: Mapping[str, Any] = stored.runs
     texts = (run.items for found in runs.values() for run in found)
-    return sum(map(_bytes, (stored.head, *texts)))
-
-
-def _bytes(text: str) -> int:
-    """In UTF-8. Of most texts that is known without looking at them."""
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    return sum(map(text_bytes, (stored.head, *texts)))

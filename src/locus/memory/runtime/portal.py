@@ -34,6 +34,13 @@ class Portal(ForkGuard):
             future.cancel()
             raise
 
+    async def awaited(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the portal's loop, for a caller on a loop that may not live long. It may be cancelled."""
+        loop = self._running()
+        if asyncio.get_running_loop() is loop:
+            return await coroutine
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
+
     def after_fork(self, *, in_child: bool) -> None:
         if in_child:
             self._loop = None  # its thread is the parent's

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
@@ -14,11 +16,17 @@ from locus.hints import did_you_mean
 class StoreURL:
     """The parts of a URL. `refusal` is the error for text that is none."""
 
+    _authority: str
+    hosts: str
+    """All that stands for a host, as it is written: `one:9200,two:9200`."""
+
     def __init__(self, url: object, refusal: str) -> None:
         parts: SplitResult | None = None
         # The error of `urlsplit` may quote the password, so it is gone before another one is raised.
         with suppress(ValueError):
-            parts = urlsplit(url) if isinstance(url, str) else None
+            if isinstance(url, str):
+                url.encode()  # a lone surrogate is no text, and no driver could send it
+                self._authority, self.hosts, parts = _split(url)
         if parts is None:
             raise ConfigurationError(refusal)
         self._parts = parts
@@ -26,9 +34,7 @@ class StoreURL:
         self.scheme = parts.scheme
         self.user = None if parts.username is None else unquote(parts.username)
         self.password = None if parts.password is None else unquote(parts.password)
-        self.hosts = parts.netloc.rpartition("@")[2]
-        """All that stands for a host, as it is written: `one:9200,two:9200`."""
-        self.host = parts.hostname
+        self.host = parts.hostname if "," not in self.hosts else self.hosts.lower()
         """A single host, in lower case."""
         self.path = parts.path
         """As it is written, with its first slash."""
@@ -39,7 +45,8 @@ class StoreURL:
     def port(self) -> int | None:
         """The port of a single host."""
         with suppress(ValueError):
-            return self._parts.port
+            if "," not in self.hosts:
+                return self._parts.port
         raise ConfigurationError(self._refusal)
 
     def check_password(self) -> None:
@@ -50,7 +57,7 @@ class StoreURL:
     def changed(self, *, query: str, path: str | None = None) -> str:
         """The URL with another query or path. (`urlunsplit` forgets the slashes before a host that is left out.)"""
         query, fragment = query and f"?{query}", self.fragment and f"#{self.fragment}"
-        return f"{self.scheme}://{self._parts.netloc}{self.path if path is None else path}{query}{fragment}"
+        return f"{self.scheme}://{self._authority}{self.path if path is None else path}{query}{fragment}"
 
     def options(
         self,
@@ -74,6 +81,31 @@ class StoreURL:
 
     def __repr__(self) -> str:
         return f"StoreURL({self.scheme!r})"
+
+
+def _split(url: str) -> tuple[str, str, SplitResult]:
+    """What stands before the path, the hosts in it, and the parts of the URL with the first host alone.
+
+    `urlsplit` knows one host. Some versions of Python refuse several if one is an address in brackets.
+    """
+    scheme, slashes, rest = url.partition("://")
+    authority = re.split("[/?#]", rest, maxsplit=1)[0]
+    user, at, hosts = authority.rpartition("@")
+    first, *others = hosts.split(",")
+    for host in others:
+        urlsplit(f"{scheme}://{host}")
+    if not slashes or not others:
+        parts = urlsplit(url)
+        return parts.netloc, parts.netloc.rpartition("@")[2], parts
+    return authority, hosts, urlsplit(f"{scheme}://{user}{at}{first}{rest[len(authority) :]}")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, and can be reached from nowhere else."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def flag(text: str) -> bool:
@@ -126,10 +158,12 @@ def refuse_url(path: object, scheme: str) -> None:
     if not colon or given.lower() not in ("sqlite", "file"):
         return
     location = location.partition("?")[0]
+    if "@" in location:  # perhaps a URL of something else, with a password
+        raise ConfigurationError("this is a URL, and a path is wanted here: get_checkpointer(…) takes URLs")
     meant = location.lstrip("/")  # where two slashes would begin a host
     with suppress(ConfigurationError):
         meant = folder_of(location) if given.lower() == "file" else path_of(location)
     raise ConfigurationError(
-        f"{str(path)!r:.200} is a URL, and this is a path: write {meant!r:.200}, or "
+        f"{f'{given}:{location}'!r:.200} is a URL, and this is a path: write {meant!r:.200}, or "
         f"get_checkpointer({f'{scheme}:{meant}'!r:.200}), which takes URLs"
     )

@@ -1,0 +1,5 @@
+"""An empty store for each test, of a kind that needs no server."""
+
+from tests.backends.every_store import handle, store
+
+__all__ = ["handle", "store"]
