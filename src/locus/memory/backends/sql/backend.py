@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pydantic import SecretStr
@@ -14,6 +13,7 @@ from locus.memory.checkpointer import entry_dict
 from locus.memory.model.arguments import UNLIMITED, checked_limit
 from locus.memory.model.codec import canonical, decode
 from locus.memory.model.ids import check_pattern
+from locus.memory.runtime.once import made_once
 from locus.memory.runtime.portal import PORTAL
 from locus.memory.storage import StorageBackend
 from locus.memory.sync import SyncBackend
@@ -66,7 +66,7 @@ class SQLBackend(StorageBackend):
         async with self.store.using():
             return await self._engine.count(matching)
 
-    @cached_property
+    @made_once
     def sync(self) -> SyncSQLBackend:
         return SyncSQLBackend(self)
 

@@ -5,24 +5,31 @@ has the operations, and `SQLThread` is a thread whose row is locked. A backend o
 indexes need.
 
 A handle that has just saved to a thread knows its row (`Chain`). If `last_seq` and `removals` are still what they
-were, nothing has happened to the thread since, and a save that builds on the last one needs no questions.
+were, nothing has happened to the thread since, and a save that builds on the last one needs no questions. A server that
+has lost saves, in a failover or with a backup that was restored, may give the same numbers out again: the key of a
+thread to another thread, and sequence numbers to what others save. So a save that asks nothing names the thread by its
+id, too, and wants the checkpoint that the chain ends with (`Chain.base`) to be there, with its rev.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from locus.errors import CorruptCheckpointError
 from locus.memory.backends.sql.flavour import Flavour, Row, Steps, marks, portions
 from locus.memory.backends.sql.read import entry_of, now, write_list
 from locus.memory.backends.sql.schema import KNOWN, RUN_INFO, CheckpointRow, of, without_thread
 from locus.memory.model.commit_rules import continued_runs, decide
 from locus.memory.model.manifest import wanted
-from locus.memory.model.records import ANY, Base, Commit, Entry, Known, Outcome, Run, RunInfo, Write
-from locus.memory.model.retention import plan_removal, unneeded_runs
+from locus.memory.model.records import ANY, Base, Commit, Entry, Extent, Known, Outcome, Run, RunInfo, Write
+from locus.memory.model.retention import Line, Place, Removal, ancestors, cut, plan_removal, unneeded_runs
+from locus.memory.model.trimming import MOST_ROWS
 
+FEW_ANCESTORS = 32
+"""So many are looked up one by one. For more, all of a namespace are read, without what they hold."""
 OF_TASK = "thread = ? AND namespace = ? AND checkpoint_id = ? AND task_id = ?"
 
 
@@ -43,6 +50,30 @@ class LoadedView:
 
     def has_run(self, branch: str, number: int) -> bool:
         return (branch, number) in self.taken
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The checkpoints that a copy is to have: all, or those of a namespace that have these sequence numbers."""
+
+    count: int
+    namespace: str | None = None
+    seqs: Sequence[int] = ()
+    orphan: int | None = None
+    """The one whose parent is left behind."""
+
+    def conditions(self, sql: Flavour) -> Iterator[tuple[str, Sequence[Any]]]:
+        """Conditions on checkpoints `o`, with their values, that are met by all of them together."""
+        if self.namespace is None:
+            yield "1 = 1", ()
+        for some in portions(self.seqs):
+            yield (
+                f"{sql.in_order('o.namespace')} = ? AND o.seq IN {marks(len(some))}",
+                (
+                    sql.text(self.namespace or ""),
+                    *some,
+                ),
+            )
 
 
 class SQLThread:
@@ -131,23 +162,34 @@ class SQLThread:
         """Take checkpoints and runs that are about to be removed out of a backend's own indexes."""
         yield from ()
 
-    def remove(self, doomed: Collection[int], spare: str | None = None) -> Steps[None]:
-        """Remove checkpoints with what only they need; `spare` is the manifest of the one that replaces them."""
-        sql = self.sql
-        entries = yield from self.entries()
+    def remove(
+        self,
+        doomed: Collection[int],
+        spare: str | None = None,
+        known: Mapping[int, tuple[Entry, str]] | None = None,
+    ) -> Steps[None]:
+        """Remove checkpoints with what only they need; `spare` is the manifest of the one that replaces them.
+
+        `known` are all checkpoints, as `entries` gives them, if they were read already.
+        """
+        entries = known or (yield from self.entries())
         stay = {seq: wanted(manifest) for seq, (_, manifest) in entries.items() if seq not in doomed}
         if spare is not None:
             stay[-1] = wanted(spare)
         removal = plan_removal(stay, [entry for entry, _ in entries.values()], doomed, (yield from self.runs()))
-        gone = [entries[seq][0] for seq in doomed]
+        yield from self.take_out([entries[seq][0] for seq in sorted(doomed)], removal, keep_writes=spare is not None)
+
+    def take_out(self, gone: Sequence[Entry], removal: Removal, *, keep_writes: bool = False) -> Steps[None]:
+        """Carry out a removal of these checkpoints that was planned."""
+        sql = self.sql
         yield from self.before_removing(gone, removal.runs)
-        for seqs in portions(sorted(doomed)):
+        for seqs in portions([entry.seq for entry in gone]):
             yield f"DELETE FROM {sql.checkpoints} WHERE thread = ? AND seq IN {marks(len(seqs))}", (self.key, *seqs)
         for runs in portions(removal.runs):
             names = [value for run in runs for value in (run.branch, run.number)]
             condition = f"thread = ? AND (branch, number) IN {sql.pairs(len(runs))}"
             yield f"DELETE FROM {sql.runs} WHERE {condition}", (self.key, *names)
-        if spare is None:
+        if not keep_writes:
             yield from self._remove_writes(gone)
         for seq, parent_id in removal.parents.items():
             yield (
@@ -172,23 +214,116 @@ class SQLThread:
         yield f"DELETE FROM {sql.threads} WHERE id = ?", (self.key,)
         return len(entries)
 
-    def chosen(self, namespace: str | None, ids: Collection[str] | None) -> Steps[list[tuple[Entry, str]]]:
-        """The checkpoints that a copy is to have: all, or these of one namespace."""
-        return [
-            (entry, manifest)
-            for entry, manifest in (yield from self.entries()).values()
-            if ids is None or (entry.namespace == namespace and entry.checkpoint_id in ids)
-        ]
+    def drop_some(self, most: int) -> Steps[tuple[int, bool]]:
+        """Remove some rows of a thread that nobody sees any more: how many checkpoints, and whether that was all."""
+        sql = self.sql
+        if self.last_seq <= most:
+            return (yield from self.drop()), True
+        rows = yield f"SELECT {sql.entry} FROM {sql.joined} WHERE c.thread = ? LIMIT ?", (self.key, most)
+        try:
+            gone = [entry_of(sql, CheckpointRow(*row)) for row in rows]
+        except CorruptCheckpointError:
+            return (yield from self.drop()), True
+        runs: list[RunInfo] = []
+        if len(gone) < most:
+            rows = yield f"SELECT {RUN_INFO} FROM {sql.runs} WHERE thread = ? LIMIT ?", (self.key, most - len(gone))
+            runs = [RunInfo(*row) for row in rows]
+        if len(gone) + len(runs) < most:
+            return (yield from self.drop()), True
+        yield from self.take_out(gone, Removal(runs, {}))
+        return len(gone), False
 
-    def copy_to(self, dest: SQLThread, chosen: Sequence[tuple[Entry, str]]) -> Steps[None]:
-        """Copy checkpoints, and the runs and pending writes that they need, with their numbers."""
-        yield from self.copy_checkpoints(dest, chosen)
-        extents = [extent for _, manifest in chosen for extent in wanted(manifest)]
+    def has_any(self) -> Steps[bool]:
+        """Whether the thread has a checkpoint."""
+        rows = yield f"SELECT 1 FROM {self.sql.checkpoints} WHERE thread = ? LIMIT 1", (self.key,)
+        return bool(rows)
+
+    def all_chosen(self) -> Steps[Chosen]:
+        """All checkpoints, for a copy."""
+        ((count,),) = yield f"SELECT count(*) FROM {self.sql.checkpoints} WHERE thread = ?", (self.key,)
+        return Chosen(count)
+
+    def chosen(self, namespace: str, ids: Collection[str]) -> Steps[Chosen]:
+        """These checkpoints of a namespace, for a copy."""
+        seqs = sorted(known.seq for known in (yield from self._among(namespace)) if known.checkpoint_id in ids)
+        return Chosen(len(seqs), namespace, seqs)
+
+    def line(self, line: Line) -> Steps[Chosen]:
+        """A checkpoint with its ancestors, for a copy."""
+        if line.longest > FEW_ANCESTORS:
+            found = ancestors((yield from self._among(line.namespace)), line.checkpoint_id, line.longest)
+        else:
+            found = yield from self._few(line)
+        orphan = cut(found, line)
+        return Chosen(
+            len(found), line.namespace, sorted(known.seq for known in found), None if orphan is None else orphan.seq
+        )
+
+    def _few(self, line: Line) -> Steps[list[Known]]:
+        found: dict[str, Known] = {}
+        at: str | None = line.checkpoint_id
+        while at is not None and at not in found and len(found) < line.longest:
+            some = yield from self._among(line.namespace, at)
+            if not some:
+                break
+            found[at] = some[0]
+            at = some[0].parent_id
+        return [*found.values()]
+
+    def _among(self, namespace: str, checkpoint_id: str | None = None) -> Steps[list[Known]]:
+        """What is known of the checkpoints of a namespace, or of one."""
+        condition, values = "namespace = ?", [self.sql.text(namespace)]
+        if checkpoint_id is not None:
+            condition, values = f"{condition} AND checkpoint_id = ?", [*values, self.sql.text(checkpoint_id)]
+        rows = yield f"SELECT {KNOWN} FROM {self.sql.checkpoints} WHERE thread = ? AND {condition}", (self.key, *values)
+        return [self._known(row) for row in rows]
+
+    def copy_to(self, dest: SQLThread, chosen: Chosen) -> Steps[None]:
+        """Copy checkpoints, and the runs and pending writes that they need, with their numbers. The server copies."""
+        sql = self.sql
+        extents: set[Extent] = set()
+        for condition, values in chosen.conditions(sql):
+            rows = yield (
+                f"SELECT {sql.json_column('o.manifest')} FROM {sql.checkpoints} o WHERE o.thread = ? AND {condition}",
+                (self.key, *values),
+            )
+            extents.update(extent for (manifest,) in rows for extent in wanted(sql.read_json(manifest)))
+            yield self.copied(sql.checkpoints, sql.checkpoint_columns, f"{condition} ORDER BY o.seq", dest, values)
+            yield from self.copy_metadata(dest, condition, values)
         runs = yield from self.runs()
         for some in portions(sorted(set(runs) - set(unneeded_runs(extents, runs)))):
             names = [value for run in some for value in (run.branch, run.number)]
-            condition = f"(o.branch, o.number) IN {self.sql.pairs(len(some))}"
-            yield self.copied(self.sql.runs, self.sql.run_columns, condition, dest, names)
+            condition = f"(o.branch, o.number) IN {sql.pairs(len(some))}"
+            yield self.copied(sql.runs, sql.run_columns, condition, dest, names)
+        yield from self._copy_writes(dest)
+        if chosen.orphan is not None:
+            yield (
+                f"UPDATE {sql.checkpoints} SET parent_id = NULL WHERE thread = ? AND seq = ?",
+                (dest.key, chosen.orphan),
+            )
+
+    def copy_metadata(self, dest: SQLThread, condition: str, values: Sequence[Any]) -> Steps[None]:
+        """Copy what a backend's own index of metadata has about the checkpoints `o` that meet a condition."""
+        yield from ()
+
+    def _copy_writes(self, dest: SQLThread) -> Steps[None]:
+        """Copy the pending writes of the checkpoints that the copy has."""
+        sql = self.sql
+        there = (
+            f"EXISTS (SELECT 1 FROM {sql.checkpoints} n WHERE n.thread = ? AND n.namespace = o.namespace"
+            " AND n.checkpoint_id = o.checkpoint_id)"
+        )
+        if not (yield f"SELECT 1 FROM {sql.writes} WHERE thread = ? LIMIT 1", (dest.key,)):
+            yield self.copied(sql.writes, sql.pending_columns, there, dest, (dest.key,))
+            return
+        # Some wait there for checkpoints already; those of the same tasks are replaced.
+        rows = yield (
+            f"SELECT o.namespace, o.checkpoint_id, {write_list(sql, 'o')} FROM {sql.writes} o"
+            f" WHERE o.thread = ? AND {there}",
+            (self.key, dest.key),
+        )
+        for row in rows:
+            yield sql.put_write(), (dest.key, *row)
 
     def copied(
         self, table: str, columns: str, condition: str, dest: SQLThread, values: Sequence[Any]
@@ -199,23 +334,6 @@ class SQLThread:
             f" FROM {table} o, {self.sql.threads} d WHERE d.id = ? AND o.thread = ? AND {condition}",
             (dest.key, self.key, *values),
         )
-
-    def copy_checkpoints(self, dest: SQLThread, chosen: Sequence[tuple[Entry, str]]) -> Steps[None]:
-        """Copy these checkpoints, given with their manifests, and their pending writes."""
-        sql = self.sql
-        for entry, manifest in chosen:
-            ((head,),) = yield (
-                f"SELECT {sql.json_column('head')} FROM {sql.checkpoints} WHERE thread = ? AND seq = ?",
-                (self.key, entry.seq),
-            )
-            yield from dest.insert(entry, sql.read_json(head), manifest)
-            place = (sql.text(entry.namespace), sql.text(entry.checkpoint_id))
-            rows = yield (
-                f"SELECT {write_list(sql)} FROM {sql.writes} WHERE thread = ? AND namespace = ? AND checkpoint_id = ?",
-                (self.key, *place),
-            )
-            for row in rows:
-                yield sql.put_write(), (dest.key, *place, *row)
 
 
 class SQLThreads:
@@ -292,36 +410,53 @@ class SQLThreads:
             for seq, (entry, _) in entries.items()
             if (namespace is None or entry.namespace == namespace) and (seqs is None or seqs.get(seq) == entry.rev)
         }
+        if not doomed:
+            return 0  # also if there are no checkpoints at all: pending writes may wait for their first one
         if len(doomed) == len(entries):
             return (yield from thread.drop())
-        if doomed:
-            yield from thread.remove(doomed)
+        yield from thread.remove(doomed, known=entries)
         return len(doomed)
 
-    def expire(self, at: datetime) -> Steps[int]:
-        sql = self.sql
-        rows = yield (
-            f"SELECT id, thread_id, last_seq FROM {sql.threads} WHERE expires_at <= ?{sql.lock}",
-            (sql.time(at),),
-        )
-        removed = 0
-        for key, thread_id, last_seq in rows:
-            removed += yield from self.thread(key, sql.read_text(thread_id), last_seq).drop()
-        return removed
+    def expire(self, at: datetime, most: int = MOST_ROWS) -> Steps[tuple[int, bool]]:
+        """Remove some of the threads that have expired: how many checkpoints, and whether there may be more.
+
+        Nobody sees them any more, so nobody sees one of which only a part is left.
+        """
+        sql, removed, left = self.sql, 0, most
+        expired = yield f"SELECT id, thread_id FROM {sql.threads} WHERE expires_at <= ? LIMIT ?", (sql.time(at), most)
+        for key, thread_id in expired:
+            rows = yield (
+                f"SELECT last_seq FROM {sql.threads} WHERE id = ? AND expires_at <= ?{sql.lock}",
+                (key, sql.time(at)),
+            )
+            for (last_seq,) in rows:
+                count, is_gone = yield from self.thread(key, sql.read_text(thread_id), last_seq).drop_some(left)
+                removed, left = removed + count, left - max(1, last_seq if is_gone else most)
+            if left <= 0:
+                return removed, True
+        return removed, len(expired) == most
 
     def copy(self, source: str, dest: str, namespace: str | None, ids: Collection[str] | None) -> Steps[int]:
+        if ids is None or namespace is None:
+            return (yield from self._copy(source, dest, SQLThread.all_chosen))
+        return (yield from self._copy(source, dest, lambda origin: origin.chosen(namespace, ids)))
+
+    def copy_line(self, source: str, dest: str, line: Line) -> Steps[int]:
+        return (yield from self._copy(source, dest, lambda origin: origin.line(line)))
+
+    def _copy(self, source: str, dest: str, choose: Callable[[SQLThread], Steps[Chosen]]) -> Steps[int]:
         sql = self.sql
         threads = {}
         # Always in the same order, so that two copies in opposite directions do not wait for each other.
         for thread_id in sorted({source, dest}):
             threads[thread_id] = yield from self.open(thread_id)
         origin, target = threads[source], threads[dest]
-        chosen = [] if origin is None else (yield from origin.chosen(namespace, ids))
-        if origin is None or not chosen:
+        chosen = Chosen(0) if origin is None else (yield from choose(origin))
+        if origin is None or not chosen.count:
             return 0
         target = target or (yield from self.open_or_create(dest))
         # Asked only now: another copy may have filled it while this one waited for the row.
-        if (yield from target.entries()):
+        if (yield from target.has_any()):
             return -1
         ((expires_at,),) = yield f"SELECT expires_at FROM {sql.threads} WHERE id = ?", (origin.key,)
         yield (
@@ -329,7 +464,7 @@ class SQLThreads:
             (origin.last_seq, None if expires_at is None else sql.time(sql.read_time(expires_at)), target.key),
         )
         yield from origin.copy_to(target, chosen)
-        return len(chosen)
+        return chosen.count
 
     def put_writes(
         self,
@@ -349,6 +484,31 @@ class SQLThreads:
                 place,
             )
         yield from self.put(place, writes, keep_numbered)
+
+    def delete_orphans(self, thread_id: str, places: Collection[Place]) -> Steps[int]:
+        """Remove the pending writes of those of these checkpoints that are not there; return how many."""
+        sql, removed = self.sql, 0
+        thread = yield from self.open(thread_id)
+        if thread is None:
+            return 0
+        for some in portions(sorted(places)):
+            there = f"thread = ? AND (namespace, checkpoint_id) IN {sql.pairs(len(some))}"
+            names = [sql.text(name) for place in some for name in place]
+            rows = yield f"SELECT namespace, checkpoint_id FROM {sql.checkpoints} WHERE {there}", (thread.key, *names)
+            saved = {(sql.read_text(namespace), sql.read_text(name)) for namespace, name in rows}
+            orphans = [place for place in some if place not in saved]
+            if orphans:
+                here = f"thread = ? AND (namespace, checkpoint_id) IN {sql.pairs(len(orphans))}"
+                values = (thread.key, *(sql.text(name) for place in orphans for name in place))
+                ((count,),) = yield f"SELECT count(*) FROM {sql.writes} WHERE {here}", values
+                yield f"DELETE FROM {sql.writes} WHERE {here}", values
+                removed += count
+        for table in (sql.checkpoints, sql.writes):
+            rows = yield f"SELECT 1 FROM {table} WHERE thread = ? LIMIT 1", (thread.key,)
+            if rows:
+                return removed
+        yield from thread.drop()
+        return removed
 
     def put(self, place: Sequence[Any], writes: Sequence[Write], keep_numbered: bool) -> Steps[None]:
         """Write what a task wrote; without `keep_numbered` its numbered writes are gone already."""

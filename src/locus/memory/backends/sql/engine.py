@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import datetime
@@ -24,14 +25,42 @@ from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from locus.memory.backends.sql import read as sql_read
+from locus.memory.backends.sql import remove as sql_remove
 from locus.memory.backends.sql import search as sql_search
 from locus.memory.backends.sql.commit import SQLThread, SQLThreads
 from locus.memory.backends.sql.config import PoolOptions
 from locus.memory.backends.sql.flavour import Flavour, Row, Steps, run_steps_async
-from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
+from locus.memory.backends.sql.trim import trim_long, trim_short
+from locus.memory.engine import (
+    PAGE,
+    Copies,
+    Deadline,
+    Engine,
+    Expires,
+    Exports,
+    FindsMetadata,
+    KeepsWrites,
+    NothingCommitted,
+    Searches,
+)
 from locus.memory.model.ids import Pattern
 from locus.memory.model.parts import Part
-from locus.memory.model.records import Base, Commit, Entry, Exported, Outcome, Path, Stored, Write
+from locus.memory.model.records import (
+    DEFAULT_NAMESPACE,
+    Base,
+    Commit,
+    Entry,
+    Exported,
+    Hit,
+    Hits,
+    NewestThreads,
+    Outcome,
+    Path,
+    Stored,
+    Write,
+)
+from locus.memory.model.retention import Line, OutlivedPage, Place, Retention
+from locus.memory.model.sizes import Measured
 from locus.memory.runtime.per_loop import PerLoop
 from locus.memory.runtime.retry import Backoff
 
@@ -90,8 +119,14 @@ class Trouble(Enum):
     """The server undid the transaction (a deadlock, a serialisation failure): try again."""
     LOST = auto()
     """The connection is gone, or none could be opened: try again if repeating can do no harm."""
+    DEMOTED = auto()
+    """The server takes no writes, and has refused this one: another may take them now."""
     FINAL = auto()
     """Trying again would give the same error."""
+
+
+LEAST_SECONDS = 1.0
+"""How long a search may look into the full text, even if its time went by while that was brought up to date."""
 
 
 class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports, Generic[C]):
@@ -102,6 +137,9 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
     """
 
     creates_tables = True
+    has_several_hosts = False
+    """Whether another server can take the place of one that takes no writes any more. If only one is known, the caller
+    is told at once. The next call opens a new connection: its name, or a proxy, may lead to another server by then."""
 
     def __init__(
         self, sql: Flavour, changes: SQLThreads, pool: PoolOptions, *, retry_seconds: float, first_seconds: float
@@ -129,15 +167,17 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
         """A connection of the running loop's pool."""
         return Borrowed(self._pools.current())
 
-    async def _insist(self, work: Callable[[C], Awaitable[T]], *, repeatable: bool) -> T:
+    async def _insist(self, work: Callable[[C], Awaitable[T]], *, repeatable: bool, together: bool = False) -> T:
         """Do some work with a connection, and try again while that may help and can do no harm.
 
-        Work that is not `repeatable` is tried again only if it is certain that it had no effect.
+        Work that is not `repeatable` is tried again only if it is certain that it had no effect. If that is all that
+        can be said of a group in the end, nobody in it has to try as long again.
         """
         started = time.monotonic()
         attempt = 0
         while True:
             connection: C | None = None
+            undone = False
             try:
                 async with self._borrowed() as connection:
                     self._was_connected = True
@@ -146,14 +186,21 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
                 trouble = self.trouble(error)
                 pause = BETWEEN_ATTEMPTS.seconds(attempt)
                 attempt += 1
+                if trouble is Trouble.DEMOTED or (self.has_several_hosts and isinstance(error, TimeoutError)):
+                    # The others lead to the same server, which refuses, or is silent.
+                    self._pools.drop_idle()
                 if trouble is Trouble.ROLLED_BACK:
                     hopeless = attempt >= ROLLED_BACK_ATTEMPTS
                 else:
-                    undone = connection is None or not connection.committing
-                    again = trouble is Trouble.LOST and (repeatable or undone)
+                    undone = connection is None or not connection.committing or trouble is Trouble.DEMOTED
+                    again = (trouble is Trouble.LOST and (repeatable or undone)) or (
+                        trouble is Trouble.DEMOTED and self.has_several_hosts
+                    )
                     is_there = self._was_connected or self.has_answered(error)
                     seconds = self._retry_seconds if is_there else self._first_seconds
                     hopeless = not again or time.monotonic() + pause > started + seconds
+                if hopeless and together and trouble in (Trouble.LOST, Trouble.DEMOTED) and undone:
+                    raise NothingCommitted from error
                 if hopeless:
                     raise
                 # In the handler, so that whoever does not wait for the end finds the error behind the cancellation.
@@ -235,12 +282,41 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
     async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
         return await self._read(lambda: sql_read.recent(self.sql, limit, prefix))
 
+    async def newest_threads(self, limit: int, before: str | None = None, prefix: str = "") -> NewestThreads:
+        return await self._read(lambda: sql_read.newest_threads(self.sql, limit, before, prefix))
+
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
         return await self._read(lambda: sql_read.threads(self.sql, pattern, limit))
+
+    async def unlisted(self, prefix: str, after: str, limit: int) -> list[str]:
+        return await self._read(lambda: sql_read.unlisted(self.sql, prefix, after, limit))
 
     async def count(self, pattern: Pattern) -> int:
         """How many checkpoints the threads that match have together."""
         return await self._read(lambda: sql_read.count(self.sql, pattern))
+
+    async def search(self, terms: Sequence[str], limit: int, prefix: str = "") -> list[Hit]:
+        return await self.search_until(terms, limit, prefix, Deadline(math.inf))
+
+    async def search_until(self, terms: Sequence[str], limit: int, prefix: str, deadline: Deadline) -> Hits:
+        """In what is indexed when the time is up. Who may only read indexes nothing."""
+        is_indexed = await self.index_until(prefix, deadline)
+        try:
+            async with deadline.timeout(LEAST_SECONDS):
+                return Hits(await self.ranked(terms, limit, prefix), is_indexed)
+        except TimeoutError:
+            if not deadline.has_passed:
+                raise
+        await self.entry("locus-search", DEFAULT_NAMESPACE, None)  # it raises what is wrong, if anything is
+        return Hits(complete=False)
+
+    @abstractmethod
+    async def index_until(self, prefix: str, deadline: Deadline) -> bool:
+        """Bring the full text up to date, in portions; False if something is left to be indexed."""
+
+    @abstractmethod
+    async def ranked(self, terms: Sequence[str], limit: int, prefix: str) -> list[Hit]:
+        """What the full text has, best first."""
 
     async def search_data(self, path: Path, value: Any, limit: int) -> list[Entry]:
         """Entries of checkpoints whose payload has this value at this path, newest first."""
@@ -267,11 +343,41 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         return await self._read(lambda: sql_read.get_writes(self.sql, thread_id, namespace, checkpoint_id, task_id))
 
+    async def outlived(
+        self, kept: Retention, after: str = "", prefix: str = "", limit: int = PAGE
+    ) -> AsyncGenerator[OutlivedPage]:
+        while page := await self._read(partial(sql_remove.outlived, self.sql, kept, after, prefix, limit)):
+            yield page
+            after = page.after
+
+    async def measure(self, thread_id: str) -> Measured | None:
+        return await self._read(lambda: sql_remove.measure(self.sql, thread_id), at_once=True)
+
+    async def trim(self, thread_id: str, seqs: Mapping[int, str]) -> int:
+        removed = await self._write(lambda: trim_short(self._changes, thread_id, seqs))
+        return await trim_long(self._look_at, self._alter, thread_id, seqs) if removed is None else removed
+
+    async def _look_at(self, operation: Callable[[SQLThreads], Steps[T]]) -> T:
+        return await self._read(lambda: operation(self._changes), at_once=True)
+
+    async def _alter(self, operation: Callable[[SQLThreads], Steps[T]]) -> T:
+        return await self._write(lambda: operation(self._changes))
+
+    async def delete_orphans(self, thread_id: str, places: Collection[Place]) -> int:
+        return await self._write(lambda: self._changes.delete_orphans(thread_id, places))
+
     async def expire(self, now: datetime) -> int:
-        return await self._write(lambda: self._changes.expire(now))
+        expired, more = 0, True
+        while more:  # one portion at a time, so that nobody waits long for a thread
+            removed, more = await self._write(lambda: self._changes.expire(now))
+            expired += removed
+        return expired
 
     async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
         return await self._write(lambda: self._changes.copy(source, dest, namespace, checkpoint_ids))
+
+    async def copy_line(self, source: str, dest: str, line: Line) -> int:
+        return await self._write(lambda: self._changes.copy_line(source, dest, line))
 
     async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
         return await self._read(lambda: sql_read.export(self.sql, thread_id, after_seq, limit, known), at_once=True)
@@ -356,6 +462,11 @@ class Pool(Generic[C]):
         while len(self._idle) > self._options.least and now - self._idle[0][0] > self._options.idle_seconds:
             self._idle.pop(0)[1].close()
 
+    def drop_idle(self) -> None:
+        """Close what is idle: whoever comes next opens a connection."""
+        while self._idle:
+            self._idle.pop()[1].close()
+
     async def close(self) -> None:
         """Close what is idle now, and what is in use when it is given back."""
         self._closed = True
@@ -365,8 +476,7 @@ class Pool(Generic[C]):
     def abandon(self) -> None:
         """The same, from anywhere and at once: for a loop that is closed."""
         self._closed = True
-        while self._idle:
-            self._idle.pop()[1].close()
+        self.drop_idle()
 
 
 class Borrowed(AbstractAsyncContextManager[C]):
@@ -411,6 +521,11 @@ class LoopPools(PerLoop[Pool[C]]):
         # Every save passes here. The look-up is repeated so that following one does not lead through another module.
         kept = self._resources.get(asyncio.get_running_loop())
         return super().current() if kept is None else kept.resource
+
+    def drop_idle(self) -> None:
+        """Close the idle connections of the running loop's pool."""
+        if (kept := self._resources.get(asyncio.get_running_loop())) is not None:
+            kept.resource.drop_idle()
 
 
 def close_without_loop(transport: Any) -> None:

@@ -93,6 +93,8 @@ class Flavour:
     """The placeholder for a value of a JSON column."""
     newest = "c.id DESC"
     """The order of checkpoints of all threads, newest first."""
+    along_history = ""
+    """After SELECT, for checkpoints `c` of one namespace by number: a hint for a database that would go through all."""
     checksums = False
     """Whether rows have a checksum: where JSON comes back as it was written. Other servers have checksums of pages."""
 
@@ -122,10 +124,18 @@ class Flavour:
         json_columns = ("metadata", "head", "manifest")
         values = [self.json_mark if name in json_columns else "?" for name in NewCheckpoint._fields]
         columns, marked = (CHECKPOINT_COLUMNS, *checksum), (*values, *("?" for _ in checksum))
+        self.checkpoint_columns = ", ".join(columns)
+        """The columns of the table of checkpoints that a copy has, too; `thread` comes first."""
+        self.pending_columns = ", ".join((WRITE_COLUMNS, *checksum))
+        """The same for the table of pending writes."""
         self.insert_checkpoint = f"INSERT INTO {self.checkpoints} ({', '.join(columns)}) VALUES ({', '.join(marked)})"
         run_marks = ("?, ?, ?, ?, ?, ?", self.json_mark, "?", *("?" for _ in checksum))
         self.run_marks = f"VALUES ({', '.join(run_marks)})"
         self.insert_run = f"INSERT INTO {self.runs} ({self.run_columns}) {self.run_marks}"
+
+    def latest_in(self, namespace: str) -> tuple[str, list[Any]]:
+        """What follows AND, and its values: the checkpoint `c` is the latest in a namespace of the thread `t`."""
+        return f"{self.in_order('c.namespace')} = ? ORDER BY c.seq DESC LIMIT 1", [self.text(namespace)]
 
     def is_passed(self) -> str:
         return (
@@ -202,6 +212,10 @@ class Flavour:
     @property
     def of_thread(self) -> str:
         """A condition: the checkpoint `c` belongs to the thread with the id `?`."""
+        return self.is_of_thread("c")
+
+    def is_of_thread(self, alias: str) -> str:
+        """A condition: a row that is joined with its thread `t` belongs to the one with the id `?`."""
         return "t.thread_id = ?"
 
     def in_order(self, column: str) -> str:
@@ -211,6 +225,14 @@ class Flavour:
     def json_column(self, column: str) -> str:
         """An expression that gives a JSON column as text."""
         return column
+
+    def bytes_of(self, column: str) -> str:
+        """How many bytes the text of a JSON column has, in UTF-8."""
+        return f"octet_length({self.json_column(column)})"
+
+    def write_bytes(self) -> str:
+        """How many bytes the value of a pending write has, as it is kept."""
+        return self.bytes_of("value")
 
     def holds(self, column: str) -> str:
         """A condition that a JSON column contains the plain value `?`; "" if the database cannot tell.
@@ -258,6 +280,10 @@ class Flavour:
     def expiry(self, at: datetime | None) -> Any:
         """The time at which a thread expires, or NULL if it does not."""
         return None if at is None else self.time(at)
+
+    def no_time(self, column: str) -> str:
+        """A condition: what a column of times holds is none. Most databases would not have let it in."""
+        return "1 = 0"
 
     def read_time(self, value: Any) -> datetime:
         """A time as the driver gave it; raises TypeError or ValueError if it is none."""
@@ -316,8 +342,15 @@ def unpacked(data: bytes) -> str:
 class PackingFlavour(Flavour):
     """A database whose JSON columns hold nothing but JSON, so that packed values have a column of their own."""
 
+    def __init__(self, table_prefix: str = "locus_") -> None:
+        super().__init__(table_prefix)
+        self.pending_columns += ", packed"
+
     def write_columns(self, of: str = "") -> str:
         return f"{self.json_column(f'{of}value')}, {of}packed"
+
+    def write_bytes(self) -> str:
+        return f"COALESCE({self.bytes_of('value')}, octet_length(packed))"
 
     def write_values(self, text: str) -> tuple[Any, ...]:
         data = packed(text)

@@ -6,20 +6,29 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.sql.flavour import Flavour, Row, Steps, marks, portions
 from locus.memory.backends.sql.schema import CheckpointRow
+from locus.memory.engine import LOOKED_AT
+from locus.memory.model.arguments import UNLIMITED
+from locus.memory.model.cursors import cursor_of, numbers_in
 from locus.memory.model.ids import Pattern, prefix_end
 from locus.memory.model.manifest import check_named, has_named, newest_runs, wanted
 from locus.memory.model.matching import has_value
 from locus.memory.model.parts import Part, needed
-from locus.memory.model.records import Base, Entry, Exported, Extent, Run, Stored, Write, writes_order
+from locus.memory.model.records import Base, Entry, Exported, Extent, NewestThreads, Run, Stored, Write, writes_order
 
 PAGE = 200
 AT_ONCE = 20
 """How many extents are read by one statement; a checkpoint of many small lists has more."""
+_IDS_AT_ONCE = 10_000
+_IDS_LOOKED_AT = 1_000
+"""How many ids of threads one statement returns: of those that match, and of those that may."""
+_MOST_SAVES = 50_000
+_NEWEST_PORTIONS = (200, LOOKED_AT - 200, 10_000)
+"""How many checkpoints are gone through at a time to find the newest threads. Most pages need only the first."""
 FEW = 8
 """So many runs more than an extent can show are read without a closer look."""
 
@@ -29,14 +38,27 @@ def now(sql: Flavour) -> Any:
     return sql.time(datetime.now(UTC))
 
 
-def within(sql: Flavour, prefix: str) -> tuple[str, list[Any]]:
+def within(sql: Flavour, prefix: str, thread: str = "t") -> tuple[str, list[Any]]:
     """A condition, and its values: the id of the thread `t` starts with a prefix."""
     if not prefix:
         return "1 = 1", []
     end = prefix_end(prefix)
     if end is None:
-        return "t.thread_id >= ?", [sql.text(prefix)]
-    return "t.thread_id >= ? AND t.thread_id < ?", [sql.text(prefix), sql.text(end)]
+        return f"{thread}.thread_id >= ?", [sql.text(prefix)]
+    return f"{thread}.thread_id >= ? AND {thread}.thread_id < ?", [sql.text(prefix), sql.text(end)]
+
+
+def has_prefix(sql: Flavour, prefix: str) -> Steps[tuple[str, list[Any]]]:
+    """The same, as a query over checkpoints `c`, newest first, should have it.
+
+    If few threads have the prefix, it is best to begin with these. If many have it, it is best to go through the
+    checkpoints, and look at each of their threads: then the query must not look as if it could begin with the threads.
+    """
+    here, bounds = within(sql, prefix)
+    if not prefix or (yield from is_small(sql, prefix)):
+        return here, bounds
+    here, bounds = within(sql, prefix, "x")
+    return f"(SELECT x.id FROM {sql.threads} x WHERE x.id = c.thread AND {here}) IS NOT NULL", bounds
 
 
 def entry_of(sql: Flavour, row: CheckpointRow) -> Entry:
@@ -76,12 +98,11 @@ def write_list(sql: Flavour, alias: str = "") -> str:
 
 def which_one(sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None) -> tuple[str, Sequence[Any]]:
     """What follows WHERE, and its values, for one checkpoint `c`: the latest if no id is given."""
-    values = [sql.text(thread_id), now(sql), sql.text(namespace)]
-    condition = f"{sql.in_order('c.namespace')} = ? ORDER BY c.seq DESC LIMIT 1"
-    if checkpoint_id is not None:
-        condition = "c.namespace = ? AND c.checkpoint_id = ?"
-        values.append(sql.text(checkpoint_id))
-    return f"{sql.of_thread} AND {sql.alive} AND {condition}", values
+    if checkpoint_id is None:
+        condition, place = sql.latest_in(namespace)
+    else:
+        condition, place = "c.namespace = ? AND c.checkpoint_id = ?", [sql.text(namespace), sql.text(checkpoint_id)]
+    return f"{sql.of_thread} AND {sql.alive} AND {condition}", [sql.text(thread_id), now(sql), *place]
 
 
 def one(
@@ -316,11 +337,13 @@ def _shown(sql: Flavour, select: str, first: Sequence[Any], thread: int, extent:
     ]
 
 
-def entries(sql: Flavour, condition: str, values: Sequence[Any], limit: int | None) -> Steps[list[Entry]]:
+def entries(
+    sql: Flavour, condition: str, values: Sequence[Any], limit: int | None, tables: str = "", hint: str = ""
+) -> Steps[list[Entry]]:
     """The entries of checkpoints `c` that meet a condition, in threads `t` that have not expired."""
     ending, bound = ("", ()) if limit is None else (" LIMIT ?", (limit,))
     rows = yield (
-        f"SELECT {sql.entry} FROM {sql.joined} WHERE {sql.alive} AND {condition}{ending}",
+        f"SELECT {hint}{sql.entry} FROM {tables or sql.joined} WHERE {sql.alive} AND {condition}{ending}",
         (now(sql), *values, *bound),
     )
     return [entry_of(sql, CheckpointRow(*row)) for row in rows]
@@ -334,20 +357,22 @@ def with_metadata(
     The condition finds candidates by an index of `tables`, which may take others for it, too. So each is checked.
     """
     found: list[Entry] = []
-    here, bounds = within(sql, prefix)
+    here, bounds = yield from has_prefix(sql, prefix)
     page, after = "", list[int]()
+    size = min(limit, PAGE)
     while len(found) < limit:
         rows = yield (
             f"SELECT {sql.columns('key')} FROM {tables} WHERE {sql.alive} AND {condition} AND {here}{page}"
-            f" ORDER BY c.id DESC LIMIT {PAGE}",
+            f" ORDER BY c.id DESC LIMIT {size}",
             (now(sql), *values, *bounds, *after),
         )
         candidates = [CheckpointRow(*row) for row in rows]
         entries = (entry_of(sql, row) for row in candidates)
         found += [entry for entry in entries if has_value(entry.metadata, key, value)]
-        if len(rows) < PAGE:
+        if len(rows) < size:
             break
         page, after = " AND c.id < ?", [candidates[-1].key]
+        size = min(4 * size, PAGE)
     return found[:limit]
 
 
@@ -362,7 +387,9 @@ def history(
     if before_seq is not None:
         conditions.append("c.seq < ?")
         bounds.append(before_seq)
-    return (yield from entries(sql, f"{' AND '.join(conditions)} ORDER BY c.seq DESC", [*values, *bounds], limit))
+    condition = f"{' AND '.join(conditions)} ORDER BY c.seq DESC"
+    hint = "" if namespace is None else sql.along_history
+    return (yield from entries(sql, condition, [*values, *bounds], limit, hint=hint))
 
 
 def namespaces(sql: Flavour, thread_id: str) -> Steps[list[str]]:
@@ -374,12 +401,134 @@ def namespaces(sql: Flavour, thread_id: str) -> Steps[list[str]]:
 
 
 def recent(sql: Flavour, limit: int, prefix: str) -> Steps[list[Entry]]:
-    here, bounds = within(sql, prefix)
+    here, bounds = yield from has_prefix(sql, prefix)
     return (yield from entries(sql, f"{here} ORDER BY {sql.newest}", bounds, limit))
+
+
+def newest_threads(sql: Flavour, limit: int, before: str | None, prefix: str) -> Steps[NewestThreads]:
+    """The threads with the newest checkpoints, each once.
+
+    Of a prefix with few threads and checkpoints, all threads are looked at. Otherwise the checkpoints are gone through
+    in the order of their ids, in portions, each of which the database reduces to one row a thread: so it gets past a
+    thread with very many checkpoints without sending them.
+    """
+    end = None if before is None else numbers_in(before, 1)[0]
+    if not limit:
+        return NewestThreads([])
+    if prefix and (yield from is_small(sql, prefix, _MOST_SAVES)):
+        return _page((yield from _newest_of_all(sql, limit + 1, end, prefix)), limit)
+    found: list[tuple[Entry, int]] = []
+    for size in _NEWEST_PORTIONS:
+        portion = yield from _portion(sql, end, size)
+        if portion is None:
+            return _page(found, limit)
+        threads, most = {entry.thread_id for entry, _ in found}, limit + 1 - len(found)
+        more = yield from _newest_in_portion(sql, portion, end, most, prefix)
+        # A thread whose newest checkpoint was removed a moment ago has its newest one in this portion, too.
+        found += [one for one in more if one[0].thread_id not in threads]
+        if len(found) > limit:
+            return _page(found, limit)
+        end = portion.low if len(more) < most else more[-1][1]
+    return NewestThreads([entry for entry, _ in found], cursor_of(end or 0))
+
+
+def _page(found: Sequence[tuple[Entry, int]], limit: int) -> NewestThreads:
+    """Entries, with their ids; one too many says that there are more."""
+    entries = [entry for entry, _ in found[:limit]]
+    return NewestThreads(entries, cursor_of(found[limit - 1][1]) if len(found) > limit else None)
+
+
+def is_small(sql: Flavour, prefix: str, saves: int = UNLIMITED) -> Steps[bool]:
+    """Whether few threads have a prefix, with no more saves than these; none has more checkpoints than it had saves."""
+    here, bounds = within(sql, prefix)
+    rows = yield (
+        "SELECT COUNT(*), COALESCE(SUM(w.last_seq), 0) FROM"
+        f" (SELECT t.last_seq FROM {sql.threads} t WHERE {here} LIMIT {LOOKED_AT + 1}) w",
+        bounds,
+    )
+    threads, found = rows[0]
+    return bool(threads <= LOOKED_AT and found <= saves)
+
+
+def _newest_of_all(sql: Flavour, most: int, end: int | None, prefix: str) -> Steps[list[tuple[Entry, int]]]:
+    """The newest checkpoint of every thread of a prefix, newest first, with its id; only of those with none after
+    `end`."""
+    here, bounds = within(sql, prefix, "x")
+    # Without the addition, some databases would look for the highest id of all, and then for its thread. And without
+    # the limit, which is none here, some would work out the highest id of a thread for each of its checkpoints.
+    newest = f"(SELECT MAX(m.id + 0) FROM {sql.checkpoints} m WHERE m.thread = x.id)"
+    threads = f"SELECT {newest} AS newest FROM {sql.threads} x WHERE {here} LIMIT {10 * LOOKED_AT}"
+    older, values = ("", []) if end is None else (" AND c.id < ?", [end])
+    rows = yield (
+        f"SELECT {sql.columns('key')} FROM ({threads}) w JOIN {sql.checkpoints} c ON c.id = w.newest"
+        f" JOIN {sql.threads} t ON t.id = c.thread WHERE {sql.alive}{older} ORDER BY c.id DESC LIMIT {most}",
+        (*bounds, now(sql), *values),
+    )
+    return _entries_with_keys(sql, rows)
+
+
+class _Portion(NamedTuple):
+    """Checkpoints by the lowest and the highest of their ids. Those that are saved later are not among them."""
+
+    low: int
+    high: int
+    size: int
+
+
+def _portion(sql: Flavour, end: int | None, size: int) -> Steps[_Portion | None]:
+    """So many checkpoints, the newest or those before another one; None if there are none."""
+    older, values = ("", ()) if end is None else (" WHERE m.id < ?", (end,))
+    ids = f"SELECT m.id FROM {sql.checkpoints} m{older} ORDER BY m.id DESC LIMIT {size}"
+    ((low, high),) = yield f"SELECT MIN(w.id), MAX(w.id) FROM ({ids}) w", values
+    return None if low is None else _Portion(low, high, size)
+
+
+def _newest_in_portion(
+    sql: Flavour, portion: _Portion, end: int | None, most: int, prefix: str
+) -> Steps[list[tuple[Entry, int]]]:
+    """The newest checkpoint of every thread in a portion, newest first, with its id; only of those with none after
+    the portion."""
+    here, bounds = within(sql, prefix)
+    latest, after = "", list[int]()
+    if end is not None:
+        # Whether its own namespace has newer ones is an index away, and nearly always all that it takes.
+        others = f"EXISTS (SELECT 1 FROM {sql.checkpoints} m WHERE m.thread = c.thread AND m.id >= ?)"
+        latest, after = f" AND (c.seq = t.last_seq OR NOT ({sql.passed} OR {others}))", [end]
+    # The limit, which is none, keeps databases from going through an index of threads instead.
+    ids = f"SELECT m.id, m.thread FROM {sql.checkpoints} m WHERE m.id >= ? AND m.id <= ?"
+    rows_of_portion = f"{ids} ORDER BY m.id DESC LIMIT {2 * portion.size}"
+    newest = f"SELECT MAX(p.id) AS newest FROM ({rows_of_portion}) p GROUP BY p.thread ORDER BY newest DESC"
+    # As a value, so that each is looked up by its id: a join might be taken for a reason to read all threads.
+    meant = f"SELECT 1 FROM {sql.joined} WHERE c.id = g.newest AND {sql.alive} AND {here}{latest}"
+    chosen = f"SELECT g.newest FROM ({newest}) g WHERE ({meant}) IS NOT NULL ORDER BY g.newest DESC LIMIT {most}"
+    rows = yield (
+        f"SELECT {sql.columns('key')} FROM ({chosen}) w JOIN {sql.checkpoints} c ON c.id = w.newest"
+        f" JOIN {sql.threads} t ON t.id = c.thread ORDER BY c.id DESC",
+        (portion.low, portion.high, now(sql), *bounds, *after),
+    )
+    return _entries_with_keys(sql, rows)
+
+
+def _entries_with_keys(sql: Flavour, rows: Sequence[Row]) -> list[tuple[Entry, int]]:
+    found = [CheckpointRow(*row) for row in rows]
+    return [(entry_of(sql, row), row.key) for row in found]
 
 
 def threads(sql: Flavour, pattern: Pattern, limit: int | None) -> Steps[list[str]]:
     return [thread_id for thread_id, _ in (yield from counted(sql, pattern, limit, "1"))]
+
+
+def unlisted(sql: Flavour, prefix: str, after: str, limit: int) -> Steps[list[str]]:
+    """Ids of threads that have expired, or have no checkpoint."""
+    here, values = within(sql, prefix)
+    if after:
+        here, values = f"{here} AND t.thread_id > ?", [*values, sql.text(after)]
+    rows = yield (
+        f"SELECT t.thread_id FROM {sql.threads} t WHERE {here} AND (NOT {sql.alive}"
+        f" OR NOT EXISTS (SELECT 1 FROM {sql.checkpoints} c WHERE c.thread = t.id)) ORDER BY t.thread_id LIMIT ?",
+        (*values, now(sql), limit),
+    )
+    return [sql.read_text(thread_id) for (thread_id,) in rows]
 
 
 def count(sql: Flavour, pattern: Pattern) -> Steps[int]:
@@ -389,28 +538,27 @@ def count(sql: Flavour, pattern: Pattern) -> Steps[int]:
 
 
 def counted(sql: Flavour, pattern: Pattern, limit: int | None, what: str) -> Steps[list[tuple[str, int]]]:
-    """Threads that match, each with a number; in pages, so that a pattern that matches little does not read
-    everything at once."""
+    """Threads that match, each with a number, in pages. A page has as many as are still wanted, unless the pattern has
+    to be looked at: then it may match few of them."""
     found: list[tuple[str, int]] = []
-    after, comparison = sql.text(pattern.prefix), ">="
-    if pattern.after > pattern.prefix:
-        after, comparison = sql.text(pattern.after), ">"
-    while True:
-        size = max(1_000, limit or 0)
+    most = UNLIMITED if limit is None else limit
+    begin, values = "t.thread_id >= ?", [sql.text(pattern.prefix)]
+    if pattern.from_after:
+        begin, values = "t.thread_id > ?", [sql.text(pattern.after)]
+    stop, end = ("", []) if pattern.end is None else (" AND t.thread_id < ?", [sql.text(pattern.end)])
+    while len(found) < most and not pattern.matches_none:
+        size = min(most - len(found), _IDS_AT_ONCE) if pattern.matches_range else _IDS_LOOKED_AT
         rows = yield (
-            f"SELECT t.thread_id, {what} FROM {sql.threads} t WHERE t.thread_id {comparison} ? AND {sql.alive}"
+            f"SELECT t.thread_id, {what} FROM {sql.threads} t WHERE {begin}{stop} AND {sql.alive}"
             f" AND EXISTS (SELECT 1 FROM {sql.checkpoints} c WHERE c.thread = t.id) ORDER BY t.thread_id LIMIT ?",
-            (after, now(sql), size),
+            (*values, *end, now(sql), size),
         )
-        for stored, number in rows:
-            thread_id = sql.read_text(stored)
-            if (limit is not None and len(found) >= limit) or not thread_id.startswith(pattern.prefix):
-                return found
-            if pattern.matches(thread_id):
-                found.append((thread_id, number))
+        named = ((sql.read_text(stored), number) for stored, number in rows)
+        found += [(thread_id, number) for thread_id, number in named if pattern.matches(thread_id)]
         if len(rows) < size:
-            return found
-        after, comparison = rows[-1][0], ">"
+            break
+        begin, values = "t.thread_id > ?", [rows[-1][0]]
+    return found[:most]
 
 
 def get_writes(
@@ -419,7 +567,7 @@ def get_writes(
     condition, values = ("", []) if task_id is None else (" AND w.task_id = ?", [sql.text(task_id)])
     rows = yield (
         f"SELECT {write_list(sql, 'w')} FROM {sql.writes} w"
-        f" JOIN {sql.threads} t ON t.id = w.thread WHERE t.thread_id = ? AND {sql.alive} AND w.namespace = ?"
+        f" JOIN {sql.threads} t ON t.id = w.thread WHERE {sql.is_of_thread('w')} AND {sql.alive} AND w.namespace = ?"
         f" AND w.checkpoint_id = ?{condition} ORDER BY w.task_path, w.task_id, w.idx",
         (sql.text(thread_id), now(sql), sql.text(namespace), sql.text(checkpoint_id), *values),
     )

@@ -88,6 +88,11 @@ def read_migrations(package: str) -> tuple[str, ...]:
     return tuple(file.read_text(encoding="utf-8") for file in sorted(found, key=lambda file: file.name))
 
 
+def read_script(package: str, *path: str) -> str:
+    """A script that a backend's package has beside its migrations."""
+    return files(package).joinpath(*path).read_text(encoding="utf-8")
+
+
 def statements_in(script: str, **names: str) -> tuple[str, ...]:
     """The statements of a script, with the names of tables in the place of `${prefix}` and the like.
 
@@ -130,13 +135,18 @@ def checked_format(found: object, known: int) -> int:
     return found
 
 
-def other_tables(what: str, found: int, wanted: int, backend: str, *, reading: bool) -> ConfigurationError:
-    """The error for tables that are missing or of an older format, and that may not be changed."""
+def other_tables(what: str, found: int, wanted: int, call: str, *, reading: bool) -> ConfigurationError:
+    """The error for tables that are missing or of an older format, and that may not be changed.
+
+    `call` returns the statements that make or migrate them (see `script`).
+    """
     state = f"have format {found}, not {wanted}" if found else "are not there"
     reason = "they are only read here" if reading else "auto_create_table is off"
-    return ConfigurationError(f"{what} {state}, and {reason}: have somebody run what {script(backend, found)} returns")
+    return ConfigurationError(f"{what} {state}, and {reason}: have somebody run what {call} returns")
 
 
-def script(backend: str, found: int) -> str:
+def script(backend: str, found: int, *, partitions: int = 0) -> str:
     """The call that returns the statements which migrate tables of this format."""
-    return f"{backend}.ddl({f'from_format={found}' if found else ''})"
+    if found:
+        return f"{backend}.ddl(from_format={found})"
+    return f"{backend}.ddl({f'partitions={partitions}' if partitions else ''})"

@@ -1,0 +1,191 @@
+"""A vacuum of a long thread in many short transactions, so that nobody waits long for the thread, or for the file.
+
+It is planned from what a transaction that only reads has found, without any lock (see `Trimming`). Each portion then
+looks whether the plan still holds, spares what was saved since, and removes its rows. If nothing of a thread stays, it
+ends at once, as if it had expired, and its rows are removed afterwards: whoever is killed in between leaves nothing
+that anybody can see, and `expire`, with which every vacuum begins, removes the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Protocol, TypeVar
+
+from locus.memory.backends.sql.commit import SQLThread, SQLThreads
+from locus.memory.backends.sql.flavour import Steps, marks, portions
+from locus.memory.backends.sql.read import entry_of, now
+from locus.memory.backends.sql.schema import RUN_INFO, CheckpointRow
+from locus.memory.model.manifest import wanted
+from locus.memory.model.records import Entry, Extent, RunInfo
+from locus.memory.model.retention import Removal
+from locus.memory.model.trimming import MOST_ROWS, Portion, Trimming
+
+T = TypeVar("T")
+
+LONG = MOST_ROWS
+"""A thread that was never given more numbers than this is trimmed in one transaction."""
+ATTEMPTS = 20
+"""How often to plan anew because others have removed something of the thread meanwhile."""
+ENDED = datetime(1970, 1, 2, tzinfo=UTC)
+"""When a thread expired that has nothing left, whatever the clocks say."""
+
+
+class Carries(Protocol):
+    """Carries out steps on the tables in a transaction: one that writes, or one that reads as of one instant."""
+
+    async def __call__(self, operation: Callable[[SQLThreads], Steps[T]], /) -> T: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A thread as a plan needs it."""
+
+    key: int
+    checkpoints: Mapping[int, tuple[Entry, str]]
+    """Entry and manifest of each, by sequence number."""
+    runs: Sequence[RunInfo]
+
+    def trimming(self, doomed: set[int]) -> Trimming:
+        extents = {seq: wanted(manifest) for seq, (_, manifest) in self.checkpoints.items()}
+        return Trimming((entry for entry, _ in self.checkpoints.values()), extents, self.runs, doomed, MOST_ROWS)
+
+
+async def trim_long(reading: Carries, writing: Carries, thread_id: str, seqs: Mapping[int, str]) -> int:
+    """Remove these checkpoints (sequence number and rev) of a long thread in portions, and return how many."""
+    removed = 0
+    for _ in range(ATTEMPTS):
+        outline = await reading(partial(_outline, thread_id=thread_id))
+        found = {} if outline is None else outline.checkpoints
+        doomed = {seq for seq, (entry, _) in found.items() if seqs.get(seq) == entry.rev}
+        if outline is None or not doomed:
+            return removed
+        if len(doomed) == len(found):
+            if await writing(partial(_end, thread_id=thread_id, outline=outline)):
+                await _sweep(writing, thread_id)
+                return removed + len(doomed)
+            continue
+        # A thread of its own, because there may be tens of thousands of manifests to read.
+        plan = await asyncio.to_thread(outline.trimming, doomed)
+        while portion := plan.next():
+            if not await writing(partial(_take, thread_id=thread_id, key=outline.key, plan=plan, portion=portion)):
+                break
+            plan.done(portion)
+            removed += len(portion.entries)
+        else:
+            return removed
+    # Others remove something all the time. What nobody can plan beforehand is done at once.
+    return removed + await writing(lambda threads: threads.delete(thread_id, None, seqs))
+
+
+async def _sweep(writing: Carries, thread_id: str) -> None:
+    while await writing(partial(_sweep_some, thread_id=thread_id)):
+        pass
+
+
+def trim_short(threads: SQLThreads, thread_id: str, seqs: Mapping[int, str]) -> Steps[int | None]:
+    """Remove these checkpoints at once, and return how many; None if the thread is long, and then nothing is done."""
+    sql = threads.sql
+    rows = yield f"SELECT t.last_seq FROM {sql.threads} t WHERE t.thread_id = ?", (sql.text(thread_id),)
+    if rows and rows[0][0] > LONG:
+        return None
+    return (yield from threads.delete(thread_id, None, seqs))
+
+
+def _outline(threads: SQLThreads, thread_id: str) -> Steps[Outline | None]:
+    sql = threads.sql
+    rows = yield (
+        f"SELECT t.id, t.last_seq FROM {sql.threads} t WHERE t.thread_id = ? AND {sql.alive}",
+        (sql.text(thread_id), now(sql)),
+    )
+    if not rows:
+        return None
+    ((key, last_seq),) = rows
+    thread = threads.thread(key, thread_id, last_seq)
+    checkpoints = yield from thread.entries()
+    return Outline(key, checkpoints, (yield from thread.runs()))
+
+
+def _end(threads: SQLThreads, thread_id: str, outline: Outline) -> Steps[bool]:
+    """End a thread that has nothing but what the outline says; False if it has something else by now."""
+    newest = max(outline.checkpoints)
+    thread = yield from _as_planned(threads, thread_id, outline.key, newest, len(outline.checkpoints))
+    if thread is None or not (yield from _has_revs(thread, [outline.checkpoints[newest][0]])):
+        return False
+    if (yield from _newer(thread, newest)):
+        return False
+    sql = threads.sql
+    yield from thread.take_out([], Removal([], {}))  # a handle that saved here before must notice
+    yield f"UPDATE {sql.threads} SET expires_at = ? WHERE id = ?", (sql.time(ENDED), thread.key)
+    return True
+
+
+def _take(threads: SQLThreads, thread_id: str, key: int, plan: Trimming, portion: Portion) -> Steps[bool]:
+    """Remove a portion; False if the thread is not any more what was planned for."""
+    thread = yield from _as_planned(threads, thread_id, key, plan.last_seq, plan.left)
+    if thread is None or not (yield from _has_revs(thread, portion.entries)):
+        return False
+    newer = yield from _newer(thread, plan.last_seq)
+    runs: list[RunInfo] = []
+    for branch, number in plan.contested(portion, [extents for _, extents in newer]).items():
+        rows = yield (
+            f"SELECT {RUN_INFO} FROM {threads.sql.runs} WHERE thread = ? AND branch = ? AND number > ? ORDER BY number",
+            (key, branch, number),
+        )
+        runs += [RunInfo(*row) for row in rows]
+    yield from thread.take_out(portion.entries, plan.removal(portion, newer, runs))
+    return True
+
+
+def _as_planned(threads: SQLThreads, thread_id: str, key: int, last_seq: int, left: int) -> Steps[SQLThread | None]:
+    """The thread, locked, if so many checkpoints up to a number are left. No number is given out twice, so that then
+    nothing else was removed."""
+    thread = yield from threads.open(thread_id)
+    if thread is None or thread.key != key:
+        return None
+    ((there,),) = yield (
+        f"SELECT count(*) FROM {threads.sql.checkpoints} WHERE thread = ? AND seq <= ?",
+        (key, last_seq),
+    )
+    return thread if there == left else None
+
+
+def _has_revs(thread: SQLThread, entries: Sequence[Entry]) -> Steps[bool]:
+    """Whether these are still the same: the thread may have been begun anew."""
+    found: dict[int, str] = {}
+    for some in portions([entry.seq for entry in entries]):
+        rows = yield (
+            f"SELECT seq, rev FROM {thread.sql.checkpoints} WHERE thread = ? AND seq IN {marks(len(some))}",
+            (thread.key, *some),
+        )
+        found |= dict(rows)
+    return all(found.get(entry.seq) == entry.rev for entry in entries)
+
+
+def _newer(thread: SQLThread, last_seq: int) -> Steps[list[tuple[Entry, list[Extent]]]]:
+    """What was saved after a number."""
+    sql = thread.sql
+    if thread.last_seq <= last_seq:
+        return []
+    rows = yield (
+        f"SELECT {sql.columns('manifest')} FROM {sql.joined} WHERE c.thread = ? AND c.seq > ?",
+        (thread.key, last_seq),
+    )
+    found = [CheckpointRow(*row) for row in rows]
+    return [(entry_of(sql, row), wanted(sql.read_json(row.manifest))) for row in found]
+
+
+def _sweep_some(threads: SQLThreads, thread_id: str) -> Steps[bool]:
+    """Remove some rows of a thread that has ended; False if that was all, or if it has been begun anew."""
+    sql = threads.sql
+    rows = yield (
+        f"SELECT id, last_seq FROM {sql.threads} WHERE thread_id = ? AND expires_at <= ?{sql.lock}",
+        (sql.text(thread_id), sql.time(ENDED)),
+    )
+    for key, last_seq in rows:
+        _, is_gone = yield from threads.thread(key, thread_id, last_seq).drop_some(MOST_ROWS)
+        return not is_gone
+    return False
