@@ -26,6 +26,7 @@ from tests.backends.embedded import SQLiteStore
 
 class TestSQLite(EmbeddedRepetitions, CreationLaws, DurableContract, StallLaws):
     required = REQUIRED["sqlite"]
+    commits_together = True
 
     def store_in(self, folder: Path) -> SQLiteStore:
         return SQLiteStore(folder)

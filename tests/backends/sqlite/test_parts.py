@@ -9,8 +9,10 @@ import pytest
 from locus.memory.backends import SQLiteBackend
 from locus.memory.model.parts import Range
 from locus.memory.model.records import DEFAULT_NAMESPACE
+from locus.testing.data import SOAK
 
-TURNS = 800
+TURNS = 800 if SOAK else 400
+"""More than 64 KB, so that a list has more than one run even where all is saved at once."""
 
 
 @pytest.mark.parametrize("start", [0, TURNS // 2, -10], ids=["front", "middle", "end"])

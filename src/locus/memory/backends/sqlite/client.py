@@ -45,6 +45,10 @@ class Query:
     def begin(self) -> None:
         self._deadline = time.monotonic() + self._seconds
 
+    def end_within(self, seconds: float) -> None:
+        """Let it end in so many seconds, if that is earlier."""
+        self._deadline = min(self._deadline, time.monotonic() + seconds)
+
     def abandon(self) -> None:
         """From any thread."""
         self._is_abandoned = True

@@ -8,44 +8,90 @@ to date, and removals take what they remove out of the full text.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 from locus.memory.backends.sql.commit import SQLThread, SQLThreads
 from locus.memory.backends.sql.flavour import Steps
 from locus.memory.backends.sqlite import search as sqlite_search
+from locus.memory.backends.sqlite.client import execute
 from locus.memory.backends.sqlite.schema import SQL
 from locus.memory.model.codec import canonical, checksum, decode
 from locus.memory.model.ids import digest
-from locus.memory.model.records import ANY, Base, Commit, Entry, Outcome, RunInfo, Verdict
+from locus.memory.model.records import ANY, Base, Commit, Entry, Outcome, RunInfo, TaskWrites, Verdict
+from locus.memory.model.retention import Removal
 
-_LOOK = (
-    "SELECT t.id, t.last_seq, c.rev,"
-    " c.seq <> (SELECT max(n.seq) FROM locus_checkpoints n WHERE n.thread = t.id AND n.namespace = ?),"
-    " EXISTS (SELECT 1 FROM locus_runs r WHERE r.thread = t.id AND r.branch = ? AND r.number >= ?)"
-    " FROM locus_threads t LEFT JOIN locus_checkpoints c"
-    " ON c.thread = t.id AND c.namespace = ? AND c.checkpoint_id = ?"
-    " WHERE t.thread_id = ? AND t.expires_at IS NULL"
-)
+MOST_CONTINUED = 16
+"""How many runs of a commit may continue branches, if it is an ordinary one. A state has fewer lists."""
+
+_IS_TAKEN = "EXISTS (SELECT 1 FROM locus_runs r WHERE r.thread = t.id AND r.branch = ? AND r.number >= ?)"
+
+
+@cache
+def _look(continued: int) -> str:
+    """All that is to be known about a thread, a base, and so many branches that a commit continues."""
+    return (
+        "SELECT t.id, t.last_seq, c.rev,"
+        " c.seq <> (SELECT max(n.seq) FROM locus_checkpoints n WHERE n.thread = t.id AND n.namespace = ?),"
+        f" {' OR '.join([_IS_TAKEN] * continued)}"
+        " FROM locus_threads t LEFT JOIN locus_checkpoints c"
+        " ON c.thread = t.id AND c.namespace = ? AND c.checkpoint_id = ?"
+        " WHERE t.thread_id = ? AND t.expires_at IS NULL"
+    )
+
+
 _INSERT_RUN, _INSERT_CHECKPOINT = SQL.insert_run, SQL.insert_checkpoint
 _INSERT_VALUE = SQL.insert_unless_there(SQL.runs, SQL.run_columns, SQL.run_marks)
 _INSERT_METADATA = "INSERT INTO locus_metadata VALUES (?, ?, last_insert_rowid())"
 
 
+def commit_within(connection: sqlite3.Connection, commit: Commit) -> Outcome:
+    """Decide on a commit, and write it. If it is refused, the transaction may hold traces of it."""
+    return append(connection, commit) or execute(connection, SQLiteThreads(connection).commit(commit))
+
+
+def commit_apart(connection: sqlite3.Connection, member: Commit | TaskWrites) -> Outcome | None:
+    """Carry out one of several saves of a transaction; what is refused, or fails, leaves no trace in it.
+
+    None if it failed: sent alone, it will say why.
+    """
+    outcome: Outcome | None = None
+    connection.execute("SAVEPOINT member")
+    try:
+        outcome = _carried_out(connection, member)
+    except Exception:
+        if not connection.in_transaction:  # SQLite has given up everything, as it may do if the disk is full
+            raise
+    if outcome is None or not outcome.is_written:
+        connection.execute("ROLLBACK TO member")
+    connection.execute("RELEASE member")
+    return outcome
+
+
+def _carried_out(connection: sqlite3.Connection, member: Commit | TaskWrites) -> Outcome:
+    if isinstance(member, Commit):
+        return commit_within(connection, member)
+    place = (member.thread_id, member.namespace, member.checkpoint_id, member.task_id)
+    execute(connection, SQLiteThreads(connection).put_writes(*place, member.writes, member.keep_numbered))
+    return Outcome(Verdict.COMMITTED)
+
+
 def append(connection: sqlite3.Connection, commit: Commit) -> Outcome | None:
     """Decide on an ordinary commit, and write it. None if it is not ordinary; then nothing is written.
 
-    An ordinary commit continues one branch of its base, in a thread that does not expire. One statement asks all that
-    `commit_rules.decide` needs to know about it.
+    An ordinary commit continues some branches of its base, in a thread that does not expire. One statement asks all
+    that `commit_rules.decide` needs to know about it.
     """
     base = commit.base
     if base is None or not _follows(commit, base):
         return None
-    continued = [run for run in commit.runs if run.number > 0]
-    if len(continued) != 1:
+    continued = [place for run in commit.runs if run.number > 0 for place in (run.branch, run.number)]
+    if not 0 < len(continued) <= 2 * MOST_CONTINUED:
         return None
-    run, namespace = continued[0], commit.namespace
+    namespace = commit.namespace
     row = connection.execute(
-        _LOOK, (namespace, run.branch, run.number, namespace, base.checkpoint_id, commit.thread_id)
+        _look(len(continued) // 2), (namespace, *continued, namespace, base.checkpoint_id, commit.thread_id)
     ).fetchone()
     if row is None:
         return None
@@ -68,19 +114,19 @@ def _follows(commit: Commit, base: Base) -> bool:
 
 
 def _write(connection: sqlite3.Connection, commit: Commit, key: int, seq: int, parent_id: str) -> None:
-    execute = connection.execute
+    step = connection.execute
     for run in commit.runs:
-        execute(_INSERT_RUN, SQL.new_run(key, run, seq))
+        step(_INSERT_RUN, SQL.new_run(key, run, seq))
     for run in commit.values:
-        execute(_INSERT_VALUE, SQL.new_run(key, run, seq))
+        step(_INSERT_VALUE, SQL.new_run(key, run, seq))
     about = (commit.namespace, commit.checkpoint_id, seq, commit.rev, SQL.time(commit.created_at), commit.metadata)
     namespace, checkpoint_id, *others = about
     row = (key, namespace, checkpoint_id, parent_id, *others, commit.head, commit.manifest)
-    execute(_INSERT_CHECKPOINT, (*row, checksum(*about, commit.head, commit.manifest)))
+    step(_INSERT_CHECKPOINT, (*row, checksum(*about, commit.head, commit.manifest)))
     if commit.metadata != "{}":
         connection.executemany(_INSERT_METADATA, metadata_pairs(commit.metadata))
     expires_at = SQL.time(commit.expires_at) if commit.expires_at else None
-    execute("UPDATE locus_threads SET last_seq = ?, expires_at = ? WHERE id = ?", (seq, expires_at, key))
+    step("UPDATE locus_threads SET last_seq = ?, expires_at = ? WHERE id = ?", (seq, expires_at, key))
 
 
 class SQLiteThread(SQLThread):
@@ -94,6 +140,18 @@ class SQLiteThread(SQLThread):
         yield SQL.insert_checkpoint, SQL.checked_checkpoint(self.key, entry, head, manifest)
         if entry.metadata != "{}":
             self._connection.executemany(_INSERT_METADATA, metadata_pairs(entry.metadata))
+
+    def copy_metadata(self, dest: SQLThread, condition: str, values: Sequence[Any]) -> Steps[None]:
+        """From the copies: an index has the metadata by their keys and values, and not by checkpoints."""
+        rows = yield (
+            "SELECT o.id, o.metadata FROM locus_checkpoints o"
+            f" WHERE o.thread = ? AND o.metadata <> '{{}}' AND {condition}",
+            (dest.key, *values),
+        )
+        self._connection.executemany(
+            "INSERT INTO locus_metadata VALUES (?, ?, ?)",
+            [(*pair, key) for key, metadata in rows for pair in metadata_pairs(metadata)],
+        )
 
     def before_removing(self, entries: Sequence[Entry], runs: Sequence[RunInfo]) -> Steps[None]:
         for entry in entries:
@@ -109,8 +167,8 @@ class SQLiteThread(SQLThread):
         for run in runs:
             sqlite_search.forget_run(self._connection, self.key, run.branch, run.number)
 
-    def remove(self, doomed: Collection[int], spare: str | None = None) -> Steps[None]:
-        yield from super().remove(doomed, spare)
+    def take_out(self, gone: Sequence[Entry], removal: Removal, *, keep_writes: bool = False) -> Steps[None]:
+        yield from super().take_out(gone, removal, keep_writes=keep_writes)
         sqlite_search.lower_up_to(self._connection)
 
     def drop(self) -> Steps[int]:

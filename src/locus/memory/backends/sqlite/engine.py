@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Collection, Mapping, Sequence
+import time
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
+from math import inf
 from typing import TypeVar
 from uuid import uuid4
 
@@ -22,7 +25,11 @@ from locus.errors import (
     SerializationError,
 )
 from locus.memory.backends.sql import read as sql_read
+from locus.memory.backends.sql import remove as sql_remove
+from locus.memory.backends.sql.commit import SQLThreads
 from locus.memory.backends.sql.flavour import Steps
+from locus.memory.backends.sql.trim import trim_long, trim_short
+from locus.memory.backends.sqlite import read as sqlite_read
 from locus.memory.backends.sqlite import search as sqlite_search
 from locus.memory.backends.sqlite.client import (
     MemoryFile,
@@ -33,18 +40,60 @@ from locus.memory.backends.sqlite.client import (
     is_read_only,
     transaction,
 )
-from locus.memory.backends.sqlite.commit import SQLiteThreads, append, metadata_value
+from locus.memory.backends.sqlite.commit import SQLiteThreads, commit_apart, commit_within, metadata_value
 from locus.memory.backends.sqlite.config import IN_MEMORY
-from locus.memory.backends.sqlite.schema import OLD_SQL, SQL, WITHOUT_CHECKSUMS, SQLiteFlavour, checked_version
-from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
+from locus.memory.backends.sqlite.examine import findings
+from locus.memory.backends.sqlite.schema import (
+    MIGRATIONS,
+    OLD_SQL,
+    SQL,
+    WITHOUT_CHECKSUMS,
+    SQLiteFlavour,
+    checked_version,
+    script,
+)
+from locus.memory.engine import (
+    PAGE,
+    CommitsTogether,
+    Copies,
+    Deadline,
+    Engine,
+    Expires,
+    Exports,
+    FindsMetadata,
+    KeepsWrites,
+    NothingCommitted,
+    Searches,
+)
 from locus.memory.model.ids import Pattern
 from locus.memory.model.parts import Part
-from locus.memory.model.records import Base, Commit, Entry, Exported, Hit, Outcome, Stored, Verdict, Write
+from locus.memory.model.records import (
+    Base,
+    Commit,
+    Entry,
+    Exported,
+    Finding,
+    Hit,
+    Hits,
+    NewestThreads,
+    Outcome,
+    Stored,
+    StoredFormat,
+    TaskWrites,
+    Verdict,
+    Write,
+)
+from locus.memory.model.retention import Line, OutlivedPage, Place, Retention
+from locus.memory.model.sizes import Measured
 from locus.memory.runtime.worker import Worker
 
 T = TypeVar("T")
 
 READERS = 4
+LEAST_SECONDS = 1.0
+"""How long a search may look into the index, even if its time went by while that was brought up to date."""
+LONGEST_PAUSE = 0.1
+"""In seconds: SQLite looks at least so often whether a lock is free."""
 NOT_UTF_8 = "Could not decode to UTF-8"
 """How the driver's error for a damaged text begins."""
 
@@ -53,7 +102,7 @@ def _format_found(file: SQLiteFile) -> int:
     return checked_version(file.current(), reading=True) if file.is_there() else 0
 
 
-class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):
+class SQLiteEngine(Engine, CommitsTogether, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):
     """Threads in an SQLite file."""
 
     driver_errors = (sqlite3.Error, OSError)
@@ -161,12 +210,22 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             return await self._write(lambda connection: execute(connection, operation()))
         return await self._read(operation())
 
+    async def examine(self) -> list[Finding]:
+        return await self._reader.run(lambda file: findings(file.current()))
+
+    async def stored_format(self) -> StoredFormat | None:
+        found = await self._reader.run(_format_found)
+        return StoredFormat(found, len(MIGRATIONS), script(found) if found else "")
+
+    async def mend(self, finding: Finding) -> None:
+        await self._write(lambda connection: connection.execute(finding.repair))
+
     async def commit(self, commit: Commit) -> Outcome:
         def work(file: SQLiteFile) -> Outcome:
             connection = file.current()
             connection.execute("BEGIN IMMEDIATE")
             try:
-                outcome = append(connection, commit) or execute(connection, SQLiteThreads(connection).commit(commit))
+                outcome = commit_within(connection, commit)
                 written = outcome.verdict is Verdict.COMMITTED and not outcome.repeated
                 connection.execute("COMMIT" if written else "ROLLBACK")
             except BaseException:
@@ -175,6 +234,20 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
                 raise
             file.after_write(connection)
             return outcome
+
+        return await self._run(self._writer, work)
+
+    async def commit_together(self, group: Sequence[Commit | TaskWrites]) -> list[Outcome | None]:
+        def work(file: SQLiteFile) -> list[Outcome | None]:
+            connection = file.current()
+            with ExitStack() as stack:
+                try:
+                    stack.enter_context(transaction(connection))
+                except sqlite3.OperationalError as error:
+                    raise NothingCommitted from error  # others have held the lock for all of the timeout
+                outcomes = [commit_apart(connection, member) for member in group]
+            file.after_write(connection)
+            return outcomes
 
         return await self._run(self._writer, work)
 
@@ -204,26 +277,56 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
     async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
         return await self._read(sql_read.recent(self._sql, limit, prefix))
 
+    async def newest_threads(self, limit: int, before: str | None = None, prefix: str = "") -> NewestThreads:
+        return await self._read(sql_read.newest_threads(self._sql, limit, before, prefix))
+
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
-        here, bounds = sql_read.within(self._sql, prefix)
-        pair = "c.id IN (SELECT checkpoint FROM locus_metadata WHERE key = ? AND value = ?)"
-        values = (key, metadata_value(value), *bounds)
-        return await self._read(sql_read.entries(self._sql, f"{pair} AND {here} ORDER BY c.id DESC", values, limit))
+        return await self._read(sqlite_read.find(self._sql, key, metadata_value(value), limit, prefix))
 
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
         return await self._read(sql_read.threads(self._sql, pattern, limit))
+
+    async def unlisted(self, prefix: str, after: str, limit: int) -> list[str]:
+        return await self._read(sql_read.unlisted(self._sql, prefix, after, limit))
 
     async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
         return await self._remove(lambda threads: threads.delete(thread_id, namespace, seqs))
 
     async def search(self, terms: Sequence[str], limit: int, prefix: str = "") -> list[Hit]:
-        while await self._write(sqlite_search.index_more):
-            # One portion at a time, so that saves can go on in between.
-            pass
+        return await self.search_until(terms, limit, prefix, Deadline(inf))
 
-        if prefix:
-            return await self._query(lambda c, query: sqlite_search.search_within(c, query, terms, limit, prefix))
-        return await self._query(lambda c, query: sqlite_search.search(c, query, terms, limit))
+    async def search_until(self, terms: Sequence[str], limit: int, prefix: str, deadline: Deadline) -> Hits:
+        indexed = await self._index_until(deadline)
+
+        def work(connection: sqlite3.Connection, query: Query) -> Hits:
+            query.end_within(max(deadline.left, LEAST_SECONDS))
+            if indexed is None:
+                return sqlite_search.search_reading(connection, query, terms, limit, prefix, self._sql)
+            if prefix:
+                return Hits(sqlite_search.search_within(connection, query, terms, limit, prefix), indexed)
+            return Hits(sqlite_search.search(connection, query, terms, limit), indexed)
+
+        try:
+            return await self._query(work)
+        except TimeoutError:
+            if not deadline.has_passed:
+                raise
+            return Hits(complete=False)
+
+    async def _index_until(self, deadline: Deadline) -> bool | None:
+        """Index what was saved, up to a deadline: True if that is all. None if the file may only be read."""
+        if self.reading_only:
+            return None
+        try:
+            while await self._write(sqlite_search.index_more):
+                # One portion at a time, so that saves can go on in between.
+                if deadline.has_passed:
+                    return False
+        except sqlite3.OperationalError as error:
+            if not is_read_only(error):
+                raise
+            return None
+        return True
 
     async def put_writes(
         self,
@@ -242,8 +345,44 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         return await self._read(sql_read.get_writes(self._sql, thread_id, namespace, checkpoint_id, task_id))
 
+    async def outlived(
+        self, kept: Retention, after: str = "", prefix: str = "", limit: int = PAGE
+    ) -> AsyncGenerator[OutlivedPage]:
+        while page := await self._read(sql_remove.outlived(self._sql, kept, after, prefix, limit)):
+            yield page
+            after = page.after
+
+    async def measure(self, thread_id: str) -> Measured | None:
+        return await self._read(sql_remove.measure(self._sql, thread_id))
+
+    async def trim(self, thread_id: str, seqs: Mapping[int, str]) -> int:
+        removed = await self._remove(lambda threads: trim_short(threads, thread_id, seqs))
+        return await trim_long(self._look_at, self._remove_in_turn, thread_id, seqs) if removed is None else removed
+
+    async def _look_at(self, operation: Callable[[SQLThreads], Steps[T]]) -> T:
+        return await self._query(
+            lambda connection, query: execute(connection, operation(SQLiteThreads(connection)), query)
+        )
+
+    async def _remove_in_turn(self, operation: Callable[[SQLThreads], Steps[T]]) -> T:
+        """One of several removals that follow each other.
+
+        Who waits for the file only looks now and then whether it is free. So it is left alone for as long as it was
+        held.
+        """
+        began = time.monotonic()
+        done = await self._remove(operation)
+        await asyncio.sleep(min(time.monotonic() - began, LONGEST_PAUSE))
+        return done
+
+    async def delete_orphans(self, thread_id: str, places: Collection[Place]) -> int:
+        return await self._remove(lambda threads: threads.delete_orphans(thread_id, places))
+
     async def expire(self, now: datetime) -> int:
-        expired = await self._remove(lambda threads: threads.expire(now))
+        expired, more = await self._remove(lambda threads: threads.expire(now))
+        while more:
+            removed, more = await self._remove_in_turn(lambda threads: threads.expire(now))
+            expired += removed
         try:
             begin = True
             # One portion at a time, so that saves can go on in between.
@@ -256,6 +395,9 @@ class SQLiteEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
 
     async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
         return await self._change(lambda threads: threads.copy(source, dest, namespace, checkpoint_ids))
+
+    async def copy_line(self, source: str, dest: str, line: Line) -> int:
+        return await self._change(lambda threads: threads.copy_line(source, dest, line))
 
     async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
         return await self._read(sql_read.export(self._sql, thread_id, after_seq, limit, known))

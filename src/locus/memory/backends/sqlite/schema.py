@@ -97,6 +97,12 @@ class SQLiteFlavour(Flavour):
         """As text that sorts."""
         return at.astimezone(UTC).isoformat(timespec="microseconds")
 
+    def bytes_of(self, column: str) -> str:
+        return f"length(CAST({column} AS BLOB))"  # `octet_length` is newer than many versions of Python
+
+    def no_time(self, column: str) -> str:
+        return f"{column} NOT GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]T[0-9]*+00:00'"
+
     def read_time(self, value: Any) -> datetime:
         return datetime.fromisoformat(value)
 
@@ -152,6 +158,15 @@ def migrate(connection: sqlite3.Connection) -> None:
     except BaseException:
         connection.execute("ROLLBACK")
         raise
+
+
+def script(found: int) -> str:
+    """What brings tables of format `found` to the newest one, for whoever would rather do it by hand."""
+    if found >= len(MIGRATIONS):
+        return ""
+    steps = [statement for step in MIGRATIONS[found:] for statement in step]
+    steps.append(f"UPDATE locus_format SET version = {len(MIGRATIONS)}")
+    return "".join(f"{statement};\n" for statement in ["BEGIN IMMEDIATE", *steps, "COMMIT"])
 
 
 def checked_version(connection: sqlite3.Connection, *, reading: bool = False) -> int:

@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from locus.errors import CorruptCheckpointError
+from locus.memory.backends.sql.flavour import Flavour
 from locus.memory.backends.sql.read import within
 from locus.memory.backends.sql.search import checkpoint_hit, run_hit
 from locus.memory.backends.sqlite.client import Query, execute
 from locus.memory.backends.sqlite.schema import SQL
 from locus.memory.model.ids import words
-from locus.memory.model.matching import RANKED, best_hits, searchable
-from locus.memory.model.records import Hit
+from locus.memory.model.matching import RANKED, best_hits, score, searchable
+from locus.memory.model.records import Hit, Hits
 
 PORTION = 2_000
 PORTION_CHARACTERS = 2_000_000
@@ -152,7 +153,7 @@ def search(connection: sqlite3.Connection, query: Query, terms: Sequence[str], l
 
 
 def search_within(
-    connection: sqlite3.Connection, query: Query, terms: Sequence[str], limit: int, prefix: str
+    connection: sqlite3.Connection, query: Query, terms: Sequence[str], limit: int, prefix: str, sql: Flavour = SQL
 ) -> list[Hit]:
     """The same in threads whose ids start with a prefix.
 
@@ -160,7 +161,7 @@ def search_within(
     checkpoints are ranked by their own texts.
     """
     wanted, most = " ".join(map(_spelt, terms)), max(RANKED, limit * 2 + 10)
-    here, bounds = within(SQL, prefix)
+    here, bounds = within(sql, prefix)
     hits: list[Hit] = []
     for what in _SELECT:
         rows = connection.execute(
@@ -169,15 +170,58 @@ def search_within(
             f" WHERE s.locus_search MATCH ? AND s.rowid % 2 = ? AND {here} ORDER BY s.rowid DESC LIMIT ?",
             (wanted, _row_id(what, 0), *bounds, most),
         ).fetchall()
-        hits += [hit for (row_id,) in rows if (hit := _hit(connection, query, row_id, None, terms)) is not None]
+        hits += [hit for (row_id,) in rows if (hit := _hit(connection, query, row_id, None, terms, sql)) is not None]
     return best_hits(hits, limit)
 
 
+MOST_SCANNED = 20_000
+MOST_SCANNED_CHARACTERS = 50_000_000
+"""How much of what is not indexed is looked at, where nothing may be indexed."""
+
+
+def search_reading(
+    connection: sqlite3.Connection, query: Query, terms: Sequence[str], limit: int, prefix: str, sql: Flavour
+) -> Hits:
+    """The same where nothing may be written: in the index as it is, and in the newest of what is not in it."""
+    exists = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'locus_search'").fetchone()
+    hits = search_within(connection, query, terms, limit, prefix, sql) if exists else []
+    here, bounds = within(sql, prefix)
+    complete = True
+    for what in _SELECT:
+        after = _up_to(connection, what) if exists else 0
+        scanned = characters = 0
+        keys = connection.execute(
+            f"SELECT x.id FROM locus_{what} x CROSS JOIN locus_threads t ON t.id = x.thread"
+            f" WHERE x.id > ? AND {here} ORDER BY x.id DESC",
+            (after, *bounds),
+        )
+        for (key,) in keys:
+            if query.is_over() or scanned >= MOST_SCANNED or characters > MOST_SCANNED_CHARACTERS:
+                complete = False
+                break
+            ((_, text),) = connection.execute(f"{_SELECT[what]} WHERE id = ?", (key,)).fetchall()
+            scanned, characters = scanned + 1, characters + len(text)
+            if score(terms, searchable(text)):
+                try:
+                    hit = _hit(connection, query, _row_id(what, key), None, terms, sql)
+                except TimeoutError:
+                    complete = False
+                    break
+                hits += [] if hit is None else [hit]
+        keys.close()
+    return Hits(best_hits(hits, limit), complete)
+
+
 def _hit(
-    connection: sqlite3.Connection, query: Query, row_id: int, points: float | None, terms: Sequence[str]
+    connection: sqlite3.Connection,
+    query: Query,
+    row_id: int,
+    points: float | None,
+    terms: Sequence[str],
+    sql: Flavour = SQL,
 ) -> Hit | None:
     if row_id % 2:
-        steps = checkpoint_hit(SQL, row_id // 2, points, terms)
+        steps = checkpoint_hit(sql, row_id // 2, points, terms)
     else:
         run = connection.execute(
             "SELECT thread, branch, number FROM locus_runs WHERE id = ?", (row_id // 2,)
@@ -185,5 +229,5 @@ def _hit(
         if run is None:
             raise CorruptCheckpointError("the SQLite database is damaged: an indexed run is not there")
         thread, branch, number = run
-        steps = run_hit(SQL, thread, branch, number, points, terms)
+        steps = run_hit(sql, thread, branch, number, points, terms)
     return execute(connection, steps, query)

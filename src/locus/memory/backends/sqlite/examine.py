@@ -1,0 +1,42 @@
+"""What may be wrong with an SQLite file, for `locus doctor`."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+
+from locus.memory.backends.sqlite.schema import MIGRATIONS, version
+from locus.memory.model.findings import missing_indexes
+from locus.memory.model.records import Finding
+
+_INDEX = re.compile(r"CREATE (?:UNIQUE )?INDEX (\w+)", re.IGNORECASE)
+_INDEXES = "SELECT name FROM sqlite_master WHERE type = 'index'"
+_MOST_SAID = 3
+
+
+def findings(connection: sqlite3.Connection) -> list[Finding]:
+    return [*_damage(connection), *_missing_indexes(connection)]
+
+
+def _damage(connection: sqlite3.Connection) -> list[Finding]:
+    said = [str(text) for (text,) in connection.execute(f"PRAGMA quick_check({_MOST_SAID})")]
+    if said == ["ok"]:
+        return []
+    return [
+        Finding(
+            "error",
+            f"SQLite finds the file damaged: {'; '.join(said):.300}",
+            "copy the file away, then restore it from a backup, or save what is left with `sqlite3 FILE .recover`",
+        )
+    ]
+
+
+def _missing_indexes(connection: sqlite3.Connection) -> list[Finding]:
+    # Of the format that the file has: one that is only read may be older.
+    wanted = {
+        name: statement
+        for step in MIGRATIONS[: version(connection)]
+        for statement in step
+        for name in _INDEX.findall(statement)
+    }
+    return missing_indexes(wanted, {name for (name,) in connection.execute(_INDEXES)})
