@@ -23,10 +23,11 @@ _OPEN = "SELECT 1 FROM pg_stat_activity WHERE application_name = %s LIMIT 1"
 class PostgreSQLStore(DurableTestStore, StallTestStore):
     """A schema, reached through a proxy that can be shut. Its connections have a name that no other store's have."""
 
-    def __init__(self, server_url: str, schema: str, proxy: Proxy) -> None:
+    def __init__(self, server_url: str, schema: str, proxy: Proxy, partitions: int = 0) -> None:
         self.server_url = server_url
         self.schema = schema
         self.proxy = proxy
+        self.partitions = partitions
         self._application = f"a_{secrets.token_hex(6)}"
         self.dsn = self._through(proxy.port)
 
@@ -37,11 +38,17 @@ class PostgreSQLStore(DurableTestStore, StallTestStore):
 
     @property
     def url(self) -> str:
-        return f"{self.dsn}&schema_name={self.schema}&retry_seconds=0.1&connect_timeout=5"
+        partitions = f"&partitions={self.partitions}" if self.partitions else ""
+        return f"{self.dsn}&schema_name={self.schema}&retry_seconds=0.1&connect_timeout=5{partitions}"
 
     def open(self, *, ttl_seconds: float | None = None) -> Checkpointer:
         return postgresql_checkpointer(
-            dsn=self.dsn, schema_name=self.schema, ttl_seconds=ttl_seconds, retry_seconds=0.1, connect_timeout=5
+            dsn=self.dsn,
+            schema_name=self.schema,
+            ttl_seconds=ttl_seconds,
+            retry_seconds=0.1,
+            connect_timeout=5,
+            partitions=self.partitions,
         )
 
     def open_after_kill(self) -> Checkpointer:
@@ -100,9 +107,9 @@ class PostgreSQLStore(DurableTestStore, StallTestStore):
 
 
 @contextmanager
-def new_store(server_url: str, proxy: Proxy) -> Iterator[PostgreSQLStore]:
+def new_store(server_url: str, proxy: Proxy, partitions: int = 0) -> Iterator[PostgreSQLStore]:
     """A store that is dropped in the end."""
-    store = PostgreSQLStore(server_url, f"t_{secrets.token_hex(6)}", proxy)
+    store = PostgreSQLStore(server_url, f"t_{secrets.token_hex(6)}", proxy, partitions)
     try:
         yield store
     finally:
@@ -111,9 +118,9 @@ def new_store(server_url: str, proxy: Proxy) -> Iterator[PostgreSQLStore]:
 
 
 @contextmanager
-def used_store(server_url: str, schema: str, proxy: Proxy) -> Iterator[PostgreSQLStore]:
+def used_store(server_url: str, schema: str, proxy: Proxy, partitions: int = 0) -> Iterator[PostgreSQLStore]:
     """A store that others have used before, and that is emptied in the end: five times as quick as a new one."""
-    store = PostgreSQLStore(server_url, schema, proxy)
+    store = PostgreSQLStore(server_url, schema, proxy, partitions)
     try:
         yield store
     finally:

@@ -1,4 +1,4 @@
-"""The contract, kept by PostgreSQL."""
+"""The contract, kept by PostgreSQL, and by tables that are partitioned."""
 
 from __future__ import annotations
 
@@ -8,11 +8,22 @@ import pytest
 
 from locus.testing import REQUIRED
 from locus.testing.contract import DurableContract, StallLaws
-from tests.backends.effort import FewerRepetitions
+from locus.testing.laws.copies import CopyLaws
+from locus.testing.laws.metadata import MetadataLaws
+from locus.testing.laws.pages import PageLaws
+from locus.testing.laws.recent import RecentLaws
+from locus.testing.laws.replacement import ReplacementLaws
+from locus.testing.laws.search import SearchLaws
+from locus.testing.laws.together import TogetherLaws
+from locus.testing.laws.writes import PendingWritesLaws
+from locus.testing.stateful import StatefulLaws
+from tests.backends.effort import FewerRepetitions, FewestRepetitions
 from tests.backends.postgresql.store import PostgreSQLStore, new_store, used_store
 from tests.backends.proxied import proxy_for
 from tests.servers.postgresql import PostgreSQLServer
 from tests.servers.proxy import NoProxy, Proxy
+
+PARTITIONS = 4
 
 
 @pytest.fixture
@@ -31,6 +42,7 @@ def used_schema(postgresql_server: PostgreSQLServer) -> Iterator[str]:
 @pytest.mark.postgresql
 class TestPostgreSQL(FewerRepetitions, DurableContract, StallLaws):
     required = REQUIRED["postgresql"]
+    commits_together = True
 
     @pytest.fixture
     def store(
@@ -40,4 +52,39 @@ class TestPostgreSQL(FewerRepetitions, DurableContract, StallLaws):
         is_new = "new_store" in request.node.name or "first_uses" in request.node.name
         url = postgresql_server.url
         with new_store(url, proxy) if is_new else used_store(url, used_schema, proxy) as store:
+            yield store
+
+
+@pytest.fixture(scope="module")
+def used_partitions(postgresql_server: PostgreSQLServer) -> Iterator[str]:
+    with new_store(postgresql_server.url, NoProxy(postgresql_server.port), PARTITIONS) as store:
+        yield store.schema
+
+
+@pytest.mark.postgresql
+class TestPartitioned(
+    FewestRepetitions,
+    ReplacementLaws,  # unique indexes with other columns, and one for each partition
+    PendingWritesLaws,  # rows in two partitions have the same place (ctid)
+    TogetherLaws,  # a statement whose members are in several partitions
+    CopyLaws,  # from one partition to another
+    PageLaws,  # lists are put together from all partitions
+    RecentLaws,  # and so is the order of all checkpoints
+    MetadataLaws,  # an index of metadata for each partition
+    SearchLaws,  # and one of words
+    StatefulLaws,
+):
+    """The same server and the same statements. What is about single threads, or about the server, cannot differ."""
+
+    required = REQUIRED["postgresql"]
+    commits_together = True
+
+    @pytest.fixture
+    def store(
+        self, postgresql_server: PostgreSQLServer, proxy: Proxy, used_partitions: str, request: pytest.FixtureRequest
+    ) -> Iterator[PostgreSQLStore]:
+        is_new = "new_store" in request.node.name or "first_uses" in request.node.name
+        url = postgresql_server.url
+        made = new_store(url, proxy, PARTITIONS) if is_new else used_store(url, used_partitions, proxy, PARTITIONS)
+        with made as store:
             yield store

@@ -38,6 +38,30 @@ def test_the_defaults_are_those_of_a_server_next_door() -> None:
     assert backend.store.engine.identity == 'postgresql:localhost:5432/locus/"locus_threads"'
 
 
+def test_of_several_hosts_one_is_wanted_that_takes_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    url = "postgresql://me:s3cr3t@one:1,two/app"
+    several: list[dict[str, Any]] = [
+        {"dsn": url},
+        {"dsn": "host=one,two port=1, user=me password=s3cr3t dbname=app"},
+        {"dsn": "postgresql:///app?host=one,two&port=1,&user=me&password=s3cr3t"},
+        {"host": "one,two", "port": 1, "database": "app"},
+    ]
+    for given in several:
+        backend = PostgreSQLBackend(**given)
+        found = parameters(backend)
+        assert (found["host"], found["target_session_attrs"]) == ("one,two", "read-write")
+        assert repr(backend).startswith("PostgreSQLBackend('postgresql:one:1,two")
+        assert "s3cr3t" not in repr(backend) + repr(Connector.from_config(backend.config))
+    assert parameters(PostgreSQLBackend(dsn=f"{url}?target_session_attrs=any"))["target_session_attrs"] == "any"
+    monkeypatch.setenv("PGTARGETSESSIONATTRS", "standby")
+    assert parameters(PostgreSQLBackend(dsn=url))["target_session_attrs"] == "standby"
+    assert "target_session_attrs" not in parameters(PostgreSQLBackend(dsn="postgresql://one/app"))
+    assert repr(PostgreSQLBackend(dsn="service=mine port=1,2")).startswith("PostgreSQLBackend('postgresql:mine:1,2/")
+    with pytest.raises(ConfigurationError, match="as many ports as hosts") as failure:
+        PostgreSQLBackend(dsn="host=one,two,three port=1,2 password=s3cr3t")
+    assert "s3cr3t" not in str(failure.value)
+
+
 @pytest.mark.parametrize("password", [PASSWORD, SecretStr(PASSWORD)])
 def test_a_password_is_used_and_not_shown(password: str | SecretStr) -> None:
     backend = PostgreSQLBackend("db", 5433, "app", "me", password)

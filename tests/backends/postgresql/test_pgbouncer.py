@@ -14,8 +14,11 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.memory import get_checkpointer
 from locus.memory.backends import PostgreSQLBackend, postgresql_checkpointer
+from locus.memory.backends.postgresql.engine import PostgreSQLEngine
+from locus.memory.model.records import Commit, TaskWrites
 from locus.testing.laws.base import assert_all_load
 from tests.backends.postgresql.store import PostgreSQLStore
+from tests.backends.sql.grouped import first, wrote
 from tests.servers.pgbouncer import PgBouncerServer
 from tests.servers.postgresql import PostgreSQLServer
 
@@ -47,6 +50,25 @@ async def test_everything_works_without_prepared_statements(pgbouncer: PgBouncer
         assert await backend.search_data("turn", 99)
         assert await backend.delete("t0")
         assert await backend.count() == 6 * 12 + 1 + 13 - 1 - 12
+
+
+async def test_saves_and_pending_writes_go_together(pgbouncer: PgBouncerServer, store: PostgreSQLStore) -> None:
+    options: dict[str, Any] = {"dsn": pgbouncer.url, "schema_name": store.schema, "prepared_statements": False}
+    async with PostgreSQLBackend(**options) as backend:
+        engine = backend.store.engine
+        assert isinstance(engine, PostgreSQLEngine)
+        await engine.setup()
+        for number in range(8):
+            saves = [first(f"t{n}", f"{number}") for n in range(4)]
+            written = [TaskWrites(f"w{n}", "default", "a", f"task {number}", wrote("1", "2")) for n in range(2)]
+            if not number:
+                await engine.commit_together([first("w0"), first("w1")])
+            groups: list[list[Commit | TaskWrites]] = [[*saves], [*written, first(f"n{number}")]]
+            answers = await asyncio.gather(*(engine.commit_together(group) for group in groups))
+            assert None not in [answer for group in answers for answer in group]
+        assert len(await engine.get_writes("w1", "default", "a", None)) == 16
+        timeouts = await engine.ask(("SELECT current_setting('lock_timeout')", ()))
+        assert timeouts == [("0",)], "what a group sets ends with it"
 
 
 async def test_the_option_can_stand_in_the_url(pgbouncer: PgBouncerServer, store: PostgreSQLStore) -> None:

@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from locus.errors import ConfigurationError
 from locus.extras import require
 from locus.memory.backends.postgresql.config import PostgreSQLConfig, PostgreSQLOptions
-from locus.memory.backends.postgresql.schema import PostgreSQLFlavour, ddl
+from locus.memory.backends.postgresql.schema import PostgreSQLFlavour, ddl, move
 from locus.memory.backends.sql.backend import ConfiguredBackend
 from locus.memory.backends.sql.schema import checked_format
 from locus.memory.checkpointer import Checkpointer
@@ -78,7 +78,8 @@ class PostgreSQLBackend(ConfiguredBackend):
         if pool is not None and not isinstance(pool, require("psycopg_pool", "postgresql").AsyncConnectionPool):
             raise ConfigurationError(f"pool must be a psycopg_pool.AsyncConnectionPool, got {type(pool).__name__}")
         self.config = config
-        engine = PostgreSQLEngine(config, self.flavour(config.table_name, config.schema_name), pool)
+        flavour = self.flavour(config.table_name, config.schema_name, config.partitions)
+        engine = PostgreSQLEngine(config, flavour, pool)
         engine.backend_name = type(self).__name__
         super().__init__(CheckpointStore(engine, ttl_seconds=config.ttl_seconds, cache_mb=config.cache_mb))
 
@@ -88,13 +89,30 @@ class PostgreSQLBackend(ConfiguredBackend):
         return self.config.dsn
 
     @classmethod
-    def ddl(cls, table_name: str = "locus", schema_name: str | None = None, from_format: int = 0) -> str:
+    def ddl(
+        cls,
+        table_name: str = "locus",
+        schema_name: str | None = None,
+        from_format: int = 0,
+        *,
+        partitions: int = 0,
+        from_unpartitioned: bool = False,
+    ) -> str:
         """The statements that create the tables, for a database administrator; then set `auto_create_table=False`.
 
-        `from_format` is the format of existing tables, to migrate them to the newest one.
+        `from_format` is the format of existing tables, to migrate them to the newest one. `partitions` is how many
+        partitions each table gets. With `from_unpartitioned`, they move the rows of existing tables into partitions;
+        run them with psql.
         """
-        sql = cls.flavour(table_name, schema_name)
-        return ddl(sql, checked_format(from_format, sql.newest_format))
+        sql = cls.flavour(table_name, schema_name, partitions)
+        found = checked_format(from_format, sql.newest_format)
+        if not from_unpartitioned:
+            return ddl(sql, found)
+        if not partitions:
+            raise ConfigurationError("from_unpartitioned needs to know how many: partitions=16")
+        if found not in (0, sql.newest_format):
+            raise ConfigurationError(f"first bring the tables to the newest format, with ddl(from_format={found})")
+        return move(sql)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.store.engine.identity!r})"

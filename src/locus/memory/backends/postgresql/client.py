@@ -8,7 +8,7 @@ import math
 import os
 import select
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import AsyncConnection, AsyncRawCursor, conninfo
 from psycopg.abc import PQGen
+from psycopg.errors import Diagnostic
 from psycopg.pq import ConnStatus, TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg.waiting import wait_async
@@ -32,6 +33,7 @@ from locus.memory.backends.postgresql.config import PostgreSQLConfig
 from locus.memory.backends.postgresql.schema import numbered
 from locus.memory.backends.sql.engine import Connection, Trouble
 from locus.memory.backends.sql.flavour import Row
+from locus.memory.backends.sql.hosts import Hosts, NoHostError
 
 DRIVER_ERRORS = (psycopg.Error, OSError)
 RV = TypeVar("RV")
@@ -39,8 +41,12 @@ RV = TypeVar("RV")
 CANCEL_SECONDS = 1.0
 """How long the server may take to confirm that it has ended a statement. Then its connection is closed."""
 
+_WRITABLE = ("read-write", "primary")
+"""What `target_session_attrs` says if one of several servers is wanted that takes writes."""
+
+# Not READ WRITE: a standby would refuse that by a state that many other refusals have.
 _BEGIN = {
-    True: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
+    True: "BEGIN ISOLATION LEVEL READ COMMITTED",
     False: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
 }
 
@@ -79,6 +85,8 @@ class Connector:
     connect_timeout: float
     command_timeout: float
     prepared_statements: bool
+    hosts: Hosts[Mapping[str, str]] | None = field(default=None, repr=False)
+    """The servers that the parameters name, if the one of them is wanted that takes writes."""
 
     @classmethod
     def from_config(cls, config: PostgreSQLConfig) -> Connector:
@@ -89,25 +97,61 @@ class Connector:
             if config.password.get_secret_value():
                 parameters["password"] = config.password.get_secret_value()
         parameters.setdefault("application_name", "locus")
+        hosts = None
+        if len(named := _hosts(parameters)) > 1:
+            sought = os.environ.get("PGTARGETSESSIONATTRS") or "read-write"
+            hosts = Hosts(named) if parameters.setdefault("target_session_attrs", sought) in _WRITABLE else None
         seconds = float(parameters.pop("connect_timeout", config.connect_timeout))
-        return cls(parameters, seconds, config.command_timeout, config.prepared_statements)
+        return cls(parameters, seconds, config.command_timeout, config.prepared_statements, hosts)
 
     def __str__(self) -> str:
         """For people: the host and the database, no secrets."""
-        host = self.parameters.get("host") or self.parameters.get("hostaddr") or self.parameters.get("service")
-        port = self.parameters.get("port", "")
-        return f"{host or 'localhost'}{':' if port else ''}{port}/{self.parameters.get('dbname', '')}"
+        return f"{','.join(map(_place, _hosts(self.parameters)))}/{self.parameters.get('dbname', '')}"
 
     async def connect(self) -> PostgreSQLConnection:
-        # psycopg counts whole seconds, for each of several hosts; this limit is for all of them together.
-        async with asyncio.timeout(self.connect_timeout):
-            raw = await RawConnection.connect(
-                **self.parameters,
-                autocommit=True,
-                prepare_threshold=5 if self.prepared_statements else None,
-                connect_timeout=max(2, math.ceil(self.connect_timeout)),
+        if self.hosts is not None:
+            return await self.hosts.first_usable(
+                self._open,
+                self.connect_timeout,
+                DRIVER_ERRORS,
+                lambda host, error: first_line(error) or f"{_place(host)} does not answer",
+                lambda error: trouble_of(error) is Trouble.FINAL,
             )
+        async with asyncio.timeout(self.connect_timeout):
+            return await self._open({})
+
+    async def _open(self, host: Mapping[str, str]) -> PostgreSQLConnection:
+        # psycopg counts whole seconds, for each of several hosts; the limit for all of them together is the caller's.
+        number = 1 if host else len(_hosts(self.parameters))
+        raw = await RawConnection.connect(
+            **{**self.parameters, **host},
+            autocommit=True,
+            prepare_threshold=5 if self.prepared_statements else None,
+            connect_timeout=max(2, math.ceil(self.connect_timeout / number)),
+        )
         return PostgreSQLConnection(raw, self.command_timeout)
+
+
+_PLACE = ("host", "hostaddr", "port")
+
+
+def _hosts(parameters: Mapping[str, Any]) -> list[Mapping[str, str]]:
+    """Where each of the servers is that the parameters name, in libpq's own words."""
+    lists = {name: str(parameters[name]).split(",") for name in _PLACE if parameters.get(name)}
+    if not lists.keys() & {"host", "hostaddr"}:
+        # What libpq finds elsewhere (a service, PGHOST) is its own affair.
+        return [{"host": str(parameters.get("service") or "localhost"), "port": str(parameters.get("port", ""))}]
+    number = max(len(lists.get(name, ())) for name in ("host", "hostaddr"))
+    if len(lists.get("port", ())) == 1:
+        lists["port"] *= number
+    if any(len(values) != number for values in lists.values()):
+        raise ConfigurationError("the dsn has to name as many ports as hosts, or one port for all of them")
+    return [{name: values[place] for name, values in lists.items()} for place in range(number)]
+
+
+def _place(host: Mapping[str, str]) -> str:
+    port = host.get("port", "")
+    return f"{host.get('host') or host.get('hostaddr') or 'localhost'}{':' if port else ''}{port}"
 
 
 def parsed(dsn: str) -> dict[str, Any]:
@@ -188,12 +232,37 @@ def _listener(line: int) -> Callable[[], bool]:
     return lambda: bool(waiting.poll(0))
 
 
+class NotReplicatedError(psycopg.OperationalError):
+    """A commit is on this server, and its synchronous standby has not confirmed it."""
+
+
+class ReplicationWaits:
+    """Whether the server has stopped waiting for its synchronous standby.
+
+    It does so when a statement is cancelled while its commit waits: then it says so in a warning, and answers as if all
+    were well. A class of its own, because a connection must not hold itself.
+    """
+
+    ended = False
+
+    def note(self, warning: Diagnostic) -> None:
+        # Its text is in the server's language, and its SQLSTATE that of any warning.
+        if warning.source_function == "SyncRepWaitForLSN":
+            self.ended = True
+
+
 class PostgreSQLConnection(Connection):
     def __init__(self, raw: RawConnection, seconds: float) -> None:
         self.raw = raw
         self._seconds = seconds
         self._cursor = AsyncRawCursor(raw, row_factory=tuple_row)
         self._can_read: Callable[[], bool] | None = None
+        self._waits = ReplicationWaits()
+        raw.add_notice_handler(self._waits.note)
+
+    def let_go(self) -> None:
+        """Leave somebody else's connection as it was."""
+        self.raw.remove_notice_handler(self._waits.note)
 
     async def execute(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         cursor, timeout = self._cursor, StatementTimeout(self.raw, self._seconds)
@@ -201,14 +270,27 @@ class PostgreSQLConnection(Connection):
             await cursor.execute(_encoded(statement), values)
             # `description` would describe every column first.
             result = cursor.pgresult
-            return list(await cursor.fetchall()) if result is not None and result.nfields else []
+            rows: list[Row] = list(await cursor.fetchall()) if result is not None and result.nfields else []
         except psycopg.Error as error:
             if timeout.has_expired:
                 self.close()
-                raise TimeoutError(f"a statement took longer than command_timeout, {self._seconds:g} s") from error
+                raise self._too_long() from error
+            if error.sqlstate == READ_ONLY:
+                self.close()
             raise
         finally:
             timeout.stop()
+        if self._waits.ended:
+            self.close()
+            raise NotReplicatedError("no synchronous standby has confirmed what was written")
+        if timeout.has_expired:
+            # The server was asked to cancel it, and that may still reach the next statement.
+            self.close()
+            raise self._too_long()
+        return rows
+
+    def _too_long(self) -> TimeoutError:
+        return TimeoutError(f"a statement took longer than command_timeout, {self._seconds:g} s")
 
     async def begin(self, writing: bool) -> None:
         await self.execute(_BEGIN[writing])
@@ -235,13 +317,14 @@ class PostgreSQLConnection(Connection):
         self.raw.pgconn.finish()
 
 
+READ_ONLY = "25006"
 _UNREACHABLE = ("08", "57P01", "57P02", "57P03", "57P05", "53300")
 _REFUSED = ("28", "3D", "42501")
 _HINTS = {
     "53100": "its disk is full",
     "53200": "it is out of memory",
     "53300": "it has no connection left: lower max_pool_size, raise max_connections, or put PgBouncer in between",
-    "25006": "it is read-only: connect to the primary, with target_session_attrs=read-write among several hosts",
+    READ_ONLY: "it is read-only: connect to the primary, with target_session_attrs=read-write among several hosts",
     "28": "it does not let this user in: check user, password and pg_hba.conf",
     "3D": "the database is not there: create it, or name another",
     "42501": "the user may not do that: see the page on PostgreSQL for what has to be granted",
@@ -272,13 +355,21 @@ def state_of(error: BaseException) -> str:
     return error.sqlstate or "?"
 
 
+def has_answered(error: BaseException) -> bool:
+    """Whether a server has sent this error, or one of several has."""
+    if isinstance(error, NoHostError):
+        return any(map(has_answered, error.failures))
+    # libpq says this of a server that it has asked.
+    return bool(state_of(error)) or "read-only" in str(error) or "hot standby" in str(error)
+
+
 def first_line(error: BaseException) -> str:
     """The text of an error without the statement, and the arrow below it."""
     return str(error).strip().partition("\n")[0]
 
 
 def trouble_of(error: BaseException) -> Trouble:
-    if isinstance(error, TimeoutError):
+    if isinstance(error, TimeoutError | NotReplicatedError):
         return Trouble.FINAL
     state = state_of(error)
     if state in ("40001", "40P01"):
@@ -292,6 +383,13 @@ def translated(error: BaseException, connector: Connector) -> CheckpointError:
     password = connector.parameters.get("password")
     if password:
         text = text.replace(password, "***")
+    if isinstance(error, NoHostError):
+        return BackendUnavailableError(f"no server of PostgreSQL at {connector} takes writes: {text}")
+    if isinstance(error, NotReplicatedError):
+        return BackendUnavailableError(
+            f"PostgreSQL at {connector} has what was written, but no synchronous standby has confirmed it, and a "
+            "failover may lose it: see whether the standby is there"
+        )
     if state in _CORRUPT:
         return CorruptCheckpointError(f"the tables at {connector} are damaged, or not what they were: {text}")
     if state.startswith(("22", "54")):

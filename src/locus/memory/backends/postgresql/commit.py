@@ -11,18 +11,20 @@ Most saves differ in their values only, so the text of a statement is built once
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
+from locus.memory.backends.postgresql.together import put_statement
 from locus.memory.backends.sql.commit import SQLThread, SQLThreads, can_be_first
 from locus.memory.backends.sql.flavour import Steps, portions
 from locus.memory.backends.sql.schema import CHECKPOINT_COLUMNS, RUN_COLUMNS, RUN_INFO, NewCheckpoint, of
 from locus.memory.model.codec import to_native
 from locus.memory.model.commit_rules import continued_runs
-from locus.memory.model.records import ANY, Base, Commit, Entry, Run, RunInfo, Unset
+from locus.memory.model.records import ANY, Base, Commit, Entry, Run, RunInfo, TaskWrites, Unset, Write
+from locus.memory.model.retention import Removal
 
 Get = Callable[[Commit], Any]
 """Takes a value out of a commit."""
@@ -67,6 +69,19 @@ def in_new_thread(sql: PostgreSQLFlavour, commit: Commit) -> Statement | None:
 def in_thread(sql: PostgreSQLFlavour, commit: Commit) -> Statement:
     """For a thread that is there."""
     return _for_thread(sql, _shape(commit))
+
+
+def confirm(sql: PostgreSQLFlavour, thread_id: str) -> Steps[None]:
+    """Wait until a synchronous standby has all that can be seen of a thread, if the server has one.
+
+    A save may be seen although nobody was told that it is safe: its answer was lost, or no standby has confirmed it.
+    To lock a row is to write, so this statement ends as a save does.
+    """
+    yield (
+        f"SELECT 1 FROM {sql.threads} WHERE thread_id = ?"
+        " AND current_setting('synchronous_standby_names', true) <> '' FOR UPDATE",
+        (sql.text(thread_id),),
+    )
 
 
 def _shape(commit: Commit) -> Shape:
@@ -282,8 +297,8 @@ class PostgreSQLThread(SQLThread):
 
     sql: PostgreSQLFlavour
 
-    def remove(self, doomed: Collection[int], spare: str | None = None) -> Steps[None]:
-        yield from super().remove(doomed, spare)
+    def take_out(self, gone: Sequence[Entry], removal: Removal, *, keep_writes: bool = False) -> Steps[None]:
+        yield from super().take_out(gone, removal, keep_writes=keep_writes)
         # A save that began before this, and waits for the lock, has to notice that what it saw has changed.
         yield f"UPDATE {self.sql.threads} SET removals = removals + 1 WHERE id = ?", (self.key,)
 
@@ -318,3 +333,17 @@ class PostgreSQLThreads(SQLThreads):
 
     def thread(self, key: int, thread_id: str, last_seq: int) -> SQLThread:
         return PostgreSQLThread(self.sql, key, thread_id, last_seq)
+
+    def put_writes(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[Write],
+        keep_numbered: bool = False,
+    ) -> Steps[None]:
+        """All of them in one statement."""
+        thread = yield from self.open_or_create(thread_id)
+        task = TaskWrites(thread_id, namespace, checkpoint_id, task_id, tuple(writes), keep_numbered)
+        yield put_statement(self.sql, {thread.key: task})

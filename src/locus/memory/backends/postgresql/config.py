@@ -8,6 +8,7 @@ from urllib.parse import unquote
 from pydantic import SecretStr
 
 from locus.errors import ConfigurationError
+from locus.memory.backends.postgresql.schema import checked_partitions
 from locus.memory.backends.sql.config import SQLServerConfig, SQLServerOptions
 from locus.memory.runtime.url import StoreURL
 
@@ -20,6 +21,7 @@ class PostgreSQLOptions(SQLServerOptions, total=False):
 
     schema_name: str | None
     prepared_statements: bool
+    partitions: int
 
 
 class PostgreSQLConfig(SQLServerConfig):
@@ -36,6 +38,8 @@ class PostgreSQLConfig(SQLServerConfig):
     """The schema that the tables are in. The default is the first one in the user's search path."""
     prepared_statements: bool = True
     """Turn this off for a PgBouncer in transaction mode that does not support them (before 1.21)."""
+    partitions: int = 0
+    """How many partitions each table gets when the tables are made; 0: none. Tables that are there stay as they are."""
 
     @classmethod
     def options_in(cls, url: str) -> dict[str, Any]:
@@ -54,3 +58,7 @@ class PostgreSQLConfig(SQLServerConfig):
         options = {name: unquote(value) for name, _, value in pairs if name in names}
         query = "&".join("".join(pair) for pair in pairs if pair[0] not in names)
         return {"dsn": parts.changed(query=query), **options}
+
+    def check_numbers(self) -> None:
+        super().check_numbers()
+        checked_partitions(self.partitions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -15,28 +16,48 @@ from locus.errors import CheckpointError, ConfigurationError, CorruptCheckpointE
 from locus.memory.backends.postgresql import commit as postgresql_commit
 from locus.memory.backends.postgresql import read as postgresql_read
 from locus.memory.backends.postgresql import search as postgresql_search
+from locus.memory.backends.postgresql import together as postgresql_together
 from locus.memory.backends.postgresql.client import (
     DRIVER_ERRORS,
+    READ_ONLY,
     Connector,
+    NotReplicatedError,
     PostgreSQLConnection,
     first_line,
+    has_answered,
     state_of,
     translated,
     trouble_of,
 )
 from locus.memory.backends.postgresql.commit import PostgreSQLThreads
 from locus.memory.backends.postgresql.config import PostgreSQLConfig
-from locus.memory.backends.postgresql.schema import JSONB, PostgreSQLFlavour, lock_number, statements
+from locus.memory.backends.postgresql.examine import asked_for, findings, partitions_of
+from locus.memory.backends.postgresql.schema import JSONB, PostgreSQLFlavour, ddl, lock_number, statements
 from locus.memory.backends.sql import read as sql_read
 from locus.memory.backends.sql.engine import Operation, SQLServerEngine, Trouble
 from locus.memory.backends.sql.flavour import Steps, run_steps_async
 from locus.memory.backends.sql.schema import check_format, other_tables, script
+from locus.memory.engine import CommitsTogether, Deadline, NotConfirmed
 from locus.memory.model.formats import oldest
 from locus.memory.model.parts import Part
-from locus.memory.model.records import ANY, Base, Commit, Entry, Hit, Outcome, Stored, Verdict
+from locus.memory.model.records import (
+    ANY,
+    Base,
+    Commit,
+    Entry,
+    Finding,
+    Hit,
+    Outcome,
+    Stored,
+    StoredFormat,
+    TaskWrites,
+    Verdict,
+)
+
+_log = logging.getLogger(__name__)
 
 
-class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
+class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether):
     """Threads in PostgreSQL."""
 
     dialect = JSONB
@@ -53,6 +74,7 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
         )
         self._connector = Connector.from_config(config)
         self._identity = f"postgresql:{self._connector}/{sql.threads}"
+        self.has_several_hosts = self._connector.hosts is not None and given_pool is None
         self.creates_tables = config.auto_create_table
         self._given_pool = given_pool
         self._given_pool_loop: asyncio.AbstractEventLoop | None = None
@@ -80,17 +102,19 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
         async with self._given_pool.connection() as raw:
             autocommit = raw.autocommit
             await raw.set_autocommit(True)
+            connection = PostgreSQLConnection(raw, self._connector.command_timeout)
             try:
-                yield PostgreSQLConnection(raw, self._connector.command_timeout)
+                yield connection
             finally:
+                connection.let_go()
                 if raw.pgconn.transaction_status == TransactionStatus.IDLE:
                     await raw.set_autocommit(autocommit)
 
     def trouble(self, error: BaseException) -> Trouble:
-        return trouble_of(error)
+        return Trouble.DEMOTED if state_of(error) == READ_ONLY else trouble_of(error)
 
     def has_answered(self, error: BaseException) -> bool:
-        return bool(state_of(error))
+        return has_answered(error)
 
     def translate(self, error: BaseException) -> CheckpointError:
         return translated(error, self._connector)
@@ -101,12 +125,14 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
     async def _set_up(self, connection: PostgreSQLConnection) -> None:
         found = await run_steps_async(self._format(), connection.execute)
         if found >= self.sql.newest_format:
+            await self._tell_partitions(connection)
             return
         if not found and self.reading_only:
             raise self.nothing_there()
         if not self.creates_tables or self.reading_only:
             what = f"the tables {self.sql.prefix}* at {self._connector}"
-            raise other_tables(what, found, self.sql.newest_format, self.backend_name, reading=self.reading_only)
+            call = script(self.backend_name, found, partitions=self.sql.partitions)
+            raise other_tables(what, found, self.sql.newest_format, call, reading=self.reading_only)
         try:
             await self._transact(connection, self._migrate, writing=True)
         except psycopg.errors.DuplicateTable as error:
@@ -115,10 +141,17 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
                 "choose another table_name"
             ) from error
         except psycopg.errors.InsufficientPrivilege as error:
+            call = script(self.backend_name, found, partitions=self.sql.partitions)
             raise ConfigurationError(
                 f"this user may not create the tables at {self._connector} ({first_line(error)}): let it, or have "
-                f"somebody run what {script(self.backend_name, found)} returns, and set auto_create_table=False"
+                f"somebody run what {call} returns, and set auto_create_table=False"
             ) from error
+
+    async def _tell_partitions(self, connection: PostgreSQLConnection) -> None:
+        """Whoever asks for partitions is told if the tables have others, which is no error: these are used."""
+        if self.sql.partitions:
+            for finding in asked_for(self.sql, await partitions_of(connection, self.sql), self.backend_name):
+                _log.warning("%s: %s", finding.what, finding.advice)
 
     def _format(self) -> Steps[int]:
         """The version of the tables; 0 if there are none."""
@@ -153,6 +186,17 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
             for statement in statements(self.sql, found):
                 yield statement, ()
 
+    async def examine(self) -> list[Finding]:
+        return await self._insist(lambda connection: findings(connection, self.sql, self.backend_name), repeatable=True)
+
+    async def stored_format(self) -> StoredFormat | None:
+        found = await self._read(self._format)
+        newest = self.sql.newest_format
+        return StoredFormat(found, newest, ddl(self.sql, found) if found < newest else "")
+
+    async def mend(self, finding: Finding) -> None:
+        await self._insist(lambda connection: connection.execute(finding.repair), repeatable=False)
+
     async def _commit(self, connection: PostgreSQLConnection, commit: Commit) -> Outcome:
         """Save in one statement, if nothing is in the way; otherwise the shared steps find out what it is."""
         connection.committing = True
@@ -166,7 +210,11 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
                     return Outcome(Verdict.COMMITTED, seq, parent)
         if await self._only_lacks_its_base(connection, commit):
             return Outcome(Verdict.STALE_BASE)
-        return await super()._commit(connection, commit)
+        outcome = await super()._commit(connection, commit)
+        if outcome.repeated or outcome.verdict is Verdict.EXISTS:
+            # The caller will say that it is saved, if it is the same.
+            await run_steps_async(postgresql_commit.confirm(self.sql, commit.thread_id), connection.execute)
+        return outcome
 
     async def _only_lacks_its_base(self, connection: PostgreSQLConnection, commit: Commit) -> bool:
         """True if a missing base is the only obstacle. No lock is needed to know that.
@@ -179,6 +227,31 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
         place = (commit.thread_id, commit.namespace, base.checkpoint_id)
         entry = await run_steps_async(sql_read.entry(self.sql, *place), connection.execute)
         return entry is None or entry.rev != base.rev
+
+    async def commit_together(self, group: Sequence[Commit | TaskWrites]) -> list[Outcome | None]:
+        try:
+            return await self._insist(partial(self._commit_group, group), repeatable=False, together=True)
+        except NotReplicatedError as error:
+            raise NotConfirmed from error
+
+    async def _commit_group(
+        self, group: Sequence[Commit | TaskWrites], connection: PostgreSQLConnection
+    ) -> list[Outcome | None]:
+        try:
+            return await self._send_group(connection, group, creating=True)
+        except psycopg.errors.LockNotAvailable:
+            # Somebody else is creating a thread, and it takes long. Nothing was written.
+            return await self._send_group(connection, group, creating=False)
+
+    async def _send_group(
+        self, connection: PostgreSQLConnection, group: Sequence[Commit | TaskWrites], *, creating: bool
+    ) -> list[Outcome | None]:
+        operation = partial(postgresql_together.steps, self.sql, group, creating=creating)
+        if any(isinstance(member, TaskWrites) for member in group):
+            return await self._transact(connection, operation, writing=True)
+        # One statement, which is a transaction by itself.
+        connection.committing = True
+        return await run_steps_async(operation(), connection.execute)
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
         return await self._read_one(lambda: postgresql_read.read(self.sql, thread_id, namespace, checkpoint_id))
@@ -205,18 +278,26 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection]):
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
         return await self._read(lambda: postgresql_read.find(self.sql, key, value, limit, prefix))
 
-    async def search(self, terms: Sequence[str], limit: int, prefix: str = "") -> list[Hit]:
-        for thread, after in await self._read(lambda: postgresql_search.behind(self.sql, prefix)):
-            await self._index(thread, after)
+    async def ranked(self, terms: Sequence[str], limit: int, prefix: str) -> list[Hit]:
         return await self._read(lambda: postgresql_search.search(self.sql, terms, limit, prefix), at_once=True)
 
-    async def _index(self, thread: int, after: int) -> None:
-        """Bring the full text of a thread up to date, in portions, so that its saves do not wait for long."""
-        while True:
+    async def index_until(self, prefix: str, deadline: Deadline) -> bool:
+        for thread, after in await self._read(lambda: postgresql_search.behind(self.sql, prefix)):
+            if self.reading_only or not await self._index(thread, after, deadline):
+                return False
+        return True
+
+    async def _index(self, thread: int, after: int, deadline: Deadline) -> bool:
+        """Bring the full text of a thread up to date, in portions, so that its saves do not wait for long.
+
+        False if the time was up before.
+        """
+        while not deadline.has_passed:
             portion = await self._read(partial(postgresql_search.next_portion, self.sql, thread, after), at_once=True)
             vectors = await asyncio.to_thread(postgresql_search.vectors_of, self.sql, portion)
             reached = await self._write(partial(postgresql_search.add, self.sql, portion, vectors), repeatable=True)
             # Saves in the meantime do not keep it going, and whoever else indexes in the meantime helps.
             if reached is None or (reached == portion.up_to and len(portion.rows) < postgresql_search.PORTION):
-                return
+                return True
             after = reached
+        return False

@@ -80,8 +80,8 @@ def _statement(sql: PostgreSQLFlavour, which: str, extents: str) -> str:
     held = ""
     if extents is _SINCE:
         held = f"""held AS (
-    SELECT h.manifest AS lines FROM found f JOIN {sql.checkpoints} h
-    ON h.thread = f.thread AND h.namespace = ? AND h.checkpoint_id = ? AND h.rev = ?
+    SELECT h.manifest AS lines FROM found f, LATERAL (SELECT manifest FROM {sql.checkpoints}
+        WHERE thread = f.thread AND namespace = ? AND checkpoint_id = ? AND rev = ? OFFSET 0) h
 ), """
     here = f"{sql.runs} WHERE thread = e.thread AND branch = e.branch AND number <= e.run"
     many = f"2::bigint * e.length + {FEW}"

@@ -8,6 +8,9 @@
     locus_indexed      how far, in each thread, the full text has got
     locus_format       the version of these tables
 
+With `partitions`, all tables that have the thread in their key are partitioned by its hash (`partitioned/tables.sql`).
+No statement depends on that: only the server needs to know how many partitions there are.
+
 `removals` in a thread's row counts deletions. Together with `last_seq` it tells a save, which is one statement,
 whether anything happened to the thread between its reading and its writing. All text that is compared has the
 collation "C", so that ids differ if their bytes do. Columns of fixed width come first, so that no row is padded. Heads
@@ -21,17 +24,28 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from itertools import count
+from string import Template
 from typing import Any, ClassVar
 
+from locus.errors import ConfigurationError
 from locus.memory.backends.sql.flavour import PackingFlavour
-from locus.memory.backends.sql.schema import WRITE_COLUMNS, checked_name, read_migrations, statements_in
+from locus.memory.backends.sql.schema import WRITE_COLUMNS, checked_name, read_migrations, read_script, statements_in
 from locus.memory.model.codec import Dialect
 
+_PACKAGE = "locus.memory.backends.postgresql"
 JSONB = Dialect(exact=False, nul=False, negative_zero=False, float_exponents=False)
-MIGRATIONS = read_migrations("locus.memory.backends.postgresql")
+MIGRATIONS = read_migrations(_PACKAGE)
 FORMAT = len(MIGRATIONS)
+PARTITIONED = ("checkpoints", "runs", "writes", "search", "indexed")
+"""The tables that can be partitioned: those that have the thread in their key."""
+MOST_PARTITIONS = 128
+"""A statement locks every partition that its plan names, and the server has room for a limited number of locks."""
+
+_INDEX = re.compile(r'CREATE (?:UNIQUE )?INDEX "(\w+)"')
+_PARTITIONED_TABLE = re.compile(r"CREATE TABLE (\S+) \(.*\) PARTITION BY HASH \(\w+\)", re.DOTALL)
 
 
 def numbered(statement: str) -> str:
@@ -49,8 +63,12 @@ class PostgreSQLFlavour(PackingFlavour):
     dialect = JSONB
     migrations: ClassVar[tuple[str, ...]] = MIGRATIONS
     """The scripts that make and migrate the tables, with placeholders for their names."""
+    partitioned_tables: ClassVar[str] = read_script(_PACKAGE, "partitioned", "tables.sql")
+    """The script in the place of the first one, where the tables are partitioned."""
 
-    def __init__(self, table_name: str = "locus", schema_name: str | None = None) -> None:
+    def __init__(self, table_name: str = "locus", schema_name: str | None = None, partitions: int = 0) -> None:
+        """`partitions` is how many each table gets when the tables are made; 0: they are not partitioned."""
+        self.partitions = checked_partitions(partitions)
         self.schema_name = None if schema_name is None else checked_name(schema_name, "schema_name")
         super().__init__(f"{checked_name(table_name, 'table_name')}_")
         self.search = self.table("search")
@@ -74,19 +92,36 @@ class PostgreSQLFlavour(PackingFlavour):
     def newest_format(self) -> int:
         return len(self.migrations)
 
-    def migration(self, script: str) -> tuple[str, ...]:
-        """The statements of a migration, with the names of these tables."""
-        schema = "" if self.schema is None else f"{self.schema}."
-        return statements_in(script, schema=schema, prefix=self.prefix)
-
     @property
-    def of_thread(self) -> str:
-        """The thread's key as a single value.
+    def scripts(self) -> tuple[str, ...]:
+        """The migrations, in the layout that was asked for."""
+        return (self.partitioned_tables, *self.migrations[1:]) if self.partitions else self.migrations
 
-        A join with `c` would hide that an index has the checkpoints in order: the server would read and sort all of
-        the thread's, for the newest ten or one.
+    def migration(self, script: str) -> tuple[str, ...]:
+        """The statements of a migration, with the names of these tables, and the partitions of those that have some."""
+        schema = "" if self.schema is None else f"{self.schema}."
+        made = statements_in(script, schema=schema, prefix=self.prefix)
+        return tuple(each for statement in made for each in (statement, *self._partitions_of(statement)))
+
+    def _partitions_of(self, statement: str) -> list[str]:
+        """The statements that make the partitions of the table that a statement makes, if it has some."""
+        found = _PARTITIONED_TABLE.fullmatch(statement)
+        if found is None:
+            return []
+        name = found[1].removesuffix('"')
+        return [
+            f'CREATE TABLE {name}_{number}" PARTITION OF {found[1]}'
+            f" FOR VALUES WITH (MODULUS {self.partitions}, REMAINDER {number})"
+            for number in range(self.partitions)
+        ]
+
+    def is_of_thread(self, alias: str) -> str:
+        """The thread's key as a single value, which tells the server the partition, too, if there are some.
+
+        A join would hide that an index has the checkpoints in order: the server would read and sort all of the
+        thread's, for the newest ten or one.
         """
-        return f"c.thread = (SELECT id FROM {self.threads} WHERE thread_id = ?)"
+        return f"{alias}.thread = (SELECT id FROM {self.threads} WHERE thread_id = ?)"
 
     def in_order(self, column: str) -> str:
         """An expression of its own, so that no plan uses the index of sequence numbers to look for an id.
@@ -149,7 +184,7 @@ def statements(sql: PostgreSQLFlavour, found: int = 0) -> list[str]:
     steps: list[str] = []
     if not found:
         steps += [f"CREATE TABLE {sql.format} (version integer NOT NULL)", f"INSERT INTO {sql.format} VALUES (0)"]
-    for script in sql.migrations[found:]:
+    for script in sql.scripts[found:]:
         steps += sql.migration(script)
     return [*steps, f"UPDATE {sql.format} SET version = {sql.newest_format}"]
 
@@ -158,6 +193,50 @@ def ddl(sql: PostgreSQLFlavour, found: int = 0) -> str:
     """The same as a script for a database administrator."""
     schema = [f"CREATE SCHEMA IF NOT EXISTS {sql.schema}"] if sql.schema and not found else []
     return "".join(f"{statement};\n" for statement in ["BEGIN", *schema, *statements(sql, found), "COMMIT"])
+
+
+def move(sql: PostgreSQLFlavour) -> str:
+    """A script for a database administrator: moves the rows of tables that are not partitioned into such that are.
+
+    The new tables are made in a schema of their own, under their final names. In the end they change places with the
+    old ones.
+    """
+    # If two stores had the same names for these, the second script would fail with its first statement.
+    new, old = f"{sql.prefix[:27]}partitioned", f"{sql.prefix[:27]}unpartitioned"
+    made = type(sql)(sql.prefix.removesuffix("_"), new, sql.partitions)
+    everything = [statement for script in made.scripts for statement in made.migration(script)]
+    statements = [each for each in everything if made.threads not in each and made.format not in each]
+    indexes = [each for each in statements if _INDEX.match(each)]
+    return Template(read_script(_PACKAGE, "partitioned", "move.sql")).substitute(
+        threads=sql.threads,
+        checkpoints=sql.checkpoints,
+        format=sql.format,
+        version=sql.newest_format,
+        prefix=sql.prefix,
+        new=new,
+        old=old,
+        tables=_script(each for each in statements if each not in indexes),
+        # Both tables have had the same migrations, so their columns are in the same order.
+        rows=_script(f"INSERT INTO {made.table(name)} SELECT * FROM {sql.table(name)}" for name in PARTITIONED),
+        indexes=_script(indexes),
+        moved=", ".join(f"'{sql.table(name)}'::regclass" for name in PARTITIONED),
+        made_indexes=", ".join(f"'{found[1]}'" for each in indexes if (found := _INDEX.match(each))),
+        locked=", ".join(map(sql.table, ("search", "indexed", "checkpoints", "runs", "writes"))),
+        analyzed=", ".join(map(sql.table, PARTITIONED)),
+    )
+
+
+def _script(statements: Iterable[str]) -> str:
+    return "\n".join(f"{statement};" for statement in statements)
+
+
+def checked_partitions(number: object) -> int:
+    """How many partitions each table gets, as a user gave it."""
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= MOST_PARTITIONS:
+        raise ConfigurationError(
+            f"partitions is a number from 0 (the tables are not partitioned) to {MOST_PARTITIONS}, got {number!r:.40}"
+        )
+    return number
 
 
 def lock_number(sql: PostgreSQLFlavour) -> int:
