@@ -71,6 +71,26 @@ async def test_a_save_and_a_load_are_one_round_trip_each_and_two_where_others_sa
         assert len(trips) <= 4, "a save of one who was overtaken: tried, rolled back, asked, written"
 
 
+async def test_a_save_from_an_older_checkpoint_is_one_round_trip(url: str, trips: list[int]) -> None:
+    async with mysql_checkpointer(dsn=url) as checkpointer:
+        state, states = AgentState(), {}
+        for number in range(6):
+            state = said(state, f"message {number}")
+            states[await checkpointer.save(state, "t")] = state
+        for old, before in list(states.items())[1:4]:
+            loaded = await checkpointer.load("t", old)
+            assert loaded is not None
+            trips.clear()
+            forked = said(loaded, f"from {old}")
+            saved = await checkpointer.save(forked, "t")
+            assert len(trips) == 1
+            assert await checkpointer.load("t", saved) == forked
+            assert await checkpointer.load("t", old) == before
+            entry = await checkpointer.store.engine.entry("t", "default", saved)
+            assert entry is not None
+            assert entry.parent_id == old
+
+
 async def test_connections_that_the_server_closes_are_replaced_without_an_error(
     url: str, mysql_server: MySQLServer
 ) -> None:

@@ -33,6 +33,7 @@ def used_tables(mysql_server: MySQLServer) -> Iterator[str]:
 
 class TestMySQL(FewerRepetitions, DurableContract, StallLaws):
     required = REQUIRED["mysql"]
+    commits_together = True
 
     @pytest.fixture
     def store(

@@ -171,7 +171,7 @@ def test_a_save_in_a_chain_depends_on_the_row_of_its_thread() -> None:
     assert chain is not None
     begin, moved, run, checkpoint, commit = in_chain(SQL, SECOND, chain)
     assert (begin[0], commit[0]) == ("BEGIN", "COMMIT")
-    assert moved[1][:5] == (2, None, 5, 1, 0)
+    assert moved[1][:6] == (2, None, 5, "t", 1, 0)
     assert run[1][0] == Expression("IF(ROW_COUNT() = 1, 5, NULL)")
     assert checkpoint[1][0] == 5
     without_runs = in_chain(SQL, replace(SECOND, runs=()), chain)

@@ -28,6 +28,7 @@ from locus.extras import require
 from locus.memory.backends.mysql.config import MySQLConfig
 from locus.memory.backends.sql.engine import Connection, Trouble, close_without_loop
 from locus.memory.backends.sql.flavour import Row
+from locus.memory.backends.sql.hosts import Hosts, NoHostError
 
 aiomysql = require("aiomysql", "mysql")
 
@@ -39,18 +40,43 @@ FIRST_PACKET_LIMIT = 1 << 24
 
 
 class Connector:
-    """Opens connections to the server that a configuration names."""
+    """Opens connections to the server that a configuration names; of several, to the one that takes writes."""
 
     def __init__(self, config: MySQLConfig) -> None:
         self._config = config
         self._tls = config.tls()
+        places = config.places if config.unix_socket is None else []
+        self.hosts = Hosts(places) if len(places) > 1 else None
 
     async def connect(self) -> MySQLConnection:
+        config = self._config
+        if self.hosts is not None:
+            return await self.hosts.first_usable(
+                self._connect_to_writable,
+                config.connect_timeout,
+                DRIVER_ERRORS,
+                lambda place, error: f"{place[0]}:{place[1]}: {str(error) or 'no answer'}",
+                lambda error: trouble_of(error) is Trouble.FINAL and not is_read_only(error),
+            )
+        return await self._connect((config.host, config.port))
+
+    async def _connect_to_writable(self, place: tuple[str, int]) -> MySQLConnection:
+        connection = await self._connect(place)
+        try:
+            ((*values,),) = await connection.execute(f"SELECT {_TAKES_NO_WRITES}")
+            if any(values):
+                raise MySQLError(READ_ONLY, "the server is read-only")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def _connect(self, place: tuple[str, int]) -> MySQLConnection:
         config = self._config
         try:
             with _driver_errors_as_ours():
                 async with asyncio.timeout(config.connect_timeout):
-                    raw = await self._open()
+                    raw = await self._open(place)
         except TimeoutError as error:
             raise ConnectionError(f"no connection within connect_timeout, {config.connect_timeout:g} s") from error
         connection = MySQLConnection(raw, config.command_timeout)
@@ -63,11 +89,12 @@ class Connector:
             raise
         return connection
 
-    async def _open(self) -> Any:
+    async def _open(self, place: tuple[str, int]) -> Any:
         config = self._config
+        host, port = place
         raw = aiomysql.Connection(
-            host=config.host,
-            port=config.port,
+            host=host,
+            port=port,
             unix_socket=config.unix_socket,
             db=config.database,
             user=config.user,
@@ -150,13 +177,18 @@ class MySQLConnection(Connection):
                 f"a statement of {len(message):,} bytes is larger than the server's max_allowed_packet, "
                 f"{self._largest:,}: raise that, or save less at once. Nothing was written"
             )
-        with _driver_errors_as_ours():
-            try:
-                async with asyncio.timeout(self._seconds):
-                    return (await self._results(message))[len(waiting) :]
-            except TimeoutError as error:
+        try:
+            with _driver_errors_as_ours():
+                try:
+                    async with asyncio.timeout(self._seconds):
+                        return (await self._results(message))[len(waiting) :]
+                except TimeoutError as error:
+                    self.close()
+                    raise TimeoutError(f"a statement took longer than command_timeout, {self._seconds:g} s") from error
+        except MySQLError as error:
+            if is_read_only(error):
                 self.close()
-                raise TimeoutError(f"a statement took longer than command_timeout, {self._seconds:g} s") from error
+            raise
 
     async def _results(self, message: bytes) -> list[Result]:
         # A cursor would do the same, but then fetch the server's warnings and issue them as Python warnings.
@@ -290,8 +322,11 @@ def literal(value: Any) -> str:
 
 NOT_NULL, DUPLICATE = 1048, 1062
 NO_TABLE, NO_COLUMN = 1146, 1054
-DEADLOCK, LOCK_TIMEOUT = 1213, 1205
+DEADLOCK, LOCK_TIMEOUT, LOCKED = 1213, 1205, 3572
 CONNECTION_LOST = 2013
+READ_ONLY = 1836
+_READ_ONLY = {1290, 1792, READ_ONLY}
+_TAKES_NO_WRITES = "@@global.read_only, @@global.super_read_only, @@global.innodb_read_only"
 
 _LOST = {
     1040, 1053, 1080, 1152, 1158, 1159, 1160, 1161, 1203, 1317, 1927, 2002, 2003, 2006, CONNECTION_LOST, 2055, 3169,
@@ -313,7 +348,7 @@ _HINTS = {
     1227: "the user may not do that: see the page on MySQL for what has to be granted",
     1290: "it is read-only: a replica, or a server that is being replaced; connect to the primary",
     1792: "it is read-only: a replica, or a server that is being replaced; connect to the primary",
-    1836: "it is read-only: a replica, or a server that is being replaced; connect to the primary",
+    READ_ONLY: "it is read-only: a replica, or a server that is being replaced; connect to the primary",
     3024: "a statement took longer than command_timeout",
     LOCK_TIMEOUT: "another transaction holds a lock for too long",
     DEADLOCK: "transactions got into each other's way again and again",
@@ -369,13 +404,22 @@ def trouble_of(error: BaseException) -> Trouble:
 
 
 def is_from_server(error: BaseException) -> bool:
-    """Whether the server has sent this error: those from 2000 to 2999 are the driver's own."""
+    """Whether the server, or one of several, has sent this error: those from 2000 to 2999 are the driver's own."""
+    if isinstance(error, NoHostError):
+        return any(map(is_from_server, error.failures))
     return code_of(error) // 1000 != 2
+
+
+def is_read_only(error: BaseException) -> bool:
+    """Whether the server takes no writes. It has then refused this one, and nothing was written."""
+    return code_of(error) in _READ_ONLY
 
 
 def translated(error: BaseException, where: str) -> CheckpointError:
     """The error of Locus for an error of the driver."""
     code = code_of(error)
+    if isinstance(error, NoHostError):
+        return BackendUnavailableError(f"no server of MySQL at {where} takes writes: {error}")
     if code in _TOO_MUCH:
         return SerializationError(f"MySQL cannot hold a value: {_TOO_MUCH[code]} ({error})")
     if code in _CORRUPT:

@@ -1,12 +1,13 @@
 """How MySQL saves: one round trip if nothing has to be asked, else two.
 
-A save that continues what this handle saved last needs no questions (see `Chain` in `sql.commit`). All of it goes to
-the server at once. The UPDATE locks the thread's row and raises its counter, if the thread is as expected. The first
+A save to a thread that is as this handle has left it needs no questions (see `Chain` in `sql.commit`). All of it goes
+to the server at once. The UPDATE locks the thread's row and raises its counter, if the thread is as expected. The first
 INSERT checks whether it did. If not, it inserts NULL into a column that allows none; the server stops there, and
 nothing is written. A new thread is created the same way: if another process was faster, its row is a duplicate.
 
     BEGIN;
-    UPDATE locus_threads SET last_seq = 8, … WHERE id = 5 AND last_seq = 7 AND removals = 0 AND …;
+    UPDATE locus_threads SET last_seq = 8, … WHERE id = 5 AND thread_id = 'a' AND last_seq = 7 AND removals = 0 AND …
+        AND EXISTS (SELECT 1 FROM locus_checkpoints …);    what this handle has saved last
     INSERT INTO locus_runs … VALUES (IF(ROW_COUNT() = 1, 5, NULL), …);
     INSERT INTO locus_checkpoints … VALUES (5, …);
     COMMIT
@@ -17,7 +18,7 @@ rolls back.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from locus.memory.backends.mysql.client import Expression, Statement
 from locus.memory.backends.mysql.schema import MySQLFlavour
@@ -28,7 +29,8 @@ from locus.memory.backends.sql.schema import KNOWN, of
 from locus.memory.backends.sql.search import metadata_key
 from locus.memory.model.codec import canonical, decode, encode_trusted
 from locus.memory.model.commit_rules import continued_runs
-from locus.memory.model.records import Commit, Entry, Known, Outcome, RunInfo, Verdict
+from locus.memory.model.records import ANY, Base, Commit, Entry, Known, Outcome, RunInfo, Verdict
+from locus.memory.model.retention import Removal
 
 
 class MySQLThread(SQLThread):
@@ -53,8 +55,8 @@ class MySQLThread(SQLThread):
             condition = f"thread = ? AND (branch, number) IN {sql.pairs(len(gone))}"
             yield f"DELETE FROM {sql.search} WHERE {condition}", (self.key, *names)
 
-    def remove(self, doomed: Collection[int], spare: str | None = None) -> Steps[None]:
-        yield from super().remove(doomed, spare)
+    def take_out(self, gone: Sequence[Entry], removal: Removal, *, keep_writes: bool = False) -> Steps[None]:
+        yield from super().take_out(gone, removal, keep_writes=keep_writes)
         # A handle that saved here before must notice that the thread has changed.
         yield f"UPDATE {self.sql.threads} SET removals = removals + 1 WHERE id = ?", (self.key,)
 
@@ -112,18 +114,63 @@ def in_new_thread(sql: MySQLFlavour, commit: Commit) -> list[Statement]:
     return [BEGIN, begun, *statements_of(thread.add(commit, Outcome(Verdict.COMMITTED, 1)))[:-1], COMMIT]
 
 
-def in_chain(sql: MySQLFlavour, commit: Commit, chain: Chain) -> list[Statement]:
-    """A save that continues a chain. Fails with a NULL if anything has happened to the thread."""
+def reliance(sql: MySQLFlavour, commit: Commit, chain: Chain) -> list[Statement] | None:
+    """The conditions that a save relies on, if the thread is as the chain has left it; None if they take questions.
+
+    None at all for a save that continues the chain. One that goes on from an older checkpoint needs its base, which is
+    its parent, and branches that nobody has continued. What a condition sees may be older than the lock of the thread's
+    row. But nothing has happened to the thread since the chain was noted, so it is the same.
+    """
+    if chain.continued_by(commit):
+        return []
+    base = commit.base
+    if base is None or not commit.fresh_id or commit.if_latest is not ANY or commit.parent_id != base.checkpoint_id:
+        return None
+    runs = continued_runs(commit)
+    if any(chain.newest_runs.get(run.branch, -1) >= run.number for run in runs):
+        return None  # it will be refused
+    free = f"NOT EXISTS (SELECT 1 FROM {sql.runs} r WHERE r.thread = ? AND r.branch = ? AND r.number >= ?)"
+    return [
+        is_there(sql, chain.key, commit.namespace, base),
+        *((free, (chain.key, run.branch, run.number)) for run in runs),
+    ]
+
+
+def is_there(sql: MySQLFlavour, key: int, namespace: str, base: Base) -> Statement:
+    """The condition that a thread has this checkpoint."""
+    return (
+        f"EXISTS (SELECT 1 FROM {sql.checkpoints} c"
+        " WHERE c.thread = ? AND c.namespace = ? AND c.checkpoint_id = ? AND c.rev = ?)",
+        (key, namespace, base.checkpoint_id, base.rev),
+    )
+
+
+def in_chain(sql: MySQLFlavour, commit: Commit, chain: Chain, reliance: Sequence[Statement] = ()) -> list[Statement]:
+    """A save to a thread that is as a chain has left it, and where these conditions hold. Fails with a NULL if not."""
     thread = MySQLThread(sql, chain.key, commit.thread_id, chain.seq)
-    outcome = Outcome(Verdict.COMMITTED, chain.seq + 1, chain.base.checkpoint_id)
+    outcome = in_chain_outcome(commit, chain)
     (statement, values), *others = statements_of(thread.add(commit, outcome))[:-1]
+    conditions = [
+        ("id = ?", (chain.key,)),
+        ("thread_id = ?", (commit.thread_id,)),
+        ("last_seq = ?", (chain.seq,)),
+        ("removals = ?", (chain.removals,)),
+        ("(expires_at IS NULL OR expires_at > ?)", (now(sql),)),
+        is_there(sql, chain.key, chain.namespace, chain.base),
+        *reliance,
+    ]
     moved = (
         f"UPDATE {sql.threads} SET last_seq = ?, expires_at = ?"
-        " WHERE id = ? AND last_seq = ? AND removals = ? AND (expires_at IS NULL OR expires_at > ?)",
-        (outcome.seq, sql.expiry(commit.expires_at), chain.key, chain.seq, chain.removals, now(sql)),
+        f" WHERE {' AND '.join(condition for condition, _ in conditions)}",
+        (outcome.seq, sql.expiry(commit.expires_at), *(value for _, values in conditions for value in values)),
     )
     key = Expression(f"IF(ROW_COUNT() = 1, {chain.key}, NULL)")
     return [BEGIN, moved, (statement, (key, *values[1:])), *others, COMMIT]
+
+
+def in_chain_outcome(commit: Commit, chain: Chain) -> Outcome:
+    assert commit.base is not None, "without one, questions have to be asked"
+    return Outcome(Verdict.COMMITTED, chain.seq + 1, commit.base.checkpoint_id)
 
 
 def lock(sql: MySQLFlavour, thread_id: str) -> list[Statement]:
@@ -139,11 +186,6 @@ def lock(sql: MySQLFlavour, thread_id: str) -> list[Statement]:
 
 def questions(sql: MySQLFlavour, commit: Commit) -> list[Statement]:
     """Lock the thread, and ask for everything that `decide` may want to know about this commit."""
-    ids = {commit.checkpoint_id, *([commit.base.checkpoint_id] if commit.base else [])}
-    if isinstance(commit.parent_id, str):
-        ids.add(commit.parent_id)
-    where = (commit.thread_id, commit.namespace)
-    known = f"SELECT {of('c', KNOWN)} FROM {sql.joined} WHERE t.thread_id = ? AND c.namespace = ?"
     return [
         BEGIN,
         (
@@ -151,8 +193,23 @@ def questions(sql: MySQLFlavour, commit: Commit) -> list[Statement]:
             f" WHERE t.thread_id = ? AND {sql.alive} FOR UPDATE",
             (commit.thread_id, now(sql)),
         ),
-        (f"{known} AND c.checkpoint_id IN {marks(len(ids))}", (*where, *ids)),
-        (f"{known} ORDER BY c.seq DESC LIMIT 1", where),
+        *questions_in_lock(sql, commit),
+    ]
+
+
+def questions_in_lock(sql: MySQLFlavour, commit: Commit) -> list[Statement]:
+    """What is asked when the thread is locked: known checkpoints, the latest one, and the runs that it continues."""
+    ids = {commit.checkpoint_id, *([commit.base.checkpoint_id] if commit.base else [])}
+    if isinstance(commit.parent_id, str):
+        ids.add(commit.parent_id)
+    known = f"SELECT {of('c', KNOWN)} FROM {sql.joined} WHERE t.thread_id = ?"
+    latest, place = sql.latest_in(commit.namespace)
+    return [
+        (
+            f"{known} AND c.namespace = ? AND c.checkpoint_id IN {marks(len(ids))}",
+            (commit.thread_id, commit.namespace, *ids),
+        ),
+        (f"{known} AND {latest}", (commit.thread_id, *place)),
         *(
             (
                 f"SELECT r.branch, ? FROM {sql.runs} r JOIN {sql.threads} t ON t.id = r.thread"

@@ -11,6 +11,7 @@ from pydantic import ConfigDict, SecretStr
 
 from locus.errors import ConfigurationError
 from locus.memory.backends.sql.config import SQLServerConfig, SQLServerOptions
+from locus.memory.runtime.url import StoreURL
 
 
 class MySQLOptions(SQLServerOptions, total=False):
@@ -31,6 +32,8 @@ class MySQLConfig(SQLServerConfig):
     url_parts: ClassVar[frozenset[str]] = frozenset({"host", "port", "database", "user", "password"})
 
     host: str = "localhost"
+    """One host, or several with commas between them, each with its port if it has one of its own: `one:3306,two:3307`.
+    Of several, the one is used that takes writes."""
     port: int = 3306
     database: str = "locus"
     user: str = "root"
@@ -44,9 +47,21 @@ class MySQLConfig(SQLServerConfig):
     ssl_check_hostname: bool = True
 
     @property
+    def places(self) -> list[tuple[str, int]]:
+        """The host and the port of each server."""
+        if "," not in self.host:
+            return [(self.host, self.port)]
+        refusal = "several hosts of MySQL are written as one:3306,two:3306"
+        named = [StoreURL(f"mysql://{place.strip()}", refusal) for place in self.host.split(",")]
+        if not all(place.host and place.user is None and not place.path for place in named):
+            raise ConfigurationError(refusal)
+        return [(place.host or "", place.port or self.port) for place in named]
+
+    @property
     def address(self) -> str:
         """Where the database is, for messages: without secrets."""
-        return f"{self.unix_socket or f'{self.host}:{self.port}'}/{self.database}"
+        places = ",".join(f"{host}:{port}" for host, port in self.places)
+        return f"{self.unix_socket or places}/{self.database}"
 
     def tls(self) -> SSLContext | None:
         """How to encrypt connections; None if they are not encrypted."""
@@ -65,9 +80,10 @@ class MySQLConfig(SQLServerConfig):
     def options_in(cls, url: str) -> dict[str, Any]:
         """The options in `mysql://user:password@host:3306/database?ssl=true`."""
         parts, options = cls._read_url(url)
+        several = "," in parts.hosts
         found: dict[str, Any] = {
-            "host": parts.host,
-            "port": parts.port,
+            "host": parts.hosts if several else parts.host,
+            "port": None if several else parts.port,
             "database": unquote(parts.path[1:]),
             "user": parts.user,
             "password": parts.password,

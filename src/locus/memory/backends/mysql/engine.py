@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from locus.errors import CheckpointError, ConfigurationError
@@ -16,6 +17,7 @@ from locus.memory.backends.mysql import search as mysql_search
 from locus.memory.backends.mysql.client import (
     DRIVER_ERRORS,
     DUPLICATE,
+    LOCKED,
     NO_COLUMN,
     NO_TABLE,
     NOT_NULL,
@@ -25,19 +27,23 @@ from locus.memory.backends.mysql.client import (
     Result,
     Statement,
     is_from_server,
+    is_read_only,
     translated,
     trouble_of,
 )
 from locus.memory.backends.mysql.commit import MySQLThreads
 from locus.memory.backends.mysql.config import MySQLConfig
+from locus.memory.backends.mysql.examine import findings
 from locus.memory.backends.mysql.schema import NATIVE, MySQLFlavour
+from locus.memory.backends.mysql.together import Group, Save, Task
 from locus.memory.backends.sql.commit import Chains, can_be_first
 from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
 from locus.memory.backends.sql.flavour import run_steps_async
 from locus.memory.backends.sql.schema import check_format, other_tables, script
+from locus.memory.engine import CommitsTogether, Deadline
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.formats import oldest
-from locus.memory.model.records import Commit, Entry, Hit, Outcome, Stored, Verdict
+from locus.memory.model.records import Commit, Entry, Finding, Hit, Outcome, Stored, StoredFormat, TaskWrites, Verdict
 
 ATTEMPTS = 3
 """How often a save looks for a thread that others create and delete meanwhile, before it proceeds step by step."""
@@ -45,7 +51,7 @@ _NOT_ALLOWED = {1044, 1142, 1143, 1227}
 """Errors that say the user lacks a privilege."""
 
 
-class MySQLEngine(SQLServerEngine[MySQLConnection]):
+class MySQLEngine(SQLServerEngine[MySQLConnection], CommitsTogether):
     """Threads in MySQL."""
 
     dialect = NATIVE
@@ -64,6 +70,7 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
         self._config = config
         self._address = config.address
         self._connector = Connector(config)
+        self.has_several_hosts = self._connector.hosts is not None
         self._chains = Chains()
         self._parser_checked = False
 
@@ -75,7 +82,7 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
         return await self._connector.connect()
 
     def trouble(self, error: BaseException) -> Trouble:
-        return trouble_of(error)
+        return Trouble.DEMOTED if is_read_only(error) else trouble_of(error)
 
     def has_answered(self, error: BaseException) -> bool:
         return is_from_server(error)
@@ -94,7 +101,8 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
             raise self.nothing_there()
         if not self._config.auto_create_table or self.reading_only:
             what = f"the tables {self.sql.prefix}* at {self._address}"
-            raise other_tables(what, found, mysql_schema.FORMAT, self.backend_name, reading=self.reading_only)
+            call = script(self.backend_name, found)
+            raise other_tables(what, found, mysql_schema.FORMAT, call, reading=self.reading_only)
         try:
             await self._migrate(connection)
         except MySQLError as error:
@@ -168,14 +176,27 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
             f"a table at {self._address} is in the way, and is not ours: choose another table_name ({error})"
         )
 
+    async def examine(self) -> list[Finding]:
+        return await self._insist(lambda connection: findings(connection, self.sql), repeatable=True)
+
+    async def stored_format(self) -> StoredFormat | None:
+        found, newest = await self._insist(self._format, repeatable=True), mysql_schema.FORMAT
+        return StoredFormat(found, newest, mysql_schema.ddl(self.sql, found) if found < newest else "")
+
+    async def mend(self, finding: Finding) -> None:
+        await self._insist(lambda connection: connection.execute(finding.repair), repeatable=False)
+
     async def _commit(self, connection: MySQLConnection, commit: Commit) -> Outcome:
         """In one round trip if the thread is as this handle left it, or new; else in two."""
         connection.committing = True
         chain = self._chains.get(commit.thread_id)
-        if chain is not None and chain.continued_by(commit):  # noqa: SIM102 - the second condition writes
-            if await self._sent(connection, mysql_commit.in_chain(self.sql, commit, chain)):
+        if chain is not None:
+            reliance = mysql_commit.reliance(self.sql, commit, chain)
+            if reliance is not None and await self._sent(
+                connection, mysql_commit.in_chain(self.sql, commit, chain, reliance)
+            ):
                 self._chains.note(commit, chain.key, chain.seq + 1, chain.removals, chain)
-                return Outcome(Verdict.COMMITTED, chain.seq + 1, chain.base.checkpoint_id)
+                return mysql_commit.in_chain_outcome(commit, chain)
         self._chains.forget(commit.thread_id)
         is_new = chain is None
         for _ in range(ATTEMPTS):
@@ -225,6 +246,57 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
             await connection.commit()
         return outcome
 
+    async def commit_together(self, group: Sequence[Commit | TaskWrites]) -> list[Outcome | None]:
+        return await self._insist(partial(self._commit_group, group), repeatable=False, together=True)
+
+    async def _commit_group(
+        self, asked: Sequence[Commit | TaskWrites], connection: MySQLConnection
+    ) -> list[Outcome | None]:
+        # What a chain says, and that nobody else creates a thread, is mostly true. If not, the server says so.
+        for chained, creating in ((True, True), (False, True), (False, False)):
+            group = self._group(asked, chained=chained, creating=creating)
+            if await self._send_group(connection, group):
+                break
+        answers = {save.commit.thread_id: save.outcome for save in group.saves}
+        answers |= {task.writes.thread_id: Outcome(Verdict.COMMITTED) for task in group.tasks if task.key is not None}
+        return [answers.get(one.thread_id) for one in asked]
+
+    def _group(self, asked: Sequence[Commit | TaskWrites], *, chained: bool, creating: bool) -> Group:
+        saves, tasks = [], []
+        for one in sorted(asked, key=attrgetter("thread_id")):
+            if isinstance(one, TaskWrites):
+                tasks.append(Task(one))
+            else:
+                chain = self._chains.get(one.thread_id) if chained else None
+                saves.append(Save(one, chain if chain is not None and chain.continued_by(one) else None))
+        return Group(self.sql, saves, tasks, creating)
+
+    async def _send_group(self, connection: MySQLConnection, group: Group) -> bool:
+        """Ask, decide and write. False if something is there that should not be, and then nothing was written.
+
+        It may be a thread that somebody else has just created, or a run on a branch that a chain does not know all of.
+        """
+        group.decide(await connection.send(group.questions()))
+        statements = group.writes()
+        if not statements:
+            await connection.rollback()
+            return True
+        connection.committing = True
+        try:
+            results = await connection.send(statements)
+        except MySQLError as error:
+            if not group.creating or error.code not in (LOCKED, DUPLICATE):
+                raise
+            connection.roll_back_later()
+            return False
+        for save in group.saves:
+            if save.outcome is None or not save.outcome.is_written:
+                self._chains.forget(save.commit.thread_id)
+            else:
+                key = save.key if save.created is None else results[save.created].new_id
+                self._chains.note(save.commit, key, save.outcome.seq, save.removals, save.chain)
+        return True
+
     async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
         if namespace is not None or seqs is not None:
             return await super().delete(thread_id, namespace, seqs)
@@ -248,15 +320,21 @@ class MySQLEngine(SQLServerEngine[MySQLConnection]):
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
         return await self._read(lambda: mysql_read.find(self.sql, key, value, limit, prefix))
 
-    async def search(self, terms: Sequence[str], limit: int, prefix: str = "") -> list[Hit]:
+    async def ranked(self, terms: Sequence[str], limit: int, prefix: str) -> list[Hit]:
         if not self._parser_checked:
             await self._read(lambda: mysql_search.check_parser(self.sql))
             self._parser_checked = True
-        # A portion that is not full is the last one, so saves that go on meanwhile do not prolong this.
-        while await self._index_more(prefix):
-            pass
         search = partial(mysql_search.search_within, prefix=prefix) if prefix else mysql_search.search
         return await self._read(lambda: search(self.sql, terms, limit), at_once=True)
+
+    async def index_until(self, prefix: str, deadline: Deadline) -> bool:
+        if self.reading_only:
+            return not (await self._read(lambda: mysql_search.next_portion(self.sql, prefix))).threads
+        # A portion that is not full is the last one, so saves that go on meanwhile do not prolong this.
+        while await self._index_more(prefix):
+            if deadline.has_passed:
+                return False
+        return True
 
     async def _index_more(self, prefix: str) -> bool:
         """Index a portion of the threads whose ids start with a prefix; True if there may be more."""
@@ -279,6 +357,7 @@ class GivenPoolEngine(MySQLEngine):
     def __init__(self, config: MySQLConfig, pool: Any) -> None:
         super().__init__(config)
         self._given_pool = pool
+        self.has_several_hosts = False
 
     @asynccontextmanager
     async def _borrowed(self) -> AsyncIterator[MySQLConnection]:

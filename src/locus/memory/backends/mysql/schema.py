@@ -51,16 +51,41 @@ class MySQLFlavour(PackingFlavour):
     """
 
     dialect = NATIVE
+    along_history = "/*+ INDEX(c by_seq) */ "
 
     def __init__(self, table_name: str = "locus") -> None:
         super().__init__(f"{checked_name(table_name, 'table_name')}_")
         self.search = self.table("search")
         self.format = self.table("format")
-        columns = f"{CHECKPOINT_COLUMNS}, metadata_keys"
+        columns = self.checkpoint_columns = f"{CHECKPOINT_COLUMNS}, metadata_keys"
         self.insert_with_keys = f"INSERT INTO {self.checkpoints} ({columns}) VALUES {marks(columns.count(',') + 1)}"
 
     def table(self, name: str) -> str:
         return f"`{self.prefix}{name}`"
+
+    def is_passed(self) -> str:
+        """By the newest one, which is at the end of an index."""
+        return f"(c.seq < ({self._newest_seq('c.thread', 'c.namespace')}))"
+
+    def latest_in(self, namespace: str) -> tuple[str, list[Any]]:
+        newest = self._newest_seq("t.id", "?")
+        return f"c.namespace = ? AND c.seq = ({newest})", [self.text(namespace), self.text(namespace)]
+
+    def _newest_seq(self, thread: str, namespace: str) -> str:
+        """The number of the newest checkpoint.
+
+        Without the hint and the order of all columns of the index, MySQL takes another index, or sorts: both go through
+        all of the thread's history. If one thread has most of the rows, it even goes through the table. The hint is
+        passed over if somebody has renamed the index.
+        """
+        return (
+            f"SELECT /*+ INDEX(n by_seq) */ n.seq FROM {self.checkpoints} n"
+            f" WHERE n.thread = {thread} AND n.namespace = {namespace}"
+            " ORDER BY n.thread DESC, n.namespace DESC, n.seq DESC LIMIT 1"
+        )
+
+    def bytes_of(self, column: str) -> str:
+        return f"LENGTH(CAST({column} AS CHAR CHARACTER SET utf8mb4))"
 
     def holds(self, column: str) -> str:
         text = f"CAST({column} AS CHAR CHARACTER SET utf8mb4) COLLATE utf8mb4_0900_bin"
