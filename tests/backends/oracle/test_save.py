@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import ConflictError
 from locus.memory.backends.oracle.client import OracleConnection
+from locus.memory.backends.oracle.engine import OracleEngine
 from tests.backends.oracle.stores import OracleStore, run_sql
+from tests.backends.sql.lost_saves import LostSaveLaws
 
 pytestmark = pytest.mark.oracle
 
@@ -169,3 +172,24 @@ async def test_a_checkpoint_deleted_while_it_is_read_is_not_damaged(
     assert not waiting
     await backend.close()
     await other.close()
+
+
+@pytest_asyncio.fixture
+async def engine(oracle_store: OracleStore) -> AsyncIterator[OracleEngine]:
+    async with oracle_store.backend() as backend:
+        engine = backend.store.engine
+        assert isinstance(engine, OracleEngine)
+        await engine.setup()
+        yield engine
+
+
+@pytest_asyncio.fixture
+async def other(oracle_store: OracleStore) -> AsyncIterator[OracleEngine]:
+    async with oracle_store.backend() as backend:
+        engine = backend.store.engine
+        assert isinstance(engine, OracleEngine)
+        yield engine
+
+
+class TestLostSaves(LostSaveLaws):
+    pass

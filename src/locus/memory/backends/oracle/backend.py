@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import cached_property, wraps
+from functools import wraps
 from typing import Any, ParamSpec, cast, overload
 
 from pydantic import PrivateAttr, SecretStr
@@ -27,6 +27,7 @@ from locus.memory.backends.sql.schema import checked_format
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.arguments import taking
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Unset
+from locus.memory.runtime.once import made_once
 from locus.memory.runtime.portal import PORTAL
 from locus.memory.saver import CheckpointSaver
 from locus.memory.store import CheckpointStore
@@ -163,7 +164,7 @@ class OracleBackend(OracleHandle, SQLBackend):  # type: ignore[override]  # nobo
             thread_id, data = state, cast(dict[str, Any], thread_id) if data is None else data
         return await super().save(cast(str, thread_id), cast(dict[str, Any], data), checkpoint_id, metadata, **more)
 
-    @cached_property
+    @made_once
     def sync(self) -> SyncOracleBackend:
         """The same backend for code that is not async, from any thread."""
         return SyncOracleBackend(self)

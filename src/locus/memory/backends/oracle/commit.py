@@ -2,7 +2,8 @@
 
 A save that continues what this handle saved last needs no questions (see `Chain` in `sql.commit`):
 
-    UPDATE locus_threads SET last_seq = 8, … WHERE id = 5 AND last_seq = 7 AND removals = 0 AND …
+    UPDATE locus_threads SET last_seq = 8, … WHERE id = 5 AND thread_id = 'a' AND last_seq = 7 AND removals = 0 AND …
+        AND EXISTS (SELECT 1 FROM locus_checkpoints …)    what this handle has saved last
     INSERT INTO locus_runs …                        all runs of the save at once
     INSERT INTO locus_checkpoints …                 together with the commit
 
@@ -23,10 +24,11 @@ from locus.memory.backends.oracle.schema import PAIR_COLUMNS, OracleFlavour
 from locus.memory.backends.sql.commit import OF_TASK, Chain, SQLThread, SQLThreads, added_entry, branches_sent_before
 from locus.memory.backends.sql.flavour import Row, Steps, marks, portions, run_steps_async
 from locus.memory.backends.sql.read import now
-from locus.memory.backends.sql.schema import CHECKPOINT_COLUMNS, WRITE_COLUMNS
+from locus.memory.backends.sql.schema import WRITE_COLUMNS
 from locus.memory.backends.sql.search import metadata_key
 from locus.memory.model.codec import canonical, decode
 from locus.memory.model.records import Commit, Entry, Outcome, Run, RunInfo, Verdict, Write
+from locus.memory.model.retention import Removal
 
 Statement = tuple[str, Sequence[Any]]
 
@@ -103,8 +105,8 @@ class OracleThread(SQLThread):
             condition = f"thread = ? AND (branch, number) IN {sql.pairs(len(gone))}"
             yield f"DELETE FROM {sql.search} WHERE {condition}", (self.key, *names)
 
-    def remove(self, doomed: Collection[int], spare: str | None = None) -> Steps[None]:
-        yield from super().remove(doomed, spare)
+    def take_out(self, gone: Sequence[Entry], removal: Removal, *, keep_writes: bool = False) -> Steps[None]:
+        yield from super().take_out(gone, removal, keep_writes=keep_writes)
         self._entries = None
         # A handle that saved here before must notice that the thread has changed.
         self.removals += 1
@@ -116,16 +118,8 @@ class OracleThread(SQLThread):
         yield f"DELETE FROM {sql.threads} WHERE id = ?", (self.key,)
         return int(dropped)
 
-    def copy_checkpoints(self, dest: SQLThread, chosen: Sequence[tuple[Entry, str]]) -> Steps[None]:
-        """The server copies. Only the choice is made here."""
-        for seqs in portions([entry.seq for entry, _ in chosen]):
-            condition = f"o.seq IN {marks(len(seqs))}"
-            yield self.copied(self.sql.checkpoints, CHECKPOINT_COLUMNS, f"{condition} ORDER BY o.seq", dest, seqs)
-            yield self.copied(self.sql.metadata_pairs, PAIR_COLUMNS, condition, dest, seqs)
-        for some in portions([entry for entry, _ in chosen]):
-            names = [self.sql.text(name) for entry in some for name in (entry.namespace, entry.checkpoint_id)]
-            condition = f"(o.namespace, o.checkpoint_id) IN {self.sql.pairs(len(some))}"
-            yield self.copied(self.sql.writes, WRITE_COLUMNS, condition, dest, names)
+    def copy_metadata(self, dest: SQLThread, condition: str, values: Sequence[Any]) -> Steps[None]:
+        yield self.copied(self.sql.metadata_pairs, PAIR_COLUMNS, condition, dest, values)
 
 
 class OracleThreads(SQLThreads):
@@ -160,9 +154,24 @@ async def in_chain(sql: OracleFlavour, connection: OracleConnection, commit: Com
     try:
         async with _transaction(connection):
             await connection.execute(
-                f"UPDATE {sql.threads} SET last_seq = ?, expires_at = ? WHERE id = ? AND last_seq = ? AND removals = ?"
-                " AND (expires_at IS NULL OR expires_at > ?)",
-                (outcome.seq, sql.expiry(commit.expires_at), chain.key, chain.seq, chain.removals, now(sql)),
+                f"UPDATE {sql.threads} SET last_seq = ?, expires_at = ?"
+                " WHERE id = ? AND thread_id = ? AND last_seq = ? AND removals = ?"
+                " AND (expires_at IS NULL OR expires_at > ?)"
+                f" AND EXISTS (SELECT 1 FROM {sql.checkpoints} c"
+                " WHERE c.thread = ? AND c.namespace = ? AND c.checkpoint_id = ? AND c.rev = ?)",
+                (
+                    outcome.seq,
+                    sql.expiry(commit.expires_at),
+                    chain.key,
+                    sql.text(commit.thread_id),
+                    chain.seq,
+                    chain.removals,
+                    now(sql),
+                    chain.key,
+                    sql.text(chain.namespace),
+                    sql.text(chain.base.checkpoint_id),
+                    chain.base.rev,
+                ),
             )
             if connection.changed != 1:
                 await connection.rollback()

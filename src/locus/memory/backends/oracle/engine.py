@@ -32,7 +32,8 @@ from locus.memory.backends.oracle.schema import NATIVE, OracleFlavour
 from locus.memory.backends.sql.commit import Chains, SQLThread, can_be_first
 from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
 from locus.memory.backends.sql.schema import check_format
-from locus.memory.model.records import Commit, Entry, Hit, Outcome, Verdict
+from locus.memory.engine import Deadline
+from locus.memory.model.records import Commit, Entry, Hit, Outcome, StoredFormat, Verdict
 
 
 class OracleEngine(SQLServerEngine[OracleConnection]):
@@ -72,6 +73,10 @@ class OracleEngine(SQLServerEngine[OracleConnection]):
         if not await self._insist(lambda connection: self._setup.run(connection, create=create), repeatable=True):
             raise self.nothing_there()
 
+    async def stored_format(self) -> StoredFormat | None:
+        found, newest = await self._insist(self._setup.version, repeatable=True), oracle_schema.FORMAT
+        return StoredFormat(found, newest, oracle_schema.ddl(self.sql, found=found) if found < newest else "")
+
     async def _commit(self, connection: OracleConnection, commit: Commit) -> Outcome:
         """Without questions if the thread is as this handle left it, or new. Else step by step, under a lock."""
         connection.committing = True
@@ -96,11 +101,17 @@ class OracleEngine(SQLServerEngine[OracleConnection]):
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
         return await self._read(lambda: oracle_read.find(self.sql, key, value, limit, prefix))
 
-    async def search(self, terms: Sequence[str], limit: int, prefix: str = "") -> list[Hit]:
+    async def ranked(self, terms: Sequence[str], limit: int, prefix: str) -> list[Hit]:
+        return await self._read(lambda: oracle_search.search(self.sql, terms, limit, prefix))
+
+    async def index_until(self, prefix: str, deadline: Deadline) -> bool:
+        if self.reading_only:
+            return not (await self._read(lambda: oracle_search.next_portion(self.sql, prefix))).threads
         # A portion that is not full is the last one, so saves that go on meanwhile do not prolong this.
         while await self._index_more(prefix):
-            pass
-        return await self._read(lambda: oracle_search.search(self.sql, terms, limit, prefix))
+            if deadline.has_passed:
+                return False
+        return True
 
     async def _index_more(self, prefix: str) -> bool:
         """Index a portion of the threads whose ids start with a prefix; True if there may be more."""
@@ -150,6 +161,10 @@ class TableSetup:
                 raise
             raise wrong from error
         return oracle_schema.FORMAT
+
+    async def version(self, connection: OracleConnection) -> int:
+        """The version of the tables, which are only read; 0 if there are none."""
+        return await self._version(connection, create=False)
 
     def _command(self, found: int = 0) -> str:
         options = [f"table_name={self._sql.prefix[:-1]!r}"]

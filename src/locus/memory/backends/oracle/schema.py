@@ -88,6 +88,10 @@ class OracleFlavour(Flavour):
         """Before 23ai a condition cannot be a column."""
         return f"CASE WHEN {condition} THEN 1 ELSE 0 END"
 
+    def bytes_of(self, column: str) -> str:
+        """In characters: Oracle counts the bytes of no CLOB."""
+        return f"DBMS_LOB.GETLENGTH(JSON_SERIALIZE({column} RETURNING CLOB))"
+
     def holds(self, column: str) -> str:
         return f"INSTR('*' || JSON_SERIALIZE({column} RETURNING CLOB), ?) > 0"
 
