@@ -20,8 +20,10 @@ from locus.testing.laws.ids import IdLaws
 from locus.testing.laws.metadata import MetadataLaws
 from locus.testing.laws.order import OrderLaws
 from locus.testing.laws.outage import OutageLaws
+from locus.testing.laws.pages import PageLaws
 from locus.testing.laws.patterns import PatternLaws
 from locus.testing.laws.processes import ProcessLaws
+from locus.testing.laws.recent import RecentLaws
 from locus.testing.laws.replacement import ReplacementLaws
 from locus.testing.laws.retention import RetentionLaws
 from locus.testing.laws.round_trip import RoundTripLaws
@@ -40,6 +42,7 @@ class TestRedisWithModules(FewerRepetitions, DurableContract, StallLaws):
     """The whole contract, search included."""
 
     required = REQUIRED["redis"]
+    commits_together = True
 
     @pytest.fixture
     def store(self, redis_stack_server: RedisServer, request: pytest.FixtureRequest) -> Iterator[RedisStore]:
@@ -110,6 +113,8 @@ class TestRedisCluster(
     CapabilityLaws,
     IdLaws,  # ids become parts of keys, whose slot must not depend on what they contain
     PatternLaws,  # lists are put together from all nodes
+    PageLaws,
+    RecentLaws,
     MetadataLaws,  # and so is the index of metadata
     CopyLaws,  # from one slot to another
     RetentionLaws,

@@ -23,12 +23,19 @@ from locus.memory.store import CheckpointStore
 class RedisBackend(StorageBackend):
     """Threads in Redis or Valkey, as plain dicts; `redis_checkpointer(url)` keeps `AgentState` there.
 
-    `url` is `redis://`, `rediss://` (TLS), `valkey://`, `valkeys://` or `unix://`. It may carry the options below as
-    `?name=value`, which then take precedence. All keys start with `prefix`. With `ttl_seconds` a thread expires that
-    long after its last save. `cluster=True` is for a Redis Cluster. `search` is full-text search: True, False, or None
-    to ask the server whether it has the module. `timeout` is how long to wait for an answer, `retries` how often to
-    ask again after a connection was lost. If you pass a `client` (`redis.asyncio.Redis` or `RedisCluster`), the
-    backend uses it and leaves it open.
+    `url` is `redis://`, `rediss://` (TLS), `valkey://`, `valkeys://` or `unix://`; or it names sentinels:
+    `redis+sentinel://one:26379,two:26379,three:26379/mymaster`. It may carry the options below as `?name=value`, which
+    then take precedence.
+
+    All keys start with `prefix`. With `ttl_seconds` a thread expires that long after its last save. `cluster=True` is
+    for a Redis Cluster. `search` is full-text search: True, False, or None to ask the server whether it has the module.
+    `timeout` is how long to wait for an answer, `retries` how often to ask again after a connection was lost.
+
+    With `wait_replicas`, a save is acknowledged when so many replicas have it, and is an error if they do not within
+    `wait_timeout` seconds (half of `timeout`); with `wait_aof`, when they and the primary have it on their disks.
+    `sentinel_username` and `sentinel_password` are for the sentinels.
+
+    If you pass a `client` (`redis.asyncio.Redis` or `RedisCluster`), the backend uses it and leaves it open.
     """
 
     def __init__(
@@ -53,6 +60,11 @@ class RedisBackend(StorageBackend):
         buckets: int | None = None,
         cache_mb: float = CACHE_MB,
         client: Any = None,
+        sentinel_username: str | None = None,
+        sentinel_password: str | SecretStr | None = None,
+        wait_replicas: int = 0,
+        wait_timeout: float | None = None,
+        wait_aof: bool = False,
     ) -> None:
         options = {name: value for name, value in locals().items() if name not in ("self", "client", "__class__")}
         require("redis.asyncio", "redis")
@@ -106,6 +118,26 @@ def from_valkey(location: str = "", **options: Any) -> Checkpointer:
 def from_valkeys(location: str = "", **options: Any) -> Checkpointer:
     """`"valkeys://host:6379/0"`: Valkey over TLS."""
     return _from_url("valkeys", location, options)
+
+
+def from_redis_sentinel(location: str = "", **options: Any) -> Checkpointer:
+    """`"redis+sentinel://one:26379,two:26379,three:26379/mymaster/0"`: the primary that sentinels name."""
+    return _from_url("redis+sentinel", location, options)
+
+
+def from_rediss_sentinel(location: str = "", **options: Any) -> Checkpointer:
+    """`"rediss+sentinel://…"`: the same over TLS, to the sentinels and to the servers."""
+    return _from_url("rediss+sentinel", location, options)
+
+
+def from_valkey_sentinel(location: str = "", **options: Any) -> Checkpointer:
+    """`"valkey+sentinel://…"`: the same as `redis+sentinel`."""
+    return _from_url("valkey+sentinel", location, options)
+
+
+def from_valkeys_sentinel(location: str = "", **options: Any) -> Checkpointer:
+    """`"valkeys+sentinel://…"`: the same as `rediss+sentinel`."""
+    return _from_url("valkeys+sentinel", location, options)
 
 
 def _from_url(scheme: str, location: str, options: dict[str, Any]) -> Checkpointer:

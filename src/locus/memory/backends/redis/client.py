@@ -1,4 +1,4 @@
-"""Talking to a Redis server or cluster: connections, retries, and errors.
+"""Talking to a Redis server, to a cluster, or to the primary that sentinels name: connections, retries, and errors.
 
 `RedisClients` runs scripts and commands. It keeps one driver client for each event loop, because connections belong to
 the loop that opened them. A client is closed when its loop ends, when the handle is closed, and when the handle is
@@ -11,11 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from redis.asyncio import ConnectionPool, Redis, RedisCluster
 from redis.asyncio.connection import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import MasterNotFoundError
 from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.exceptions import (
     AskError,
@@ -24,6 +26,7 @@ from redis.exceptions import (
     BusyLoadingError,
     ClusterCrossSlotError,
     ClusterDownError,
+    MasterDownError,
     MaxConnectionsError,
     MovedError,
     NoPermissionError,
@@ -46,9 +49,20 @@ from locus.errors import (
     SerializationError,
 )
 from locus.memory.backends.redis.config import RedisConfig
-from locus.memory.backends.redis.scripts import Script
+from locus.memory.backends.redis.replicas import DemotedError, Replicas, TooFewReplicasError
+from locus.memory.backends.redis.scripts import MARK, Script
+from locus.memory.backends.redis.scripts import Call as Call
+from locus.memory.backends.redis.sentinels import PrimaryPool, Sentinels, sentinel_pool
 from locus.memory.runtime.per_loop import PerLoop
 from locus.memory.runtime.retry import Backoff
+
+try:
+    from redis.driver_info import DriverInfo
+except ImportError:  # an older one, which looks up its version once
+    _DRIVER: dict[str, Any] = {}
+else:
+    # What a connection tells the server of its driver, whose version would else be read from the disk for each.
+    _DRIVER = {"driver_info": DriverInfo()}
 
 T = TypeVar("T")
 
@@ -57,14 +71,6 @@ _TRANSIENT = (RedisConnectionError, RedisTimeoutError, RedisClusterException, OS
 _PERMANENT = (AuthenticationError, AuthorizationError)
 """These are connection errors to the driver, but trying again does not help."""
 _BETWEEN_ATTEMPTS = Backoff(0.02, 20.0, factor=4.0, random_part=0.0)
-
-
-class Call(NamedTuple):
-    """A script with its keys and arguments."""
-
-    script: Script
-    keys: Sequence[bytes | str]
-    arguments: Sequence[Any] = ()
 
 
 class _LoopClient(NamedTuple):
@@ -78,14 +84,25 @@ class RedisClients:
     """Runs scripts and commands, and repeats them after a lost connection: each of them may be sent twice.
 
     A `shared` client is the caller's: it serves every loop, and stays open. No more than `at_once` requests are under
-    way in a loop, and none waits for its answer longer than `timeout`.
+    way in a loop, and none waits for its answer longer than `timeout`. What callers are told to be stored is on
+    `replicas` before, if there are any.
     """
 
     def __init__(
-        self, make: Callable[[], Any], *, shared: Any = None, retries: int, timeout: float, at_once: int
+        self,
+        make: Callable[[], Any],
+        *,
+        shared: Any = None,
+        retries: int,
+        timeout: float,
+        at_once: int,
+        replicas: Replicas | None = None,
     ) -> None:
         self._retries = retries
+        self.replicas = replicas
         self.timeout = timeout
+        self.needed_first: str | None = None
+        """A key that replicas must have before anything else is acknowledged, though it may be on another node."""
 
         def open_client() -> _LoopClient:
             return _LoopClient(make() if shared is None else shared, asyncio.Semaphore(at_once))
@@ -103,19 +120,43 @@ class RedisClients:
     ) -> tuple[Any, bool]:
         """What a script answers, and whether it may have run before, with its answer lost."""
         attempt = 0
+        replicas = self.replicas if script.acknowledged else None
+        if replicas is not None and script is not MARK:
+            await self._confirm_first()
         while True:
             client, limit = self._by_loop.current()
             try:
                 # One clock for the whole request: the driver's own, one for each step, cost a save twice as much.
                 async with limit, asyncio.timeout(self.timeout):
+                    if replicas is not None:
+                        answer, again = await replicas.run(client, Call(script, keys, arguments))
+                        return answer, again or attempt > 0
                     try:
                         answer = await client.execute_command("EVALSHA", script.sha, len(keys), *keys, *arguments)
                     except NoScriptError:
                         answer = await client.execute_command("EVAL", script.text, len(keys), *keys, *arguments)
                 return answer, attempt > 0
+            except TooFewReplicasError:
+                await _connect_anew(client)
+                raise
             except _TRANSIENT as error:
                 await self._pause(error, attempt)
+            except ResponseError as error:
+                if not _is_no_primary(error, writing=script.acknowledged):
+                    raise
+                await _connect_anew(client)
+                await self._pause(error, attempt)
             attempt += 1
+
+    async def confirm(self, *keys: bytes | str) -> None:
+        """Wait until replicas have everything that was changed so far, on the nodes that have these keys."""
+        if self.replicas is not None:
+            await self._run_several([Call(MARK, [key]) for key in keys])
+
+    async def _confirm_first(self) -> None:
+        if self.needed_first is not None:
+            await self.confirm(self.needed_first)
+            self.needed_first = None
 
     async def command(self, *words: Any) -> Any:
         """What a command answers. Only for those that may be sent twice."""
@@ -123,9 +164,41 @@ class RedisClients:
 
     async def run_all(self, calls: Sequence[Call]) -> list[Any]:
         """What each of many scripts answers, in one round trip; in a cluster, several at a time."""
-        if isinstance(self._by_loop.current().client, RedisCluster):
-            return list(await asyncio.gather(*(self.run(call.script, call.keys, *call.arguments) for call in calls)))
+        if self.is_cluster:
+            return await self._run_several(calls)
         return await self._retried(lambda client: _pipelined(client, calls)) if calls else []
+
+    async def _run_several(self, calls: Sequence[Call]) -> list[Any]:
+        """Each by itself. None is under way any more when one fails: the handle may be closed then."""
+        work = (self.run(call.script, call.keys, *call.arguments) for call in calls)
+        answers = await asyncio.gather(*work, return_exceptions=True)
+        failed = next((answer for answer in answers if isinstance(answer, BaseException)), None)
+        if failed is not None:
+            raise failed
+        return answers
+
+    async def run_each(self, calls: Sequence[Call]) -> list[Any]:
+        """What each of many scripts answers, or the error of the one that failed: sent once, in one round trip.
+
+        In a cluster, it is one for each node.
+        """
+        if not calls:
+            return []
+        await self._confirm_first()
+        client, limit = self._by_loop.current()
+        async with limit, asyncio.timeout(self.timeout):
+            if self.replicas is not None:
+                return await self.replicas.run_each(client, calls)
+            return await _answers(client, calls)
+
+    @property
+    def is_cluster(self) -> bool:
+        return isinstance(self._by_loop.current().client, RedisCluster)
+
+    @property
+    def by_sentinels(self) -> bool:
+        """Whether sentinels name the server."""
+        return sentinel_pool(self._by_loop.current().client) is not None
 
     async def evicts(self) -> str | None:
         """The `maxmemory-policy`, if the server removes keys when it is full. None if not, or if it does not say.
@@ -155,6 +228,11 @@ class RedisClients:
                     return await work(client)
             except _TRANSIENT as error:
                 await self._pause(error, attempt)
+            except ResponseError as error:
+                if not _is_no_primary(error, writing=False):
+                    raise
+                await _connect_anew(client)
+                await self._pause(error, attempt)
             attempt += 1
 
     async def _pause(self, error: Exception, attempt: int) -> None:
@@ -168,9 +246,29 @@ class RedisClients:
         await _BETWEEN_ATTEMPTS.pause(attempt)
 
 
+def _is_no_primary(error: ResponseError, *, writing: bool) -> bool:
+    """Whether a server may not be the primary any more: it is a replica now, or has lost its replicas.
+
+    One that was opened to read from is a replica for good, and what reads clean up by the way is not `writing`.
+    """
+    if isinstance(error, MasterDownError):
+        return True
+    return writing and (isinstance(error, ReadOnlyError) or str(error).startswith("NOREPLICAS"))
+
+
+async def _connect_anew(client: Any) -> None:
+    """The next request asks the sentinels again, or looks up the host's name again: another may be the primary now."""
+    pool = getattr(client, "connection_pool", None)
+    if pool is not None:
+        with suppress(*DRIVER_ERRORS):
+            await pool.disconnect(inuse_connections=False)
+
+
 async def _close(opened: _LoopClient) -> None:
-    with suppress(*DRIVER_ERRORS):
-        await opened.client.aclose()
+    pool = sentinel_pool(opened.client)
+    for client in (opened.client, *(() if pool is None else pool.sentinel_manager.sentinels)):
+        with suppress(*DRIVER_ERRORS):
+            await client.aclose()
 
 
 async def _leave_open(_shared: _LoopClient) -> None:
@@ -178,12 +276,20 @@ async def _leave_open(_shared: _LoopClient) -> None:
 
 
 async def _pipelined(client: Any, calls: Sequence[Call]) -> list[Any]:
-    answers = await _send_all(client, calls, "EVALSHA")
-    if any(isinstance(answer, NoScriptError) for answer in answers):
-        answers = await _send_all(client, calls, "EVAL")
+    answers = await _answers(client, calls)
     failed = next((answer for answer in answers if isinstance(answer, Exception)), None)
     if failed is not None:
         raise failed
+    return answers
+
+
+async def _answers(client: Any, calls: Sequence[Call]) -> list[Any]:
+    """Answers and errors, each in the place of its call."""
+    answers = await _send_all(client, calls, "EVALSHA")
+    unknown = [at for at, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
+    if unknown:
+        for at, answer in zip(unknown, await _send_all(client, [calls[at] for at in unknown], "EVAL"), strict=True):
+            answers[at] = answer
     return answers
 
 
@@ -212,6 +318,8 @@ def new_client(config: RedisConfig) -> Redis | RedisCluster:
         settings |= {name: getattr(config, name) for name in names}
     if config.cluster:
         return _new_cluster_client(config, settings)
+    if config.sentinels:
+        return _new_sentinel_client(config, settings)
     kind: type[Any] = SSLConnection if config.tls else Connection
     settings |= {"host": config.host, "port": config.port, "socket_keepalive": True} if not config.path else {}
     if config.path:
@@ -221,6 +329,7 @@ def new_client(config: RedisConfig) -> Redis | RedisCluster:
         db=config.db,
         # `RedisClients` repeats commands. Only Locus knows which of them are safe to repeat.
         retry=Retry(NoBackoff(), 0),
+        **_DRIVER,
         **settings,
     )
     return Redis.from_pool(pool)
@@ -238,6 +347,35 @@ def _new_cluster_client(config: RedisConfig, settings: dict[str, Any]) -> RedisC
     )
 
 
+def _new_sentinel_client(config: RedisConfig, settings: dict[str, Any]) -> Redis:
+    no_repeats = {"retry": Retry(NoBackoff(), 0), **_DRIVER}
+    of_sentinels = {
+        **settings,
+        "username": config.sentinel_username,
+        "password": config.sentinel_password,
+        "ssl": config.tls,
+        **no_repeats,
+    }
+
+    def connect(host: str, port: int) -> Redis:
+        client = new_client(replace(config, sentinels=(), host=host, port=port))
+        assert isinstance(client, Redis)
+        return client
+
+    # They leave the request that has to ask them as much time again.
+    sentinels = Sentinels(config.sentinels, of_sentinels, connect, config.timeout / 2)
+    client: Redis = sentinels.master_for(
+        config.service,
+        connection_pool_class=PrimaryPool,
+        db=config.db,
+        ssl=config.tls,
+        socket_keepalive=True,
+        **settings,
+        **no_repeats,
+    )
+    return client
+
+
 def check_client(client: Any) -> None:
     """Refuse what cannot serve as a client."""
     if not isinstance(client, Redis | RedisCluster):
@@ -251,7 +389,7 @@ def check_client(client: Any) -> None:
 def identity_of(config: RedisConfig, client: Any) -> str:
     """Names the store, the same for all that share it."""
     if client is None:
-        where = config.shown.partition("://")[2]
+        where = replace(config, sentinels=tuple(sorted(config.sentinels))).shown.partition("://")[2]
     else:
         settings = client.get_connection_kwargs()
         where = f"{settings.get('host') or settings.get('path') or id(client)}:{settings.get('port', '')}"
@@ -269,15 +407,21 @@ _ADVICE_BY_CLASS: tuple[tuple[type[BaseException], str], ...] = (
     (ClusterCrossSlotError, "this is a Redis Cluster: open it with cluster=True"),
     (MovedError, "this is a Redis Cluster: open it with cluster=True"),
     (AskError, "this is a Redis Cluster: open it with cluster=True"),
+    (MasterDownError, "this Redis replica has lost its primary"),
     (ClusterDownError, "the Redis Cluster is down: not all of its slots are served"),
     (RedisTimeoutError, "Redis did not answer in time"),
     (TimeoutError, "Redis did not answer in time: `timeout` says how long to wait"),
+    (
+        MasterNotFoundError,
+        "the sentinels name no primary: a failover is under way, they cannot be reached, the name is wrong, or they "
+        "ask for a password (sentinel_password)",
+    ),
 )
 _ADVICE_BY_CODE = {
     "MISCONF": "Redis cannot write to its disk, and refuses to change anything: see its log",
     "BUSY": "Redis is busy with a long script: SCRIPT KILL ends it",
     "NOREPLICAS": "too few replicas of Redis are connected, and nothing was written (min-replicas-to-write)",
-    "MASTERDOWN": "this Redis replica has lost its primary",
+    "WAITAOF": "WAITAOF needs appendonly yes on the primary",
     "NOAUTH": "Redis asks for a password: give username and password",
     "OOM": _ADVICE_BY_CLASS[0][1],
     "READONLY": _ADVICE_BY_CLASS[1][1],
@@ -290,6 +434,12 @@ def translated(error: BaseException) -> CheckpointError:
     said = str(error) or type(error).__name__
     advice = _ADVICE_BY_CODE.get(said.partition(" ")[0])
     advice = advice or next((text for kind, text in _ADVICE_BY_CLASS if isinstance(error, kind)), None)
+    if isinstance(error, TooFewReplicasError | DemotedError):
+        return BackendUnavailableError(said)
+    if "unknown command" in said.lower() and "WAITAOF" in said:
+        return BackendUnavailableError(
+            "this server has no WAITAOF: Redis 7.2 and Valkey have it, for others leave out wait_aof"
+        )
     if "unknown command" in said.lower() and "FT." in said:
         return CapabilityError("this Redis server has no Search module: Redis 8 and Redis Stack have it")
     if advice is not None:

@@ -77,3 +77,12 @@ def commit_outcome(answer: Sequence[Any]) -> Outcome:
         return Outcome(Verdict.COMMITTED, int(seq), parent_id, repeated=verdict == b"REPEATED")
     latest = rest[0].decode() if rest and rest[0] is not None else None
     return Outcome(_VERDICTS[verdict], latest=latest)
+
+
+def outcome_together(answer: Any) -> Outcome | None:
+    """The outcome of a step that was sent with others, by the answer of COMMIT or PUT_WRITES. None if it failed."""
+    if answer == 1:
+        return Outcome(Verdict.COMMITTED)
+    if isinstance(answer, Exception) or answer[0] == b"DAMAGED":
+        return None
+    return commit_outcome(answer)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import starmap
 from typing import Any
 from urllib.parse import unquote
 
@@ -15,6 +17,10 @@ from locus.memory.runtime.url import StoreURL, flag
 
 _PORT = 6379
 _TLS_OF_SCHEME = {"redis": False, "valkey": False, "rediss": True, "valkeys": True, "unix": False}
+_BY_SENTINELS = "+sentinel"
+"""The end of a scheme whose URLs name sentinels: `redis+sentinel`."""
+_SENTINEL_PORT = 26_379
+_SERVICE = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 _BUCKETS = 16
 _CLUSTER_BUCKETS = 256
@@ -48,6 +54,15 @@ class RedisConfig:
     ssl_check_hostname: bool
     buckets: int
     cache_mb: float = CACHE_MB
+    sentinels: tuple[tuple[str, int], ...] = ()
+    """Host and port of each, instead of those of the server."""
+    service: str = ""
+    """What the sentinels call the primary and its replicas."""
+    sentinel_username: str | None = field(default=None, repr=False)
+    sentinel_password: str | None = field(default=None, repr=False)
+    wait_replicas: int = 0
+    wait_timeout: float | None = None
+    wait_aof: bool = False
 
     @classmethod
     def from_url(
@@ -66,19 +81,23 @@ class RedisConfig:
         given = {"prefix": prefix, "ttl_seconds": ttl_seconds, "buckets": buckets, **options}
         given |= parts.options(_URL_OPTIONS, _UNKNOWN)
         number = given.pop("db", None)
+        sentinels, service, path = _sentinels(parts)
         if number is None:
-            number = _database(parts) if db is None else db
-        secret = password.get_secret_value() if isinstance(password, SecretStr) else password
+            number = _database(path) if db is None else db
+        of_sentinels = _secret(given.pop("sentinel_password", None))
         if given["buckets"] is None:
             given["buckets"] = _CLUSTER_BUCKETS if given["cluster"] else _BUCKETS
         config = cls(
-            host=parts.host or "localhost",
-            port=parts.port or _PORT,
+            host="" if sentinels else parts.host or "localhost",
+            port=0 if sentinels else parts.port or _PORT,
             path=unquote(parts.path) if parts.scheme == "unix" else "",
-            tls=_TLS_OF_SCHEME[parts.scheme],
+            tls=_TLS_OF_SCHEME[parts.scheme.removesuffix(_BY_SENTINELS)],
             db=number,
             username=username or parts.user or None,
-            password=secret or parts.password or None,
+            password=_secret(password) or parts.password or None,
+            sentinels=sentinels,
+            service=service,
+            sentinel_password=of_sentinels,
             **given,
         )
         return _checked(config)
@@ -88,22 +107,54 @@ class RedisConfig:
         """The URL without user and password."""
         if self.path:
             return f"unix://{self.path}?db={self.db}"
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'rediss' if self.tls else 'redis'}://{host}:{self.port}/{self.db}"
+        scheme = "rediss" if self.tls else "redis"
+        if self.sentinels:
+            return (
+                f"{scheme}{_BY_SENTINELS}://{','.join(starmap(_shown_host, self.sentinels))}/{self.service}/{self.db}"
+            )
+        return f"{scheme}://{_shown_host(self.host, self.port)}/{self.db}"
+
+
+def _shown_host(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _secret(given: str | SecretStr | None) -> str | None:
+    return given.get_secret_value() if isinstance(given, SecretStr) else given
 
 
 def _parts(url: object) -> StoreURL:
-    known = ", ".join(f"{scheme}://" for scheme in _TLS_OF_SCHEME)
+    known = ", ".join(f"{scheme}://" for scheme in (*_TLS_OF_SCHEME, f"redis{_BY_SENTINELS}"))
     if not isinstance(url, str):
         raise ConfigurationError(f"url must be text that starts with one of {known}, got {type(url).__name__}")
     parts = StoreURL(url, "the URL of Redis cannot be read: is its host or port misspelt?")
-    if parts.scheme not in _TLS_OF_SCHEME:
+    if parts.scheme.removesuffix(_BY_SENTINELS) not in _TLS_OF_SCHEME or parts.scheme == f"unix{_BY_SENTINELS}":
         raise ConfigurationError(f"a URL of Redis starts with one of {known}, got {parts.scheme!r:.20}")
     return parts
 
 
-def _database(parts: StoreURL) -> int:
-    text = "" if parts.scheme == "unix" else parts.path.strip("/")
+_SENTINEL_URL = 'the URL of sentinels is "redis+sentinel://one:26379,two:26379,three:26379/name-of-the-primary"'
+
+
+def _sentinels(parts: StoreURL) -> tuple[tuple[tuple[str, int], ...], str, str]:
+    """The sentinels in a URL, what they call the primary, and the rest of the path."""
+    if not parts.scheme.endswith(_BY_SENTINELS):
+        return (), "", "" if parts.scheme == "unix" else parts.path
+    service, _, rest = parts.path.removeprefix("/").partition("/")
+    # Not shown: after a slash in a password, the path begins with the rest of the password.
+    if not _SERVICE.fullmatch(service):
+        raise ConfigurationError(f"{_SENTINEL_URL}; the name has letters, digits, dots, hyphens and underscores")
+    found: list[tuple[str, int]] = []
+    for address in parts.hosts.split(","):
+        one = StoreURL(f"redis://{address}", _SENTINEL_URL)
+        if not one.host:
+            raise ConfigurationError(_SENTINEL_URL)
+        found.append((one.host, one.port or _SENTINEL_PORT))
+    return tuple(found), service, rest
+
+
+def _database(path: str) -> int:
+    text = path.strip("/")
     if text and not text.isdecimal():
         # Not shown: after a slash in a password, the path begins with the rest of the password.
         raise ConfigurationError("after the port, the URL of Redis has the number of a database, and no other path")
@@ -126,6 +177,11 @@ _URL_OPTIONS: dict[str, Callable[[str], Any]] = {
     "ssl_check_hostname": flag,
     "buckets": int,
     "cache_mb": float,
+    "sentinel_username": str,
+    "sentinel_password": str,
+    "wait_replicas": int,
+    "wait_timeout": float,
+    "wait_aof": flag,
 }
 _UNKNOWN = "unknown option '{name}' in the URL of Redis; known: {known}"
 
@@ -141,10 +197,30 @@ def _checked(config: RedisConfig) -> RedisConfig:
     _check_prefix(config.prefix)
     if config.cluster and config.db:
         raise ConfigurationError(f"a Redis Cluster has only database 0, got db={config.db}")
+    if config.cluster and config.sentinels:
+        raise ConfigurationError("a Redis Cluster has no sentinels: leave out cluster=True, or name one of its nodes")
+    if not config.sentinels and (config.sentinel_username or config.sentinel_password):
+        raise ConfigurationError(f"sentinel_username and sentinel_password are for sentinels: {_SENTINEL_URL}")
+    config = _with_wait_checked(config)
     if config.search and (config.cluster or config.db):
         raise ConfigurationError("the Search module works in database 0 of a single server: leave out search=True")
     if config.search is None and (config.cluster or config.db):
         return replace(config, search=False)
+    return config
+
+
+def _with_wait_checked(config: RedisConfig) -> RedisConfig:
+    """Unless it is said, replicas have half of the time that a request has."""
+    _check_number(config.wait_replicas, "wait_replicas", 0, 1_000)
+    if not isinstance(config.wait_aof, bool):
+        raise ConfigurationError(f"wait_aof is true or false, got {config.wait_aof!r:.40}")
+    if config.wait_timeout is None:
+        return replace(config, wait_timeout=config.timeout / 2)
+    checked_seconds(config.wait_timeout, "wait_timeout")
+    if config.wait_timeout >= config.timeout:
+        raise ConfigurationError(
+            f"wait_timeout is a part of timeout: {config.wait_timeout:g} s are not less than {config.timeout:g} s"
+        )
     return config
 
 

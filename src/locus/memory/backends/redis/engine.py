@@ -1,13 +1,15 @@
 """The engine: threads in Redis or Valkey, each step one call of one script.
 
-A save is one round trip, whatever the length of the thread (see `commit`). A removal takes two: it is planned from an
+A save is one round trip, whatever the length of the thread (see `commit`), and so are many saves that go together, each
+in a script of its own. A removal takes two: it is planned from an
 outline of the thread (see `remove`), and a script carries it out if the thread is still at that version.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -23,11 +25,13 @@ from locus.memory.backends.redis.client import (
     new_client,
     translated,
 )
-from locus.memory.backends.redis.commit import commit_arguments, commit_outcome
+from locus.memory.backends.redis.commit import commit_arguments, commit_outcome, outcome_together
 from locus.memory.backends.redis.config import MAX_BUCKETS, RedisConfig
+from locus.memory.backends.redis.examine import findings
 from locus.memory.backends.redis.load import held_arguments, part_arguments, to_stored, which_arguments
 from locus.memory.backends.redis.read import IndexReader
 from locus.memory.backends.redis.remove import ThreadContents, ThreadOutline
+from locus.memory.backends.redis.replicas import Replicas
 from locus.memory.backends.redis.schema import (
     FORMAT,
     Layout,
@@ -37,25 +41,56 @@ from locus.memory.backends.redis.schema import (
     to_entries,
     to_entry,
     to_manifest,
+    to_measured,
+    to_orphans,
     to_writes,
     write_text,
 )
-from locus.memory.backends.redis.scripts import Script
+from locus.memory.backends.redis.scripts import Call, Script
 from locus.memory.backends.redis.search import RedisSearch
-from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
+from locus.memory.engine import (
+    PAGE,
+    CommitsTogether,
+    Copies,
+    Engine,
+    Expires,
+    Exports,
+    FindsMetadata,
+    KeepsWrites,
+    Searches,
+)
 from locus.memory.model.arguments import UNLIMITED
 from locus.memory.model.formats import check_format, oldest
 from locus.memory.model.ids import Pattern, new_id, shown_thread
 from locus.memory.model.parts import Part
-from locus.memory.model.records import Base, Commit, Entry, Exported, Hit, Outcome, Stored, Write
+from locus.memory.model.records import (
+    Base,
+    Commit,
+    Entry,
+    Exported,
+    Finding,
+    Hit,
+    NewestThreads,
+    Outcome,
+    Stored,
+    StoredFormat,
+    TaskWrites,
+    Write,
+)
+from locus.memory.model.retention import Line, Outlived, OutlivedPage, Place, Retention, orphaned, outlived_in
+from locus.memory.model.sizes import Measured
+from locus.memory.model.trimming import MOST_ROWS
 
 _log = logging.getLogger(__name__)
 
 _ATTEMPTS = 100
 """How often a removal is planned again because the thread changed meanwhile."""
 
+_AT_ONCE = 64
+"""How many threads are asked in one round trip."""
 
-class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):
+
+class RedisEngine(Engine, CommitsTogether, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):
     """Threads in a Redis server or cluster. With `search=None`, it asks the server for the Search module."""
 
     driver_errors = DRIVER_ERRORS
@@ -107,6 +142,9 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies,
             check_format(known, FORMAT, number, f"the threads under {layout.prefix!r} are in")
         elif known < FORMAT and not self.reading_only:
             await self._clients.run(scripts.WRITE_FORMAT, [key], FORMAT, layout.buckets)
+        if self._clients.is_cluster:
+            # Whoever wrote it may have failed to reach its replicas. On a single server, a save comes after it.
+            self._clients.needed_first = key
         policy = await self._clients.evicts()
         if policy is not None:
             _log.warning(
@@ -117,6 +155,13 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies,
             )
         if self._search is None:
             self._search = await self._searcher().is_available()
+
+    async def examine(self) -> list[Finding]:
+        return await findings(self._clients)
+
+    async def stored_format(self) -> StoredFormat | None:
+        (version,) = await self._clients.command("HMGET", self._layout.format_key, "version")
+        return StoredFormat(int(version) if version is not None and version.isdigit() else 0, FORMAT)
 
     def _keys(self, thread_id: str) -> list[bytes]:
         return self._layout.thread_keys(thread_id)
@@ -135,6 +180,22 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies,
                 _check_complete(commit.thread_id, answer)
                 return commit_outcome(answer)
         raise _overtaken(commit.thread_id)
+
+    async def commit_together(self, group: Sequence[Commit | TaskWrites]) -> list[Outcome | None]:
+        """Send all in one round trip; in a cluster, in one for each node. Those that replace a checkpoint go alone."""
+        # Redis can tell of each step whether it was done before, so one that failed may be answered with None, too:
+        # sent alone, it raises its error.
+        calls = [self._call(member) for member in group]
+        answers = iter(await self._clients.run_each([call for call in calls if call is not None]))
+        return [None if call is None else outcome_together(next(answers)) for call in calls]
+
+    def _call(self, member: Commit | TaskWrites) -> Call | None:
+        """The script that does all of a step; None if the thread has to be read first."""
+        keys = self._keys(member.thread_id)
+        if isinstance(member, TaskWrites):
+            where = (member.namespace, member.checkpoint_id, member.task_id)
+            return Call(scripts.PUT_WRITES, keys, self._write_arguments(*where, member.writes, member.keep_numbered))
+        return None if member.replaces is not None else Call(scripts.COMMIT, keys, commit_arguments(member))
 
     async def _replacing_arguments(self, commit: Commit) -> list[Any]:
         outline = await self._outline(commit.thread_id)
@@ -183,6 +244,9 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies,
     async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
         return await self._index().recent(limit, prefix)
 
+    async def newest_threads(self, limit: int, before: str | None = None, prefix: str = "") -> NewestThreads:
+        return await self._index().newest_threads(limit, before, prefix)
+
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
         return await self._index().find(key, value, limit, prefix)
 
@@ -197,6 +261,7 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies,
             outline = await self._outline(thread_id)
             doomed = outline.select(namespace, seqs)
             if not doomed:
+                await self.confirm(thread_id)
                 return len(maybe_removed)
             everything = len(doomed) == len(outline.entries)
             plan = ["all"] if everything else ["some", *outline.removal_arguments(doomed)]
@@ -208,6 +273,43 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies,
             # An answer was lost. What is gone at the next look may have been removed by this call.
             maybe_removed = doomed if repeated else set()
         raise _overtaken(thread_id)
+
+    async def confirm(self, thread_id: str | None = None) -> None:
+        """WAIT answers for one stream of changes. A server has one for all threads, and a cluster one for each node."""
+        if thread_id is not None:
+            await self._clients.confirm(self._keys(thread_id)[0])
+        elif self._clients.is_cluster:
+            await self._clients.confirm(
+                *(self._layout.bucket_keys(bucket)[-1] for bucket in range(self._layout.buckets))
+            )
+        else:
+            await self._clients.confirm(self._layout.format_key)
+
+    async def trim(self, thread_id: str, seqs: Mapping[int, str]) -> int:
+        """In portions: while a script runs, the server does nothing else."""
+        removed, maybe = 0, set[int]()
+        for _ in range(_ATTEMPTS if len(seqs) > MOST_ROWS else 0):
+            outline = await self._outline(thread_id)
+            removed += len(maybe - outline.entries.keys())
+            # Those that are left for `delete` may be all that the thread has.
+            doomed = sorted(outline.select(None, seqs))[:-MOST_ROWS]
+            plan = await asyncio.to_thread(outline.trimming, doomed, MOST_ROWS)
+            while portion := plan.next():
+                removal = plan.removal(portion)
+                arguments = outline.portion_arguments(portion, removal)
+                count, repeated = await self._clients.run_reporting_repeats(
+                    scripts.REMOVE, self._keys(thread_id), thread_id, outline.version, "some", *arguments
+                )
+                if count < 0:
+                    # An answer was lost. What is gone at the next look may have been removed by this call.
+                    maybe = set(portion.seqs) if repeated else set()
+                    break
+                plan.done(portion)
+                outline.after(portion, removal)
+                removed += int(count)
+            else:
+                break
+        return removed + await self.delete(thread_id, None, seqs)
 
     async def _delete_thread(self, thread_id: str) -> int:
         keys = self._keys(thread_id)
@@ -225,9 +327,14 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies,
         *,
         keep_numbered: bool = False,
     ) -> None:
+        arguments = self._write_arguments(namespace, checkpoint_id, task_id, writes, keep_numbered)
+        await self._run(scripts.PUT_WRITES, thread_id, *arguments)
+
+    def _write_arguments(
+        self, namespace: str, checkpoint_id: str, task_id: str, writes: Sequence[Write], keep_numbered: bool
+    ) -> list[Any]:
         fresh = b"".join(map(write_text, {write.idx: write for write in writes}.values()))
-        where, keep = place(namespace, checkpoint_id), "1" if keep_numbered else ""
-        await self._run(scripts.PUT_WRITES, thread_id, where, task_id, fresh, self._ttl, keep)
+        return [place(namespace, checkpoint_id), task_id, fresh, self._ttl, "1" if keep_numbered else ""]
 
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         answer = await self._run(scripts.GET_WRITES, thread_id, place(namespace, checkpoint_id), task_id or "")
@@ -237,16 +344,61 @@ class RedisEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies,
             raise CorruptCheckpointError(f"pending writes of {shown_thread(thread_id)} cannot be read") from None
         return sorted(found, key=lambda write: (write.task_path, write.task_id, write.idx))
 
+    async def outlived(
+        self, kept: Retention, after: str = "", prefix: str = "", limit: int = PAGE
+    ) -> AsyncGenerator[OutlivedPage]:
+        """What a vacuum removes. Of threads that never had a checkpoint nothing is known but by their names."""
+        while thread_ids := await self._index().threads(Pattern(within=prefix, after=after), limit):
+            after = thread_ids[-1]
+            found: list[Outlived] = []
+            damaged: list[CorruptCheckpointError] = []
+            for start in range(0, len(thread_ids), _AT_ONCE):
+                some = thread_ids[start : start + _AT_ONCE]
+                histories = await self._ask_all(scripts.HISTORY, some, *history_arguments(None, None, None))
+                orphans = await self._ask_all(scripts.ORPHANS, some)
+                for thread_id, rows, places in zip(some, histories, orphans, strict=True):
+                    try:
+                        _check_complete(thread_id, rows)
+                        waiting = orphaned(to_orphans(thread_id, places), kept.orphans_before)
+                        found.append(outlived_in(thread_id, to_entries(thread_id, rows), kept, waiting))
+                    except CorruptCheckpointError as error:
+                        damaged.append(error)
+            yield OutlivedPage(after, len(thread_ids), [one for one in found if one], damaged)
+
+    async def measure(self, thread_id: str) -> Measured | None:
+        answer = await self._run(scripts.MEASURE, thread_id)
+        return to_measured(thread_id, answer) if answer else None
+
+    async def _ask_all(self, script: Script, thread_ids: Sequence[str], *arguments: Any) -> list[Any]:
+        return await self._clients.run_all([Call(script, self._keys(name), arguments) for name in thread_ids])
+
+    async def delete_orphans(self, thread_id: str, places: Collection[Place]) -> int:
+        removed = 0
+        for start in range(0, len(places), _AT_ONCE):
+            some = [place(*name) for name in sorted(places)[start : start + _AT_ONCE]]
+            removed += await self._run(scripts.DELETE_ORPHANS, thread_id, *some)
+        return removed
+
     async def expire(self, now: datetime) -> int:
         """Redis removes expired threads by itself. This removes what is left of them in the index."""
         await self._index().sweep()
         return 0
 
     async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
+        return await self._copy(
+            source, dest, lambda thread, born: thread.copy_arguments(dest, born, namespace, checkpoint_ids)
+        )
+
+    async def copy_line(self, source: str, dest: str, line: Line) -> int:
+        return await self._copy(source, dest, lambda thread, born: thread.line_arguments(dest, born, line))
+
+    async def _copy(
+        self, source: str, dest: str, arguments_of: Callable[[ThreadContents, str], tuple[int, list[Any]]]
+    ) -> int:
         answer = await self._run(scripts.CONTENTS, source)
         if not answer:
             return 0
-        count, arguments = ThreadContents(answer).copy_arguments(dest, new_id(), namespace, checkpoint_ids)
+        count, arguments = arguments_of(ThreadContents(answer), new_id())
         if not count:
             return 0
         created = await self._clients.run(scripts.CREATE, self._keys(dest), *arguments)
@@ -296,6 +448,14 @@ def _overtaken(thread_id: str) -> ConflictError:
     return ConflictError(f"thread {thread_id!r} is changed by others faster than this step can follow; try again")
 
 
+def _replicas(config: RedisConfig) -> Replicas | None:
+    """What a write waits for; None if it waits for nobody."""
+    if not config.wait_replicas and not config.wait_aof:
+        return None
+    assert config.wait_timeout is not None, "a config that was checked has one"
+    return Replicas(config.wait_replicas, config.wait_timeout, aof=config.wait_aof)
+
+
 def open_engine(config: RedisConfig, client: Any = None) -> RedisEngine:
     """The engine for a config, or for the database that the caller's client is connected to."""
     if client is not None:
@@ -307,6 +467,7 @@ def open_engine(config: RedisConfig, client: Any = None) -> RedisEngine:
             retries=config.retries,
             timeout=config.timeout,
             at_once=config.max_connections,
+            replicas=_replicas(config),
         ),
         identity=identity_of(config, client),
         prefix=config.prefix,

@@ -16,15 +16,21 @@ from redis.exceptions import NoPermissionError, ReadOnlyError
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.redis import scripts
-from locus.memory.backends.redis.client import Call, RedisClients
+from locus.memory.backends.redis.client import RedisClients
 from locus.memory.backends.redis.schema import Layout, committed_at, history_arguments, pair_digest, to_entry
-from locus.memory.backends.redis.scripts import Script
+from locus.memory.backends.redis.scripts import Call, Script
+from locus.memory.engine import LOOKED_AT
+from locus.memory.model.cursors import cursor_of, numbers_in
 from locus.memory.model.ids import Pattern, shown_thread
 from locus.memory.model.matching import has_value
-from locus.memory.model.records import Entry
+from locus.memory.model.records import Entry, NewestThreads
 
 _LARGEST_PAGE = 1_000
 _HISTORIES_AT_ONCE = 32
+_REMOVED = 9_999_999_999_999_999
+"""What `threads_within` says for the time of a checkpoint that was removed."""
+_FILTERED_PAGE = 200
+"""How many threads of each bucket a script looks through for a prefix."""
 
 
 class _IndexRow(NamedTuple):
@@ -53,7 +59,9 @@ class IndexReader:
     async def threads(self, pattern: Pattern, limit: int) -> list[str]:
         """Ids of threads in the order of code points, which is that of their bytes."""
         start, end = _range(pattern.prefix)
-        if pattern.after > pattern.prefix:
+        if pattern.end is not None:
+            end = b"(" + pattern.end.encode()
+        if pattern.from_after:
             start = b"(" + pattern.after.encode()
         starts = dict.fromkeys(range(self._layout.buckets), start)
         found: list[bytes] = []
@@ -91,13 +99,94 @@ class IndexReader:
 
     async def _threads_by_time(self, limit: int, prefix: str) -> AsyncGenerator[tuple[int, str]]:
         """The times of last commits and the ids of threads, newest first."""
-        if prefix:
+        if prefix and await self._has_few(prefix):
             for thread in await self._within(prefix):
                 yield thread
             return
-        async with aclosing(self._merged(self._page_size(limit), self._recent_page, _recent_rows)) as rows:
+        async with aclosing(self._rows_by_commit(limit, None, prefix)) as rows:
             async for row in rows:
-                yield row.at, row.name.decode()
+                if row.entry is None:
+                    yield row.at, row.name.decode()
+
+    async def newest_threads(self, limit: int, before: str | None, prefix: str) -> NewestThreads:
+        """Threads by the time of their last commit, each with its newest checkpoint.
+
+        Without a prefix, or among very many, one whose newest checkpoint was removed stays where that was. The index
+        has each thread once, so none can be in the way of others, but there may be many that have expired.
+        """
+        start = None if before is None else numbers_in(before, 2)
+        found: list[tuple[Entry, str]] = []
+        batch: list[tuple[str, str]] = []
+        looked_at = 0
+        if not limit:
+            return NewestThreads([])
+        async with aclosing(self._by_commit(limit, start, prefix)) as threads:
+            async for cursor, name in threads:
+                looked_at += 1
+                if name is not None:
+                    batch.append((cursor, name))
+                is_last = looked_at == LOOKED_AT
+                if is_last or len(batch) >= min(limit + 1 - len(found), _HISTORIES_AT_ONCE):
+                    found += await self._newest_of(batch)
+                    batch = []
+                if len(found) > limit:
+                    return NewestThreads([entry for entry, _ in found[:limit]], found[limit - 1][1])
+                if is_last:
+                    return NewestThreads([entry for entry, _ in found], cursor)
+        found += await self._newest_of(batch)
+        more = found[limit - 1][1] if len(found) > limit else None
+        return NewestThreads([entry for entry, _ in found[:limit]], more)
+
+    async def _by_commit(
+        self, limit: int, start: Sequence[int] | None, prefix: str
+    ) -> AsyncGenerator[tuple[str, str | None]]:
+        """Cursors and ids of threads by the time of their last commit, from a cursor on.
+
+        There may be cursors without an id: so far there was no other thread with the prefix.
+        """
+        if prefix and await self._has_few(prefix):
+            times = {name: at for at, name in await self._within(prefix)}
+            removed = [name for name, at in times.items() if at == _REMOVED]
+            for at, entry in await self._histories(removed, 1):
+                times[entry.thread_id] = at
+            places = ((at, -self._layout.bucket(name), name) for name, at in times.items() if at != _REMOVED)
+            for at, bucket, name in sorted(places, reverse=True):
+                if start is None or (at, bucket) < (start[0], -start[1]):
+                    yield cursor_of(at, -bucket), name
+            return
+
+        async with aclosing(self._rows_by_commit(limit, None if start is None else start[0], prefix)) as rows:
+            async for row in rows:
+                name = row.name.decode()
+                bucket = self._layout.bucket(name)
+                # Buckets that have something of the same time come in their order.
+                if start is None or (row.at, -bucket) < (start[0], -start[1]):
+                    yield cursor_of(row.at, bucket), name if row.entry is None else None
+
+    def _rows_by_commit(self, limit: int, since: int | None, prefix: str) -> AsyncGenerator[_IndexRow]:
+        """Threads by the time of their last commit, from a time on. With a prefix, rows that have an entry are of other
+        threads, and only say how far this went."""
+
+        def call(bucket: int, cursor: bytes, page: int) -> Call:
+            start = cursor or ("+inf" if since is None else since)
+            if prefix:
+                return self._call(scripts.RECENT_WITHIN, bucket, start, page, prefix.encode())
+            return self._call(scripts.RECENT_THREADS, bucket, start, page)
+
+        if prefix:
+            return self._merged(_FILTERED_PAGE, call, _filtered_rows)
+        return self._merged(self._page_size(limit), call, _recent_rows)
+
+    async def _has_few(self, prefix: str) -> bool:
+        buckets = range(self._layout.buckets)
+        calls = [self._call(scripts.COUNT_WITHIN, bucket, *_range(prefix), LOOKED_AT + 1) for bucket in buckets]
+        return bool(sum(await self._clients.run_all(calls)) <= LOOKED_AT)
+
+    async def _newest_of(self, threads: Sequence[tuple[str, str]]) -> list[tuple[Entry, str]]:
+        """The newest checkpoints of threads with cursors, without threads that are gone."""
+        found = await self._histories([name for _, name in threads], 1)
+        entries = {entry.thread_id: entry for _, entry in found}
+        return [(entries[name], cursor) for cursor, name in threads if name in entries]
 
     async def threads_newest_first(self, prefix: str) -> list[str]:
         """The ids of threads that start with a prefix, by the time of their last commits."""
@@ -217,9 +306,6 @@ class IndexReader:
                 if not rows:
                     del read[bucket]
 
-    def _recent_page(self, bucket: int, cursor: bytes, page: int) -> Call:
-        return self._call(scripts.RECENT_THREADS, bucket, cursor or "+inf", page)
-
     async def _histories(self, thread_ids: Sequence[str], limit: int) -> list[tuple[int, Entry]]:
         keys = self._layout.thread_keys
         calls = [Call(scripts.HISTORY, keys(name), history_arguments(None, limit, None)) for name in thread_ids]
@@ -253,6 +339,15 @@ def _recent_rows(answer: Sequence[bytes], page: int) -> _IndexPage:
     pairs = list(zip(answer[::2], answer[1::2], strict=True))
     rows = [_IndexRow(int(score), name, None) for name, score in pairs]
     return _IndexPage(rows, b"(" + pairs[-1][1] if len(pairs) == page else None)
+
+
+def _filtered_rows(answer: Sequence[Any], _page: int) -> _IndexPage:
+    """The rows with the prefix, and one that only says how far the page went."""
+    pairs, last = answer
+    rows = [_IndexRow(int(score), name, None) for name, score in zip(pairs[::2], pairs[1::2], strict=True)]
+    if not last:
+        return _IndexPage(rows, None)
+    return _IndexPage([*rows, _IndexRow(int(last[1]), last[0], b"")], b"(" + last[1])
 
 
 def _found_rows(answer: Sequence[Any], _page: int) -> _IndexPage:

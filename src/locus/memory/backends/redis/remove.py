@@ -29,7 +29,8 @@ from locus.memory.backends.redis.schema import (
 from locus.memory.model.ids import shown_thread
 from locus.memory.model.manifest import newest_runs, wanted
 from locus.memory.model.records import Commit, Entry, Exported, Extent, RunInfo, Stored, writes_order
-from locus.memory.model.retention import plan_removal, unneeded_runs
+from locus.memory.model.retention import Line, Removal, line_in, plan_removal, unneeded_runs
+from locus.memory.model.trimming import Portion, Trimming
 
 
 class ThreadOutline:
@@ -62,14 +63,35 @@ class ThreadOutline:
             stay[-1] = wanted(replacement.manifest)
             runs += [RunInfo(*run[:4]) for run in (*replacement.runs, *replacement.values)]
         plan = plan_removal(stay, list(self.entries.values()), doomed, runs)
-        gone = [self.entries[seq] for seq in sorted(doomed)]
+        return self._arguments([self.entries[seq] for seq in sorted(doomed)], plan, runs)
+
+    def _arguments(self, gone: Sequence[Entry], plan: Removal, runs: Sequence[RunInfo]) -> list[Any]:
         return [
             *_group([(entry.seq, _field(entry), _place(entry)) for entry in gone]),
             *_group([(f"{run.branch} {run.number}",) for run in plan.runs]),
             *_group(_newest_left(runs, plan.runs)),
             *_group([(seq, self._reparented(seq, parent)) for seq, parent in plan.parents.items()]),
-            *_group(self._latest(doomed)),
+            *_group(self._latest({entry.seq for entry in gone})),
         ]
+
+    def trimming(self, doomed: Collection[int], most: int) -> Trimming:
+        return Trimming(self.entries.values(), self.extents, self.runs, doomed, most)
+
+    def portion_arguments(self, portion: Portion, removal: Removal) -> list[Any]:
+        """The same as `removal_arguments`, for a portion of a planned removal."""
+        return self._arguments(portion.entries, removal, self.runs)
+
+    def after(self, portion: Portion, removal: Removal) -> None:
+        """A portion was removed, and nothing else has changed since: the script has raised the counter of removals."""
+        born, seq, removals = self.version.split(b" ")
+        self.version = b"%b %b %d" % (born, seq, int(removals or 0) + 1)
+        for seq_gone in portion.seqs:
+            del self.entries[seq_gone], self.extents[seq_gone], self._raw[seq_gone]
+        for child, parent in removal.parents.items():
+            self._raw[child] = self._reparented(child, parent)
+            self.entries[child] = replace(self.entries[child], parent_id=parent)
+        gone = set(removal.runs)
+        self.runs = [run for run in self.runs if run not in gone]
 
     def _reparented(self, seq: int, parent_id: str | None) -> bytes:
         return whole_entry(replace(self.entries[seq], parent_id=parent_id), self._raw[seq])
@@ -102,12 +124,17 @@ class ThreadContents:
         self._runs = {name: text for name, text in _pairs(runs) if b" " in name}
         self._writes = dict(_pairs(writes))
 
+    def line_arguments(self, dest: str, born: str, line: Line) -> tuple[int, list[Any]]:
+        """The same as `copy_arguments`, for a checkpoint with its ancestors."""
+        ids, orphan = line_in((entry for entry, _ in self._checkpoints(dest)), line)
+        return self.copy_arguments(dest, born, line.namespace, set(ids), orphan)
+
     def copy_arguments(
-        self, dest: str, born: str, namespace: str | None, ids: Collection[str] | None
+        self, dest: str, born: str, namespace: str | None, ids: Collection[str] | None, orphan: str | None = None
     ) -> tuple[int, list[Any]]:
-        """How many checkpoints there are to copy, and the arguments of CREATE."""
+        """How many checkpoints there are to copy, and the arguments of CREATE. The `orphan` gets no parent."""
         chosen = [
-            (entry, payload)
+            (replace(entry, parent_id=None) if entry.checkpoint_id == orphan else entry, payload)
             for entry, payload in self._checkpoints(dest)
             if ids is None or (entry.namespace == namespace and entry.checkpoint_id in ids)
         ]

@@ -39,6 +39,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
+from typing import Any
 from zlib import crc32
 
 from locus.errors import CorruptCheckpointError
@@ -46,6 +47,7 @@ from locus.memory.model.arguments import UNLIMITED
 from locus.memory.model.codec import canonical, check_sum, checksum, decode, run_checksum
 from locus.memory.model.ids import shown_thread
 from locus.memory.model.records import Entry, Extent, Run, RunInfo, Write
+from locus.memory.model.sizes import Measured, MeasuredCheckpoint, MeasuredWrites, text_bytes
 
 FORMAT = 2
 """The version of this layout, as it stands under `<prefix>format`."""
@@ -257,6 +259,41 @@ def to_writes(task_id: bytes, stored: bytes) -> list[Write]:
         check_sum(found, "a pending write", idx, channel, value)
         writes.append(Write(task_id.decode(), path, int(idx), channel, value))
     return writes
+
+
+def to_measured(thread_id: str, answer: Sequence[Any]) -> Measured:
+    """What a thread takes, as MEASURE answers it."""
+    seqs, entries, manifests, heads, names, headers, sizes, places, counts, written = answer
+    checkpoints: list[MeasuredCheckpoint] = []
+    try:
+        for seq, stored, manifest, head in zip(seqs, entries, manifests, heads, strict=True):
+            if not manifest:
+                raise ValueError("its payload is missing")
+            entry = to_entry(thread_id, seq, stored)
+            size = int(head) + len(manifest) + text_bytes(entry.metadata)
+            checkpoints.append(MeasuredCheckpoint(entry, manifest.decode(), size))
+        runs = {to_run_info(*row[:2]): int(row[2]) for row in zip(names, headers, sizes, strict=True)}
+        writes = {
+            (namespace.decode(), checkpoint_id.decode()): MeasuredWrites(int(count), int(size))
+            for (namespace, checkpoint_id), count, size in zip(map(nets, places), counts, written, strict=True)
+        }
+    except ValueError:
+        raise CorruptCheckpointError(f"{shown_thread(thread_id)} cannot be read") from None
+    return Measured(checkpoints, runs, writes)
+
+
+def to_orphans(thread_id: str, rows: Sequence[bytes | int]) -> dict[tuple[str, str], int]:
+    """How many pending writes wait for each checkpoint that is not there, from what ORPHANS has answered."""
+    found: dict[tuple[str, str], int] = {}
+    try:
+        for at in range(0, len(rows), 2):
+            where = rows[at]
+            assert isinstance(where, bytes)
+            namespace, checkpoint_id = (part.decode() for part in nets(where))
+            found[namespace, checkpoint_id] = int(rows[at + 1])
+    except ValueError:
+        raise CorruptCheckpointError(f"pending writes of {shown_thread(thread_id)} cannot be read") from None
+    return found
 
 
 def _instant(at: datetime) -> str:

@@ -27,9 +27,10 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends.redis import scripts
-from locus.memory.backends.redis.client import Call, RedisClients
+from locus.memory.backends.redis.client import RedisClients
 from locus.memory.backends.redis.remove import ThreadOutline
 from locus.memory.backends.redis.schema import Layout, to_payload, to_run
+from locus.memory.backends.redis.scripts import Call
 from locus.memory.model.ids import words
 from locus.memory.model.matching import RANKED, best_hits, score, searchable, shown_text, snippet
 from locus.memory.model.records import Entry, Hit, Run

@@ -1,0 +1,143 @@
+"""What may be wrong with a Redis server or cluster, for `locus doctor`.
+
+INFO tells most of it, also where CONFIG is forbidden, as managed servers do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from redis.exceptions import NoPermissionError, ResponseError
+
+from locus.memory.backends.redis.client import RedisClients
+from locus.memory.model.findings import clock, not_told
+from locus.memory.model.records import Finding
+
+
+async def findings(clients: RedisClients) -> list[Finding]:
+    found = await _clock(clients)
+    waits, flushed = (clients.replicas.count, clients.replicas.aof) if clients.replicas else (0, False)
+    sentinels = clients.by_sentinels
+    about = [await _asked(clients, "INFO", section) for section in ("memory", "persistence", "replication")]
+    for memory, persistence, replication in zip(*about, strict=False):
+        found += [*eviction(memory), *standing(replication, waits, sentinels=sentinels)]
+        if sentinels and not waits and replication.get("connected_slaves"):
+            found += alone(await _setting(clients, "min-replicas-to-write"))
+        asks = persistence.get("aof_enabled") and not flushed
+        found += log_file(persistence, await _setting(clients, "appendfsync") if asks else "always")
+    if not all(about):
+        found.append(not_told("how it is set up"))
+    return list(dict.fromkeys(found))  # the nodes of a cluster mostly have the same
+
+
+async def _clock(clients: RedisClients) -> list[Finding]:
+    asked = datetime.now(UTC)
+    try:
+        answer = await clients.command("TIME")
+    except (NoPermissionError, ResponseError):
+        return []
+    told = answer.values() if isinstance(answer, dict) else [answer]
+    times = [datetime.fromtimestamp(int(seconds) + int(micros) / 1e6, UTC) for seconds, micros in told]
+    return [finding for theirs in times for finding in clock(theirs, asked)]
+
+
+async def _asked(clients: RedisClients, *words: str) -> list[dict[str, Any]]:
+    """What each node answers; nothing if this user may not ask."""
+    try:
+        answer = await clients.command(*words)
+    except (NoPermissionError, ResponseError):
+        return []
+    if not isinstance(answer, dict):
+        return []
+    nodes = list(answer.values())
+    return nodes if nodes and all(isinstance(node, dict) for node in nodes) else [answer]
+
+
+async def _setting(clients: RedisClients, name: str) -> str | None:
+    """A setting of a node; None if it does not say. One speaks for all."""
+    answers = await _asked(clients, "CONFIG GET", name)
+    return next((node.get(name) for node in answers), None)
+
+
+def eviction(memory: Mapping[str, Any]) -> list[Finding]:
+    policy = memory.get("maxmemory_policy")
+    if policy in (None, "noeviction"):
+        return []
+    limited = bool(memory.get("maxmemory"))
+    return [
+        Finding(
+            "error" if limited else "warning",
+            f"Redis throws keys away when it is full, and checkpoints with them: maxmemory-policy is {policy}"
+            + ("" if limited else "; it has no limit yet"),
+            "set maxmemory-policy to noeviction: then a full server refuses to save, and loses nothing",
+        )
+    ]
+
+
+_AOF = "set appendonly yes and appendfsync always, if no save may be lost"
+
+
+def log_file(persistence: Mapping[str, Any], fsync: str | None) -> list[Finding]:
+    """What a crash may lose; `fsync` is when the log of commands is written to the disk."""
+    if not persistence:
+        return []
+    if persistence.get("aof_last_write_status", "ok") != "ok":
+        return [Finding("error", "Redis could not write its log of commands to the disk", "see its log; is it full?")]
+    if not persistence.get("aof_enabled"):
+        return [Finding("warning", "a restart of Redis loses each save since its last snapshot: it keeps no log", _AOF)]
+    if fsync is None:
+        return [not_told("how often it writes its log to the disk (appendfsync)")]
+    lost = {"everysec": "about the last second", "no": "about the last half minute"}.get(fsync)
+    if lost is None:
+        return []
+    return [
+        Finding("warning", f"a crash of the machine may lose the saves of {lost}, because appendfsync is {fsync}", _AOF)
+    ]
+
+
+def standing(replication: Mapping[str, Any], waits: int = 0, *, sentinels: bool = False) -> list[Finding]:
+    """Whether the server is a replica, and what a failover to one of its own may lose.
+
+    `waits` is how many replicas a save waits for. A single server is not told to have any, unless `sentinels` watch it.
+    """
+    if replication.get("role") == "slave":
+        return [Finding("error", "this Redis server is a replica: nothing can be saved", "connect to the primary")]
+    there = int(replication.get("connected_slaves") or 0)
+    if there < waits:
+        what = f"no save is acknowledged: wait_replicas is {waits}, and the primary has {there} replicas connected"
+        return [Finding("error", what, "bring the missing replicas back, or lower wait_replicas")]
+    if not there:
+        what = "the primary has no replicas: if it fails, the sentinels have none that could take its place"
+        return [Finding("warning", what, "start a replica, or see why it is not connected")] if sentinels else []
+    if not waits:
+        return [
+            Finding(
+                "warning",
+                "Redis answers a save before its replicas have it: a failover may lose the saves of the last moments",
+                f"open the store with wait_replicas={there}; min-replicas-to-write and min-replicas-max-lag bound what "
+                "others may lose",
+            )
+        ]
+    if waits < there:
+        what = f"a save waits for {waits} of {there} replicas: a failover to another one may lose it"
+        advice = "set wait_replicas to their number, or replica-priority to 0 on those that must not take over"
+        return [Finding("note", what, advice)]
+    return []
+
+
+def alone(min_replicas: str | None) -> list[Finding]:
+    """What a primary does that was cut off from its replicas and the sentinels."""
+    if min_replicas is None:
+        return [not_told("whether it takes saves without its replicas (min-replicas-to-write)")]
+    if int(min_replicas):
+        return []
+    return [
+        Finding(
+            "warning",
+            "a primary that is cut off from its sentinels goes on taking saves, and they are lost when it comes back "
+            "as a replica: min-replicas-to-write is 0",
+            "set min-replicas-to-write to 1 and min-replicas-max-lag to 10, or open the store with wait_replicas",
+        )
+    ]
