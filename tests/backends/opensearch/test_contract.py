@@ -40,6 +40,7 @@ class TestOpenSearch(FewestRepetitions, DurableContract, StallLaws):
     """
 
     required = REQUIRED["opensearch"]
+    commits_together = True
     late_turn: ClassVar[int] = 200 if SOAK else 40
     """A line that others fork gets a branch of its own with each save here, and is gathered with every eighth. Such a
     save is not among the early ones, and must not be among the last ones either."""

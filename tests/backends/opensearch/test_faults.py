@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import ClassVar
 
@@ -15,6 +15,9 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError
 from locus.memory.backends import OpenSearchBackend, opensearch_checkpointer
+from locus.memory.backends.opensearch.client import BulkItem, Client, Failure
+from locus.memory.backends.opensearch.log import Log
+from locus.memory.backends.opensearch.schema import COPY, END, REMOVAL, Record
 from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import SOAK
 from tests.backends.acknowledged import Acknowledged
@@ -114,6 +117,50 @@ async def test_a_connection_cut_in_the_middle_leaves_a_save_or_none(
                 await _assert_whole(cold, "thread 0", saved)
     assert len(saved) + raised == 9
     assert len(saved) > 1, "a cut that comes once is got over"
+
+
+async def test_a_save_whose_answer_is_lost_is_there_once(store: OpenSearchStore, proxy: Proxy) -> None:
+    """The driver sends it again by itself: the second time its record exists."""
+    state = AgentState()
+    async with store.open() as checkpointer:
+        for turn, cut in enumerate((None, None, 1, 40, 80)):
+            state = state.with_message(_said(turn))
+            proxy.cut_after(from_server=cut)
+            saved = await checkpointer.save(state, "thread 0")
+            proxy.accept()
+            entries = await checkpointer.history("thread 0", None)
+            assert [entry.seq for entry in entries] == list(range(turn + 1, 0, -1))
+            assert entries[0].checkpoint_id == saved
+
+
+async def test_a_removal_or_a_copy_whose_answer_is_lost_is_done_once(store: OpenSearchStore, proxy: Proxy) -> None:
+    states = [AgentState().with_message(_said(0))]
+    async with store.open() as checkpointer:
+        names = [await checkpointer.save(states[0], "thread 0")]
+        for turn in range(1, 4):
+            states.append(states[-1].with_message(_said(turn)))
+            names.append(await checkpointer.save(states[-1], "thread 0"))
+        with pytest.MonkeyPatch.context() as patch:
+            write = Client.write
+
+            def cut_records(client: Client, routing: str, items: Sequence[BulkItem]) -> list[bool]:
+                if (
+                    len(items) == 1
+                    and items[0].action == "create"
+                    and (items[0].source or {})["kind"] in (REMOVAL, COPY, END)
+                ):
+                    proxy.cut_after(from_server=1)
+                return write(client, routing, items)
+
+            patch.setattr(Client, "write", cut_records)
+            assert await checkpointer.copy_thread("thread 0", "copy")
+            assert await checkpointer.delete("thread 0", names[1])
+            assert await checkpointer.delete("thread 0")
+        async with store.open() as cold:
+            assert await cold.list_threads() == ["copy"]
+            assert await cold.list_checkpoints("copy") == names[::-1]
+            for name, state in zip(names, states, strict=True):
+                assert await cold.load("copy", name) == state
 
 
 async def test_a_server_that_does_not_answer_is_given_up(store: OpenSearchStore, proxy: Proxy) -> None:
@@ -217,3 +264,51 @@ async def test_a_server_that_refuses_or_is_none_is_an_error(
         server.server_close()
     assert handler.seen[0].startswith("Basic ")  # type: ignore[attr-defined]
     assert "hush" not in f"{caught.value!r} {caught.value.__cause__!r} {caplog.text}"
+
+
+class _Killed(BaseException):
+    """In the place of SIGKILL: nothing that a save would do afterwards is done."""
+
+
+async def test_what_a_killed_first_writer_left_is_listed_once_somebody_has_read_it(
+    store: OpenSearchStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(_log: Log) -> None:
+        raise _Killed
+
+    async with store.open() as writer:
+        with monkeypatch.context() as patched, pytest.raises(_Killed):
+            patched.setattr(Log, "publish", killed)
+            await writer.save(AgentState(agent_id="a").with_message(_said(1)), "begun")
+    async with store.open() as reader:
+        assert await reader.list_threads() == []
+        state = await reader.load("begun")
+        assert state is not None
+        assert await reader.list_threads() == ["begun"]
+        assert [thread.thread_id for thread in (await reader.recent_threads(5)).threads] == ["begun"]
+        await reader.save(state.with_message(_said(2)), "begun")
+    async with store.open() as another:
+        assert len(await another.list_checkpoints("begun")) == 2
+
+
+async def test_a_first_save_whose_answer_was_lost_is_not_written_twice(
+    store: OpenSearchStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It finds its own record when it is sent again, although nobody has listed the thread before."""
+    append, sent = Log.append, 0
+
+    def appended(log: Log, record: Record) -> bool:
+        nonlocal sent
+        sent += 1
+        done = append(log, record)
+        if sent == 1:
+            raise Failure("N/A", "the answer was lost")
+        return done
+
+    async with store.open() as writer:
+        with monkeypatch.context() as patched:
+            patched.setattr(Log, "append", appended)
+            await writer.save(AgentState(agent_id="a").with_message(_said(1)), "begun")
+        assert sent == 1
+        assert len(await writer.list_checkpoints("begun")) == 1
+        assert await writer.list_threads() == ["begun"]

@@ -18,7 +18,9 @@ class OpenSearchBackend(StorageBackend):
 
     `hosts` are `"host:9200"` or URLs. The first use creates the index, with `shards` shards and `replicas` replicas
     (by default one, as soon as there is a second node). `timeout` applies to each request, in seconds. Up to
-    `connections` requests run at once. A `client` (an `opensearchpy.OpenSearch`) is used as it is, and not closed.
+    `connections` requests run at once. With `wait_for_active_shards`, a write is refused while fewer copies of its
+    shard, the primary among them, are there. A `client` (an `opensearchpy.OpenSearch`) is used as it is, and not
+    closed.
     """
 
     @taking(OpenSearchConfig.from_options)

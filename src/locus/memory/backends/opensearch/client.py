@@ -9,12 +9,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic_core import from_json
-
 from locus.errors import BackendUnavailableError, CheckpointError, SerializationError
 from locus.extras import require
 from locus.memory.backends.opensearch.config import OpenSearchConfig
-from locus.memory.model.codec import encode_trusted
+from locus.memory.model.codec import encode_trusted, parse
 from locus.memory.runtime.retry import Backoff
 
 Json = dict[str, Any]
@@ -86,7 +84,7 @@ class _Serializer:
 
     def loads(self, text: str) -> Any:
         try:
-            return from_json(text)
+            return parse(text)
         except ValueError:
             return self._driver_json.loads(text)  # reads lone surrogates and deep values, too, or says what is wrong
 
@@ -106,6 +104,7 @@ class Client:
         self._given = given
         self.index = config.index
         self.needs_alias = True
+        self.may_write = True
         self._driver = given or driver.OpenSearch(
             hosts=[dict(host) for host in config.hosts],
             timeout=config.timeout,
@@ -174,12 +173,17 @@ class Client:
             found |= self._get(body, params)
         return found
 
+    def get_each(self, ids: Iterable[tuple[str, str]], *, excludes: str = "") -> dict[str, Document]:
+        """The same for documents of several threads, each with its routing."""
+        found: dict[str, Document] = {}
+        for chunk in chunks(list(dict.fromkeys(ids)), PAGE_SIZE):
+            body = {"docs": [{"_id": doc_id, "routing": routing} for routing, doc_id in chunk]}
+            found |= self._get(body, {"_source_excludes": excludes} if excludes else {})
+        return found
+
     def get_threads(self, threads: Iterable[str]) -> dict[str, Document]:
         """The documents of several threads that exist, by the digests of their ids."""
-        found: dict[str, Document] = {}
-        for chunk in chunks(list(dict.fromkeys(threads)), PAGE_SIZE):
-            found |= self._get({"docs": [{"_id": thread, "routing": thread} for thread in chunk]}, {})
-        return found
+        return self.get_each((thread, thread) for thread in threads)
 
     def _get(self, body: Json, params: dict[str, Any]) -> dict[str, Document]:
         found: dict[str, Document] = {}
@@ -195,21 +199,29 @@ class Client:
 
         Any other reason why one was not written is raised.
         """
-        done: list[bool] = []
-        for text in _bulk_bodies(routing, items):
-            done += self._bulk(text)
-        return done
+        return [_written(answer) for answer in self._bulks([(routing, item) for item in items])]
 
-    def _bulk(self, text: str) -> list[bool]:
+    def write_each(self, items: Sequence[tuple[str, BulkItem]]) -> list[bool | None]:
+        """Write documents of several threads, each with its routing. False for those whose condition did not hold,
+        and None for those that were not written for any other reason."""
+        return [_written(answer) if _is_settled(answer) else None for answer in self._bulks(items)]
+
+    def _bulks(self, items: Sequence[tuple[str, BulkItem]]) -> list[Json]:
+        """What is answered to each item."""
+        return [answer for text in _bulk_bodies(items) for answer in self._bulk(text)]
+
+    def _bulk(self, text: str) -> list[Json]:
+        least = self._config.wait_for_active_shards
+        copies = {} if least is None else {"wait_for_active_shards": least}
         for attempt in range(_ATTEMPTS):
             seconds = f"{max(1, int(self._config.timeout * 0.8))}s"
-            params: Json = {"timeout": seconds, **({"require_alias": "true"} if self.needs_alias else {})}
+            params: Json = {"timeout": seconds, **({"require_alias": "true"} if self.needs_alias else {}), **copies}
             answer = self.send("POST", f"{self.index}/_bulk", text, **params)
             items = [next(iter(item.values())) for item in answer["items"]]
             if attempt == _ATTEMPTS - 1 or not items or any(item["status"] != _REFUSED for item in items):
                 break
             BUSY.block(attempt)
-        return [_written(item) for item in items]
+        return items
 
     def refresh(self) -> None:
         """Make everything that was acknowledged until now visible to searches."""
@@ -218,22 +230,36 @@ class Client:
             raise _item_failure(503, shards.get("failures", [{}])[0].get("reason", {}))
 
     def search(self, body: Json, routing: str | None = None) -> list[Document]:
-        """One page of hits. An incomplete answer is a failure."""
+        """One page of hits."""
+        return [
+            Document(hit["_id"], hit.get("_source", {}), hit["_seq_no"], hit["_primary_term"], hit.get("sort", ()),
+                hit.get("_score") or 0.0)
+            for hit in self._searched(body, routing)["hits"]["hits"]
+        ]  # fmt: skip
+
+    def _searched(self, body: Json, routing: str | None = None) -> Json:
+        """The answer to a search. An incomplete one is a failure."""
         params: Json = {"allow_partial_search_results": "false"}
         if routing is not None:
             params["routing"] = routing
         # The server gives up before this side does, and stops searching; then `timed_out` is true.
         limits = {"timeout": f"{max(1, int(self._config.timeout * 800))}ms", "seq_no_primary_term": True}
-        answer = self.send("POST", f"{self.index}/_search", {**body, **limits}, **params)
+        answer: Json = self.send("POST", f"{self.index}/_search", {**body, **limits}, **params)
         shards = answer["_shards"]
         if answer["timed_out"] or shards["failed"]:
             late = " within `timeout`" if answer["timed_out"] else ""
             raise Failure(503, f"search not finished{late}", f"{shards['failed']} of {shards['total']} shards failed")
-        return [
-            Document(hit["_id"], hit.get("_source", {}), hit["_seq_no"], hit["_primary_term"], hit.get("sort", ()),
-                hit.get("_score") or 0.0)
-            for hit in answer["hits"]["hits"]
-        ]  # fmt: skip
+        return answer
+
+    def server_time(self) -> int:
+        """The time by the clock of the cluster, in microseconds.
+
+        It is the end of a range up to now, over a field that no document has: whoever may search may ask for that.
+        """
+        up_to_now = {"date_range": {"field": "no_field", "ranges": [{"to": "now"}]}}
+        body: Json = {"size": 0, "track_total_hits": False, "terminate_after": 1, "aggs": {"time": up_to_now}}
+        (found,) = self._searched(body)["aggregations"]["time"]["buckets"]
+        return int(found["to"]) * 1_000
 
     def pages(self, body: Json, routing: str | None = None, size: int | None = None) -> Iterator[list[Document]]:
         """All hits, page by page. No two hits may have the same values of `sort`."""
@@ -251,16 +277,41 @@ class Client:
             last = hits[-1].sort
 
 
+class MoreNeeded(Exception):
+    """Something was asked for that was not read beforehand."""
+
+
+class ReadClient(Client):
+    """Documents that were read beforehand. It sends nothing."""
+
+    def __init__(self, client: Client, ids: Sequence[tuple[str, str]], *, excludes: str) -> None:
+        self.index = client.index
+        self.may_write = False
+        found = client.get_each(ids, excludes=excludes)
+        self._documents = {doc_id: found.get(doc_id) for _, doc_id in ids}
+
+    def send(self, method: str, path: str, body: Any = None, *, expected: Sequence[int] = (), **params: Any) -> Any:
+        raise MoreNeeded
+
+    def get_many(
+        self, routing: str, ids: Iterable[str], *, excludes: str = "", without_source: Collection[str] = ()
+    ) -> dict[str, Document]:
+        wanted = list(ids)
+        if any(doc_id not in self._documents for doc_id in wanted):
+            raise MoreNeeded
+        return {doc_id: document for doc_id in wanted if (document := self._documents[doc_id]) is not None}
+
+
 def chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
     for start in range(0, len(items), size):
         yield items[start : start + size]
 
 
-def _bulk_bodies(routing: str, items: Sequence[BulkItem]) -> Iterator[str]:
+def _bulk_bodies(items: Sequence[tuple[str, BulkItem]]) -> Iterator[str]:
     """The bodies of bulk requests. None is too large for a server, unless a single document is."""
     texts: list[str] = []
     size = 0
-    for item in items:
+    for routing, item in items:
         text = item.lines(routing)
         if texts and size + len(text) > BULK_BYTES:
             yield "".join(texts)
@@ -272,13 +323,16 @@ def _bulk_bodies(routing: str, items: Sequence[BulkItem]) -> Iterator[str]:
 
 
 def _written(item: Json) -> bool:
-    """Whether an item was done. 404 is the deletion of a document that does not exist."""
+    """Whether an item was done."""
+    if not _is_settled(item):
+        raise _item_failure(item["status"], item["error"])
+    return bool(item["status"] < 300)
+
+
+def _is_settled(item: Json) -> bool:
+    """Whether an item was done, or its condition did not hold. 404 is the deletion of a document that is not there."""
     status = item["status"]
-    if status < 300:
-        return True
-    if status == _CONFLICT or (status == 404 and "error" not in item):
-        return False
-    raise _item_failure(status, item["error"])
+    return status < 300 or status == _CONFLICT or (status == 404 and "error" not in item)
 
 
 def _item_failure(status: int, error: Any) -> Failure:

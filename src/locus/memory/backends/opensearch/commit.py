@@ -1,13 +1,25 @@
-"""The save: a commit is decided on what is known of the thread, and becomes the next record of its log."""
+"""The save: a commit is decided on what is known of the thread, and becomes the next record of its log.
+
+Saves of several threads may share a request: see `commit_group`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.backends.opensearch.client import BUSY, RACE, Failure
-from locus.memory.backends.opensearch.log import ConcurrentRemoval, KnownBase, Log, base_from
+from locus.memory.backends.opensearch.client import BUSY, RACE, BulkItem, Client, Failure, MoreNeeded, ReadClient
+from locus.memory.backends.opensearch.log import (
+    CONTENTS,
+    ConcurrentRemoval,
+    KnownBase,
+    Log,
+    ThreadCache,
+    base_from,
+    creation,
+    is_same,
+)
 from locus.memory.backends.opensearch.remove import finish_removal, purge_dead_epochs, replacing_record
 from locus.memory.backends.opensearch.schema import (
     CHECKPOINT,
@@ -21,13 +33,15 @@ from locus.memory.backends.opensearch.schema import (
     ThreadState,
     extend_earlier_runs,
     now_micros,
+    record_id,
     run_keys,
     to_micros,
 )
+from locus.memory.backends.opensearch.writes import writes_ids, writes_item
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.ids import shown_thread
 from locus.memory.model.manifest import newest_runs
-from locus.memory.model.records import Commit, Known, Outcome, Verdict
+from locus.memory.model.records import ANY, Commit, Known, Outcome, TaskWrites, Verdict
 
 _MAX_ATTEMPTS = 400
 """How often a commit is tried while other writers are faster."""
@@ -72,24 +86,47 @@ def commit_to_log(log: Log, commit: Commit) -> Outcome:
     raise Failure(409, "too many writers", f"{_MAX_ATTEMPTS} times another one was faster")
 
 
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A commit that may be written, as the next record of its thread."""
+
+    outcome: Outcome
+    record: Record
+    runs_of_base: Mapping[RunKey, StoredRun] | None
+
+    def remember(self, log: Log) -> None:
+        """Cache what was written."""
+        log.cache.put(log.thread, log.state, base_from(self.record, self.runs_of_base), self.record.namespace)
+
+
 def _attempt(log: Log, commit: Commit, state_is_current: bool) -> Outcome | None:
     """One attempt. None means: read the state, and decide again."""
-    names = {(commit.namespace, checkpoint_id) for checkpoint_id in _referenced_ids(commit)}
     if state_is_current:
-        log.read_state(names=names, latest=commit.namespace)
+        log.read_state(names=_referenced_names(commit), latest=commit.namespace)
     if log.pending_removal is not None and not commit.fresh_id:
         # The id may be one that is being removed, and no removal may begin before the last one has ended.
         finish_removal(log)
+    draft = _drafted(log, commit, state_is_current)
+    if not isinstance(draft, _Draft):
+        if draft is not None and draft.repeated:
+            _complete(log)
+        return draft
+    if not log.append(draft.record):
+        return None
+    draft.remember(log)
+    _complete(log, draft.record)
+    return draft.outcome
+
+
+def _drafted(log: Log, commit: Commit, state_is_current: bool) -> _Draft | Outcome | None:
+    """What is to be written, or the outcome if nothing is. None if only the state as it is now can tell."""
     state = log.state.restarted() if log.state.expired(now_micros()) else log.state
-    view = CommitView(log, state, commit, names)
+    view = CommitView(log, state, commit, _referenced_names(commit))
     outcome = decide(commit, view)
     if outcome.verdict is not Verdict.COMMITTED:
         return outcome if state_is_current else None
     if outcome.repeated:
-        if not state_is_current:
-            return None  # it may have been removed since
-        _complete(log)
-        return outcome
+        return outcome if state_is_current else None  # it may have been removed since
     record = _record(log, commit, outcome, state, view)
     if record is None:
         return Outcome(Verdict.STALE_BASE) if state_is_current else None
@@ -97,22 +134,118 @@ def _attempt(log: Log, commit: Commit, state_is_current: bool) -> Outcome | None
         if not state_is_current:
             return None
         record = replacing_record(log, state, record, view.bases[record.name].place)
-    if not log.append(record):
-        return None
-    base = view.base
-    log.cache.put(log.thread, log.state, base_from(record, base.runs if base else None), commit.namespace)
-    _complete(log, record)
-    return outcome
+    return _Draft(outcome, record, view.base.runs if view.base else None)
 
 
-def _referenced_ids(commit: Commit) -> list[str]:
-    """The ids of the checkpoints that `decide` will ask for."""
+def commit_group(client: Client, cache: ThreadCache, group: Sequence[Commit | TaskWrites]) -> list[Outcome | None]:
+    """Commit for several threads with one request, as far as the cache has them, and one more if some are published.
+
+    None for those that need more: their thread is not in the cache, or has changed since; they are refused, replace a
+    checkpoint, or build on one that the cache does not have.
+    """
+    logs = [Log(client, cache, member.thread_id) for member in group]
+    known = [log.use_cached_state() for log in logs]
+    ids = [
+        (log.thread, doc_id)
+        for log, member, is_known in zip(logs, group, known, strict=True)
+        if is_known
+        for doc_id in _ids_to_read(log, member)
+    ]
+    read = ReadClient(client, ids, excludes=CONTENTS)
+    steps = [
+        _step(log, member, read) if is_known else None for log, member, is_known in zip(logs, group, known, strict=True)
+    ]
+    done = _written(client, [step for step in steps if step is not None])
+    _complete_all(client, [(step.log, step.draft.record) for step in done if step.draft is not None])
+    return [step.outcome if step is not None and step in done else None for step in steps]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Step:
+    """What a member of a group writes: one document. A draft is that of a commit."""
+
+    log: Log
+    item: BulkItem
+    outcome: Outcome
+    draft: _Draft | None = None
+
+
+def _ids_to_read(log: Log, member: Commit | TaskWrites) -> list[str]:
+    """The documents that are likely to be asked for, beside what the cache has."""
+    if isinstance(member, TaskWrites):
+        name = (member.namespace, member.checkpoint_id)
+        return [*log.ids_ahead(log.state.position), *writes_ids(log, name, member.task_id)]
+    names, cached = _referenced_names(member), log.cache.get(log.thread)
+    bases = {name: base for name, base in cached.bases.items() if name in names} if cached else {}
+    ids = [doc_id for name in names - bases.keys() for doc_id in log.ids_to_find(name)]
+    place = log.state.latest_places.get(member.namespace)
+    asks_for_latest = member.if_latest is not ANY or member.parent_id is ANY
+    if asks_for_latest and place is not None and place not in [base.place for base in bases.values()]:
+        ids.append(record_id(log.thread, log.state.batch, place))
+    return ids
+
+
+def _step(log: Log, member: Commit | TaskWrites, read: ReadClient) -> _Step | None:
+    """None if it is not possible with what was read, or not certain that it may be written."""
+    client, log.client = log.client, read
+    try:
+        if isinstance(member, TaskWrites):
+            if log.read_state().expired(now_micros()):
+                return None
+            name = (member.namespace, member.checkpoint_id)
+            item = writes_item(log, name, member.task_id, member.writes, member.keep_numbered)
+            return _Step(log, item, Outcome(Verdict.COMMITTED))
+        draft = _drafted(log, member, state_is_current=False)
+        return _Step(log, creation(draft.record), draft.outcome, draft) if isinstance(draft, _Draft) else None
+    except (MoreNeeded, ConcurrentRemoval, CorruptCheckpointError):
+        return None  # if something is damaged, that is told to whom it belongs to
+    finally:
+        log.client = client
+
+
+def _written(client: Client, steps: Sequence[_Step]) -> list[_Step]:
+    """Write all, and return those that were written."""
+    answers = client.write_each([(step.log.thread, step.item) for step in steps])
+    taken = [step for step, answer in zip(steps, answers, strict=True) if answer is False]
+    found = client.get_each([(step.log.thread, step.item.id) for step in taken], excludes=CONTENTS)
+    done: list[_Step] = []
+    for step, answer in zip(steps, answers, strict=True):
+        log, draft = step.log, step.draft
+        if answer or (draft is not None and is_same(draft.record, found.get(draft.record.id))):
+            done.append(step)
+            if draft is not None:
+                log.note_appended(draft.record)
+                draft.remember(log)
+        elif answer is False:
+            log.cache.drop(log.thread)  # it has changed since
+    return done
+
+
+def _complete_all(client: Client, done: Sequence[tuple[Log, Record]]) -> None:
+    """`_complete` for many. What is to be published goes with one request."""
+    due = [
+        (log, log.items_to_publish())
+        for log, _ in done
+        if log.state.must_publish and log.state.published.changes == log.state.changes
+    ]
+    answers = client.write_each([(log.thread, item) for log, items in due for item in items])
+    for log, items in due:
+        own, answers = answers[: len(items)], answers[len(items) :]
+        if all(own):
+            log.note_published()
+            log.cache.put(log.thread, log.state)
+    for log, record in done:
+        _complete(log, record)
+
+
+def _referenced_names(commit: Commit) -> set[CheckpointName]:
+    """The checkpoints that `decide` will ask for."""
     found = [] if commit.fresh_id else [commit.checkpoint_id]
     if commit.base is not None:
         found.append(commit.base.checkpoint_id)
     if isinstance(commit.parent_id, str):
         found.append(commit.parent_id)
-    return found
+    return {(commit.namespace, checkpoint_id) for checkpoint_id in found}
 
 
 def _complete(log: Log, record: Record | None = None) -> None:

@@ -37,6 +37,8 @@ class OpenSearchConfig:
     client: Any = field(default=None, repr=False)
     """A client of the driver's that the user gave."""
     cache_mb: float = CACHE_MB
+    wait_for_active_shards: int | None = None
+    """How many copies of a shard, the primary among them, must be there for a write; None is what the index says."""
 
     @classmethod
     def from_options(
@@ -58,6 +60,7 @@ class OpenSearchConfig:
         replicas: int | None = None,
         client: Any = None,
         cache_mb: float = CACHE_MB,
+        wait_for_active_shards: int | None = None,
     ) -> OpenSearchConfig:
         """Check the options of `OpenSearchBackend`."""
         checked_seconds(timeout, "timeout")
@@ -65,6 +68,8 @@ class OpenSearchConfig:
         checked_count(shards, "shards", least=1)
         if replicas is not None:
             checked_count(replicas, "replicas", least=0)
+        if wait_for_active_shards is not None:
+            checked_count(wait_for_active_shards, "wait_for_active_shards", least=1)
         index = checked_index(index_name)
         driver_hosts, user, secret = parse_hosts(hosts, use_ssl)
         options = connection_options(
@@ -76,7 +81,19 @@ class OpenSearchConfig:
             client_key=client_key,
         )
         given = checked_client(client)
-        return cls(driver_hosts, index, timeout, options, ttl_seconds, connections, shards, replicas, given, cache_mb)
+        return cls(
+            driver_hosts,
+            index,
+            timeout,
+            options,
+            ttl_seconds,
+            connections,
+            shards,
+            replicas,
+            given,
+            cache_mb,
+            wait_for_active_shards,
+        )
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> OpenSearchConfig:
@@ -180,6 +197,7 @@ _URL_OPTIONS: dict[str, Callable[[str], Any]] = {
     "replicas": int,
     "ca_certs": str,
     "cache_mb": float,
+    "wait_for_active_shards": int,
 }
 _UNKNOWN = "the URL has a setting that OpenSearch does not have here: '{name}'; there are: {known}"
 

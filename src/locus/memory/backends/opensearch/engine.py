@@ -5,31 +5,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TypeVar
 
 from locus.errors import CheckpointError
 from locus.extras import require
 from locus.memory.backends.opensearch import read, search
 from locus.memory.backends.opensearch.client import Client, Failure, translated
-from locus.memory.backends.opensearch.commit import commit_to_log
+from locus.memory.backends.opensearch.commit import commit_group, commit_to_log
 from locus.memory.backends.opensearch.config import OpenSearchConfig
-from locus.memory.backends.opensearch.index import exists, prepare
+from locus.memory.backends.opensearch.examine import findings
+from locus.memory.backends.opensearch.index import exists, found_format, prepare
 from locus.memory.backends.opensearch.log import Log, ThreadCache
 from locus.memory.backends.opensearch.remove import copy, expire, remove
-from locus.memory.backends.opensearch.schema import Record, to_micros
-from locus.memory.backends.opensearch.writes import get_writes, put_writes
-from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
+from locus.memory.backends.opensearch.schema import FORMAT, Record, to_micros
+from locus.memory.backends.opensearch.writes import delete_orphans, get_writes, put_writes
+from locus.memory.engine import (
+    PAGE,
+    CommitsTogether,
+    Copies,
+    Engine,
+    Expires,
+    Exports,
+    FindsMetadata,
+    KeepsWrites,
+    Searches,
+)
 from locus.memory.model.ids import Pattern
 from locus.memory.model.parts import Part
-from locus.memory.model.records import Base, Commit, Entry, Exported, Hit, Outcome, Stored, Write
+from locus.memory.model.records import (
+    Base,
+    Commit,
+    Entry,
+    Exported,
+    Finding,
+    Hit,
+    NewestThreads,
+    Outcome,
+    Stored,
+    StoredFormat,
+    TaskWrites,
+    Write,
+)
+from locus.memory.model.retention import Line, OutlivedPage, Place, Retention
+from locus.memory.model.sizes import Measured
 from locus.memory.runtime.worker import WorkerPool
 
 T = TypeVar("T")
 
 
-class OpenSearchEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):
+class OpenSearchEngine(Engine, CommitsTogether, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):
     """Threads as documents of one index."""
 
     driver_errors = (Failure,)
@@ -64,9 +91,16 @@ class OpenSearchEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Co
             lambda client: prepare(client, self._shards, self._replicas, reading=reading)
         )
 
+    async def examine(self) -> list[Finding]:
+        return await self._pool.run(findings)
+
+    async def stored_format(self) -> StoredFormat | None:
+        return StoredFormat(await self._pool.run(found_format), FORMAT)
+
     async def _run(self, work: Callable[[Client], T]) -> T:
         def job(client: Client) -> T:
             client.needs_alias = self._needs_alias
+            client.may_write = not self.reading_only
             return work(client)
 
         return await self._pool.run(job)
@@ -83,6 +117,9 @@ class OpenSearchEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Co
 
     async def commit(self, commit: Commit) -> Outcome:
         return await self._with_log(commit.thread_id, lambda log: commit_to_log(log, commit))
+
+    async def commit_together(self, group: Sequence[Commit | TaskWrites]) -> list[Outcome | None]:
+        return await self._run(lambda client: commit_group(client, self._cache, group))
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
         return await self._with_log(thread_id, lambda log: read.read_checkpoint(log, namespace, checkpoint_id))
@@ -106,6 +143,9 @@ class OpenSearchEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Co
 
     async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
         return await self._run(lambda client: read.newest_entries(client, self._cache, limit, prefix=prefix))
+
+    async def newest_threads(self, limit: int, before: str | None = None, prefix: str = "") -> NewestThreads:
+        return await self._run(lambda client: read.newest_threads(client, self._cache, limit, before, prefix))
 
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
         pair = (key, value)
@@ -141,13 +181,37 @@ class OpenSearchEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Co
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         return await self._with_log(thread_id, lambda log: get_writes(log, (namespace, checkpoint_id), task_id))
 
+    async def outlived(
+        self, kept: Retention, after: str = "", prefix: str = "", limit: int = PAGE
+    ) -> AsyncGenerator[OutlivedPage]:
+        """What a vacuum removes. Of threads that never had a checkpoint nothing is known but by their names."""
+        while page := await self._run(
+            partial(read.outlived_page, cache=self._cache, kept=kept, after=after, prefix=prefix, limit=limit)
+        ):
+            yield page
+            after = page.after
+
+    async def measure(self, thread_id: str) -> Measured | None:
+        return await self._with_log(thread_id, read.measure)
+
+    async def delete_orphans(self, thread_id: str, places: Collection[Place]) -> int:
+        return await self._with_log(thread_id, lambda log: delete_orphans(log, places))
+
     async def expire(self, now: datetime) -> int:
         return await self._run(lambda client: expire(client, self._cache, to_micros(now)))
 
     async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
+        return await self._copy(source, dest, namespace, checkpoint_ids, None)
+
+    async def copy_line(self, source: str, dest: str, line: Line) -> int:
+        return await self._copy(source, dest, None, None, line)
+
+    async def _copy(
+        self, source: str, dest: str, namespace: str | None, ids: Collection[str] | None, line: Line | None
+    ) -> int:
         def work(client: Client) -> int:
             source_log, dest_log = (Log(client, self._cache, thread_id) for thread_id in (source, dest))
-            return copy(source_log, dest_log, namespace, checkpoint_ids)
+            return copy(source_log, dest_log, namespace, ids, line)
 
         return await self._run(work)
 

@@ -38,6 +38,12 @@ def prepare(client: Client, shards: int, replicas: int | None, *, reading: bool 
     return bool(name != client.index)
 
 
+def found_format(client: Client) -> int:
+    """The format of the index; 0 if there is none."""
+    found = (mappings(client) or {}).values()
+    return max((_checked_format(client.index, about.get("mappings", {}), reading=True) for about in found), default=0)
+
+
 def exists(client: Client) -> bool:
     """Whether an index or an alias has that name."""
     return mappings(client) is not None

@@ -49,6 +49,8 @@ KNOWN_NAMESPACES = 32
 CONTENTS = "body.head,body.runs.items"
 """The large fields of a record. Only those who load a state need them."""
 
+FORBIDDEN = 403
+
 RECORDS_PER_REQUEST = 200
 """How many records are read or written at once if they have their contents."""
 
@@ -94,11 +96,25 @@ class Log:
             elif not self._read_thread(wanted):
                 return self.state
             if self._read_new_records(wanted if cached else [], latest):
+                if self.state.is_unlisted and self.client.may_write:
+                    self._list_late()
                 return self.state
             self.cache.drop(self.thread)
             self._documents.clear()
             RACE.block(attempt)
         raise CorruptCheckpointError(f"the log of {shown_thread(self.thread_id)} has a gap: a record is missing")
+
+    def _list_late(self) -> None:
+        """The writer that began the thread was killed before it was listed. What somebody has read must be in lists."""
+        as_read = self.state
+        try:
+            self.publish()
+        except Failure as failure:
+            if failure.status != FORBIDDEN:
+                raise  # else reading is all that the user may do, or that a full disk allows
+        finally:
+            # The documents of names were read before they were written here: only this state tells where they are.
+            self.state = as_read
 
     def _read_thread(self, wanted: list[str]) -> bool:
         """Take the state from the document of the thread. False if neither that nor a first record exists."""
@@ -124,7 +140,7 @@ class Log:
         """
         state, changes_before = self.state, self.state.changes
         while True:
-            ahead = [record_id(self.thread, "", state.position + step) for step in range(1, MAX_LAG + 1)]
+            ahead = self.ids_ahead(state.position)
             others = [record_id(self.thread, "", state.removing)] if state.removing else []
             place = state.latest_places.get(latest) if latest is not None else None
             if place is not None:
@@ -148,8 +164,15 @@ class Log:
         if state.changes != changes_before:
             self.cache.drop(self.thread)
         self.pending_removal = self._find_pending_removal()
-        self.cache.put(self.thread, self.state)
+        if state.live:
+            # Without a checkpoint it may be swept at any time, and begin again with record 1. Then a handle that adds a
+            # later record would hide that: whoever read of it now may not rely on it later.
+            self.cache.put(self.thread, self.state)
         return True
+
+    def ids_ahead(self, position: int) -> list[str]:
+        """The documents that may hold the records after a position."""
+        return [record_id(self.thread, "", position + step) for step in range(1, MAX_LAG + 1)]
 
     def _find_pending_removal(self) -> Removal | None:
         """What an unfinished removal takes away. A finished one is dropped from the state."""
@@ -195,13 +218,22 @@ class Log:
         found = self.client.get_many(self.thread, [record_id(self.thread, self.state.batch, place)])
         return next((record_from(document.source) for document in found.values()), None)
 
-    def all_records(self, *, with_contents: bool = False) -> list[Record]:
-        """Search for all records that hold checkpoints or runs, in the order of their sequence numbers."""
+    def each_record(self) -> Iterator[Record]:
+        """The same as `all_records` with their contents, one after another: never more than some are in memory."""
         self.client.refresh()
-        body: Json = {
+        for hits in self.client.pages(self._records_body(), self.thread, RECORDS_PER_REQUEST):
+            yield from (record_from(hit.source) for hit in hits)
+
+    def _records_body(self) -> Json:
+        return {
             "query": {"bool": {"filter": live_filter(self.thread, self.state, CHECKPOINT, RUNS)}},
             "sort": [{"seq": "asc"}, {"position": "asc"}],
         }
+
+    def all_records(self, *, with_contents: bool = False) -> list[Record]:
+        """Search for all records that hold checkpoints or runs, in the order of their sequence numbers."""
+        self.client.refresh()
+        body = self._records_body()
         if not with_contents:
             body["_source"] = {"excludes": CONTENTS.split(",")}
         size = RECORDS_PER_REQUEST if with_contents else 1_000
@@ -230,10 +262,19 @@ class Log:
         if name in self.state.unpublished:
             yield self.state.unpublished[name]
             return
-        for batch in ("", self.state.batch) if self.state.batch else ("",):
-            document = self.document(name_id(self.thread, *name, batch))
+        for doc_id in self._name_ids(name):
+            document = self.document(doc_id)
             if document is not None:
                 yield int(document.source["body"]["place"])
+
+    def _name_ids(self, name: CheckpointName) -> list[str]:
+        batches = ("", self.state.batch) if self.state.batch else ("",)
+        return [name_id(self.thread, *name, batch) for batch in batches]
+
+    def ids_to_find(self, name: CheckpointName) -> list[str]:
+        """The documents that `find` asks for first."""
+        place = self.state.unpublished.get(name)
+        return self._name_ids(name) if place is None else [record_id(self.thread, self.state.batch, place)]
 
     def latest(self, namespace: str) -> Record | None:
         """The latest checkpoint of a namespace."""
@@ -293,32 +334,50 @@ class Log:
             return True
         return bool(source["position"] >= self.state.removing)
 
+    def server_time(self) -> int:
+        """The time by the clock of the cluster, for what is swept when it is old enough."""
+        return self.cache.server_time(self.client)
+
     def append(self, record: Record) -> bool:
         """Create the next record: the commit. False if another writer was faster."""
-        (done,) = self.client.write(self.thread, [BulkItem("create", record.id, record_source(record))])
+        (done,) = self.client.write(self.thread, [creation(record)])
+        if not done:
+            found = self.client.get_many(self.thread, [record.id], excludes=CONTENTS)
+            done = is_same(record, found.get(record.id))
         if done:
-            self.state = next_state(self.state, record)
+            self.note_appended(record)
         return done
+
+    def note_appended(self, record: Record) -> None:
+        self.state = next_state(self.state, record)
 
     def publish(self) -> None:
         """Write the names of the unpublished checkpoints, and then the document of the thread."""
-        state = self.state
-        items = [
-            BulkItem("index", name_id(self.thread, *name), name_source(self.thread, place, place), version=place)
-            for name, place in state.unpublished.items()
-        ]
-        document = thread_source(self.thread, state, now_micros())
-        items.append(BulkItem("index", self.thread, document, version=state.position))
+        items = self.items_to_publish()
         for attempt in range(8):
             done = self.client.write(self.thread, items)
             items = self._outdated([item for item, is_done in zip(items, done, strict=True) if not is_done])
             if not items:
-                self.state = replace(state, unpublished={}, published=state.as_published())
+                self.note_published()
                 return
             # A document with that id was deleted a moment ago, and the server still knows its version.
             BUSY.block(attempt)
             self.client.refresh()
         raise Failure(409, "removed a moment ago", f"thread {self.thread_id!r} cannot be listed yet")
+
+    def items_to_publish(self) -> list[BulkItem]:
+        state = self.state
+        items = [
+            BulkItem("index", name_id(self.thread, *name), name_source(self.thread, place, place), version=place)
+            for name, place in state.unpublished.items()
+        ]
+        # How long a thread has had no checkpoint decides when its document is swept.
+        now = now_micros() if state.live else self.server_time()
+        document = thread_source(self.thread, state, now)
+        return [*items, BulkItem("index", self.thread, document, version=state.position)]
+
+    def note_published(self) -> None:
+        self.state = replace(self.state, unpublished={}, published=self.state.as_published())
 
     def _outdated(self, refused: list[BulkItem]) -> list[BulkItem]:
         """Those refused items whose document does not exist, or is older than the item."""
@@ -326,6 +385,17 @@ class Log:
             return []
         found = self.client.get_many(self.thread, [item.id for item in refused])
         return [item for item in refused if item.id not in found or _position_in(found[item.id]) < (item.version or 0)]
+
+
+def creation(record: Record) -> BulkItem:
+    """What adds a record to its log, unless another writer was faster."""
+    return BulkItem("create", record.id, record_source(record))
+
+
+def is_same(record: Record, found: Document | None) -> bool:
+    """Whether the document that has the place of a record is that very record: the driver sends a request again if its
+    connection broke, and the second time the record exists."""
+    return found is not None and record_from(found.source).rev == record.rev
 
 
 def _position_in(document: Document) -> int:
@@ -415,7 +485,7 @@ def writes_name(document: Document) -> CheckpointName:
 
 
 CACHE_SECONDS = 600.0
-"""For how long a handle may rely on a cached state."""
+"""For how long a handle may rely on a cached state, and on the time that it was told."""
 MAX_CACHED_THREADS = 1_024
 MAX_CACHED_BASES = 8
 
@@ -452,16 +522,36 @@ class CachedThread:
 
     @property
     def fresh(self) -> bool:
-        """Compares both clocks, because one of them stops while a machine sleeps."""
-        passed = max(time.monotonic() - self.monotonic, abs(time.time() - self.wall))
-        return passed < CACHE_SECONDS
+        return _is_fresh(self.monotonic, self.wall)
+
+
+@dataclass(frozen=True, slots=True)
+class ToldTime:
+    """What the cluster took for the time when it was last asked, in microseconds."""
+
+    micros: int
+    monotonic: float
+    wall: float
+
+    @property
+    def fresh(self) -> bool:
+        return _is_fresh(self.monotonic, self.wall)
+
+
+def _is_fresh(monotonic: float, wall: float) -> bool:
+    """Compares both clocks, because one of them stops while a machine sleeps."""
+    return max(time.monotonic() - monotonic, abs(time.time() - wall)) < CACHE_SECONDS
 
 
 class ThreadCache(ForkGuard):
-    """What a handle knows of many threads; the least recently used are dropped. Safe to use from several OS threads."""
+    """What a handle knows of many threads; the least recently used are dropped. Safe to use from several OS threads.
+
+    And what it knows of the cluster's clock.
+    """
 
     def __init__(self) -> None:
         self._threads: OrderedDict[str, CachedThread] = OrderedDict()
+        self._told: ToldTime | None = None
         super().__init__()
 
     def get(self, thread: str) -> CachedThread | None:
@@ -495,6 +585,17 @@ class ThreadCache(ForkGuard):
         with self._lock:
             self._threads.pop(thread, None)
 
+    def server_time(self, client: Client) -> int:
+        """The time by the clock of the cluster, or up to ten minutes less: it is not asked each time.
+
+        The clock of a machine may be off by days. Whoever went by that could forget what other handles still rely on.
+        """
+        told = self._told
+        if told is None or not told.fresh:
+            told = self._told = ToldTime(client.server_time(), time.monotonic(), time.time())
+        return told.micros
+
     def clear(self) -> None:
         with self._lock:
             self._threads.clear()
+            self._told = None

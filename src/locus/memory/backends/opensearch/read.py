@@ -17,6 +17,7 @@ from locus.memory.backends.opensearch.client import RACE, Client, Document, Fail
 from locus.memory.backends.opensearch.log import (
     CONTENTS,
     IN_BATCH,
+    WRITES_ORDER,
     CachedThread,
     ConcurrentRemoval,
     KnownBase,
@@ -25,10 +26,12 @@ from locus.memory.backends.opensearch.log import (
     base_from,
     live_filter,
     visible,
+    writes_name,
 )
 from locus.memory.backends.opensearch.schema import (
     CHECKPOINT,
     THREAD,
+    WRITE,
     CheckpointName,
     Record,
     Removal,
@@ -49,12 +52,16 @@ from locus.memory.backends.opensearch.schema import (
     stored_run,
     thread_state_from,
 )
-from locus.memory.backends.opensearch.writes import all_writes
-from locus.memory.model.ids import Pattern, shown_thread
+from locus.memory.backends.opensearch.writes import all_writes, count_orphans
+from locus.memory.engine import LOOKED_AT, warn_of_damage
+from locus.memory.model.cursors import cursor_of, parts_of
+from locus.memory.model.ids import Pattern, digest, prefix_end, shown_thread
 from locus.memory.model.manifest import newest_runs, wanted
 from locus.memory.model.matching import has_value
 from locus.memory.model.parts import Part, needed
-from locus.memory.model.records import Base, Entry, Exported, Extent, Run, Stored
+from locus.memory.model.records import Base, Entry, Exported, Extent, NewestThreads, Run, RunInfo, Stored
+from locus.memory.model.retention import Outlived, OutlivedPage, Retention, orphaned, outlived_in, unneeded_runs
+from locus.memory.model.sizes import Measured, MeasuredCheckpoint, measured_checkpoint, measured_run, measured_writes
 
 T = TypeVar("T")
 
@@ -301,6 +308,29 @@ def _history(log: Log, namespace: str | None, limit: int | None, before_seq: int
     return found[:limit] if log.read_state().changes == state.changes else None
 
 
+def measure(log: Log) -> Measured | None:
+    """The bytes of everything that a thread has. OpenSearch does not know them, so all records are read, in turn."""
+    for attempt in range(60):
+        state = log.read_state()
+        if not state.exists(now_micros()):
+            return None
+        checkpoints: list[MeasuredCheckpoint] = []
+        runs: dict[RunInfo, int] = {}
+        for record in log.each_record():
+            runs |= dict(measured_run(stored.run) for stored in record.runs if stored.run.items)
+            found = log.visible(record)
+            if found is not None:
+                checkpoints.append(measured_checkpoint(found.entry(log.thread_id), found.head, found.manifest))
+        writes = {name: measured_writes(some) for name, some in all_writes(log).items() if some}
+        if log.read_state().changes == state.changes:
+            unneeded = unneeded_runs([extent for one in checkpoints for extent in wanted(one.manifest)], runs)
+            for run in unneeded:
+                del runs[run]  # a removal is not finished
+            return Measured(checkpoints, runs, writes)
+        RACE.block(attempt)
+    raise Failure(409, "too many writers", f"thread {log.thread_id!r} changes faster than it can be read")
+
+
 def export(log: Log, after_seq: int, known: Mapping[str, int]) -> Exported:
     """The checkpoints after a sequence number, with the runs that they need, except for those that are known."""
     for attempt in range(60):
@@ -335,13 +365,19 @@ class HitFilter:
         self._client = client
         self._cache = cache
         self._threads: dict[str, tuple[ThreadState, Removal | None] | None] = {}
+        self.damaged: dict[str, CorruptCheckpointError] = {}
+        """Hits that cannot be read, by the digests of their threads."""
 
     def visible(self, hits: Sequence[Document]) -> Iterator[tuple[ThreadState, Record, Document]]:
         """The hits that are visible checkpoints."""
         self._read_threads({hit.source["thread"] for hit in hits})
         for hit in hits:
             thread = self._threads[hit.source["thread"]]
-            record = visible(*thread, record_from(hit.source)) if thread else None
+            try:
+                record = visible(*thread, record_from(hit.source)) if thread else None
+            except CorruptCheckpointError as error:
+                self.damaged.setdefault(hit.source["thread"], error)
+                continue
             if thread and record is not None:
                 yield thread[0], record, hit
 
@@ -355,7 +391,11 @@ class HitFilter:
         missing = [thread for thread in threads if thread not in self._threads]
         found = self._client.get_threads(missing) if missing else {}
         for thread in missing:
-            self._threads[thread] = self._read_thread(thread, found.get(thread))
+            try:
+                self._threads[thread] = self._read_thread(thread, found.get(thread))
+            except CorruptCheckpointError as error:
+                self.damaged.setdefault(thread, error)
+                self._threads[thread] = None
 
     def _read_thread(self, thread: str, document: Document | None) -> tuple[ThreadState, Removal | None] | None:
         """The state and the unfinished removal of a thread; None if it has no visible checkpoints."""
@@ -382,19 +422,19 @@ def list_threads(client: Client, cache: ThreadCache, pattern: Pattern, limit: in
     """The ids of the threads that match, in order."""
     client.refresh()
     clauses: list[Json] = [{"term": {"kind": THREAD}}, {"range": {"live": {"gt": 0}}}]
-    if first := max(pattern.prefix, pattern.after):
-        # Lucene refuses ranges of longer texts.
-        clauses.append({"range": {"thread_id": {"gte": first[:100]}}})
-    body = {"query": {"bool": {"filter": clauses}}, "sort": [{"thread_id": "asc"}]}
+    clauses += ids_within(pattern.prefix)
+    body: Json = {"query": {"bool": {"filter": clauses}}, "sort": [{"thread_id": "asc"}]}
+    if pattern.from_after:
+        body["search_after"] = [pattern.after]
     found: list[str] = []
-    if limit == 0:
+    if limit == 0 or pattern.matches_none:
         return found
-    size = 1_000 if limit is None else min(1_000, limit + 10)
+    size = 1_000 if limit is None or not pattern.matches_range else min(1_000, limit)
     for hits in client.pages(body, size=size):
         hit_filter = HitFilter(client, cache)
         for hit in hits:
             thread_id = hit.source["thread_id"]
-            if not thread_id.startswith(pattern.prefix) and thread_id > pattern.prefix:
+            if pattern.end is not None and thread_id >= pattern.end:
                 return found
             if not pattern.matches(thread_id):
                 continue
@@ -407,9 +447,73 @@ def list_threads(client: Client, cache: ThreadCache, pattern: Pattern, limit: in
     return found
 
 
+def outlived_page(
+    client: Client, cache: ThreadCache, kept: Retention, after: str, prefix: str, limit: int
+) -> OutlivedPage | None:
+    """What a vacuum removes from the threads that follow one; None if there are no more."""
+    thread_ids = list_threads(client, cache, Pattern(within=prefix, after=after), limit)
+    if not thread_ids:
+        return None
+    threads = {digest(thread_id): thread_id for thread_id in thread_ids}
+    hit_filter = HitFilter(client, cache)
+    entries = _entries_of(client, hit_filter, threads)
+    for thread in hit_filter.damaged:
+        del entries[thread]
+    damaged = list(hit_filter.damaged.values())
+    found: list[Outlived] = []
+    orphans = _orphans_of(client, threads, entries)
+    for thread, members in entries.items():
+        # Nobody knows their number but by reading them, which is worth while for few.
+        old = orphaned(dict.fromkeys(orphans.get(thread, ()), 1), kept.orphans_before)
+        counts = count_orphans(Log(client, cache, threads[thread]), old.keys()) if old else {}
+        found.append(outlived_in(threads[thread], members, kept, counts))
+    return OutlivedPage(thread_ids[-1], len(thread_ids), [one for one in found if one], damaged)
+
+
+def _entries_of(client: Client, hit_filter: HitFilter, threads: Mapping[str, str]) -> dict[str, list[Entry]]:
+    """The entries of some threads, by the digests of their ids."""
+    found: dict[str, list[Entry]] = {thread: [] for thread in threads}
+    body = {
+        "query": {"bool": {"filter": [{"term": {"kind": CHECKPOINT}}, {"terms": {"thread": list(threads)}}]}},
+        "sort": NEWEST_FIRST,
+        "_source": {"excludes": ["body.head", "body.runs"]},
+    }
+    for hits in client.pages(body):
+        for state, record, hit in hit_filter.visible(hits):
+            found[hit.source["thread"]].append(record.entry(state.thread_id))
+    return found
+
+
+def _orphans_of(
+    client: Client, threads: Mapping[str, str], entries: Mapping[str, Sequence[Entry]]
+) -> dict[str, set[CheckpointName]]:
+    """The checkpoints of some threads that have pending writes, and are not there."""
+    body: Json = {
+        "query": {"bool": {"filter": [{"term": {"kind": WRITE}}, {"terms": {"thread": list(threads)}}]}},
+        "sort": [{"thread": "asc"}, *WRITES_ORDER],
+        "_source": ["thread", "namespace", "checkpoint_id"],
+    }
+    found: dict[str, set[CheckpointName]] = {}
+    for hits in client.pages(body):
+        for hit in hits:
+            found.setdefault(hit.source["thread"], set()).add(writes_name(hit))
+    for thread, names in found.items():
+        names -= {(entry.namespace, entry.checkpoint_id) for entry in entries.get(thread, ())}
+    return found
+
+
 MAX_THREADS = 10_000
 """How many threads one query names; servers accept 65,536."""
 NEWEST_FIRST: list[Json] = [{"order": "desc"}, {"seq": "desc"}, {"thread": "asc"}, {"position": "asc"}, IN_BATCH]
+
+
+def ids_within(prefix: str) -> list[Json]:
+    """Clauses for the documents of threads whose ids start with a prefix; of a very long one, with its beginning."""
+    if not prefix:
+        return []
+    begin = prefix[:100]  # Lucene refuses ranges of longer texts
+    end = prefix_end(begin)
+    return [{"range": {"thread_id": {"gte": begin, **({} if end is None else {"lt": end})}}}]
 
 
 def in_threads(client: Client, prefix: str) -> Iterator[list[Json]]:
@@ -420,9 +524,7 @@ def in_threads(client: Client, prefix: str) -> Iterator[list[Json]]:
     if not prefix:
         yield []
         return
-    # Lucene refuses ranges of longer texts.
-    start: Json = {"range": {"thread_id": {"gte": prefix[:100]}}}
-    clauses: list[Json] = [{"term": {"kind": THREAD}}, {"range": {"live": {"gt": 0}}}, start]
+    clauses: list[Json] = [{"term": {"kind": THREAD}}, {"range": {"live": {"gt": 0}}}, *ids_within(prefix)]
     body = {
         "query": {"bool": {"filter": clauses}},
         "sort": [{"thread_id": "asc"}],
@@ -431,9 +533,6 @@ def in_threads(client: Client, prefix: str) -> Iterator[list[Json]]:
     threads: list[str] = []
     for hits in client.pages(body):
         threads += [hit.source["thread"] for hit in hits if hit.source["thread_id"].startswith(prefix)]
-        last = hits[-1].source["thread_id"]
-        if last > prefix and not last.startswith(prefix):
-            break
     for some in chunks(threads, MAX_THREADS):
         yield [{"terms": {"thread": list(some)}}]
 
@@ -464,4 +563,113 @@ def newest_entries(
         )
         for state, record in islice(records, limit):
             found.append(((record.order, record.seq), record.entry(state.thread_id)))
+    warn_of_damage(hit_filter.damaged.values())
     return [entry for _, entry in sorted(found, key=lambda one: one[0], reverse=True)[:limit]]
+
+
+_Place = tuple[int, int, str]
+"""Where a checkpoint is among all, newest first: lower ones come before."""
+
+
+def newest_threads(client: Client, cache: ThreadCache, limit: int, before: str | None, prefix: str) -> NewestThreads:
+    """Threads by their newest checkpoints, each once: the server collapses a thread to the newest one that it finds."""
+    start = None if before is None else _place_from(before)
+    if not limit:
+        return NewestThreads([])
+    client.refresh()
+    found, end, damaged = list[tuple[_Place, Entry]](), None, list[CorruptCheckpointError]()
+    for size in (min(2 * limit + 20, LOOKED_AT), LOOKED_AT):
+        found, end, damaged = _newest_until(client, cache, start, prefix, size)
+        if len(found) > limit or end is None:
+            break
+    warn_of_damage(damaged)
+    if len(found) > limit:
+        end = found[limit - 1][0]
+    next_place = None if end is None else cursor_of(-end[0], -end[1], end[2])
+    return NewestThreads([entry for _, entry in found[:limit]], next_place)
+
+
+def _newest_until(
+    client: Client, cache: ThreadCache, start: _Place | None, prefix: str, size: int
+) -> tuple[list[tuple[_Place, Entry]], _Place | None, list[CorruptCheckpointError]]:
+    """The newest checkpoints of threads after a place, in order, and up to where there are no others; None: at all.
+
+    A thread whose newest checkpoint cannot be read is left out: an older one would pass for its newest.
+    """
+    found: list[tuple[_Place, Entry]] = []
+    damaged: list[CorruptCheckpointError] = []
+    end: _Place | None = None
+    for within in in_threads(client, prefix):
+        hits = _collapsed(client, [*within, *_orders(lte=None if start is None else -start[0])], size)
+        if len(hits) == size:
+            last = _place(hits[-1])
+            end = last if end is None else min(end, last)
+        hits = [hit for hit in hits if start is None or _place(hit) > start]
+        shown = HitFilter(client, cache)
+        sure = {hit.id: record.entry(state.thread_id) for state, record, hit in shown.visible(hits)}
+        newer = _with_newer(client, hits, start)
+        earlier = {hit.source["thread"] for _, _, hit in shown.visible(list(newer.values()))}
+        for hit in hits:
+            thread = hit.source["thread"]
+            if thread in earlier or thread in shown.damaged:
+                continue
+            if hit.id in sure and thread not in newer:
+                found.append((_place(hit), sure[hit.id]))
+                continue
+            # What is being removed just now is still among the hits.
+            newest = _newest_visible(client, shown, thread)
+            if newest is not None and thread not in shown.damaged and (start is None or newest[0] > start):
+                found.append(newest)
+        damaged += shown.damaged.values()
+    found.sort(key=lambda one: one[0])
+    return [one for one in found if end is None or one[0] <= end], end, damaged
+
+
+def _collapsed(client: Client, clauses: Sequence[Json], size: int) -> list[Document]:
+    return client.search(
+        {
+            "query": {"bool": {"filter": [{"term": {"kind": CHECKPOINT}}, *clauses]}},
+            "collapse": {"field": "thread"},
+            "sort": NEWEST_FIRST,
+            "_source": {"excludes": ["body.head", "body.runs"]},
+            "size": size,
+            "track_total_hits": False,
+        }
+    )
+
+
+def _with_newer(client: Client, hits: Sequence[Document], start: _Place | None) -> dict[str, Document]:
+    """What those of the hits' threads have at a place, or before it, that have something there."""
+    if start is None or not hits:
+        return {}
+    threads = [hit.source["thread"] for hit in hits]
+    newer = _collapsed(client, [{"terms": {"thread": threads}}, *_orders(gte=-start[0])], len(threads))
+    return {hit.source["thread"]: hit for hit in newer if _place(hit) <= start}
+
+
+def _newest_visible(client: Client, shown: HitFilter, thread: str) -> tuple[_Place, Entry] | None:
+    clauses: list[Json] = [{"term": {"kind": CHECKPOINT}}, {"term": {"thread": thread}}]
+    body = {
+        "query": {"bool": {"filter": clauses}},
+        "sort": NEWEST_FIRST,
+        "_source": {"excludes": ["body.head", "body.runs"]},
+    }
+    for hits in client.pages(body, thread, 20):
+        for state, record, hit in shown.visible(hits):
+            return _place(hit), record.entry(state.thread_id)
+    return None
+
+
+def _orders(**bounds: int | None) -> list[Json]:
+    given = {name: bound for name, bound in bounds.items() if bound is not None}
+    return [{"range": {"order": given}}] if given else []
+
+
+def _place(hit: Document) -> _Place:
+    source = hit.source
+    return -int(source["order"]), -int(source["seq"]), str(source["thread"])
+
+
+def _place_from(cursor: str) -> _Place:
+    (order, seq), thread = parts_of(cursor, 2)
+    return -order, -seq, thread

@@ -55,7 +55,7 @@ from locus.memory.backends.opensearch.schema import (
 from locus.memory.model.ids import new_id
 from locus.memory.model.manifest import wanted
 from locus.memory.model.records import Extent, RunInfo
-from locus.memory.model.retention import new_parents, unneeded_runs
+from locus.memory.model.retention import Line, line_in, new_parents, unneeded_runs
 
 _MAX_ATTEMPTS = 60
 
@@ -96,7 +96,8 @@ def remove(log: Log, chosen: Callable[[Record], bool], *, expired: bool = False,
 def _end_record(log: Log) -> Record:
     place = log.state.position + 1
     state = replace(log.state.restarted(), position=place, epoch=place)
-    return Record(END, log.thread, place, place, now_micros(), epoch=place, rev=new_id(), state=state_source(state))
+    now = log.server_time()
+    return Record(END, log.thread, place, place, now, epoch=place, rev=new_id(), state=state_source(state))
 
 
 def _removal_record(
@@ -118,7 +119,7 @@ def _removal_record(
         log.thread,
         place,
         place,
-        now_micros(),
+        log.server_time(),
         epoch=state.epoch,
         rev=new_id(),
         removal=removal_of(records, doomed),
@@ -168,7 +169,7 @@ def finish_removal(log: Log, record: Record | None = None, records: Sequence[Rec
 
 def _clean_up(log: Log, removal: Removal, place: int, records: Sequence[Record]) -> bool:
     """Clean up after the removal at a place. False if another writer did some of it at the same time."""
-    kept = runs_to_keep(records, removal.places)
+    kept, now = runs_to_keep(records, removal.places), log.server_time()
     changed = [record for record in records if remaining(record, removal, kept.get(record.place, {})) != record]
     done: list[bool] = []
     for chunk in chunks(changed, RECORDS_PER_REQUEST):
@@ -178,7 +179,7 @@ def _clean_up(log: Log, removal: Removal, place: int, records: Sequence[Record])
             record = record_from(document.source)
             rest = remaining(record, removal, kept.get(record.place, {}))
             if record.kind in (CHECKPOINT, RUNS) and rest != record:
-                items.append(_rewrite(document, rest))
+                items.append(_rewrite(document, rest, now))
         done += log.client.write(log.thread, items)
     names = [name_id(log.thread, *name, batch) for name in removal.names for batch in {"", log.state.batch}]
     own_id = record_id(log.thread, "", place)
@@ -188,26 +189,26 @@ def _clean_up(log: Log, removal: Removal, place: int, records: Sequence[Record])
     dead += _dead_writes(log, removal, place)
     done += log.client.write(log.thread, [_delete(document) for document in dead])
     if all(done) and own is not None:
-        done += log.client.write(log.thread, [_finished(own)])
+        done += log.client.write(log.thread, [_finished(own, now)])
     return all(done)
 
 
-def _rewrite(document: Document, rest: Record) -> BulkItem:
-    """Replace a document by what is left of its record. A stub that is old enough is not needed."""
-    if rest.kind == GONE and rest.at < now_micros() - STUB_LIFETIME:
-        return _delete(document)
-    return BulkItem("index", document.id, record_source(rest), unchanged=document)
+def _rewrite(document: Document, rest: Record, now: int) -> BulkItem:
+    """Replace a document by what is left of its record. A stub is as old as the removal, whatever the record says:
+    that goes by the clock of the machine that saved it."""
+    left = replace(rest, at=now) if rest.kind == GONE else rest
+    return BulkItem("index", document.id, record_source(left), unchanged=document)
 
 
 def _delete(document: Document) -> BulkItem:
     return BulkItem("delete", document.id, unchanged=document)
 
 
-def _finished(document: Document) -> BulkItem:
+def _finished(document: Document, now: int) -> BulkItem:
     """The record of a removal whose clean-up is done."""
     record = record_from(document.source)
     rest = replace(record, removal=None) if record.kind == CHECKPOINT else record.emptied()
-    return BulkItem("index", document.id, record_source(rest), unchanged=document)
+    return _rewrite(document, rest, now)
 
 
 def _dead_writes(log: Log, removal: Removal, place: int) -> list[Document]:
@@ -237,17 +238,16 @@ def purge_dead_epochs(log: Log) -> None:
         hits = log.client.search({"query": dead, "size": 1_000, "_source": {"excludes": ["body"]}}, log.thread)
         if not hits:
             break
-        log.client.write(log.thread, [_purge(hit) for hit in hits])
+        now = log.server_time()
+        log.client.write(log.thread, [_purge(hit, now) for hit in hits])
     log.cache.put(log.thread, log.state)
 
 
-def _purge(document: Document) -> BulkItem:
+def _purge(document: Document, now: int) -> BulkItem:
     """Delete a dead document, or replace it by a stub if it keeps a position."""
-    kind, at = document.source["kind"], document.source.get("at", 0)
-    if kind in (NAME, WRITE, INTENT) or "batch" in document.source or at < now_micros() - STUB_LIFETIME:
+    if document.source["kind"] in (NAME, WRITE, INTENT) or "batch" in document.source:
         return _delete(document)
-    stub = record_from({**document.source, "kind": GONE})
-    return BulkItem("index", document.id, record_source(stub), unchanged=document)
+    return _rewrite(document, record_from({**document.source, "kind": GONE}), now)
 
 
 RunsToKeep = dict[int, dict[RunKey, bool]]
@@ -342,8 +342,11 @@ def _kept_runs(record: Record, kept: Mapping[RunKey, bool]) -> tuple[StoredRun, 
     return tuple(stored if kept[stored.key] else stored.without_items() for stored in record.runs if stored.key in kept)
 
 
-def copy(source: Log, dest: Log, namespace: str | None, ids: Collection[str] | None) -> int:
-    """Copy checkpoints to another thread in one step, and return their number; -1 if that thread exists."""
+def copy(source: Log, dest: Log, namespace: str | None, ids: Collection[str] | None, line: Line | None = None) -> int:
+    """Copy checkpoints to another thread in one step, and return their number; -1 if that thread exists.
+
+    All, or these of one namespace, or a line.
+    """
     for attempt in range(_MAX_ATTEMPTS):
         state = source.read_state()
         if not state.exists(now_micros()):
@@ -352,22 +355,31 @@ def copy(source: Log, dest: Log, namespace: str | None, ids: Collection[str] | N
             finish_removal(source)
             continue
         records = source.all_records(with_contents=True)
+        visible, orphan = source.visible_checkpoints(records), None
+        if line is not None:
+            namespace = line.namespace
+            ids, orphan = line_in((record.entry("") for record in visible), line)
         chosen = {
             record.place
-            for record in source.visible_checkpoints(records)
+            for record in visible
             if ids is None or (record.namespace == namespace and record.checkpoint_id in ids)
         }
         if source.read_state().changes != state.changes:
             continue
+        if not chosen:
+            return 0
         dest.read_state()
         if dest.state.exists(now_micros()):
             return -1
         if dest.state.expired(now_micros()):
             remove(dest, lambda _: True, expired=True)
             continue
-        if not chosen:
-            return 0
-        if _write_copy(source, dest, [record for record in records if record.position <= state.position], chosen):
+        records = [
+            replace(record, parent_id=None) if record.place in chosen and record.checkpoint_id == orphan else record
+            for record in records
+            if record.position <= state.position
+        ]
+        if _write_copy(source, dest, records, chosen):
             return len(chosen)
         RACE.block(attempt)
     raise Failure(409, "too many writers", f"{_MAX_ATTEMPTS} times another one was faster")
@@ -379,7 +391,8 @@ def _write_copy(source: Log, dest: Log, records: Sequence[Record], chosen: Colle
     copies = _copied_records(records, chosen, dest.thread, batch, position)
     checkpoints = [record for record in copies if record.kind == CHECKPOINT]
     intent = intent_id(dest.thread, batch)
-    intent_source = {"kind": INTENT, "thread": dest.thread, "position": position, "at": now_micros(), "batch": batch}
+    now = dest.server_time()
+    intent_source = {"kind": INTENT, "thread": dest.thread, "position": position, "at": now, "batch": batch}
     dest.client.write(dest.thread, [BulkItem("index", intent, intent_source)])
     items = [BulkItem("create", record.id, record_source(record)) for record in copies]
     items += [
@@ -406,9 +419,7 @@ def _write_copy(source: Log, dest: Log, records: Sequence[Record], chosen: Colle
         life=origin.life,
         batch=batch,
     )
-    record = Record(
-        COPY, dest.thread, position, position, now_micros(), epoch=state.epoch, rev=batch, state=state_source(state)
-    )
+    record = Record(COPY, dest.thread, position, position, now, epoch=state.epoch, rev=batch, state=state_source(state))
     if not dest.append(record):
         _delete_batch(dest.client, dest.thread, batch)
         return False
@@ -495,13 +506,13 @@ def expire(client: Client, cache: ThreadCache, moment: int) -> int:
     removed = 0
     for thread_id in expired:
         removed += remove(Log(client, cache, thread_id), lambda _: True, expired=True)
-    _sweep(client)
+    _sweep(client, cache.server_time(client))
     return removed
 
 
-def _sweep(client: Client) -> None:
+def _sweep(client: Client, now: int) -> None:
     """Delete old stubs, old copies that never became visible, and threads that have nothing left."""
-    old: Json = {"range": {"at": {"lt": now_micros() - STUB_LIFETIME}}}
+    old: Json = {"range": {"at": {"lt": now - STUB_LIFETIME}}}
     empty = {"bool": {"filter": [{"term": {"kind": THREAD}}, {"term": {"live": 0}}]}}
     swept = {"bool": {"should": [{"terms": {"kind": [GONE, END, INTENT]}}, empty]}}
     if not client.search({"query": {"bool": {"filter": [old, swept]}}, "size": 1, "_source": False}):
@@ -527,7 +538,8 @@ def _sweep_intents(client: Client, old: Json) -> None:
 
 
 def _sweep_threads(client: Client, old: Json) -> None:
-    """Delete the documents of threads that have nothing left. No handle has them in its cache any more."""
+    """Delete the documents of threads that have nothing left. No handle has one in its cache: whoever ended it forgets
+    it after ten minutes, and readers do not keep it."""
     body = {"query": {"bool": {"filter": [{"term": {"kind": THREAD}}, {"term": {"live": 0}}, old]}},
             "sort": [{"thread": "asc"}]}  # fmt: skip
     for hits in client.pages(body):

@@ -15,9 +15,10 @@ changes it by creating the next record. One document is the whole commit, and a 
 was faster, the record exists already; the slower one reads it and decides again. No document is ever uncommitted.
 
 **The other documents** follow from the log. The thread's document is rewritten every `MAX_LAG` records, and whenever
-the list of threads, a removal or an expiry needs it. Its external version is the position of the last record in it, so
-it never goes back. Names are written before it. A reader gets this document and the records after it, all by id, which
-OpenSearch answers in real time. Lists are searches, after a refresh.
+the list of threads, a removal or an expiry needs it. If the first writer dies before that, whoever reads the thread
+next writes it. Its external version is the position of the last record in it, so it never goes back. Names are written
+before it. A reader gets this document and the records after it, all by id, which OpenSearch answers in real time. Lists
+are searches, after a refresh.
 
 **Places.** The place of a record in the log is its position. The places of copied records are negative: the record
 `d.<batch>.7` has the place -7, and the position of the `copy` record that made the batch visible.
@@ -32,7 +33,9 @@ finishes the removal.
 
 **Stubs.** A handle that has cached record 6 may create record 7 without reading first. So a position must not become
 free while a handle may have cached the one before: `gone` records stay for a day (`STUB_LIFETIME`), and handles rely
-on their cache for ten minutes.
+on their cache for ten minutes. `at` of whatever is swept by its age (`gone`, `end`, an intent, a thread without
+checkpoints) is the time of the removal, or of the copy, by the clock of the cluster. A save does not ask for that: `at`
+of its record goes by the clock of the machine, and decides nothing.
 
 **Runs.** A run is inside the record that brought it, so a reader must know which records to get. Each run refers to
 earlier runs of its branch: to all in its own block of `BLOCK` numbers, and to the last one of each older block, which
@@ -169,7 +172,7 @@ def indexed_word(word: str) -> str:
 
 def indexed_words(*values: Any) -> str:
     """The words of JSON values, as the index has them."""
-    found = [word for value in values for text in texts_in(value) for word in words(text)]
+    found = words("\n".join(text for value in values for text in texts_in(value)))
     if max(map(len, found), default=0) > MAX_WORD_LENGTH:
         found = [indexed_word(word) for word in found]
     return " ".join(found)
@@ -691,6 +694,14 @@ class ThreadState:
             or self.published.changes != self.changes
             or not self.published.covers(self.expires)
         )
+
+    @property
+    def is_unlisted(self) -> bool:
+        """Whether the thread has checkpoints and lists do not know it.
+
+        Not if the writer has more to do than to list it: dead epochs are removed by whoever publishes their end.
+        """
+        return self.live > 0 and not self.published.live and self.published.changes == self.changes
 
     def as_published(self) -> PublishedState:
         """What the document says once this state is written to it."""

@@ -9,6 +9,7 @@ from locus.memory.backends.opensearch.client import Client, Document, Json
 from locus.memory.backends.opensearch.log import IN_BATCH, Log, ThreadCache
 from locus.memory.backends.opensearch.read import NEWEST_FIRST, HitFilter, in_threads
 from locus.memory.backends.opensearch.schema import CHECKPOINT, RUNS, Record, RunKey, indexed_word, record_from
+from locus.memory.engine import warn_of_damage
 from locus.memory.model.manifest import walk, wanted
 from locus.memory.model.matching import RANKED, best_hits, score, searchable, shown_text, snippet
 from locus.memory.model.records import Hit, Run
@@ -31,9 +32,9 @@ def search(client: Client, cache: ThreadCache, terms: Sequence[str], limit: int)
     hit_filter, found = HitFilter(client, cache), list[Hit]()
     for hits in client.pages(body, size=min(200, limit + 10)):
         found += _hits_of(client, cache, hit_filter, terms, hits)
-        best = best_hits(found, limit)
-        if len(best) >= limit:
-            return best
+        if len(best_hits(found, limit)) >= limit:
+            break
+    warn_of_damage(hit_filter.damaged.values())
     return best_hits(found, limit)
 
 
@@ -55,6 +56,7 @@ def search_within(client: Client, cache: ThreadCache, terms: Sequence[str], limi
             looked_at += len(hits)
             if looked_at >= most:
                 break
+    warn_of_damage(hit_filter.damaged.values())
     return best_hits(found, limit)
 
 

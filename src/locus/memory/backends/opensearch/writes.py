@@ -5,7 +5,8 @@ A document is changed on the condition that no other writer has changed it since
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 
 from locus.memory.backends.opensearch.client import RACE, BulkItem, Document, Failure
 from locus.memory.backends.opensearch.log import Log, writes_name
@@ -19,35 +20,44 @@ _MAX_ATTEMPTS = 40
 def put_writes(log: Log, name: CheckpointName, task_id: str, writes: Sequence[Write], keep_numbered: bool) -> None:
     """Replace those of the task's writes that have the same index as a new one and, unless `keep_numbered`, all with
     an index ≥ 0."""
-    namespace, checkpoint_id = name
-    new = {write.idx: write for write in writes}
     for attempt in range(_MAX_ATTEMPTS):
         log.read_state()
         if log.state.expired(now_micros()):
             remove(log, lambda _: True, expired=True)
             continue
-        if log.pending_removal is not None and name in log.pending_removal.names:
-            finish_removal(log)
-        staying = (write for write in _task_writes(log, name, task_id) if keep_numbered or write.idx < 0)
-        kept = [write for write in staying if write.idx not in new]
-        source = {
-            "kind": WRITE,
-            "thread": log.thread,
-            "namespace": namespace,
-            "checkpoint_id": checkpoint_id,
-            "task_id": task_id,
-            "position": log.state.position,
-            "epoch": log.state.epoch,
-            "body": {"writes": [list(write) for write in (*kept, *new.values())]},
-        }
-        doc_id = writes_id(log.thread, namespace, checkpoint_id, task_id)
-        old = log.document(doc_id)
-        action = "create" if old is None else "index"
-        (done,) = log.client.write(log.thread, [BulkItem(action, doc_id, source, unchanged=old)])
+        (done,) = log.client.write(log.thread, [writes_item(log, name, task_id, writes, keep_numbered)])
         if done:
             return
         RACE.block(attempt)
     raise Failure(409, "too many writers", f"task {task_id!r} writes from several places at once")
+
+
+def writes_item(log: Log, name: CheckpointName, task_id: str, writes: Sequence[Write], keep_numbered: bool) -> BulkItem:
+    """What `put_writes` writes to a thread whose state was just read."""
+    namespace, checkpoint_id = name
+    new = {write.idx: write for write in writes}
+    if log.pending_removal is not None and name in log.pending_removal.names:
+        finish_removal(log)
+    staying = (write for write in _task_writes(log, name, task_id) if keep_numbered or write.idx < 0)
+    kept = [write for write in staying if write.idx not in new]
+    source = {
+        "kind": WRITE,
+        "thread": log.thread,
+        "namespace": namespace,
+        "checkpoint_id": checkpoint_id,
+        "task_id": task_id,
+        "position": log.state.position,
+        "epoch": log.state.epoch,
+        "body": {"writes": [list(write) for write in (*kept, *new.values())]},
+    }
+    doc_id = writes_id(log.thread, namespace, checkpoint_id, task_id)
+    old = log.document(doc_id)
+    return BulkItem("create" if old is None else "index", doc_id, source, unchanged=old)
+
+
+def writes_ids(log: Log, name: CheckpointName, task_id: str) -> list[str]:
+    """The documents that may hold the writes of a task."""
+    return [writes_id(log.thread, *name, task_id, batch) for batch in {"", log.state.batch}]
 
 
 def get_writes(log: Log, name: CheckpointName, task_id: str | None) -> list[Write]:
@@ -68,9 +78,36 @@ def all_writes(log: Log) -> dict[CheckpointName, list[Write]]:
     return {name: sorted(_writes_in(documents), key=writes_order) for name, documents in found.items()}
 
 
+def count_orphans(log: Log, places: Collection[CheckpointName]) -> dict[CheckpointName, int]:
+    """How many writes wait for each of these checkpoints, which are not there."""
+    log.read_state()
+    found: Counter[CheckpointName] = Counter()
+    for document in log.pending_writes():
+        if writes_name(document) in places:
+            found[writes_name(document)] += len(document.source["body"]["writes"])
+    return {name: count for name, count in found.items() if count}
+
+
+def delete_orphans(log: Log, places: Collection[CheckpointName]) -> int:
+    """Remove the writes of those of these checkpoints that are not there; return how many."""
+    removed = 0
+    for namespace, checkpoint_id in sorted(places):
+        log.read_state(names=[(namespace, checkpoint_id)])
+        if log.find(namespace, checkpoint_id) is not None:
+            continue
+        here = ({"term": {"namespace": namespace}}, {"term": {"checkpoint_id": checkpoint_id}})
+        # What came with a copy is only seen when what a task wrote since is gone.
+        while documents := log.pending_writes(*here):
+            items = [BulkItem("delete", document.id, unchanged=document) for document in documents]
+            done = log.client.write(log.thread, items)
+            removed += sum(len(one.source["body"]["writes"]) for one, gone in zip(documents, done, strict=True) if gone)
+            if not any(done):
+                break  # somebody writes them anew just now
+    return removed
+
+
 def _task_writes(log: Log, name: CheckpointName, task_id: str) -> list[Write]:
-    batches = {"", log.state.batch}
-    found = (log.document(writes_id(log.thread, *name, task_id, batch)) for batch in batches)
+    found = map(log.document, writes_ids(log, name, task_id))
     return _writes_in(log.visible_writes(document for document in found if document is not None))
 
 
