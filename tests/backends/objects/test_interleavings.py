@@ -11,7 +11,7 @@ from tests.backends.objects.world import World
 
 
 @settings(
-    max_examples=2_000 if SOAK else 25,
+    max_examples=2_000 if SOAK else 16,
     deadline=None,
     derandomize=not SOAK,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 import pytest
 
+from locus.core.messages import Message
+from locus.core.state import AgentState
 from locus.errors import CorruptCheckpointError, UnsupportedFormatError
+from locus.memory.backends.objects import engine as objects_engine
+from locus.memory.backends.objects import merge as objects_merge
 from locus.memory.backends.objects import read as objects_read
+from locus.memory.backends.objects import remove as objects_remove
 from locus.memory.backends.objects.backend import ObjectCheckpointStore
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.objects.schema import Draft, event_key, thread_folder, thread_name
+from locus.memory.checkpointer import Checkpointer
 from locus.memory.storage import StorageBackend
 from tests.backends.objects.in_memory import MemoryObjectStore, StoreFault
 
@@ -234,3 +240,43 @@ async def test_a_save_that_never_came_is_no_thread(objects: MemoryObjectStore) -
     age(objects)
     await sweep(opened(objects))
     assert not [key for key in objects.objects if key.startswith("n/")]
+
+
+class DatedObjectStore(MemoryObjectStore):
+    """One that can be asked for the time."""
+
+    async def server_time(self) -> datetime | None:
+        return self.now()
+
+
+class ClockAhead(datetime):
+    """The clock of a machine that is off by more than the grace of a sweep."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Any:
+        return datetime.now(tz) + 2 * HOUR
+
+
+@pytest.mark.parametrize("many", [20, 257], ids=["by a vacuum", "by a merge"])
+async def test_nothing_is_lost_where_the_clock_of_one_machine_is_ahead(
+    monkeypatch: pytest.MonkeyPatch, many: int
+) -> None:
+    """It must not remove events that another handle still counts on: that one would put others under their numbers."""
+    objects = DatedObjectStore()
+
+    def handle() -> Checkpointer:
+        return Checkpointer(ObjectCheckpointStore(ObjectEngine(DatedObjectStore(shared=objects))))
+
+    waiting, busy = handle(), handle()
+    state = AgentState().with_message(Message.user("one"))
+    await waiting.save(state, "t")
+    for module in (objects_engine, objects_merge, objects_remove):
+        monkeypatch.setattr(module, "datetime", ClockAhead, raising=False)
+    other = AgentState()
+    for _ in range(many):
+        other = other.next_iteration()
+        await busy.save(other, "t")
+    if many < 256:
+        await busy.vacuum(30)
+    late = await waiting.save(state.with_message(Message.user("late")), "t")
+    assert await handle().list_checkpoints("t", 1) == [late]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import cast
 
+from locus.errors import CorruptCheckpointError
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.objects.remove import GRACE
 from locus.memory.checkpointer import StoreVerbs
 from locus.memory.model.arguments import CACHE_MB
+from locus.memory.model.retention import VacuumProgress
 from locus.memory.store import CheckpointStore
 
 
@@ -19,8 +23,20 @@ class ObjectCheckpointStore(CheckpointStore):
         super().__init__(engine, ttl_seconds=ttl_seconds, cache_mb=cache_mb)
         self._engine = engine
 
-    async def vacuum(self, older_than_days: float | None, keep_last: int | None, dry_run: bool) -> int:
-        removed = await super().vacuum(older_than_days, keep_last, dry_run)
+    async def vacuum(
+        self,
+        older_than_days: float | None,
+        keep_last: int | None,
+        dry_run: bool,
+        progress: Callable[[VacuumProgress], None] | None = None,
+    ) -> int:
+        try:
+            removed = await super().vacuum(older_than_days, keep_last, dry_run, progress)
+        except CorruptCheckpointError:
+            if not dry_run:
+                with suppress(CorruptCheckpointError):  # that was told already
+                    await self.sweep()
+            raise
         if not dry_run:
             await self.sweep()
         return removed

@@ -155,5 +155,9 @@ class ObjectStore(ABC):
     async def delete(self, keys: Iterable[str]) -> None:
         """Delete objects. Those that do not exist are no error."""
 
+    async def server_time(self) -> datetime | None:
+        """The time by the clock of the store, to the second; None if it cannot be asked."""
+        return None
+
     async def close(self) -> None:
         """Release what this store opened itself; never raises. Later use opens it anew."""

@@ -15,7 +15,7 @@ from locus.memory.backends.objects.index import ThreadIndex, WriteInfo
 from locus.memory.backends.objects.schema import CheckpointRow, Draft, TextRef, one_line, row_facts
 from locus.memory.model.manifest import newest_runs, wanted
 from locus.memory.model.records import Entry, Exported, Run, RunInfo, Stored, Write, writes_order
-from locus.memory.model.retention import unneeded_runs
+from locus.memory.model.retention import Line, line_in, unneeded_runs
 
 
 @dataclass(frozen=True)
@@ -71,12 +71,21 @@ def page_of(
     return page, page.refs
 
 
+def line_copy_of(index: ThreadIndex, line: Line) -> tuple[Copy, list[TextRef]] | None:
+    """A checkpoint with its ancestors, and what they need; `None` if there is none."""
+    ids, orphan = line_in(map(index.entry, index.rows.values()), line)
+    return copy_of(index, line.namespace, set(ids), orphan)
+
+
 def copy_of(
-    index: ThreadIndex, namespace: str | None, ids: Collection[str] | None
+    index: ThreadIndex, namespace: str | None, ids: Collection[str] | None, orphan: str | None = None
 ) -> tuple[Copy, list[TextRef]] | None:
-    """All checkpoints, or these of one namespace, and what they need; `None` if there are none."""
+    """All checkpoints, or these of one namespace, and what they need; `None` if there are none.
+
+    The `orphan` gets no parent.
+    """
     rows = [
-        replace(row, parent=index.parent(row))
+        replace(row, parent=None if row.checkpoint_id == orphan else index.parent(row))
         for row in index.rows.values()
         if ids is None or (row.namespace == namespace and row.checkpoint_id in ids)
     ]

@@ -25,34 +25,37 @@ What operations cost::
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 
-from locus.errors import CheckpointError, CorruptCheckpointError
+from locus.errors import CheckpointError, CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends.objects.client import ObjectStore, together
-from locus.memory.backends.objects.copy import copy_draft, copy_of, page_of
+from locus.memory.backends.objects.copy import Copy, copy_draft, copy_of, line_copy_of, page_of
 from locus.memory.backends.objects.index import RECENT, ThreadIndex
 from locus.memory.backends.objects.log import Proposal, ThreadLog, Transition
 from locus.memory.backends.objects.markers import MarkedThread, ThreadMarkers
 from locus.memory.backends.objects.read import Recent
-from locus.memory.backends.objects.remove import GRACE, sweep_thread
+from locus.memory.backends.objects.remove import GRACE, grace_began, sweep_thread
 from locus.memory.backends.objects.schema import FAN, CheckpointRow, Draft, TextRef, commit_draft, writes_draft
 from locus.memory.backends.objects.texts import FetchedObjects, ObjectGone
-from locus.memory.engine import Copies, Engine, Exports, FindsMetadata, KeepsWrites
+from locus.memory.engine import PAGE, Copies, Engine, Exports, FindsMetadata, KeepsWrites, warn_of_damage
 from locus.memory.model.commit_rules import decide
+from locus.memory.model.findings import SECOND, clock
 from locus.memory.model.ids import Pattern
 from locus.memory.model.manifest import wanted
-from locus.memory.model.matching import has_value, newest
+from locus.memory.model.matching import has_value, newest, newest_threads
 from locus.memory.model.parts import Part, Range, needed
 from locus.memory.model.records import (
     Base,
     Commit,
     Entry,
     Exported,
+    Finding,
+    NewestThreads,
     Outcome,
     Run,
     RunInfo,
@@ -61,6 +64,8 @@ from locus.memory.model.records import (
     Write,
     writes_order,
 )
+from locus.memory.model.retention import Line, Outlived, OutlivedPage, Place, Retention, orphaned, outlived_in
+from locus.memory.model.sizes import Measured, MeasuredCheckpoint, MeasuredWrites, text_bytes
 from locus.memory.runtime.forks import fork_safe_lock
 from locus.memory.runtime.retry import Backoff
 
@@ -108,6 +113,11 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
             size = sum(log.size for log in self._logs.values())
             while size > _MAX_REMEMBERED and len(self._logs) > 1:
                 size -= self._logs.popitem(last=False)[1].size
+
+    async def examine(self) -> list[Finding]:
+        asked = datetime.now(UTC)
+        theirs = await self.store.server_time()
+        return [] if theirs is None else clock(theirs, asked, SECOND)
 
     async def commit(self, commit: Commit) -> Outcome:
         def propose(index: ThreadIndex) -> Proposal[Outcome]:
@@ -183,10 +193,19 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
         return await self._log(thread_id).ask(one, _NEWEST)
 
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
-        return await self._markers.existing(pattern, limit, self._has_checkpoints)
+        return await self._markers.existing(pattern, limit, self._is_there)
 
     async def _has_checkpoints(self, thread: MarkedThread) -> tuple[bool, int]:
         return await self._log(thread.thread_id).ask(lambda index: (bool(index.rows), index.last_seq))
+
+    async def _is_there(self, thread: MarkedThread) -> tuple[bool, int]:
+        """The same. A damaged thread is there, so that it can be looked at, or deleted."""
+        try:
+            return await self._has_checkpoints(thread)
+        except UnsupportedFormatError:
+            raise
+        except CorruptCheckpointError:
+            return True, thread.number
 
     async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
         def propose(index: ThreadIndex) -> Proposal[int]:
@@ -209,18 +228,43 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
     async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
         return newest([entry async for entry in self._entries(prefix)], limit)
 
+    async def newest_threads(self, limit: int, before: str | None = None, prefix: str = "") -> NewestThreads:
+        """One request a thread at least: no object says which threads are the newest."""
+        damaged: list[CorruptCheckpointError] = []
+        names = await self.threads(Pattern(within=prefix), None)
+        found = await together([partial(self._entries_of, name, 1, damaged) for name in names], 16)
+        warn_of_damage(damaged)
+        return newest_threads((entry for entries in found for entry in entries), limit, before)
+
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
         found = [entry async for entry in self._entries(prefix) if has_value(entry.metadata, key, value)]
         return newest(found, limit)
 
     async def _entries(self, prefix: str) -> AsyncIterator[Entry]:
-        """All entries of all threads with the prefix. An index over them would cost every save a request."""
+        """All entries of all threads with the prefix. An index over them would cost every save a request.
+
+        Damaged threads are left out, with a warning.
+        """
+        damaged: list[CorruptCheckpointError] = []
         names = await self.threads(Pattern(within=prefix), None)
         for start in range(0, len(names), 64):
             group = names[start : start + 64]
-            for entries in await together([partial(self.history, name, None, None, None) for name in group], 16):
+            for entries in await together([partial(self._entries_of, name, None, damaged) for name in group], 16):
                 for entry in entries:
                     yield entry
+        warn_of_damage(damaged)
+
+    async def _entries_of(
+        self, thread_id: str, limit: int | None, damaged: list[CorruptCheckpointError]
+    ) -> list[Entry]:
+        """The newest entries of a thread; none of one that cannot be read, which is added to `damaged`."""
+        try:
+            return await self.history(thread_id, None, limit, None)
+        except UnsupportedFormatError:
+            raise
+        except CorruptCheckpointError as error:
+            damaged.append(error)
+            return []
 
     async def put_writes(
         self,
@@ -254,7 +298,15 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
         return sorted(writes, key=writes_order)
 
     async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
-        answer = await self._log(source).read(lambda index: copy_of(index, namespace, checkpoint_ids))
+        return await self._copy(source, dest, lambda index: copy_of(index, namespace, checkpoint_ids))
+
+    async def copy_line(self, source: str, dest: str, line: Line) -> int:
+        return await self._copy(source, dest, lambda index: line_copy_of(index, line))
+
+    async def _copy(
+        self, source: str, dest: str, choose: Callable[[ThreadIndex], tuple[Copy, list[TextRef]] | None]
+    ) -> int:
+        answer = await self._log(source).read(choose)
         if answer is None:
             return 0
         found, texts = answer
@@ -273,31 +325,116 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
         page, texts = answer
         return page.exported(texts.text)
 
+    async def outlived(
+        self, kept: Retention, after: str = "", prefix: str = "", limit: int = PAGE
+    ) -> AsyncGenerator[OutlivedPage]:
+        async def one(thread_id: str) -> Outlived | CorruptCheckpointError:
+            def find(index: ThreadIndex) -> Outlived:
+                index.must_be_whole()
+                entries = [index.entry(row) for row in index.rows.values()]
+                return outlived_in(thread_id, entries, kept, orphaned(index.orphans(), kept.orphans_before))
+
+            try:
+                return await self._log(thread_id).ask(find)
+            except CorruptCheckpointError as error:
+                return error
+
+        while thread_ids := await self.threads(Pattern(within=prefix, after=after), limit):
+            after = thread_ids[-1]
+            found = await together([partial(one, thread_id) for thread_id in thread_ids], 16)
+            damaged = [error for error in found if isinstance(error, CorruptCheckpointError)]
+            yield OutlivedPage(
+                after, len(thread_ids), [one for one in found if isinstance(one, Outlived) and one], damaged
+            )
+
+    async def measure(self, thread_id: str) -> Measured | None:
+        """As events tell the lengths of their texts. Those that a sweep has put together tell none, and are read."""
+
+        def find(index: ThreadIndex) -> tuple[_Texts, list[TextRef]] | None:
+            index.must_be_whole()
+            if not index.rows:
+                return None
+            runs, _ = index.needed()
+            rows = [(index.entry(row), row.manifest, row.head) for row in index.rows.values()]
+            writes = {place: [one.ref for one in kept.values()] for place, kept in index.writes.items() if kept}
+            refs = [*(ref for *_, ref in rows), *runs.values(), *(ref for some in writes.values() for ref in some)]
+            sizes = {ref: index.places.size(ref) for ref in refs}
+            unknown = [ref for ref, size in sizes.items() if size is None]
+            return _Texts(rows, runs, writes, sizes), unknown
+
+        answer = await self._log(thread_id).read(find, _ALL_ENTRIES)
+        if answer is None:
+            return None
+        found, texts = answer
+
+        def size(ref: TextRef) -> int:
+            known = found.sizes[ref]
+            return text_bytes(texts.text(ref)) if known is None else known
+
+        return Measured(
+            [
+                MeasuredCheckpoint(entry, manifest, size(head) + text_bytes(manifest) + text_bytes(entry.metadata))
+                for entry, manifest, head in found.rows
+            ],
+            {run: size(ref) for run, ref in found.runs.items()},
+            {place: MeasuredWrites(len(refs), sum(map(size, refs))) for place, refs in found.writes.items()},
+        )
+
+    async def delete_orphans(self, thread_id: str, places: Collection[Place]) -> int:
+        def propose(index: ThreadIndex) -> Proposal[int]:
+            """Let one task that has numbered writes write nothing: there is no event that removes others."""
+            index.must_be_whole()
+            for place in sorted(index.orphans().keys() & places):
+                numbered = Counter(task for task, idx in index.writes[place] if idx >= 0)
+                task, count = min(numbered.items())
+                return Proposal(count, writes_draft((*place, task), (), False))
+            return Proposal(0)
+
+        removed = 0
+        while count := await self._log(thread_id).change(propose):
+            removed += count
+        return removed
+
     async def sweep(self, grace: timedelta = GRACE) -> int:
         """Remove what deletions, merges and crashes have left; return how many objects were removed.
 
-        Events younger than `grace` stay: a handle may still rely on them. Interrupting it does no harm.
+        Events younger than `grace` stay: a handle may still rely on them. Interrupting it does no harm. Damaged threads
+        stay as they are, and the error of the first is raised when all others are done.
         """
-        before = datetime.now(UTC) - grace
-        removed = await self._sweep_some(await self._markers.long(Pattern()), before)
+        before = await grace_began(self.store, grace)
+        damaged: list[CorruptCheckpointError] = []
+        removed = await self._sweep_some(await self._markers.long(Pattern()), before, damaged)
         async for page in self._markers.all(Pattern()):
-            removed += await self._sweep_some(page, before)
+            removed += await self._sweep_some(page, before, damaged)
 
         async def has_checkpoints(thread: MarkedThread) -> tuple[bool, int]:
-            if all(listed.modified < before for listed in thread.listed):
-                await self._log(thread.thread_id).take_number(thread.number)
-            return await self._has_checkpoints(thread)
+            try:
+                if all(listed.modified < before for listed in thread.listed):
+                    await self._log(thread.thread_id).take_number(thread.number)
+                return await self._has_checkpoints(thread)
+            except CorruptCheckpointError as error:
+                damaged.append(error)
+                return True, thread.number - 1  # as if its event were still on its way: the marker stays
 
         await self._markers.settle(has_checkpoints, before)
+        if damaged:
+            raise damaged[0]
         return removed
 
-    async def _sweep_some(self, threads: Iterable[MarkedThread], before: datetime) -> int:
-        return sum(await together([partial(self._sweep_one, thread.thread_id, before) for thread in threads], 8))
+    async def _sweep_some(
+        self, threads: Iterable[MarkedThread], before: datetime, damaged: list[CorruptCheckpointError]
+    ) -> int:
+        return sum(
+            await together([partial(self._sweep_one, thread.thread_id, before, damaged) for thread in threads], 8)
+        )
 
-    async def _sweep_one(self, thread_id: str, before: datetime) -> int:
+    async def _sweep_one(self, thread_id: str, before: datetime, damaged: list[CorruptCheckpointError]) -> int:
         for attempt in range(4):
             try:
                 return await sweep_thread(self.store, thread_id, before)
+            except CorruptCheckpointError as error:
+                damaged.append(error)
+                return 0
             except ObjectGone:
                 await _BETWEEN_SWEEPS.pause(attempt)
         return 0  # others are at work on this thread just now; the next sweep will do it
@@ -309,6 +446,15 @@ class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
         with self._lock:
             self._logs.clear()
         await self.store.close()
+
+
+class _Texts(NamedTuple):
+    """Where the texts of a thread are, and how long, as far as that is known."""
+
+    rows: list[tuple[Entry, str, TextRef]]
+    runs: dict[RunInfo, TextRef]
+    writes: dict[Place, list[TextRef]]
+    sizes: dict[TextRef, int | None]
 
 
 class _Found(NamedTuple):

@@ -398,6 +398,13 @@ class ThreadIndex:
             kept[task_id, idx] = WriteInfo(task_path, channel, TextRef(*ref))
         self.removal = record.get("removal", self.removal)
 
+    def orphans(self) -> dict[tuple[str, str], int]:
+        """How many pending writes wait for each checkpoint that is not there, but for those of special channels."""
+        waiting = {
+            place: sum(idx >= 0 for _, idx in kept) for place, kept in self.writes.items() if place not in self.ids
+        }
+        return {place: count for place, count in waiting.items() if count}
+
     def needed(self) -> tuple[dict[RunInfo, TextRef], set[TextRef]]:
         """The runs that anything needs, and every text that is needed: heads, runs and writes."""
         extents = [extent for row in self.rows.values() for extent in wanted(row.manifest)]

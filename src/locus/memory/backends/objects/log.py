@@ -303,9 +303,7 @@ class ThreadLog:
                 return proposal.answer
             known, up_to_date = await self._catch_up(known, 1 if attempt == 0 else 4), True
             await _BETWEEN_PUTS.pause(attempt)
-        raise ConflictError(
-            f"thread {self.thread_id!r} is changed by others faster than this save can follow; try again"
-        )
+        raise ConflictError(f"thread {self.thread_id!r} keeps being changed by other writers; try again")
 
     async def _put(self, number: int, body: bytes, by: str, transition: Transition, *, put_sure_marker: bool) -> bool:
         """Put an event if its number is free. Returns whether the event with this number is now this one."""

@@ -109,16 +109,18 @@ class ThreadMarkers:
     async def all(self, pattern: Pattern) -> AsyncIterator[list[MarkedThread]]:
         """What the markers say of each thread, a page at a time, in the order of their ids."""
         prefix = encoded(pattern.prefix)
-        if len(prefix) <= MAX_ENCODED_ID:
-            async for page in self._pages(f"n/{with_slashes(prefix)}"):
+        if len(prefix) <= MAX_ENCODED_ID and not pattern.matches_none:
+            after = _behind(pattern.after) if pattern.from_after else None
+            async for page in self._pages(f"n/{with_slashes(prefix)}", after):
                 yield [thread for thread in page if pattern.matches(thread.thread_id)]
+                if pattern.end is not None and page and page[-1].thread_id >= pattern.end:
+                    return
 
     async def long(self, pattern: Pattern) -> list[MarkedThread]:
         """The same for all threads whose ids are too long for a key, in any order."""
         return [thread async for page in self._pages("l/") for thread in page if pattern.matches(thread.thread_id)]
 
-    async def _pages(self, prefix: str) -> AsyncIterator[list[MarkedThread]]:
-        after: str | None = None
+    async def _pages(self, prefix: str, after: str | None = None) -> AsyncIterator[list[MarkedThread]]:
         groups: dict[tuple[bool, str], list[tuple[Marker, Listed]]] = {}
         while True:
             page = await self.with_format_check(partial(self._store.list, prefix, start_after=after, limit=PAGE))
@@ -152,7 +154,10 @@ class ThreadMarkers:
         long = await self._existing(await self.long(pattern), has_checkpoints)
         found: list[str] = []
         async for page in self.all(pattern):
-            found += await self._existing(page, has_checkpoints)
+            while page and (limit is None or len(found) < limit):
+                wanted = len(page) if limit is None else limit - len(found)
+                found += await self._existing(page[:wanted], has_checkpoints)
+                page = page[wanted:]
             if limit is not None and len(found) >= limit:
                 break
         return sorted([*long, *found])[:limit]
@@ -192,3 +197,11 @@ class ThreadMarkers:
         if state is MarkerState.GONE and not old and thread.listed[-1].modified < before:
             old = [newest]
         await self._store.delete(old)
+
+
+def _behind(thread_id: str) -> str:
+    """A key behind the markers of a thread, and before those of all threads that follow it."""
+    name = encoded(thread_id)
+    if len(name) > MAX_ENCODED_ID:  # no marker has this name; those that follow it follow its beginning, too
+        return f"n/{with_slashes(name[:MAX_ENCODED_ID])}"
+    return f"n/{with_slashes(name)}-~"

@@ -13,11 +13,9 @@ no other backend merges.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from locus.memory.backends.objects.client import ObjectStore
 from locus.memory.backends.objects.read import ThreadObjects
-from locus.memory.backends.objects.remove import GRACE, remove_merged_events
+from locus.memory.backends.objects.remove import grace_began, remove_merged_events
 from locus.memory.backends.objects.schema import (
     BASE_LEVEL,
     FAN,
@@ -55,7 +53,7 @@ async def merge(
         merged = await _merge_up(store, thread, objects.entries, since)
         await _merge_up(store, thread, objects.items, 0)
         if merged:
-            await remove_merged_events(store, thread, objects, datetime.now(UTC) - GRACE)
+            await remove_merged_events(store, thread, objects, await grace_began(store))
 
 
 async def _merge_events(

@@ -57,6 +57,11 @@ class TextPlaces:
         self._texts[number] = _Texts(self._end, sizes)
         self._end += len(texts_header(number, len(sizes))) + sum(sizes) + len(sizes) + 1
 
+    def size(self, ref: TextRef) -> int | None:
+        """How many bytes a text has; None if that is not known."""
+        texts = self._texts.get(ref.event)
+        return texts.sizes[ref.line] if texts is not None and ref.line < len(texts.sizes) else None
+
     def place(self, ref: TextRef, merged: MergedObject) -> tuple[int, int] | None:
         """Where a text is in an object of merged items: from, to. None if that cannot be told."""
         texts = self._texts.get(ref.event)

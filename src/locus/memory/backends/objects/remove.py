@@ -11,7 +11,7 @@ objects, or the later one wins: nothing is ever deleted in favour of something o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from locus.memory.backends.objects.client import ObjectStore
 from locus.memory.backends.objects.index import ThreadIndex
@@ -41,6 +41,15 @@ assert timedelta(seconds=CACHE_SECONDS) * 4 <= GRACE
 
 _PART_BYTES = 8 * 2**20
 """The size from which on the items of a swept thread continue in another object."""
+
+
+async def grace_began(store: ObjectStore, grace: timedelta = GRACE) -> datetime:
+    """What was put before this is older than `grace`.
+
+    By the clock of the store, which dates its objects, where it can be asked. A machine whose clock is ahead would take
+    every event for an old one, and whoever still relies on it could put another one in its place.
+    """
+    return (await store.server_time() or datetime.now(UTC)) - grace
 
 
 async def sweep_thread(store: ObjectStore, thread_id: str, before: datetime) -> int:

@@ -22,6 +22,7 @@ from locus.errors import BackendUnavailableError, CheckpointError, Configuration
 from locus.extras import require
 from locus.memory.backends.objects.client import PAGE, Listed, ObjectStore, Span, together
 from locus.memory.backends.oci_bucket.config import OCIConfig
+from locus.memory.model.findings import http_time
 from locus.memory.runtime.worker import WorkerPool
 from locus.oci_auth import Signer, make_signer
 
@@ -97,6 +98,10 @@ class OCIObjectStore(ObjectStore):
         batches = [names[start : start + PAGE] for start in range(0, len(names), PAGE)]
         self.requests["delete"] += len(batches)
         await together([partial(self._pool.run, methodcaller("delete_many", batch)) for batch in batches])
+
+    async def server_time(self) -> datetime | None:
+        self.requests["list"] += 1
+        return http_time(await self._pool.run(lambda connection: connection.date(prefix=self._prefix)))
 
     async def close(self) -> None:
         await self._pool.close()
@@ -237,6 +242,13 @@ class Connection:
             lambda client: client.list_objects(*self._bucket, fields="name,size,timeModified", **query)
         )
         return response.data["objects"], response.data.get("nextStartWith")
+
+    def date(self, **query: Any) -> str:
+        """The header `Date` of an answer."""
+        response = self._with_retries(
+            lambda client: client.list_objects(*self._bucket, fields="name", limit=1, **query)
+        )
+        return str(response.headers.get("date") or "")
 
     def delete(self, name: str) -> None:
         try:

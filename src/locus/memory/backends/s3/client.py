@@ -27,6 +27,7 @@ from locus.errors import BackendUnavailableError, CheckpointError, Serialization
 from locus.extras import require
 from locus.memory.backends.objects.client import PAGE, Listed, ObjectStore, Span
 from locus.memory.backends.s3.config import S3Config
+from locus.memory.model.findings import http_time
 from locus.memory.runtime.per_loop import PerLoop
 from locus.memory.runtime.retry import Backoff
 
@@ -108,6 +109,11 @@ class S3ObjectStore(ObjectStore):
                 if local_name(node.tag) == "Error" and child_text(node, "Code") != "NoSuchKey":
                     raise S3Error(200, child_text(node, "Code"), child_text(node, "Message"), "deleting objects")
 
+    async def server_time(self) -> datetime | None:
+        query = {"list-type": "2", "prefix": self._prefix, "max-keys": "1"}
+        response = await self._client.request("list", "GET", "", query=query)
+        return http_time(response.date)
+
     async def close(self) -> None:
         await self._client.close()
 
@@ -133,6 +139,8 @@ _LARGE = 2**20
 class Response(NamedTuple):
     status: int
     body: bytes
+    date: str = ""
+    """When the server answered, by its clock."""
 
 
 class S3Client:
@@ -202,7 +210,7 @@ class S3Client:
         sent = dict(signed.headers.items())
         data = BytesIO(body) if body is not None and len(body) >= _LARGE else body
         async with session.request(method, self._url(url, encoded=True), headers=sent, data=data) as received:
-            return Response(received.status, await received.read())
+            return Response(received.status, await received.read(), received.headers.get("Date", ""))
 
     async def _current_credentials(self) -> Any:
         """Credentials that are valid now. Finding or renewing them may take requests that block."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
@@ -126,10 +128,21 @@ class S3Config:
 
 
 def _botocore_session(profile_name: str | None) -> Any:
-    found = require("botocore.session", "s3").Session(profile=profile_name)
+    hooks = copy(_botocore_hooks())
+    found = require("botocore.session", "s3").Session(
+        profile=profile_name, event_hooks=hooks, include_builtin_handlers=False
+    )
     if profile_name is not None and profile_name not in found.available_profiles:
         raise ConfigurationError(f"there is no profile {profile_name!r:.80} in the shared AWS files")
     return found
+
+
+@cache
+def _botocore_hooks() -> Any:
+    """The hooks that botocore gives every session of its own: to register them takes most of a handle's opening."""
+    hooks = require("botocore.hooks", "s3").HierarchicalEmitter()
+    require("botocore.session", "s3").Session(event_hooks=hooks)
+    return hooks
 
 
 def _ca_bundle(session: Any) -> str | None:
