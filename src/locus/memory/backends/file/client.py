@@ -119,15 +119,20 @@ class LogFolder:
         self.path(thread_id).unlink(missing_ok=True)
         sync_folder(self._base)
 
-    def thread_ids(self) -> Iterator[str]:
-        """The ids of all logs, whether they have a checkpoint or not. Files with names of other kinds are not ours."""
+    def thread_ids(self, damaged: list[CorruptCheckpointError] | None = None) -> list[str]:
+        """The ids of all logs in order, whether they have a checkpoint or not. Files with other names are not ours.
+
+        Most names tell the id. If the log has to tell it, and cannot be read, that is added to `damaged`. One that is
+        the log of another thread is added, too; without a list it is raised.
+        """
+        found: list[str] = []
         with os.scandir(self._base) as entries:
-            names = sorted(entry.name for entry in entries if entry.name.endswith(SUFFIX) and entry.is_file())
+            names = [entry.name for entry in entries if entry.name.endswith(SUFFIX) and entry.is_file()]
         for name in names:
             stem = name.removesuffix(SUFFIX)
             if "~" not in stem:
                 if file_name(stem) == name:
-                    yield stem
+                    found.append(stem)
                 continue
             if not DIGEST_NAME.fullmatch(name):
                 continue
@@ -135,9 +140,22 @@ class LogFolder:
                 thread_id = LogFile.thread_of(self._base / name)
             except FileNotFoundError:
                 continue  # deleted since the folder was listed
-            if file_name(thread_id) != name:
-                raise CorruptCheckpointError("a file in the folder is the log of another thread than its name says")
-            yield thread_id
+            except UnsupportedFormatError:
+                raise
+            except CorruptCheckpointError:
+                error = CorruptCheckpointError("a log in the folder does not say of which thread it is")
+                if damaged is None:
+                    raise error from None
+                damaged.append(error)
+                continue
+            if file_name(thread_id) == name:
+                found.append(thread_id)
+                continue
+            error = CorruptCheckpointError("a file in the folder is the log of another thread than its name says")
+            if damaged is None:
+                raise error
+            damaged.append(error)
+        return sorted(found)
 
 
 @contextmanager

@@ -6,27 +6,55 @@ the layout.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import islice
+from math import inf
 from pathlib import Path
 from typing import TypeVar
 from zlib import crc32
 
-from locus.errors import BackendUnavailableError, CheckpointError, CorruptCheckpointError
+from locus.errors import BackendUnavailableError, CheckpointError, CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.backends.file.client import LogFolder
 from locus.memory.backends.file.log import CommitView, LogFile
+from locus.memory.backends.file.salvage import salvage
 from locus.memory.backends.file.schema import SUFFIX, checkpoint_record, writes_record
-from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
+from locus.memory.engine import (
+    PAGE,
+    Copies,
+    Deadline,
+    Engine,
+    Expires,
+    Exports,
+    FindsMetadata,
+    KeepsWrites,
+    Searches,
+    warn_of_damage,
+)
 from locus.memory.model.codec import encode
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.ids import Pattern
 from locus.memory.model.manifest import newest_runs, wanted
-from locus.memory.model.matching import best_hits, has_value, newest, table_hits
+from locus.memory.model.matching import best_hits, has_value, newest, newest_threads, table_hits
 from locus.memory.model.parts import Part, needed
-from locus.memory.model.records import Base, Commit, Entry, Exported, Hit, Outcome, Stored, Verdict, Write
+from locus.memory.model.records import (
+    Base,
+    Commit,
+    Entry,
+    Exported,
+    Hit,
+    Hits,
+    NewestThreads,
+    Outcome,
+    Salvage,
+    Stored,
+    Verdict,
+    Write,
+)
+from locus.memory.model.retention import Line, Outlived, OutlivedPage, Place, Retention, orphaned, outlived_in
+from locus.memory.model.sizes import Measured
 from locus.memory.model.table import Row, ThreadTable, entry_of
 from locus.memory.runtime.worker import Worker
 
@@ -143,13 +171,37 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         return await self._with_log(thread_id, work, [])
 
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
+        """A damaged thread is listed by its name, so that it can be looked at, or deleted."""
         found: list[str] = []
-        ids = await self._workers[0].run(lambda folder: sorted(filter(pattern.matches, folder.thread_ids())))
+        ids = await self._workers[0].run(lambda folder: list(filter(pattern.matches, folder.thread_ids())))
         for thread_id in ids:
             if limit is not None and len(found) >= limit:
                 break
-            if await self._with_log(thread_id, lambda log: log.last_seq > 0, False):
+            try:
+                there = await self._with_log(thread_id, lambda log: log.last_seq > 0, False)
+            except UnsupportedFormatError:
+                raise
+            except CorruptCheckpointError:
+                # What never was a log is no thread. But it must not take the place of one in silence.
+                if await self._is_foreign(thread_id):
+                    raise
+                there = True
+            if there:
                 found.append(thread_id)
+        return found
+
+    async def unlisted(self, prefix: str, after: str, limit: int) -> list[str]:
+        found: list[str] = []
+        ids = await self._workers[0].run(lambda folder: folder.thread_ids([]))
+        for thread_id in ids:
+            if len(found) < limit and thread_id.startswith(prefix) and thread_id > after:
+                try:
+                    there = await self._with_log(thread_id, lambda log: log.last_seq > 0, False)
+                except UnsupportedFormatError:
+                    raise
+                except CorruptCheckpointError:
+                    continue  # `threads` names it, or raises
+                found += [] if there else [thread_id]
         return found
 
     async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
@@ -162,27 +214,40 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
                 log.check_writable()
                 table = log.table()
                 doomed = table.seqs(namespace, seqs)
+                if not doomed:
+                    return 0  # also if there are no checkpoints at all: pending writes may wait for their first one
                 if len(doomed) == len(table.rows):
                     folder.remove(thread_id)
-                elif doomed:
+                else:
                     table.remove(doomed)
                     folder.write(table)
                 return len(doomed)
 
         return await self._on(thread_id, work)
 
-    async def _each(self, work: Callable[[LogFile], list[T]], prefix: str) -> list[T]:
-        """Ask every thread whose id starts with the prefix."""
+    async def _each(
+        self, work: Callable[[LogFile], list[T]], prefix: str, until: Callable[[], bool] = lambda: False
+    ) -> list[T]:
+        """Ask every thread whose id starts with the prefix, until something is so. Damaged ones are left out, with a
+        warning."""
         found: list[T] = []
-        thread_ids = await self._workers[0].run(lambda folder: list(folder.thread_ids()))
+        damaged: list[CorruptCheckpointError] = []
+        thread_ids = await self._workers[0].run(lambda folder: folder.thread_ids(damaged))
+        if prefix:
+            damaged.clear()  # nobody knows whether they belong here
         for thread_id in thread_ids:
             if not thread_id.startswith(prefix):
                 continue
+            if until():
+                break
             try:
                 found += await self._with_log(thread_id, work, [])
-            except CorruptCheckpointError:
+            except UnsupportedFormatError:
+                raise
+            except CorruptCheckpointError as error:
                 if not await self._is_foreign(thread_id):
-                    raise
+                    damaged.append(error)
+        warn_of_damage(damaged)
         return found
 
     async def _is_foreign(self, thread_id: str) -> bool:
@@ -195,6 +260,14 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
 
         return newest(await self._each(work, prefix), limit)
 
+    async def newest_threads(self, limit: int, before: str | None = None, prefix: str = "") -> NewestThreads:
+        """Looks at the end of every log of the prefix: no file says which threads are the newest."""
+
+        def work(log: LogFile) -> list[Entry]:
+            return [seal.entry(log.thread_id) for seal in islice(log.checkpoints(), 1)]
+
+        return newest_threads(await self._each(work, prefix), limit, before)
+
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
         def work(log: LogFile) -> list[Entry]:
             entries = (seal.entry(log.thread_id) for seal in log.checkpoints())
@@ -203,7 +276,18 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         return newest(await self._each(work, prefix), limit)
 
     async def search(self, terms: Sequence[str], limit: int, prefix: str = "") -> list[Hit]:
-        return best_hits(await self._each(lambda log: list(table_hits(log.table(), terms)), prefix), limit)
+        return await self.search_until(terms, limit, prefix, Deadline(inf))
+
+    async def search_until(self, terms: Sequence[str], limit: int, prefix: str, deadline: Deadline) -> Hits:
+        stopped = False
+
+        def is_over() -> bool:
+            nonlocal stopped
+            stopped = deadline.has_passed
+            return stopped
+
+        found = await self._each(lambda log: list(table_hits(log.table(), terms)), prefix, is_over)
+        return Hits(best_hits(found, limit), complete=not stopped)
 
     async def put_writes(
         self,
@@ -239,6 +323,52 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
 
         return await self._with_log(thread_id, work, [])
 
+    async def outlived(
+        self, kept: Retention, after: str = "", prefix: str = "", limit: int = PAGE
+    ) -> AsyncGenerator[OutlivedPage]:
+        def work(log: LogFile) -> Outlived:
+            entries = [seal.entry(log.thread_id) for seal in log.checkpoints()]
+            orphans = orphaned(log.orphans(), kept.orphans_before, log.changed)
+            return outlived_in(log.thread_id, entries, kept, orphans)
+
+        unnamed: list[CorruptCheckpointError] = []
+        thread_ids = await self._workers[0].run(lambda folder: folder.thread_ids(unnamed))
+        thread_ids = [name for name in thread_ids if name.startswith(prefix) and name > after]
+        for start in range(0, len(thread_ids), limit):
+            some, found, damaged = thread_ids[start : start + limit], list[Outlived](), list[CorruptCheckpointError]()
+            for thread_id in some:
+                try:
+                    found.append(await self._with_log(thread_id, work, Outlived(thread_id)))
+                except CorruptCheckpointError as error:
+                    damaged.append(error)
+            yield OutlivedPage(some[-1], len(some), [one for one in found if one], damaged)
+        if unnamed and not prefix:  # nobody knows whether they belong to a prefix
+            yield OutlivedPage(thread_ids[-1] if thread_ids else after, 0, damaged=unnamed)
+
+    async def delete_orphans(self, thread_id: str, places: Collection[Place]) -> int:
+        def work(folder: LogFolder) -> int:
+            with folder.exclusive(thread_id), folder.log(thread_id) as log:
+                if log is None:
+                    return 0
+                log.check_writable()
+                table = log.table()
+                removed = table.delete_orphans(places)
+                if not table.rows and not any(table.writes.values()):
+                    folder.remove(thread_id)
+                elif removed:
+                    folder.write(table)
+                return removed
+
+        return await self._on(thread_id, work)
+
+    async def salvage(
+        self, thread_id: str, content: Callable[[Stored], object | None], *, apply: bool
+    ) -> Salvage | None:
+        return await self._on(thread_id, lambda folder: salvage(folder, thread_id, content, apply=apply))
+
+    async def measure(self, thread_id: str) -> Measured | None:
+        return await self._with_log(thread_id, lambda log: log.measured(), None)
+
     async def expire(self, now: datetime) -> int:
         def work(folder: LogFolder, thread_id: str) -> int:
             with folder.exclusive(thread_id):
@@ -252,8 +382,9 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
                     log.release()
 
         await self._workers[0].run(LogFolder.sweep)
-        ids = await self._workers[0].run(lambda folder: list(folder.thread_ids()))
-        expired, damage = 0, None
+        damaged: list[CorruptCheckpointError] = []
+        ids = await self._workers[0].run(lambda folder: folder.thread_ids(damaged))
+        expired, damage = 0, next(iter(damaged), None)
         for thread_id in ids:
             try:
                 expired += await self._on(thread_id, partial(work, thread_id=thread_id))
@@ -265,6 +396,12 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         return expired
 
     async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
+        return await self._copy(source, dest, lambda table, to: table.copied(to, namespace, checkpoint_ids))
+
+    async def copy_line(self, source: str, dest: str, line: Line) -> int:
+        return await self._copy(source, dest, lambda table, to: table.copied_line(to, line))
+
+    async def _copy(self, source: str, dest: str, copied: Callable[[ThreadTable, ThreadTable], ThreadTable]) -> int:
         def reading(folder: LogFolder) -> ThreadTable | None:
             with folder.log(source) as log:
                 return None if log is None else log.table()
@@ -277,9 +414,9 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
             with folder.exclusive(dest):
                 with folder.log(dest) as log:
                     existing = ThreadTable(dest) if log is None else log.table()
-                if existing.rows:
+                copy = copied(table, existing)
+                if copy.rows and existing.rows:
                     return -1
-                copy = table.copied(existing, namespace, checkpoint_ids)
                 if copy.rows:
                     folder.write(copy)
                 return len(copy.rows)

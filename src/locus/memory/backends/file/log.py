@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from functools import wraps
 from itertools import dropwhile, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from zlib import crc32
 
-from locus.errors import CorruptCheckpointError
+from locus.errors import CorruptCheckpointError, LocusError
 from locus.memory.backends.file.read import NEEDED, USELESS, Sought, sought
 from locus.memory.backends.file.schema import CHECKSUM_KEY, FORMAT, SEAL_START, Places, Record, Seal
 from locus.memory.model.codec import encode
 from locus.memory.model.formats import check_format, oldest
 from locus.memory.model.ids import shown_thread
-from locus.memory.model.records import Extent, Known, Run, Stored, Write
+from locus.memory.model.records import Extent, Known, Run, RunInfo, Stored, Write
+from locus.memory.model.sizes import Measured, MeasuredCheckpoint, MeasuredWrites, text_bytes
 from locus.memory.model.table import Row, ThreadTable
 from locus.memory.runtime.private import BYTES, NO_LINK
 
@@ -52,6 +55,26 @@ _FORMATS = re.compile(rb',"(locus|min_reader|min_writer)":(\d{1,9})(?=,)')
 """What the first line says of the format. No id of a thread can say it: quotes in a text are escaped."""
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _finds_damage(method: Callable[Concatenate[LogFile, P], T]) -> Callable[Concatenate[LogFile, P], T]:
+    """For what puts together what seals say. A load takes most of them apart without looking at every fact."""
+
+    @wraps(method)
+    def read(self: LogFile, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(self, *args, **kwargs)
+        except LocusError:
+            raise
+        except (LookupError, TypeError, ValueError, OverflowError, StopIteration) as error:
+            # Without the text of the error, which may quote what somebody has stored.
+            raise CorruptCheckpointError(f"{self._name} cannot be read ({type(error).__name__})") from None
+
+    return read
+
+
 class LogFile:
     """An open log, as far as it was read: seals are read from the end, as they are needed."""
 
@@ -62,6 +85,8 @@ class LogFile:
         self._inode = (0, 0)
         self._format: tuple[int, int | None] = (0, None)
         self._buffer = (0, b"")
+        self.changed: datetime | None = None
+        """When the file was last written to."""
         self._forget()
 
     @property
@@ -109,6 +134,7 @@ class LogFile:
         self._index(seal)
         self._index_runs(seal)
 
+    @_finds_damage
     def refresh(self, writing: bool = False) -> bool:
         """Open the file and find out what is new; False if the file does not exist. `writing`: to append to it."""
         self.release()
@@ -125,6 +151,7 @@ class LogFile:
             self._forget()
             known = None
         self._inode = inode
+        self.changed = datetime.fromtimestamp(found_now.st_mtime, UTC)
         if known is None:
             self._check_first_line()
         newest = self._last_seal(found_now.st_size, known)
@@ -181,7 +208,7 @@ class LogFile:
     @classmethod
     def is_log(cls, path: Path) -> bool:
         """Whether a file begins as a log does, whatever follows."""
-        return cls._beginning_of(path).startswith(SEAL_START)
+        return cls._beginning_of(path).startswith(SEAL_START + b'"thread"')
 
     @classmethod
     def _beginning_of(cls, path: Path) -> bytes:
@@ -320,6 +347,7 @@ class LogFile:
     def checkpoints(self, namespace: str | None = None) -> Iterator[Seal]:
         return (seal for seal in self.newest_first() if seal.kind == "checkpoint" and namespace in (None, seal.name[0]))
 
+    @_finds_damage
     def find(self, namespace: str, checkpoint_id: str | None) -> Seal | None:
         """The seal of a checkpoint; of the latest if no id is given."""
         if checkpoint_id is None:
@@ -333,6 +361,7 @@ class LogFile:
                     break
         return self._ids.get(key)
 
+    @_finds_damage
     def has_run(self, branch: str, number: int) -> bool:
         """Whether a branch has this run, above 0, or a later one: another line may have continued it long ago.
 
@@ -350,6 +379,7 @@ class LogFile:
             self._has_only_grown = first.get("seq") == first.get("last_seq") == 1
         return self._has_only_grown
 
+    @_finds_damage
     def has_value(self, branch: str) -> bool:
         """Whether a large value is there, as far as is known, or can be seen from the end.
 
@@ -365,17 +395,20 @@ class LogFile:
             raise CorruptCheckpointError(f"{self._name}: the record at byte {seal.record} does not fit its checksum")
         return body
 
+    @_finds_damage
     def texts(self, seal: Seal) -> list[str]:
         """The texts of a record, after checking its checksum."""
         body = self._body(seal, seal.facts["crc"])
         return [body[at : at + length].decode() for at, length in seal.facts["at"]]
 
+    @_finds_damage
     def writes(self, seal: Seal) -> list[Write]:
         return [
             Write(fact[0], fact[1], fact[2], fact[3], text)
             for fact, text in zip(seal.facts["writes"], self.texts(seal), strict=True)
         ]
 
+    @_finds_damage
     def stored(self, seal: Seal, wanted: Sequence[Extent], known: Mapping[str, int] | None = None) -> Stored:
         """A checkpoint with its runs, read from its seal backwards until everything is found.
 
@@ -482,19 +515,91 @@ class LogFile:
             self._take(seal, places, (index,), found)
             del open_branches[branch]
 
+    @_finds_damage
     def table(self) -> ThreadTable:
         """Everything that the log has."""
         table = ThreadTable(self.thread_id, expires_at=self.expires_at)
         for seal in reversed(list(self.newest_first())):
-            if seal.kind == "writes":
-                self.put_writes(table, seal)
-            else:
-                head, *texts = self.texts(seal)
-                table.add_runs(_run(place, text) for place, text in zip(seal.facts["runs"], texts, strict=True))
-                table.put(Row(seal.entry(self.thread_id), head, encode(seal.facts["manifest"])))
-            table.last_seq = max(table.last_seq, seal.facts["last_seq"])
+            self.put(table, seal)
         return table
 
+    @_finds_damage
+    def put(self, table: ThreadTable, seal: Seal) -> None:
+        """Put what a record has into a table."""
+        if seal.kind == "writes":
+            self.put_writes(table, seal)
+        else:
+            head, *texts = self.texts(seal)
+            if seal.facts["seq"] in table.rows or seal.name in table.ids:
+                raise CorruptCheckpointError(f"{self._name} has two checkpoints with one number, or with one name")
+            table.add_runs(_run(place, text) for place, text in zip(seal.facts["runs"], texts, strict=True))
+            table.put(Row(seal.entry(self.thread_id), head, encode(seal.facts["manifest"])))
+        table.last_seq = max(table.last_seq, seal.facts["last_seq"])
+
+    @contextmanager
+    def as_it_is(self) -> Iterator[None]:
+        """Open a log that may be damaged; nothing but its first line has to be as it was."""
+        self.release()
+        self._forget()
+        self._fd = os.open(self.path, _TO_READ)
+        try:
+            self._check_first_line()
+            self.check_writable()
+            yield
+        finally:
+            self.release()
+            self._forget()
+
+    def intact(self) -> list[Seal]:
+        """All seals but the first line's that fit their checksums, oldest first, whatever stands between them."""
+        found: list[Seal] = []
+        at = 0
+        data = self._pread(0, os.fstat(self._fd).st_size)
+        while end := data.find(b"\n", at) + 1:
+            if data.startswith(SEAL_START, at):
+                with suppress(CorruptCheckpointError):
+                    seal = self._parsed(at, data[at:end])
+                    if seal.facts["seal"] != "thread":
+                        found.append(seal)
+            at = end
+        return found
+
+    @_finds_damage
+    def orphans(self) -> dict[tuple[str, str], int]:
+        """How many pending writes wait for each checkpoint that is not there; their values are not read."""
+        there = {seal.name for seal in self.checkpoints()}
+        return {place: writes.number for place, writes in self._measured_writes().items() if place not in there}
+
+    @_finds_damage
+    def measured(self) -> Measured | None:
+        """The bytes of everything in the log, as the seals tell them; no record is read."""
+        checkpoints: list[MeasuredCheckpoint] = []
+        runs: dict[RunInfo, int] = {}
+        for seal in reversed(list(self.checkpoints())):
+            entry, manifest = seal.entry(self.thread_id), encode(seal.facts["manifest"])
+            head, *texts = (length for _, length in seal.facts["at"])
+            checkpoints.append(
+                MeasuredCheckpoint(entry, manifest, head + text_bytes(manifest) + text_bytes(entry.metadata))
+            )
+            for place, length in zip(seal.facts["runs"], texts, strict=True):
+                # A large value may be there again.
+                runs.setdefault(RunInfo(*place[:4]), length)
+        return Measured(checkpoints, runs, self._measured_writes()) if checkpoints else None
+
+    def _measured_writes(self) -> dict[tuple[str, str], MeasuredWrites]:
+        kept: dict[tuple[str, str], dict[tuple[str, int], int]] = {}
+        for seal in reversed(list(self.newest_first())):
+            if seal.kind == "writes":
+                *place, task = seal.task
+                writes = kept.setdefault((place[0], place[1]), {})
+                if not seal.facts.get("keep_numbered", False):
+                    for key in [key for key in writes if key[0] == task and key[1] >= 0]:
+                        del writes[key]
+                for fact, (_, length) in zip(seal.facts["writes"], seal.facts["at"], strict=True):
+                    writes[task, fact[2]] = length
+        return {place: MeasuredWrites(len(sizes), sum(sizes.values())) for place, sizes in kept.items() if sizes}
+
+    @_finds_damage
     def put_writes(self, table: ThreadTable, seal: Seal) -> None:
         """Put the pending writes of a record into a table."""
         table.put_writes(seal.task, self.writes(seal), seal.facts.get("keep_numbered", False))

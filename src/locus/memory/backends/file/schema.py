@@ -37,10 +37,8 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from pydantic_core import from_json
-
 from locus.errors import CorruptCheckpointError
-from locus.memory.model.codec import decode, encode
+from locus.memory.model.codec import decode, encode, parse
 from locus.memory.model.ids import digest
 from locus.memory.model.manifest import wanted
 from locus.memory.model.records import Entry, Run, Write
@@ -71,6 +69,7 @@ def file_name(thread_id: str) -> str:
 _BEGINNING = re.compile(rb'\{"seal":"(\w+)","bytes":(\d{1,18}),"prev":(?:(\d{1,18})|null),')
 _NAME = re.compile(rb'"checkpoint_id":"([^"\\]*)","parent_id":(?:null|"[^"\\]*"),"namespace":"([^"\\]*)",')
 _RUNS_KEY = b',"runs":'
+KINDS = frozenset({"thread", "checkpoint", "writes"})
 
 
 class Places(NamedTuple):
@@ -107,6 +106,8 @@ class Seal:
         else:
             self._named = 0
             self.kind, size, prev = (self.facts.get(name) for name in ("seal", "bytes", "prev"))
+        if self.kind not in KINDS:
+            raise CorruptCheckpointError(f"the seal at byte {at} is of no kind that there is")
         if not isinstance(size, int) or not 0 <= size <= at:
             raise CorruptCheckpointError(f"the seal at byte {at} has a record that does not fit before it")
         self.record = at - size
@@ -118,8 +119,15 @@ class Seal:
 
     @property
     def facts(self) -> dict[str, Any]:
+        """What the seal says, each fact of the type that it has to be. The rest of a log may rely on that: a seal that
+        fits its checksum was written by somebody, but not necessarily by Locus."""
         if self._facts is None:
-            self._facts = from_json(self.line)
+            try:
+                found = parse(self.line)
+                _check_facts(found)
+            except (KeyError, TypeError, ValueError, OverflowError) as error:
+                raise _unreadable(self.at, error) from None
+            self._facts = found
         return self._facts
 
     @property
@@ -132,7 +140,10 @@ class Seal:
         found = _NAME.match(self.line, self._named) if self._facts is None else None
         if found is None:
             return self.facts["namespace"], self.facts["checkpoint_id"]
-        return found[2].decode(), found[1].decode()
+        try:
+            return found[2].decode(), found[1].decode()
+        except UnicodeDecodeError as error:
+            raise _unreadable(self.at, error) from None
 
     @property
     def places(self) -> Places:
@@ -141,7 +152,7 @@ class Seal:
         at = self.line.rfind(_RUNS_KEY) if self._facts is None else -1
         if at >= 0:
             try:
-                found = from_json(b"{" + self.line[at + 1 :])
+                found = parse(b"{" + self.line[at + 1 :])
                 return Places(found["runs"], found["at"], found["crc"])
             except (KeyError, ValueError):
                 pass
@@ -154,6 +165,46 @@ class Seal:
 
     def entry(self, thread_id: str) -> Entry:
         return entry_from(thread_id, self.facts)
+
+
+def _unreadable(at: int, error: Exception) -> CorruptCheckpointError:
+    # Without the text of the error, which may quote what somebody has stored.
+    return CorruptCheckpointError(f"the seal at byte {at} cannot be read ({type(error).__name__})")
+
+
+_TEXTS = {"thread": ("thread_id",), "writes": ("namespace", "checkpoint_id", "task_id")}
+_CHECKPOINT_TEXTS = ("namespace", "checkpoint_id", "rev", "created_at")
+
+
+def _check_facts(facts: Any) -> None:
+    """Raise KeyError, TypeError or ValueError if a fact is missing, or is not what it has to be."""
+    kind, last_seq, expires_at = facts["seal"], facts["last_seq"], facts["expires_at"]
+    _must(type(last_seq) is int)
+    if expires_at is not None:
+        _must(datetime.fromisoformat(expires_at).tzinfo is not None)
+    names = _TEXTS.get(kind, _CHECKPOINT_TEXTS)
+    _must(all(type(facts[name]) is str for name in names))
+    if kind == "thread":
+        return
+    at, rows = facts["at"], facts["writes" if kind == "writes" else "runs"]
+    _must(type(facts["crc"]) is int and all(type(low) is type(size) is int and low >= 0 <= size for low, size in at))
+    _must(len(at) == len(rows) + (kind == "checkpoint"))
+    if kind == "writes":
+        for task_id, task_path, index, channel in rows:
+            _must(type(task_id) is type(task_path) is type(channel) is str and type(index) is int)
+        return
+    for branch, number, start, length, *before in rows:
+        _must(type(branch) is str and type(number) is type(start) is type(length) is int)
+        _must(number >= 0 <= start and length >= 0 and (not before or type(before[0]) in (str, type(None))))
+    _must(type(facts["seq"]) is int and type(facts["metadata"]) is dict and type(facts["manifest"]) is list)
+    _must(
+        type(facts["parent_id"]) in (str, type(None)) and datetime.fromisoformat(facts["created_at"]).tzinfo is not None
+    )
+
+
+def _must(holds: bool) -> None:
+    if not holds:
+        raise ValueError("a fact is not what it has to be")
 
 
 @dataclass(frozen=True, slots=True)
