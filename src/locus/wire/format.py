@@ -29,11 +29,13 @@ import json
 import re
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Sequence
+from dataclasses import asdict, fields
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
 from locus.errors import CorruptCheckpointError, InvalidIdError
 from locus.memory.model import table
+from locus.memory.model.changes import ItemChange, ListDiff, PayloadDiff, ValueChange
 from locus.memory.model.codec import MAX_DEPTH, decode, encode, encode_trusted
 from locus.memory.model.ids import check_text
 from locus.memory.model.manifest import MOST, by_branch
@@ -46,6 +48,7 @@ from locus.memory.model.records import (
     Exported,
     Hit,
     Known,
+    NewestThreads,
     Outcome,
     Path,
     Run,
@@ -54,6 +57,7 @@ from locus.memory.model.records import (
     Verdict,
     Write,
 )
+from locus.memory.model.sizes import Freed, ListSize, ThreadSizes
 
 PROTOCOL = 1
 PROTOCOL_HEADER = "Locus-Protocol"
@@ -196,6 +200,39 @@ def hit_from(data: Any) -> Hit:
     return Hit(entry_from(data), data["score"], data["snippet"])
 
 
+def thread_data(entry: Entry, title: str | None) -> dict[str, Any]:
+    """A thread in a list, by its newest checkpoint."""
+    return {**entry_data(entry), "count": entry.seq, "title": title}
+
+
+def newest_threads_from(data: Any) -> NewestThreads:
+    return NewestThreads([entry_from(entry) for entry in data["threads"]], data.get("next"))
+
+
+def diff_data(diff: PayloadDiff) -> dict[str, Any]:
+    lists = [_named(found) | {"changes": [_named(change) for change in found.changes]} for found in diff.lists]
+    return _named(diff) | {"values": [_named(change) for change in diff.values], "lists": lists}
+
+
+def _named(result: PayloadDiff | ListDiff | ItemChange | ValueChange) -> dict[str, Any]:
+    return {field.name: getattr(result, field.name) for field in fields(result)}
+
+
+def diff_from(data: Any) -> PayloadDiff:
+    return PayloadDiff(
+        tuple(ValueChange(**change | {"path": tuple(change["path"])}) for change in data["values"]),
+        tuple(_list_diff_from(found) for found in data["lists"]),
+        data["total"],
+        data["start"],
+        data["next"],
+    )
+
+
+def _list_diff_from(data: Any) -> ListDiff:
+    changes = tuple(ItemChange(**change) for change in data["changes"])
+    return ListDiff(**data | {"path": tuple(data["path"]), "changes": changes})
+
+
 def path_text(path: Path) -> str:
     """The names that lead to a list, as a query has them."""
     return encode_trusted(path)
@@ -326,3 +363,19 @@ def write_data(write: Write) -> dict[str, Any]:
 
 def write_from(data: Any) -> Write:
     return Write(data["task_id"], data["task_path"], data["idx"], data["channel"], encode(data["value"]))
+
+
+def sizes_data(sizes: ThreadSizes) -> dict[str, Any]:
+    """What a thread takes, as `sizes_from` reads it, and with the sum for other readers."""
+    lists = [{**asdict(one), "path": list(one.path)} for one in sizes.lists]
+    freed = None if sizes.freed is None else asdict(sizes.freed)
+    return {**asdict(sizes), "bytes": sizes.bytes, "lists": lists, "freed": freed}
+
+
+def sizes_from(data: Any) -> ThreadSizes:
+    known = {name: data[name] for name in ThreadSizes.__slots__ if name not in ("lists", "freed")}
+    numbers = ("runs", "bytes", "shared_bytes")
+    lists = (ListSize(tuple(one["path"]), *(one[name] for name in numbers)) for one in data["lists"])
+    freed = data["freed"]
+    found = None if freed is None else Freed(*(freed[name] for name in Freed.__slots__))
+    return ThreadSizes(**known, lists=tuple(lists), freed=found)

@@ -43,6 +43,7 @@ class Foreign:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # head and body go out together: a body alone waits for the head's acknowledgement
     foreign: Foreign
 
     def log_message(self, *_: object) -> None:

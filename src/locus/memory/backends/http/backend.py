@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Collection
+from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any
 
-from locus.errors import BackendUnavailableError, CheckpointError
+from locus.errors import BackendUnavailableError, CheckpointError, CorruptCheckpointError
 from locus.extras import require
 from locus.hints import check_options
-from locus.memory.backends.http.engine import HTTPEngine
+from locus.memory.backends.http.engine import HTTPEngine, NotMeasured
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.arguments import CACHE_MB, check_vacuum, days_before
 from locus.memory.model.plan import Payload
+from locus.memory.model.records import DEFAULT_NAMESPACE
+from locus.memory.model.retention import VacuumProgress
+from locus.memory.model.sizes import ThreadSizes
 from locus.memory.runtime.url import split_options
-from locus.memory.store import CheckpointStore, Saved
+from locus.memory.store import CheckpointStore, Saved, check_measuring
 
 
 class HTTPStore(CheckpointStore):
@@ -39,12 +44,41 @@ class HTTPStore(CheckpointStore):
                 pass  # asks the server what it can do, on which the plan of a save depends
         return await super().save(thread_id, payload, **options)
 
-    async def vacuum(self, older_than_days: float | None, keep_last: int | None, dry_run: bool) -> int:
+    async def vacuum(
+        self,
+        older_than_days: float | None,
+        keep_last: int | None,
+        dry_run: bool,
+        progress: Callable[[VacuumProgress], None] | None = None,
+    ) -> int:
         """Let the server do it: from here, every thread would take a request or two."""
         check_vacuum(older_than_days, keep_last)
         cutoff = None if older_than_days is None else days_before(datetime.now(UTC), older_than_days)
+        done = VacuumProgress()
+        async with self.using(), aclosing(self.engine.vacuum(cutoff, keep_last, dry_run)) as portions:
+            async for portion in portions:
+                done += portion
+                if progress is not None:
+                    progress(done)
+        if done.damaged:
+            raise CorruptCheckpointError(f"{done.damaged} threads on the server are damaged; all others were vacuumed")
+        return done.checkpoints
+
+    async def sizes(
+        self,
+        thread_id: str,
+        older_than_days: float | None = None,
+        keep_last: int | None = None,
+        deleting: Collection[str] = (),
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> ThreadSizes | None:
+        """Let the server measure, if it can; else everything is read."""
+        check_measuring(thread_id, older_than_days, keep_last, deleting, namespace)
         async with self.using():
-            return await self.engine.vacuum(cutoff, keep_last, dry_run)
+            found = await self.engine.sizes(thread_id, older_than_days, keep_last, deleting, namespace)
+        if isinstance(found, NotMeasured):
+            return await super().sizes(thread_id, older_than_days, keep_last, deleting, namespace)
+        return found
 
 
 class HTTPCheckpointer(Checkpointer):

@@ -165,7 +165,10 @@ class Response:
             return ""
 
     def json(self) -> Any:
-        return json.loads(self.content)
+        try:
+            return json.loads(self.content)
+        except ValueError as error:
+            raise HTTPUnavailableError("the server's answer is no JSON: it was cut off, or somebody else's") from error
 
 
 class _Connection(ABC):

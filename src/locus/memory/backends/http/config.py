@@ -6,12 +6,12 @@ from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 
 import httpx
 
 from locus.errors import ConfigurationError
 from locus.memory.model.arguments import checked_seconds
+from locus.memory.runtime.url import is_loopback
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class HTTPConfig:
         if auth is None and url.username:
             auth = (url.username, url.password)
         url = url.copy_with(userinfo=b"")
-        local = _is_local(url.host)
+        local = is_loopback(url.host)
         own = {"Host": url.netloc.decode("ascii"), "User-Agent": "locus"}
         return cls(
             address=str(url).rstrip("/"),
@@ -58,7 +58,7 @@ def _checked_url(base_url: str) -> httpx.URL:
         raise ConfigurationError(f"base_url is text, got {type(base_url).__name__}")
     url = None
     # Read by the library that will call it. Its error may quote a part of the password, and is gone before ours.
-    with suppress(httpx.InvalidURL):
+    with suppress(httpx.InvalidURL, UnicodeError):
         url = httpx.URL(base_url)
     if url is None:
         raise ConfigurationError("base_url is no URL: write http://host:port or https://host")
@@ -69,14 +69,6 @@ def _checked_url(base_url: str) -> httpx.URL:
     if url.query or url.fragment:
         raise ConfigurationError("base_url ends with a path: leave out what follows `?` or `#`")
     return url
-
-
-def _is_local(host: str) -> bool:
-    """Whether a host is this machine."""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _headers(

@@ -9,16 +9,45 @@ retries them. The texts are those of `locus.wire`, the same for client and serve
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import aclosing
+from datetime import UTC, datetime
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from locus.errors import BackendUnavailableError, CapabilityError, CheckpointError, UnsupportedFormatError
-from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
+from locus.memory.engine import (
+    Compares,
+    Copies,
+    Deadline,
+    Engine,
+    Expires,
+    Exports,
+    FindsMetadata,
+    KeepsWrites,
+    Searches,
+)
+from locus.memory.model.changes import PayloadDiff
 from locus.memory.model.codec import EXACT, Dialect
+from locus.memory.model.findings import SECOND, clock, http_time
 from locus.memory.model.ids import Pattern
 from locus.memory.model.parts import Part
-from locus.memory.model.records import Base, Commit, Entry, Exported, Hit, Outcome, Stored, Write
+from locus.memory.model.records import (
+    Base,
+    CheckpointKey,
+    Commit,
+    Entry,
+    Exported,
+    Finding,
+    Hit,
+    Hits,
+    NewestThreads,
+    Outcome,
+    Stored,
+    Write,
+)
+from locus.memory.model.retention import Line, VacuumProgress
+from locus.memory.model.sizes import ThreadSizes
 from locus.wire.format import PROTOCOL, SERVICE
 
 if TYPE_CHECKING:
@@ -27,7 +56,16 @@ if TYPE_CHECKING:
     from locus.memory.backends.http.plain_server import PlainServer
 
 
-class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):
+class NotMeasured(Enum):
+    """Stands for the answer of a server that does not tell what a thread takes."""
+
+    NOT_MEASURED = "not measured"
+
+
+NOT_MEASURED = NotMeasured.NOT_MEASURED
+
+
+class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Compares, Exports):
     """Threads on a server. It claims every capability until the server has said what it can do."""
 
     checks_extents = True
@@ -61,9 +99,11 @@ class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         return self._server.keeps_runs if self._server else True
 
     def offers(self, capability: type) -> bool:
-        """Whether the server exports threads is known after the first request."""
+        """Whether the server exports and compares is known after the first request."""
         if capability is Exports:
             return self._server is not None and self._server.exports
+        if capability is Compares:
+            return isinstance(self._server, self._locus_server) and self._server.compares
         return super().offers(capability)
 
     async def setup(self) -> None:
@@ -96,6 +136,13 @@ class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
         ):
             self._client_module.raise_error(response)
         return self._plain_server(self.client)
+
+    async def examine(self) -> list[Finding]:
+        """Only the clock: how its store is set up, the server does not tell."""
+        asked = datetime.now(UTC)
+        response = await self.client.request("GET", "/", retry=True)
+        theirs = http_time(response.headers.get("date", ""))
+        return [] if theirs is None else clock(theirs, asked, SECOND)
 
     async def commit(self, commit: Commit) -> Outcome:
         return await (await self._connected()).commit(commit)
@@ -138,14 +185,32 @@ class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
     async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
         return await (await self._connected()).recent(limit, prefix)
 
+    async def newest_threads(self, limit: int, before: str | None = None, prefix: str = "") -> NewestThreads:
+        server = await self._connected()
+        if isinstance(server, self._locus_server) and server.lists_newest_threads:
+            return await server.newest_threads(limit, before, prefix)
+        return await super().newest_threads(limit, before, prefix)
+
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
         return await (await self._connected()).find(key, value, limit, prefix)
 
     async def search(self, terms: Sequence[str], limit: int, prefix: str = "") -> list[Hit]:
         return await (await self._connected()).search(terms, limit, prefix)
 
+    async def search_until(self, terms: Sequence[str], limit: int, prefix: str, deadline: Deadline) -> Hits:
+        server = await self._connected()
+        if isinstance(server, self._locus_server) and server.knows_deadlines:
+            return await server.search_until(terms, limit, prefix, deadline.left)
+        return await super().search_until(terms, limit, prefix, deadline)
+
     async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
         return await (await self._connected()).copy(source, dest, namespace, checkpoint_ids)
+
+    async def copy_line(self, source: str, dest: str, line: Line) -> int:
+        server = await self._connected()
+        if isinstance(server, self._locus_server) and server.copies_lines:
+            return await server.copy_line(source, dest, line)
+        return await super().copy_line(source, dest, line)
 
     async def put_writes(
         self,
@@ -169,8 +234,36 @@ class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
             raise CapabilityError("this server gives one checkpoint at a time")
         return await server.export(thread_id, after_seq, limit, known)
 
-    async def vacuum(self, cutoff: datetime | None, keep_last: int | None, dry_run: bool) -> int:
-        return await (await self._connected()).vacuum(cutoff, keep_last, dry_run)
+    async def diff(self, old: CheckpointKey, new: CheckpointKey, start: int, limit: int) -> PayloadDiff:
+        server = await self._connected()
+        if not isinstance(server, self._locus_server):
+            raise CapabilityError("this server gives one checkpoint at a time")
+        return await server.diff(old, new, start, limit)
+
+    async def vacuum(
+        self, cutoff: datetime | None, keep_last: int | None, dry_run: bool
+    ) -> AsyncGenerator[VacuumProgress]:
+        """Let the server remove what is old; what each portion of it came to."""
+        server = await self._connected()
+        if not isinstance(server, self._locus_server):
+            raise CapabilityError("this server does not support vacuum: it is no `locus serve`")
+        async with aclosing(server.vacuum(cutoff, keep_last, dry_run)) as portions:
+            async for portion in portions:
+                yield portion
+
+    async def sizes(
+        self,
+        thread_id: str,
+        older_than_days: float | None,
+        keep_last: int | None,
+        deleting: Collection[str],
+        namespace: str,
+    ) -> ThreadSizes | NotMeasured | None:
+        """What the server says that a thread takes, if it is one that says so."""
+        server = await self._connected()
+        if not isinstance(server, self._locus_server) or not server.tells_sizes:
+            return NOT_MEASURED
+        return await server.sizes(thread_id, older_than_days, keep_last, deleting, namespace)
 
     async def expire(self, now: datetime) -> int:
         return await (await self._connected()).expire()

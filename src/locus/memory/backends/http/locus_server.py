@@ -5,7 +5,8 @@ The store behind the server keeps the contract; this side only translates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -14,27 +15,46 @@ from locus.memory.backends.http.client import (
     HTTPClient,
     HTTPRefusedError,
     HTTPUnavailableError,
-    Response,
     is_too_large,
     raise_error,
     says_not_found,
 )
 from locus.memory.engine import CheckpointerCapabilities
+from locus.memory.model.arguments import UNLIMITED
+from locus.memory.model.changes import PayloadDiff
 from locus.memory.model.codec import EXACT, Dialect, encode_trusted
 from locus.memory.model.ids import Pattern
 from locus.memory.model.parts import Ends, Part, Range
-from locus.memory.model.records import DEFAULT_NAMESPACE, Base, Commit, Entry, Exported, Hit, Outcome, Stored, Write
+from locus.memory.model.records import (
+    DEFAULT_NAMESPACE,
+    Base,
+    CheckpointKey,
+    Commit,
+    Entry,
+    Exported,
+    Hit,
+    Hits,
+    NewestThreads,
+    Outcome,
+    Stored,
+    Write,
+)
+from locus.memory.model.retention import Line, VacuumProgress
+from locus.memory.model.sizes import ThreadSizes
 from locus.wire.format import (
     MOST_LISTS,
     commit_text,
     conditions,
+    diff_from,
     entry_from,
     exported_from,
     held_text,
     hit_from,
+    newest_threads_from,
     outcome_from,
     path_text,
     segment,
+    sizes_from,
     stored_from,
     window_text,
     write_from,
@@ -51,6 +71,9 @@ MOST_IDS = 10_000
 
 LONGEST_WINDOW = 2_000
 """In characters: a proxy may refuse a longer URL. Whoever has more and longer names of lists reads all of them."""
+
+LEAST_SECONDS, MOST_SECONDS = 0.001, 86_400.0
+"""What a request may say about its time; the server has a limit of its own."""
 
 _CHANGES_KEYS = Dialect(exact=False)
 
@@ -70,7 +93,13 @@ class LocusServer:
         self.reads_windows: bool = about.get("window", False)
         self.reads_ends: bool = about.get("ends", False)
         self.knows_held: bool = about.get("held", False)
+        self.lists_newest_threads: bool = about.get("recent_threads", False)
+        self.compares: bool = about.get("diffs", False)
+        self.copies_lines: bool = about.get("ancestors", False)
+        self.knows_deadlines: bool = about.get("deadlines", False)
         self._lists_in_pages: bool = about.get("pages", False)
+        self._tells_progress: bool = about.get("progress", False)
+        self.tells_sizes: bool = about.get("sizes", False)
         self._takes_before: bool = about.get("before", False)
         self.dialect = EXACT if about["keeps_key_order"] else _CHANGES_KEYS
         self._compress = not client.config.local
@@ -99,7 +128,7 @@ class LocusServer:
             return None
         if not response.is_success:
             raise_error(response)
-        return _data(response) if response.content else {}
+        return response.json() if response.content else {}
 
     async def commit(self, commit: Commit) -> Outcome:
         if commit.expires_at is not None:
@@ -176,6 +205,10 @@ class LocusServer:
         return [] if answer is None else _read(lambda data: [str(name) for name in data["namespaces"]], answer)
 
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
+        if (pattern.within and not self.prefixes) or (pattern.after and not self._lists_in_pages):
+            # An older server would ignore what it does not know, and answer too much.
+            known = Pattern(pattern.text, pattern.within if self.prefixes else "")
+            return list(filter(pattern.matches, await self.threads(known, None)))[:limit]
         query: dict[str, str | int] = {"pattern": pattern.text, **self._within(pattern.within)}
         found: list[str] = []
         after: str | None = pattern.after
@@ -197,19 +230,59 @@ class LocusServer:
         return _read(lambda data: int(data["deleted"]), answer)
 
     async def recent(self, limit: int, prefix: str) -> list[Entry]:
-        return _read(_entries, await self._ask("GET", "/recent", {"limit": limit} | self._within(prefix)))
+        async def ask(most: int, within: str) -> list[Entry]:
+            return _read(_entries, await self._ask("GET", "/recent", {"limit": most} | self._within(within)))
+
+        return await self._of_threads(ask, limit, prefix)
+
+    async def newest_threads(self, limit: int, before: str | None, prefix: str) -> NewestThreads:
+        query: dict[str, str | int] = self._within(prefix) | ({} if before is None else {"before": before})
+        while True:
+            try:
+                answer = await self._ask("GET", "/recent-threads", query | {"limit": limit})
+                return _read(newest_threads_from, answer)
+            except HTTPRefusedError as error:
+                if limit <= 1 or not is_too_large(error):
+                    raise
+                limit = max(1, limit // 8)  # a page may be shorter than what was asked for
 
     async def find(self, key: str, value: str, limit: int, prefix: str) -> list[Entry]:
         self._needs(self.capabilities.metadata_query, "metadata_query")
-        others = encode_trusted({"limit": limit} | self._within(prefix))
-        body = f'{{"key":{encode_trusted(key)},"value":{value},{others[1:]}'
-        return _read(_entries, await self._ask("POST", "/find", body=body))
+
+        async def ask(most: int, within: str) -> list[Entry]:
+            others = encode_trusted({"limit": most} | self._within(within))
+            body = f'{{"key":{encode_trusted(key)},"value":{value},{others[1:]}'
+            return _read(_entries, await self._ask("POST", "/find", body=body))
+
+        return await self._of_threads(ask, limit, prefix)
+
+    async def _of_threads(
+        self, ask: Callable[[int, str], Awaitable[list[Entry]]], limit: int, prefix: str
+    ) -> list[Entry]:
+        """What a list has of threads with a prefix. Of an older server, which knows no prefixes, it is taken out of the
+        list of all threads, and that is asked for until there are enough."""
+        if self.prefixes or not prefix:
+            return await ask(limit, prefix)
+        asked = limit
+        while True:
+            found = await ask(asked, "")
+            within = [entry for entry in found if entry.thread_id.startswith(prefix)]
+            if len(within) >= limit or len(found) < asked:
+                return within[:limit]
+            asked = min(4 * asked, UNLIMITED)
 
     async def search(self, terms: Sequence[str], limit: int, prefix: str) -> list[Hit]:
         self._needs(self.capabilities.search, "search")
         body = encode_trusted({"terms": terms, "limit": limit} | self._within(prefix))
         answer = await self._ask("POST", "/search", body=body)
         return _read(lambda data: [hit_from(hit) for hit in data["hits"]], answer)
+
+    async def search_until(self, terms: Sequence[str], limit: int, prefix: str, seconds: float) -> Hits:
+        """The same; the server ends it, and says whether it has looked at everything."""
+        self._needs(self.capabilities.search, "search")
+        about = {"terms": terms, "limit": limit, "timeout_seconds": min(max(seconds, LEAST_SECONDS), MOST_SECONDS)}
+        answer = await self._ask("POST", "/search", body=encode_trusted(about | self._within(prefix)))
+        return _read(lambda data: Hits(map(hit_from, data["hits"]), bool(data["complete"])), answer)
 
     async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
         self._needs(self.capabilities.branching, "branching")
@@ -218,9 +291,25 @@ class LocusServer:
         answer = await self._ask("POST", f"/threads/{segment(source)}/copy", body=body, retry=False)
         return 0 if answer is None else _read(lambda data: int(data["copied"]), answer)
 
+    async def copy_line(self, source: str, dest: str, line: Line) -> int:
+        self._needs(self.capabilities.branching, "branching")
+        body = encode_trusted({"dest_thread_id": dest, **asdict(line)})
+        answer = await self._ask("POST", f"/threads/{segment(source)}/copy", body=body, retry=False)
+        return 0 if answer is None else _read(lambda data: int(data["copied"]), answer)
+
     async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
         body = encode_trusted({"after_seq": after_seq, "limit": limit, "known": dict(known)})
         return _read(exported_from, await self._ask("POST", f"/threads/{segment(thread_id)}/records", body=body))
+
+    async def diff(self, old: CheckpointKey, new: CheckpointKey, start: int, limit: int) -> PayloadDiff:
+        query: dict[str, str | int] = {"a": old.checkpoint_id, "b": new.checkpoint_id, "start": start, "limit": limit}
+        query |= _in(old.namespace)
+        if new.thread_id != old.thread_id:
+            query["other_thread"] = new.thread_id
+        if new.namespace != old.namespace:
+            query["other_namespace"] = new.namespace
+        answer = await self._ask("GET", f"/threads/{segment(old.thread_id)}/diff", query)
+        return _read(diff_from, answer)
 
     async def put_writes(
         self,
@@ -244,17 +333,34 @@ class LocusServer:
         answer = await self._ask("GET", path, query)
         return _read(lambda data: [write_from(write) for write in data["writes"]], answer)
 
-    async def vacuum(self, cutoff: datetime | None, keep_last: int | None, dry_run: bool) -> int:
+    async def vacuum(
+        self, cutoff: datetime | None, keep_last: int | None, dry_run: bool
+    ) -> AsyncGenerator[VacuumProgress]:
         """The server works in portions, so that no response takes long."""
         before = None if cutoff is None else cutoff.isoformat()
         body: dict[str, Any] = {"before": before, "keep_last": keep_last, "dry_run": dry_run}
-        removed = 0
+        if self._tells_progress:
+            body["progress"] = True
         while True:
             answer = await self._ask("POST", "/vacuum", body=encode_trusted(body), retry=False)
-            removed += _read(lambda data: int(data["removed"]), answer)
+            yield _read(_vacuumed, answer)
             if answer.get("next") is None:
-                return removed
+                return
             body["after"] = answer["next"]
+
+    async def sizes(
+        self,
+        thread_id: str,
+        older_than_days: float | None,
+        keep_last: int | None,
+        deleting: Collection[str],
+        namespace: str,
+    ) -> ThreadSizes | None:
+        about: dict[str, Any] = {"deleting": [*deleting], "namespace": namespace}
+        about |= {} if older_than_days is None else {"older_than_days": older_than_days}
+        about |= {} if keep_last is None else {"keep_last": keep_last}
+        answer = await self._ask("POST", f"/threads/{segment(thread_id)}/sizes", body=encode_trusted(about))
+        return None if answer is None else _read(sizes_from, answer)
 
     async def expire(self) -> int:
         body = encode_trusted({"only_expired": True})
@@ -269,11 +375,17 @@ class LocusServer:
     @staticmethod
     def _needs(able: bool, what: str) -> None:
         if not able:
-            raise CapabilityError(f"the store of this server does not support {what}; ask `.capabilities` first")
+            raise CapabilityError(f"the store of this server does not support {what}; check `.capabilities` first")
 
 
 def _entries(data: Any) -> list[Entry]:
     return [entry_from(entry) for entry in data["checkpoints"]]
+
+
+def _vacuumed(data: Any) -> VacuumProgress:
+    """What a portion of a vacuum came to. Older servers tell only how many checkpoints."""
+    others = (int(data.get(name, 0)) for name in ("writes", "damaged"))
+    return VacuumProgress(int(data.get("threads", 0)), int(data["removed"]), *others)
 
 
 def _in(namespace: str) -> dict[str, str | int]:
@@ -282,13 +394,6 @@ def _in(namespace: str) -> dict[str, str | int]:
 
 def _one(namespace: str, checkpoint_id: str | None) -> dict[str, str | int]:
     return _in(namespace) | ({} if checkpoint_id is None else {"checkpoint_id": checkpoint_id})
-
-
-def _data(response: Response) -> Any:
-    try:
-        return response.json()
-    except ValueError as error:
-        raise HTTPUnavailableError("the server's answer is no JSON: it was cut off, or somebody else's") from error
 
 
 def _read(read: Callable[[Any], T], data: Any) -> T:

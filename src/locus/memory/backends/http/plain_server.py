@@ -136,7 +136,7 @@ class PlainServer:
         response = await self._ask("GET", path)
         if response is None:
             return None
-        data = _json(response)
+        data = response.json()
         if not isinstance(data, dict):
             raise CorruptCheckpointError("the server's checkpoint is no object")
         wrapped = isinstance(data.get("state"), dict) and (len(data) == 1 or not _ENVELOPE_FIELDS.isdisjoint(data))
@@ -174,7 +174,7 @@ class PlainServer:
         if limit == 0:
             return []
         response = await self._ask("GET", f"/threads/{plain_segment(thread_id)}/checkpoints", {"limit": limit})
-        data = _json(response) if response is not None else []
+        data = response.json() if response is not None else []
         if isinstance(data, dict):
             data = next((data[name] for name in _LIST_FIELDS if name in data), None)
         if not isinstance(data, list):
@@ -225,22 +225,14 @@ class PlainServer:
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
         self._cannot("pending writes")
 
-    async def vacuum(self, cutoff: datetime | None, keep_last: int | None, dry_run: bool) -> int:
-        self._cannot("vacuum")
-
     async def expire(self) -> int:
         self._cannot("ttl")
 
     @staticmethod
     def _cannot(what: str) -> NoReturn:
-        raise CapabilityError(f"this server does not support {what}: it is no `locus serve`; ask `.capabilities` first")
-
-
-def _json(response: Response) -> Any:
-    try:
-        return response.json()
-    except ValueError as error:
-        raise HTTPUnavailableError("the server's answer is no JSON: it was cut off, or somebody else's") from error
+        raise CapabilityError(
+            f"this server does not support {what}: it is no `locus serve`; check `.capabilities` first"
+        )
 
 
 def _entry(thread_id: str, data: Mapping[str, Any], checkpoint_id: str | None = None) -> Entry:
