@@ -23,7 +23,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
-from locus.memory.engine import Copies, Engine, Expires, KeepsWrites
+from locus.memory.backends.sql.engine import SQLServerEngine
+from locus.memory.engine import CommitsTogether, Copies, Engine, Expires, KeepsWrites
 from locus.memory.model import plan as planning
 from locus.memory.model.codec import canonical, decode
 from locus.memory.model.commit_rules import continued_runs, decide
@@ -32,6 +33,7 @@ from locus.memory.model.payloads import dict_from, dict_payload
 from locus.memory.model.plan import FieldTrace, Plan, Planner, Trace
 from locus.memory.model.records import ANY, Base, Commit, Entry, Known, Outcome, RunInfo, Unset, Verdict, Write
 from locus.memory.model.retention import ancestors, new_parents, unneeded_runs
+from tests.backends.sql.lost_saves import alter
 
 T = TypeVar("T")
 Payload = dict[str, Any]
@@ -166,6 +168,10 @@ class Thread:
     def remove(self, doomed: Collection[int]) -> None:
         self._remove(doomed)
         self._drop_unneeded()
+
+    def exchange(self, lost: Kept, found: Entry) -> None:
+        """What was saved is another checkpoint now."""
+        self.kept = [replace(kept, entry=found) if kept == lost else kept for kept in self.kept]
 
     def chosen(self, namespace: str | None, seqs: Mapping[int, str] | None) -> set[int]:
         return {
@@ -392,6 +398,10 @@ class Saves:
         )
         return Save(commit, payload, plan.fields)
 
+    def another_rev(self) -> str:
+        """Of what somebody else has saved."""
+        return self._rev()
+
     def _rev(self) -> str:
         return f"r{self._course:04x}{next(self._revs):04x}"
 
@@ -576,8 +586,12 @@ class Course:
         traits: Traits,
         overlap: Overlap = one_after_another,
         tally: Counter[str] | None = None,
+        *,
+        together: bool = False,
     ) -> None:
+        """`together` sends every commit in a group."""
         self._dice = Dice()
+        self._together = together
         self._handles = handles
         self._traits = traits
         self._overlap = overlap
@@ -654,6 +668,42 @@ class Course:
         step = self._removing(self._threads[thread], None, seqs)
         step.settle(await step.do(self._handles[handle]))
 
+    async def copy(self, source: int, dest: int) -> None:
+        """A step of a directed course: all of a thread is copied."""
+        assert await self._copy_to(self._handles[0], self._threads[source], self._threads[dest], None, None)
+
+    @property
+    def loses(self) -> bool:
+        """Whether the store can be changed behind the back of its handles, as a failover does that loses saves."""
+        return isinstance(self._handles[0], SQLServerEngine)
+
+    async def lose(self, kept: Kept) -> None:
+        """A step of a directed course: a failover has lost this checkpoint, and another one got its id and number."""
+        sql, entry, other = self._server.sql, kept.entry, self._saves.another_rev()
+        of_thread = f"thread = (SELECT id FROM {sql.threads} WHERE thread_id = ?)"
+        self._told.append(f"lose {entry}, and find {other!r} there")
+        await alter(
+            self._server,
+            f"UPDATE {sql.checkpoints} SET rev = ? WHERE rev = ? AND {of_thread}",
+            *(other, entry.rev, entry.thread_id),
+        )
+        self._model.thread(entry.thread_id).exchange(kept, replace(entry, rev=other))
+
+    async def lose_thread(self, source: int, dest: int) -> None:
+        """A step of a directed course: a failover has lost a thread, and another got its key, and holds the same."""
+        lost, found, threads = self._threads[source], self._threads[dest], self._server.sql.threads
+        self._told.append(f"lose {lost!r}, and find {found!r} there")
+        await alter(self._server, f"UPDATE {threads} SET thread_id = ? WHERE thread_id = ?", found, lost)
+        assert self._model.copy(lost, found, None, None) > 0
+        self._model.delete(lost, None, None)
+        self._numbers[found], self._numbers[lost] = self._numbers[lost], {}
+
+    @property
+    def _server(self) -> SQLServerEngine[Any]:
+        engine = self._handles[0]
+        assert isinstance(engine, SQLServerEngine)
+        return engine
+
     @property
     def _engine(self) -> Engine:
         """Mostly the first handle: what it remembers of a thread is what a shortcut goes by. The last knows little."""
@@ -678,8 +728,27 @@ class Course:
                 await self._restore(thread_id)
             case "overlap":
                 await self._do_both(thread_id)
+            case _ if self._together and dice.rarely(2):
+                await self._do_together()
             case _:
                 await self._do(self._saving(self._saves.drawn(thread_id)))
+
+    async def _do_together(self) -> None:
+        """A save of each thread, in one group."""
+        saves = [self._saves.lasting(thread_id) for thread_id in self._threads]
+        answers = await self._grouped(self._engine, [save.commit for save in saves])
+        for save, answer in zip(saves, answers, strict=True):
+            self._saving(save).settle(answer)
+
+    @staticmethod
+    async def _grouped(engine: Engine, commits: Sequence[Commit]) -> list[Outcome]:
+        """As `together` sends them: whoever is left out goes alone, and everybody if the group has failed."""
+        assert isinstance(engine, CommitsTogether)
+        try:
+            answers = await engine.commit_together(commits)
+        except engine.driver_errors:
+            return [await engine.commit(replace(commit, fresh_id=False)) for commit in commits]
+        return [answer or await engine.commit(commit) for commit, answer in zip(commits, answers, strict=True)]
 
     async def _do(self, step: Step) -> None:
         step.settle(await step.do(self._engine))
@@ -766,6 +835,8 @@ class Course:
         commit = save.commit
 
         async def do(engine: Engine) -> Outcome:
+            if self._together:
+                return (await self._grouped(engine, [commit]))[0]
             return await engine.commit(commit)
 
         def settle(found: Outcome) -> None:
@@ -792,6 +863,9 @@ class Course:
             assert number > max(numbers.values(), default=0), f"{found} has a number from before"
             numbers[expected.seq] = number
         said = replace(expected, seq=numbers.get(expected.seq, 0), replaced=None)
+        if self._together and expected.repeated:
+            # A group is sent without a look at what is there. What is found then may be told as just written.
+            said = replace(said, repeated=found.repeated)
         assert replace(found, replaced=None) == said, f"{found}, not {said}"
         # Not every engine says what it has replaced.
         if found.replaced is not None:
@@ -841,7 +915,6 @@ class Course:
 
     async def _copy(self, source: str) -> None:
         engine, dice = self._engine, self._dice
-        assert isinstance(engine, Copies)
         dest = dice.pick([thread_id for thread_id in self._threads if thread_id != source])
         kept = self._model.thread(source).kept
         namespace, ids = None, None
@@ -852,6 +925,19 @@ class Course:
             ids = {entry.checkpoint_id for entry in ancestors(line, tip.checkpoint_id)}
         elif dice.rarely(6):
             namespace, ids = "", {"nobody"}
+        if await self._copy_to(engine, source, dest, namespace, ids):
+            copied = self._model.thread(dest).kept
+            self._saves.made += copied
+            # Both go on from there, on branches of the same names.
+            for thread_id in (source, dest):
+                latest = [one for one in self._model.thread(thread_id).kept if one.entry.rev == copied[-1].entry.rev]
+                await self._do(self._saving(self._saves.drawn(thread_id, {"append"}, *latest)))
+
+    async def _copy_to(
+        self, engine: Engine, source: str, dest: str, namespace: str | None, ids: Collection[str] | None
+    ) -> bool:
+        """Whether anything was copied."""
+        assert isinstance(engine, Copies)
         self._told.append(f"copy {source!r} to {dest!r} {namespace!r} {ids}")
         there = bool(self._model.thread(dest).kept)
         found = await engine.copy(source, dest, namespace, ids)
@@ -860,15 +946,10 @@ class Course:
         assert found == expected or (expected == 0 and there and found == -1), f"{found} copied, not {expected}"
         if found > 0:
             entries = await engine.history(dest, None, None, None)
-            copied = self._model.thread(dest).kept
-            seqs = (one.entry.seq for one in copied)
+            seqs = (one.entry.seq for one in self._model.thread(dest).kept)
             numbers = [entry.seq for entry in reversed(entries)]
             self._numbers[dest] = dict(zip(seqs, numbers, strict=True))
-            self._saves.made += copied
-            # Both go on from there, on branches of the same names.
-            for thread_id in (source, dest):
-                latest = [one for one in self._model.thread(thread_id).kept if one.entry.rev == copied[-1].entry.rev]
-                await self._do(self._saving(self._saves.drawn(thread_id, {"append"}, *latest)))
+        return found > 0
 
     async def _put_writes(self, thread_id: str) -> None:
         """Only because a thread may then be there without a checkpoint."""
@@ -930,12 +1011,45 @@ async def _a_base_is_of_another_thread(course: Course) -> None:
     await course.refused(Verdict.STALE_BASE, [1, 2], elsewhere, thread=0, own_branches=True, parent_id=ANY)
 
 
+async def _a_base_is_in_another_namespace(course: Course) -> None:
+    """It is what the handle has saved last. All else is right, as above."""
+    elsewhere = await course.save([1])
+    terms = {"own_branches": True, "parent_id": ANY}
+    await course.refused(Verdict.STALE_BASE, [1, 2], elsewhere, namespace="side", **terms)
+
+
 async def _two_namespaces_have_the_same_id(course: Course) -> None:
     """Each goes on from its own."""
     first = await course.save([1], checkpoint_id="c")
     other = await course.save([1], checkpoint_id="c", namespace="side")
     await course.save([1, 2], first)
     await course.save([1, 2], other)
+
+
+async def _a_parent_is_in_another_namespace(course: Course) -> None:
+    """There it is of no use."""
+    await course.save([1], checkpoint_id="p")
+    latest = await course.save([1], checkpoint_id="c", namespace="side")
+    await course.save([1, 2], latest, parent_id="p")
+    terms = {"own_branches": True, "parent_id": "p", "parent_required": True}
+    await course.refused(Verdict.NO_PARENT, [1, 2], latest, **terms)
+
+
+async def _an_older_base_is_not_what_it_was(course: Course) -> None:
+    """The handle has saved to the thread last, and goes on from what is gone, replaced, or somewhere else."""
+    gone = await course.save([1])
+    replaced = await course.save([1], checkpoint_id="c")
+    await course.save([2], checkpoint_id="c", replaces=replaced.entry.rev)
+    side = await course.save([1], namespace="side")
+    other = await course.save([1], thread=1)
+    latest = await course.save([1, 2])
+    await course.remove(gone)
+    for number, base in enumerate((gone, replaced, side, other)):
+        latest = await course.save([1, 2, *range(number + 1)], latest, own_branches=True)
+        await course.refused(Verdict.STALE_BASE, [1, 9], base, namespace="", own_branches=True)
+    latest = await course.save([1, 2], latest, own_branches=True)
+    await course.remove(latest)
+    await course.refused(Verdict.STALE_BASE, [1, 2, 9], latest, own_branches=True)
 
 
 async def _a_branch_has_a_gap(course: Course) -> None:
@@ -1040,12 +1154,35 @@ async def _a_thread_has_ended(course: Course) -> None:
         await course.refused(Verdict.STALE_BASE, [1, 2], ended)
 
 
+async def _a_failover_has_lost_what_was_saved_last(course: Course) -> None:
+    """As much was saved since, so the numbers are as whoever saved last remembers them. A copy has what is lost."""
+    if course.loses:
+        first = await course.save([1])
+        lost = await course.save([1, 2], first)
+        await course.copy(source=0, dest=1)
+        await course.lose(lost)
+        await course.refused(Verdict.STALE_BASE, [1, 2, 3], lost)
+        await course.remove(thread=1)
+
+
+async def _a_failover_has_lost_a_thread(course: Course) -> None:
+    """Another one has its key, its numbers, and the same checkpoint."""
+    if course.loses:
+        lost = await course.save([1])
+        await course.lose_thread(source=0, dest=1)
+        await course.refused(Verdict.STALE_BASE, [1, 2], lost)
+        await course.save([2], thread=1)
+
+
 DIRECTED: Mapping[str, Callable[[Course], Awaitable[None]]] = {
     "a thread is gone and another is like it": _a_thread_is_gone_and_another_is_like_it,
     "another handle saves in another namespace": _another_handle_saves_in_another_namespace,
     "a save is sent twice": _a_save_is_sent_twice,
     "a base is of another thread": _a_base_is_of_another_thread,
+    "a base is in another namespace": _a_base_is_in_another_namespace,
     "two namespaces have the same id": _two_namespaces_have_the_same_id,
+    "a parent is in another namespace": _a_parent_is_in_another_namespace,
+    "an older base is not what it was": _an_older_base_is_not_what_it_was,
     "a branch has a gap": _a_branch_has_a_gap,
     "a branch lacks its beginning": _a_branch_lacks_its_beginning,
     "a beginning is sent again": _a_beginning_is_sent_again,
@@ -1056,6 +1193,8 @@ DIRECTED: Mapping[str, Callable[[Course], Awaitable[None]]] = {
     "another shows a beginning of several runs": _another_shows_a_beginning_of_several_runs,
     "many runs of several branches come at once": _many_runs_of_several_branches_come_at_once,
     "a thread has ended": _a_thread_has_ended,
+    "a failover has lost what was saved last": _a_failover_has_lost_what_was_saved_last,
+    "a failover has lost a thread": _a_failover_has_lost_a_thread,
 }
 """Courses that try a single thing each, which random ones hardly ever do."""
 

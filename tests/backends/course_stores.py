@@ -7,6 +7,8 @@ import os
 import secrets
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,15 +27,21 @@ from locus.memory.backends import (
 from locus.memory.backends.memory import MemoryEngine
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.objects.schema import parse_event
+from locus.memory.backends.opensearch import commit as opensearch_commit
+from locus.memory.backends.opensearch.client import Client
 from locus.memory.backends.opensearch.engine import OpenSearchEngine
 from locus.memory.backends.opensearch.log import Log
 from locus.memory.backends.opensearch.schema import Record
+from locus.memory.backends.postgresql import together as postgresql_together
 from locus.memory.backends.postgresql.engine import PostgreSQLEngine
 from locus.memory.backends.redis import scripts
+from locus.memory.backends.redis.client import Call
 from locus.memory.backends.redis.engine import RedisEngine
 from locus.memory.backends.redis.scripts import Script
-from locus.memory.engine import Engine
+from locus.memory.engine import CommitsTogether, Engine
+from locus.memory.model.records import Commit, Outcome, Verdict
 from tests.backends.commit_courses import Overlap, Traits, Work, one_after_another
+from tests.backends.groups import committing_together
 from tests.backends.mysql.stores import drop_tables, new_name
 from tests.backends.objects.in_memory import MemoryObjectStore
 from tests.backends.opensearch.model import ModelEngine, ModelIndex
@@ -135,6 +143,17 @@ def _oracle(request: pytest.FixtureRequest, _folder: Path) -> Iterator[Open]:
         yield lambda: oracle_checkpointer(**place).store.engine
 
 
+def _together(store: Store) -> Store:
+    """The same store, with each commit in a group."""
+
+    @contextmanager
+    def opened(request: pytest.FixtureRequest, folder: Path) -> Iterator[Open]:
+        with store(request, folder) as open_handle:
+            yield lambda: committing_together(open_handle())
+
+    return opened
+
+
 def _meddling(install: Callable[[pytest.MonkeyPatch, Engine, Work], None]) -> Overlap:
     """For an engine that looks first, and then commits if nothing has changed. `install` has something done in between:
     right before that engine sends what commits."""
@@ -196,8 +215,102 @@ def _before_records(patch: pytest.MonkeyPatch, engine: Engine, meddle: Work) -> 
     patch.setattr(Log, "append", meddled)
 
 
+def _before_groups_of_scripts(patch: pytest.MonkeyPatch, engine: Engine, meddle: Work) -> None:
+    assert isinstance(engine, RedisEngine)
+    clients, run_each = engine._clients, engine._clients.run_each
+
+    async def meddled(calls: Sequence[Call]) -> list[Any]:
+        await meddle()
+        return await run_each(calls)
+
+    patch.setattr(clients, "run_each", meddled)
+    _before_scripts(patch, engine, meddle)
+
+
+def _before_groups_of_records(patch: pytest.MonkeyPatch, engine: Engine, meddle: Work) -> None:
+    assert isinstance(engine, OpenSearchEngine)
+    write, loop = opensearch_commit._written, asyncio.get_running_loop()
+
+    def meddled(client: Client, steps: Sequence[Any]) -> list[Any]:
+        if any(step.log.cache is engine._cache for step in steps):
+            asyncio.run_coroutine_threadsafe(_as_coroutine(meddle), loop).result()
+        return write(client, steps)
+
+    patch.setattr(opensearch_commit, "_written", meddled)
+    _before_records(patch, engine, meddle)
+
+
 async def _as_coroutine(work: Work) -> None:
     await work()
+
+
+def _in_groups(open_store: Store) -> Store:
+    """The same store, whose handles send each commit in a group with others. Who is not taken there goes alone."""
+
+    @contextmanager
+    def opened(request: pytest.FixtureRequest, folder: Path) -> Iterator[Open]:
+        with open_store(request, folder) as open_handle:
+            yield lambda: _sending_groups(open_handle())
+
+    return opened
+
+
+_numbers = count()
+CREATED = "another thread that somebody creates"
+_meeting: set[Engine] = set()
+"""Those whose groups create that thread, too."""
+
+
+def _sending_groups(engine: Engine) -> Engine:
+    assert isinstance(engine, CommitsTogether)
+    alone, standing, saved = engine.commit, f"standing {next(_numbers)}", count(1)
+
+    async def commit(wanted: Commit) -> Outcome:
+        number, name = next(saved), f"beside-{next(_numbers)}"
+        # What gets into a thread that it does not belong to finds the same there already. The others come after this
+        # one in the order of their ids: whoever counts its answers wrong gives them wrong ones.
+        new = Commit(f"new {name}", wanted.namespace, wanted.checkpoint_id, name, wanted.created_at, "{}", "{}", "[]")
+        new = replace(new, runs=tuple(run._replace(items=f'["{name}"]') for run in wanted.runs), fresh_id=True)
+        own = tuple(run._replace(branch=name, number=0) for run in new.runs[:1])
+        old = replace(new, thread_id=standing, namespace="", checkpoint_id=name, runs=own)
+        met = [replace(new, thread_id=CREATED)] if engine in _meeting else []
+        first, answer, last, *_ = await engine.commit_together([old, wanted, new, *met])
+        parent_id = None if first is None else first.parent_id
+        assert first == Outcome(Verdict.COMMITTED, number, parent_id), f"{first} of a thread that nobody else uses"
+        assert (parent_id is None) == (number == 1), f"{first} of a thread that nobody else uses"
+        assert last == Outcome(Verdict.COMMITTED, 1), f"{last} of a new thread"
+        return await alone(wanted) if answer is None else answer
+
+    engine.commit = commit  # type: ignore[assignment, method-assign]
+    return engine
+
+
+async def _while_a_thread_is_created(first: Engine, do_first: Work, second: Engine, do_second: Work) -> bool:
+    """For groups on PostgreSQL: the second has looked, and waits for a thread that is created, when the first comes."""
+    assert isinstance(first, PostgreSQLEngine)
+    holder = await first._connect()
+    blocked = "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+    task: asyncio.Future[None] | None = None
+    _meeting.add(second)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(postgresql_together, "PATIENCE", "20s")
+            await holder.begin(writing=True)
+            await holder.execute(f"INSERT INTO {first.sql.threads} (thread_id, last_seq) VALUES ('{CREATED}', 0)")
+            task = asyncio.ensure_future(do_second())
+            while not task.done() and not await holder.execute(blocked):  # noqa: ASYNC110 - only the server knows
+                await asyncio.sleep(0.001)
+            in_order = not task.done()
+            await do_first()
+            await holder.rollback()
+            await task
+            await holder.execute(f"DELETE FROM {first.sql.threads} WHERE thread_id = '{CREATED}'")
+    finally:
+        _meeting.discard(second)
+        holder.close()
+        if task is not None:
+            task.cancel()
+    return in_order
 
 
 async def _behind_a_lock(first: Engine, do_first: Work, _second: Engine, do_second: Work) -> bool:
@@ -253,6 +366,16 @@ KINDS = {
     "sqlite": Kind(_sqlite, range(30), (*range(20), 46)),
     "objects": Kind(_objects, range(20), (*range(20), 56), NUMBERED_BY_EVENTS, _meddling(_before_events)),
     "opensearch model": Kind(_opensearch_model, range(16), range(20), OF_OPENSEARCH, _meddling(_before_records)),
+    "opensearch model together": Kind(
+        _together(_opensearch_model), range(6), range(20), OF_OPENSEARCH, _meddling(_before_groups_of_records)
+    ),
+    "redis together": Kind(
+        _together(_redis),
+        range(6),
+        range(20),
+        overlap=_meddling(_before_groups_of_scripts),
+        marks=_needs("redis"),
+    ),
     "postgresql": Kind(
         _postgresql, range(6), (*range(20), 33, 114), overlap=_behind_a_lock, marks=_needs("postgresql")
     ),
@@ -267,9 +390,22 @@ KINDS = {
 }
 
 
+IN_GROUPS = {
+    "postgresql in groups": Kind(
+        _in_groups(_postgresql), (), range(20), overlap=_while_a_thread_is_created, marks=_needs("postgresql")
+    ),
+    "mysql in groups": Kind(_in_groups(_mysql), (), (*range(20), 44), marks=_needs("mysql")),
+}
+"""Engines that have another shortcut for groups."""
+
+
+def kind_of(name: str) -> Kind:
+    return KINDS[name] if name in KINDS else IN_GROUPS[name]
+
+
 def kinds(*names: str) -> list[object]:
     """The parameters of a test of these stores."""
-    return [pytest.param(name, marks=KINDS[name].marks) for name in names]
+    return [pytest.param(name, marks=kind_of(name).marks) for name in names]
 
 
 class Bench:

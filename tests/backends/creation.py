@@ -19,7 +19,7 @@ from locus.testing.stores import DurableTestStore
 class CreationLaws(WorkerLaws):
     """Whoever is killed while it makes the store leaves one that works, or none."""
 
-    creation_step: ClassVar[int] = 4
+    creation_step: ClassVar[int] = 6
     """Of the lines of the engine, every how many-th is meant; `LOCUS_SOAK=1` kills at each."""
 
     @abstractmethod

@@ -5,7 +5,7 @@ repeat them most; `LOCUS_SOAK=1` (`make soak`) repeats them as often on every st
 
 Each number is as low as its law allows. Nine turns let every way in which a conversation changes happen at least once
 (the longest waits for the eighth); thirty give a save that grows with its thread time to show; and a process is killed
-at a few lines of every step on each store, at every third of the engine on the embedded ones, at all in the soak run.
+at a few lines of every step on each store, at every fifth of the engine on the embedded ones, at all in the soak run.
 How many saves race with a removal is not cut further: fewer would be over before the removal begins.
 """
 
@@ -25,11 +25,11 @@ class EmbeddedRepetitions:
     """For files, SQLite and objects in memory: requests take little, and processes are what is killed."""
 
     random_kills: ClassVar[int] = 24
-    line_step: ClassVar[int] = 3
+    line_step: ClassVar[int] = 5
     line_samples: ClassVar[int] = 12
     evolution_turns: ClassVar[int] = 50 if SOAK else 30
-    late_turn: ClassVar[int] = 200 if SOAK else 100
-    examples_and_steps: ClassVar[tuple[int, int]] = (16, 30)
+    late_turn: ClassVar[int] = 200 if SOAK else 60
+    examples_and_steps: ClassVar[tuple[int, int]] = (12, 30)
     winding_threads: ClassVar[int] = 4 if SOAK else 3
     if not SOAK:
         saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 40, "vacuum": 40, "thread": 150}
@@ -47,8 +47,8 @@ class FewerRepetitions:
     processes_at_first: ClassVar[int] = 8 if SOAK else 5
     readers_while_removing: ClassVar[int] = 2 if SOAK else 1
     evolution_turns: ClassVar[int] = 50 if SOAK else 9
-    late_turn: ClassVar[int] = 200 if SOAK else 50
-    examples_and_steps: ClassVar[tuple[int, int]] = (5, 25)
+    late_turn: ClassVar[int] = 200 if SOAK else 30
+    examples_and_steps: ClassVar[tuple[int, int]] = (4, 25)
     winding_threads: ClassVar[int] = 4 if SOAK else 1
     saves_while_removing: ClassVar[Mapping[str, int]] = {"checkpoints": 20, "vacuum": 20, "thread": 60}
     long_thread: ClassVar[int] = 1_100 if SOAK else 510

@@ -14,7 +14,11 @@ FAULTS = "it is about answers that were lost, and here none is"
 FORMATS = "it is about what older or newer versions wrote, and here this one wrote everything"
 FAILURES = "it is about errors of the server, and here none occurs"
 BOUNDS = "it bounds what is remembered, and courses have less"
+ONE_REV = "no two checkpoints of a thread have the same rev, and the index finds them by their ids"
+WAITS = "what was saved last is looked for, too, but a server may do that before it waits for the thread's lock"
 TYPES = "it tells the type checker what the next step finds out as well"
+
+ALL_CREATE = "every group of a course creates a thread"
 
 _NO_ROW = 'SQL UPDATE "locus_threads" FROM seen | NOT EXISTS (SELECT 1 FROM'
 _NO_RUN = f'{_NO_ROW} "locus_runs" r WHERE r.thread = s.id AND r.branch = ? AND r.number >= ? OFFSET 0)'
@@ -26,6 +30,25 @@ _NO_CHECKPOINT = (
     f'{_NO_ROW} "locus_checkpoints" c WHERE c.thread = s.id AND c.namespace = ? AND c.checkpoint_id = ? OFFSET 0)'
 )
 
+_RUN_OF_MEMBER = (
+    'EXISTS (SELECT 1 FROM "locus_runs" r'
+    " WHERE r.thread = s.id AND r.branch = n.branch AND r.number >= n.number OFFSET 0)"
+)
+_NO_RUN_OF_MEMBER = (
+    "SQL SELECT FROM seen JOIN member | NOT EXISTS (SELECT 1 FROM run n WHERE n.member = s.number AND n.continues"
+    f" AND {_RUN_OF_MEMBER} OFFSET 0)"
+)
+_CREATED = 'SQL INSERT INTO "locus_threads" SELECT FROM member in order'
+BASE_IN_CHAIN = (
+    "SQL UPDATE threads | EXISTS (SELECT 1 FROM checkpoints c"
+    " WHERE c.thread = ? AND c.namespace = ? AND c.checkpoint_id = ? AND c.rev = ?)"
+)
+_NO_RUN_IN_CHAIN = (
+    "SQL UPDATE threads | NOT EXISTS (SELECT 1 FROM runs r WHERE r.thread = ? AND r.branch = ? AND r.number >= ?)"
+)
+AS_KNOWN = "expected == (save.key, last_seq, save.removals, save.base_rev)"
+_SENT_IN_CHAIN = "await self._sent(connection, mysql_commit.in_chain(self.sql, commit, chain, reliance))"
+_RUN_TAKEN = "chain.newest_runs.get(run.branch, -1) >= run.number"
 _ALL_RUNS_KNOWN = "self.newest_runs.get(run.branch) == run.number - 1"
 _CHAINS_FULL = "len(self._chains) >= MOST_CHAINS and commit.thread_id not in self._chains"
 _FEWER_CHAINS = (
@@ -118,10 +141,10 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
     "opensearch model": {
         SLOWER: (
             "_attempt: state_is_current -> True",
-            "_attempt: base -> False",
-            "_referenced_ids: commit.base is not None -> False",
-            "_referenced_ids: isinstance(commit.parent_id, str) -> False",
-            "_referenced_ids: commit.fresh_id -> True",
+            "_drafted: view.base -> False",
+            "_referenced_names: commit.base is not None -> False",
+            "_referenced_names: isinstance(commit.parent_id, str) -> False",
+            "_referenced_names: commit.fresh_id -> True",
             "CommitView.__init__: cached is not None and cached.state.changes == state.changes -> False",
             "CommitView.__init__: name in names -> False",
             "CommitView.latest: base.place == place -> False",
@@ -136,7 +159,7 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "ThreadCache.put: base is not None -> False",
         ),
         ASKS_MORE: (
-            "_referenced_ids: commit.fresh_id -> False",
+            "_referenced_names: commit.fresh_id -> False",
             "CommitView.__init__: name in names -> True",
             "CommitView.find: name not in self.bases and self._state.live -> True",
             "CommitView.find: name not in self.bases -> True",
@@ -150,6 +173,11 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "CommitView.continued: nothing_was_removed -> False",
             "CommitView._newest_run: self._newest_runs is None -> True",
             "Log.find: not self.state.exists(now_micros()) -> False",
+        ),
+        MARKERS: (
+            "_attempt: draft is not None and draft.repeated -> True",
+            "_attempt: draft is not None and draft.repeated -> False",
+            "_attempt: draft.repeated -> True",
         ),
         FAULTS: (
             "commit_to_log: resends == _MAX_RESENDS or failure.status != 'N/A' -> False",
@@ -168,12 +196,12 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "commit_to_log: state_is_current -> False",
         ),
         "what was planned on an old state is not written, because its place in the log is taken": (
-            "_attempt: not state_is_current (2) -> False",
+            "_drafted: not state_is_current -> False",
         ),
         "a commit refers to no run that its base does not show; who makes up another one is refused": (
-            "_attempt: record is None -> False",
-            "_attempt: state_is_current (3) -> True",
-            "_attempt: state_is_current (3) -> False",
+            "_drafted: record is None -> False",
+            "_drafted: state_is_current (3) -> True",
+            "_drafted: state_is_current (3) -> False",
             "CommitView.has_run: self._base_name is None -> False",
             "CommitView.has_run: location is None -> False",
             "_record: runs is None -> False",
@@ -213,6 +241,62 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
         "it bounds what a cache holds": (
             "ThreadCache.put: len(self._threads) > MAX_CACHED_THREADS -> False",
             "ThreadCache.put: len(bases) > MAX_CACHED_BASES -> False",
+        ),
+    },
+    "opensearch model together": {
+        SLOWER: (
+            "commit_group: is_known -> False",
+            "commit_group: is_known (2) -> False",
+            "commit_group: step is not None -> False",
+            "_ids_to_read: asks_for_latest and place is not None and"
+            " (place not in [base.place for base in bases.values()]) -> False",
+            "_ids_to_read: member.if_latest is not ANY -> False",
+            "_ids_to_read: member.parent_id is ANY -> False",
+            "_ids_to_read: name in names -> True",
+            "_step: isinstance(draft, _Draft) -> False",
+            "_written: answer -> False",
+            "_written: answer or (draft is not None and is_same(draft.record, found.get(draft.record.id))) -> False",
+            "_written: answer is False (2) -> False",
+            "_complete_all: all(own) -> False",
+            "_complete_all: log.state.must_publish and log.state.published.changes == log.state.changes -> False",
+            "ReadClient.get_many: doc_id not in self._documents -> True",
+            "Log.ids_to_find: place is None -> True",
+        ),
+        ASKS_MORE: (
+            "commit_group: is_known -> True",
+            "_ids_to_read: asks_for_latest -> True",
+            "_ids_to_read: cached -> False",
+            "_ids_to_read: name in names -> False",
+            "_ids_to_read: place not in [base.place for base in bases.values()] -> True",
+            "_written: answer is False -> True",
+        ),
+        MARKERS: (
+            "commit_group: step.draft is not None -> False",
+            "_complete_all: log.state.must_publish -> True",
+            "_complete_all: log.state.must_publish and log.state.published.changes == log.state.changes -> True",
+            "_complete_all: log.state.published.changes == log.state.changes -> True",
+            "_complete_all: all(own) -> True",
+        ),
+        FAULTS: (
+            "_written: draft is not None and is_same(draft.record, found.get(draft.record.id)) -> False",
+            "_written: answer is False -> False",
+        ),
+        FAILURES: ("_written: answer is False (2) -> True",),
+        TYPES: (
+            "commit_group: step is not None (2) -> True",
+            "_ids_to_read: cached -> True",
+        ),
+        "it is about pending writes, and courses do not look at these": (
+            "_step: log.read_state().expired(now_micros()) -> False",
+            "_written: draft is not None (2) -> True",
+        ),
+    },
+    "redis together": {
+        SLOWER: ("RedisEngine._call: member.replaces is not None -> True",),
+        FAILURES: (
+            "outcome_together: isinstance(answer, Exception) or answer[0] == b'DAMAGED' -> False",
+            "outcome_together: isinstance(answer, Exception) -> False",
+            "outcome_together: answer[0] == b'DAMAGED' -> False",
         ),
     },
     "redis": {
@@ -268,21 +352,97 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "_shape: len(commit.runs) > MOST_ROWS -> False",
         ),
     },
+    "postgresql in groups": {
+        SLOWER: (
+            "_member_row: base is None (2) -> True",
+            "_member_row: commit.parent_as_named or is_base -> False",
+            "_member_row: commit.parent_as_named -> False",
+            "_run_rows: run[:2] in continued -> True",
+            'SQL SELECT FROM "locus_checkpoints" | same.thread = s.id',
+            'SQL SELECT FROM "locus_checkpoints" | same.namespace = m.namespace',
+            'SQL SELECT FROM "locus_checkpoints" | same.checkpoint_id = m.free_id',
+            f"{_NO_RUN_OF_MEMBER} | n.member = s.number",
+            f"{_NO_RUN_OF_MEMBER} | n.continues",
+            f"{_NO_RUN_OF_MEMBER} | {_RUN_OF_MEMBER}",
+            f"{_NO_RUN_OF_MEMBER} | {_RUN_OF_MEMBER} | r.thread = s.id",
+            f"{_NO_RUN_OF_MEMBER} | {_RUN_OF_MEMBER} | r.branch = n.branch",
+            f"{_NO_RUN_OF_MEMBER} | {_RUN_OF_MEMBER} | r.number >= n.number",
+        ),
+        ASKS_MORE: (
+            "_member_row: commit.fresh_id -> False",
+            "_member_row: is_base -> False",
+        ),
+        ONE_REV: ('SQL SELECT FROM "locus_checkpoints" | base.checkpoint_id = m.base_id',),
+        "nothing is there that a run of a new save could collide with": ("_statement: shape.unless_there -> True",),
+        "a thread that is there cannot be created; looking for it saves waiting for whoever removes it": (
+            f'{_CREATED} | NOT EXISTS (SELECT 1 FROM "locus_threads" t WHERE t.thread_id = m.thread_id OFFSET 0)',
+        ),
+        ALL_CREATE: (
+            "_commit: shape.creates -> True",
+            "_statement: shape.creates -> True",
+        ),
+        "it is about others who take long to create a thread, and here they are awaited": (
+            "_commit: creating -> True",
+            f"{_CREATED} | set_config('lock_timeout', ?, true) IS NOT NULL",
+        ),
+    },
+    "mysql in groups": {
+        SLOWER: (
+            "MySQLEngine._group: chained -> False",
+            "MySQLEngine._group: chain is not None and chain.continued_by(one) -> False",
+            "MySQLEngine._send_group: save.outcome is None or not save.outcome.is_written -> True",
+            "MySQLEngine._send_group: not save.outcome.is_written -> False",
+            "MySQLEngine._send_group: save.created is None -> True",
+            f"_outcome: {AS_KNOWN} -> False",
+            "_outcome: as_known -> False",
+        ),
+        ASKS_MORE: (
+            "SQL SELECT FROM threads UPDATE SKIP | t.thread_id IN (?)",
+            "SQL SELECT FROM threads | t.thread_id IN (?)",
+            "SQL SELECT FROM checkpoints JOIN threads | c.checkpoint_id IN (?)",
+        ),
+        ALL_CREATE: (
+            "MySQLEngine._send_group: not statements -> False",
+            "Group.questions: firsts -> True",
+            "Group.decide: may_create -> True",
+        ),
+        "courses have no pending writes in their groups": (
+            "MySQLEngine._group: isinstance(one, TaskWrites) -> False",
+            "Group.decide: task.writes.thread_id in threads -> True",
+            "Group.decide: task.writes.thread_id in threads -> False",
+        ),
+        FAILURES: (
+            "MySQLEngine._send_group: not group.creating or error.code not in (LOCKED, DUPLICATE) -> False",
+            "MySQLEngine._send_group: not group.creating -> False",
+            "MySQLEngine._send_group: error.code not in (LOCKED, DUPLICATE) -> False",
+            "Group._that_may_create: self.creating -> True",
+        ),
+        "here nobody creates a thread at the same time": ("SQL SELECT FROM threads UPDATE NOWAIT | thread_id = ?",),
+    },
     "mysql": {
         SLOWER: (
             *_FEWER_CHAINS,
             "Chain.continued_by: commit.fresh_id -> False",
-            "MySQLEngine._commit: chain is not None and chain.continued_by(commit) -> False",
-            "MySQLEngine._commit: await self._sent(connection, mysql_commit.in_chain(self.sql, commit, chain))"
-            " -> False",
+            "MySQLEngine._commit: chain is not None -> False",
+            f"MySQLEngine._commit: reliance is not None and {_SENT_IN_CHAIN} -> False",
             "MySQLEngine._commit: chain is None -> True",
             "MySQLEngine._commit: chain is None -> False",
             "MySQLEngine._commit: is_new and can_be_first(commit) -> False",
             "MySQLEngine._commit: is_new -> True",
             "MySQLEngine._commit_to_thread: outcome.replaced is None -> False",
+            "reliance: chain.continued_by(commit) -> False",
+            f"reliance: any(({_RUN_TAKEN} for run in runs)) -> False",
+            f"reliance: {_RUN_TAKEN} -> True",
+            f"reliance: {_RUN_TAKEN} -> False",
+            f"{_NO_RUN_IN_CHAIN} | r.thread = ?",
+            f"{_NO_RUN_IN_CHAIN} | r.branch = ?",
+            f"{_NO_RUN_IN_CHAIN} | r.number >= ?",
         ),
+        ONE_REV: (f"{BASE_IN_CHAIN} | c.checkpoint_id = ?",),
+        WAITS: ("SQL UPDATE threads | id = ?", "SQL UPDATE threads | removals = ?"),
         "an id that is taken cannot be written, and then the rule is asked": (
             "Chain.continued_by: any_id or commit.fresh_id -> True",
+            "reliance: not commit.fresh_id -> False",
         ),
         "this engine never says so": ("Chain.continued_by: any_id -> False",),
         ASKS_MORE: ("SQL SELECT FROM checkpoints JOIN threads | c.checkpoint_id IN (?)",),
@@ -312,6 +472,11 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "SQL SELECT FROM checkpoints | checkpoint_id IN (?)",
             "SQL SELECT FROM runs in order | branch IN (?)",
         ),
+        ONE_REV: (
+            f"{BASE_IN_CHAIN} | c.namespace = ?",
+            f"{BASE_IN_CHAIN} | c.checkpoint_id = ?",
+        ),
+        WAITS: ("SQL UPDATE threads | id = ?", "SQL UPDATE threads | removals = ?"),
         FAILURES: (
             "in_chain: not has_code(error, DUPLICATE) -> False",
             "in_new_thread: not has_code(error, DUPLICATE) -> False",

@@ -13,7 +13,7 @@ def server_store(request, tmp_path):
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -150,6 +150,10 @@ _ON_SERVERS = {
 }
 
 
+def store_on_server(name: str, request: pytest.FixtureRequest, folder: Path) -> AbstractContextManager[TestStore]:
+    return _ON_SERVERS[name](request, folder)
+
+
 @pytest.fixture(params=EMBEDDED)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> TestStore:
     return embedded_store(request.param, tmp_path)
@@ -157,7 +161,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> TestStore:
 
 @pytest.fixture(params=SERVERS)
 def server_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TestStore]:
-    with _ON_SERVERS[request.param](request, tmp_path) as store:
+    with store_on_server(request.param, request, tmp_path) as store:
         yield store
 
 

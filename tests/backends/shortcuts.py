@@ -18,18 +18,21 @@ from locus.memory.backends.file import log as file_log
 from locus.memory.backends.file.engine import FileEngine
 from locus.memory.backends.file.log import LogFile
 from locus.memory.backends.mysql import commit as mysql_commit
+from locus.memory.backends.mysql import together as mysql_together
 from locus.memory.backends.mysql.client import MySQLConnection, Statement
 from locus.memory.backends.mysql.engine import MySQLEngine
 from locus.memory.backends.objects.engine import ObjectEngine
 from locus.memory.backends.objects.index import ThreadIndex
 from locus.memory.backends.objects.log import ThreadLog
 from locus.memory.backends.opensearch import commit as opensearch_commit
+from locus.memory.backends.opensearch.client import ReadClient
 from locus.memory.backends.opensearch.engine import OpenSearchEngine
 from locus.memory.backends.opensearch.log import Log, ThreadCache
 from locus.memory.backends.oracle import commit as oracle_commit
 from locus.memory.backends.oracle.client import OracleConnection
 from locus.memory.backends.oracle.engine import OracleEngine
 from locus.memory.backends.postgresql import commit as postgresql_commit
+from locus.memory.backends.postgresql import together as postgresql_together
 from locus.memory.backends.postgresql.client import PostgreSQLConnection
 from locus.memory.backends.postgresql.engine import PostgreSQLEngine
 from locus.memory.backends.redis import commit as redis_commit
@@ -40,7 +43,7 @@ from locus.memory.backends.sqlite import commit as sqlite_commit
 from locus.memory.backends.sqlite.engine import SQLiteEngine
 from locus.memory.engine import Engine
 from tests.backends.commit_courses import Course, DifferenceFound, seeds_of
-from tests.backends.course_stores import KINDS, bench
+from tests.backends.course_stores import bench, kind_of
 from tests.backends.mutants import Mutant, Statements, lua_mutants, python_mutants
 
 SECONDS = 20.0
@@ -58,6 +61,8 @@ class Shortcut(NamedTuple):
     listen: Callable[[Statements, pytest.MonkeyPatch], None] = lambda _statements, _patch: None
     scripts: Callable[[], list[Mutant]] = list
     forget: Callable[[], None] = lambda: None
+    method: str = "commit"
+    """Whose statements decide."""
 
 
 def _listen_to_sqlite(statements: Statements, patch: pytest.MonkeyPatch) -> None:
@@ -110,6 +115,7 @@ def _redis_scripts() -> list[Mutant]:
 def _forget_statements() -> None:
     postgresql_commit._for_thread.cache_clear()
     postgresql_commit._for_new_thread.cache_clear()
+    postgresql_together._statement.cache_clear()
 
 
 CHAINS = (sql_commit.Chain.continued_by, sql_commit.Chains.note, sql_commit.can_be_first)
@@ -164,7 +170,8 @@ SHORTCUTS = {
         (
             opensearch_commit.commit_to_log,
             opensearch_commit._attempt,
-            opensearch_commit._referenced_ids,
+            opensearch_commit._drafted,
+            opensearch_commit._referenced_names,
             opensearch_commit.CommitView.__init__,
             opensearch_commit.CommitView.find,
             opensearch_commit.CommitView.latest,
@@ -182,6 +189,22 @@ SHORTCUTS = {
             ThreadCache.put,
         ),
         OpenSearchEngine,
+    ),
+    "opensearch model together": Shortcut(
+        (
+            opensearch_commit.commit_group,
+            opensearch_commit._ids_to_read,
+            opensearch_commit._step,
+            opensearch_commit._written,
+            opensearch_commit._complete_all,
+            ReadClient.get_many,
+            Log.ids_to_find,
+        ),
+        OpenSearchEngine,
+    ),
+    "redis together": Shortcut(
+        (RedisEngine.commit_together, RedisEngine._call, redis_commit.outcome_together),
+        RedisEngine,
     ),
     "redis": Shortcut(
         (
@@ -217,12 +240,42 @@ SHORTCUTS = {
             MySQLEngine._commit,
             MySQLEngine._sent,
             MySQLEngine._commit_to_thread,
+            mysql_commit.reliance,
             mysql_commit.in_chain,
+            mysql_commit.in_chain_outcome,
             mysql_commit.questions,
+            mysql_commit.questions_in_lock,
             mysql_commit.looked,
         ),
         MySQLEngine,
         _listen_to_mysql,
+    ),
+    "postgresql in groups": Shortcut(
+        (
+            postgresql_together._commit,
+            postgresql_together._member_row,
+            postgresql_together._run_rows,
+            postgresql_together._statement,
+        ),
+        PostgreSQLEngine,
+        _listen_to_connection(PostgreSQLConnection),
+        forget=_forget_statements,
+        method="commit_together",
+    ),
+    "mysql in groups": Shortcut(
+        (
+            MySQLEngine._group,
+            MySQLEngine._send_group,
+            mysql_together.Group.questions,
+            mysql_together.Group._that_may_create,
+            mysql_together.Group.decide,
+            mysql_together.Group._runs,
+            mysql_together.Group._moves,
+            mysql_together._outcome,
+        ),
+        MySQLEngine,
+        _listen_to_mysql,
+        method="commit_together",
     ),
     "oracle": Shortcut(
         (
@@ -259,7 +312,7 @@ class Trial:
     """The shortcut of one engine, which courses are to hold against the rule: as it is, and as mutants."""
 
     def __init__(self, name: str, request: pytest.FixtureRequest, folder: Path, statements: Statements) -> None:
-        self._kind = KINDS[name]
+        self._kind = kind_of(name)
         self._shortcut = SHORTCUTS[name]
         self._request = request
         self._folder = folder
@@ -300,7 +353,7 @@ class Trial:
 def trial_of(name: str, request: pytest.FixtureRequest, folder: Path) -> Iterator[Trial]:
     """The trial of an engine."""
     shortcut, statements = SHORTCUTS[name], Statements()
-    commit: Any = shortcut.engine.commit
+    commit: Any = getattr(shortcut.engine, shortcut.method)
 
     async def told(self: Engine, *args: Any) -> Any:
         with statements.committing():
@@ -308,5 +361,5 @@ def trial_of(name: str, request: pytest.FixtureRequest, folder: Path) -> Iterato
 
     with pytest.MonkeyPatch.context() as patch:
         shortcut.listen(statements, patch)
-        patch.setattr(shortcut.engine, "commit", told)
+        patch.setattr(shortcut.engine, shortcut.method, told)
         yield Trial(name, request, folder, statements)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from locus.memory.engine import CommitsTogether
 from locus.memory.model import commit_rules
 from locus.memory.model.records import Verdict
 from locus.testing.data import SOAK
-from tests.backends.commit_courses import DIRECTED, Course, DifferenceFound, seeds_of, shortened
+from tests.backends.commit_courses import DIRECTED, Course, DifferenceFound, one_after_another, seeds_of, shortened
 from tests.backends.conditions import watch
 from tests.backends.course_stores import KINDS, Bench, bench, kinds
 
@@ -39,9 +41,10 @@ def test_an_engine_answers_as_the_rule_does(
     for start in range(0, len(courses), portion):
         with kind.open(request, tmp_path) as open_handle, bench(open_handle) as place:
 
-            def tried(seeds: list[int], place: Bench = place) -> DifferenceFound | None:
+            def tried(seeds: list[int], *, place: Bench = place, together: bool = False) -> DifferenceFound | None:
+                overlap = one_after_another if together else kind.overlap
                 try:
-                    place.run(Course(place.handles, kind.traits, kind.overlap, answers).run(seeds))
+                    place.run(Course(place.handles, kind.traits, overlap, answers, together=together).run(seeds))
                 except DifferenceFound as difference:
                     return difference
                 return None
@@ -51,6 +54,14 @@ def test_an_engine_answers_as_the_rule_does(
             for course in courses[start : start + portion]:
                 found = shortened(seeds_of(course), tried)
                 assert found is None, f"course {course}: {found}"
+
+            if not place.handles[0].offers(CommitsTogether):
+                continue
+            for directed in DIRECTED:
+                place.run(Course(place.handles, kind.traits, tally=answers, together=True).follow(directed))
+            for course in courses[start : start + max(2, portion // 4)]:
+                found = shortened(seeds_of(course), partial(tried, together=True))
+                assert found is None, f"course {course}, in groups: {found}"
 
     if len(courses) < ALL_WAYS:
         return

@@ -390,3 +390,35 @@ async def test_a_window_of_a_plain_store_is_all_of_it() -> None:
     loaded = await checkpointer.load("t", last=2)
     assert loaded == state
     assert not loaded.omitted
+
+
+async def test_lists_of_a_plain_store_have_pages_and_prefixes(cp: StorageBackendAdapter) -> None:
+    names = ["a/1", "a/2", "a:3", "b"]
+    for name in names:
+        await cp.save(AgentState().with_message(Message.user(f"about {name}")), name, metadata={"k": "v"})
+    assert await cp.list_threads(2, after="a/1") == ["a/2", "a:3"]
+    assert await cp.list_threads(prefix="a/") == ["a/1", "a/2"]
+    page = await cp.recent_threads(3, titles=True)
+    assert [(one.thread_id, one.title) for one in page.threads] == [(name, f"about {name}") for name in names[:0:-1]]
+    last = await cp.recent_threads(3, before=page.next)
+    assert [one.thread_id for one in last.threads] == ["a/1"]
+    assert not last.more
+    found = await cp.query_by_metadata("k", "v", prefix="a/")
+    assert [one["thread_id"] for one in found] == ["a/2", "a/1"]
+
+
+async def test_what_only_the_object_can_find_is_cut_to_a_prefix() -> None:
+    class Finds(FourMethods):
+        def search(self, query: str, limit: int) -> list[dict[str, Any]]:
+            return [{"thread_id": f"{'ab'[number % 7 == 0]}/{number}"} for number in range(50)][:limit]
+
+        def list_with_metadata(self, limit: int) -> list[dict[str, Any]]:
+            return [{"id": 1}][:limit]
+
+    adapted = StorageBackendAdapter(Finds())
+    assert [one["thread_id"] for one in await adapted.search("x", 3, prefix="b/")] == ["b/0", "b/7", "b/14"]
+    assert len(await adapted.search("x", 100, prefix="b/")) == 8
+    with pytest.raises(CapabilityError, match="does not say of which thread"):
+        await adapted.list_with_metadata(prefix="b/")
+    with pytest.raises(CapabilityError, match="recent_threads"):
+        await adapted.recent_threads()

@@ -43,6 +43,16 @@ async def test_a_part_of_an_object_is_got(store: OCIObjectStore) -> None:
     assert await store.get("nothing", Span(0, 5)) is None
 
 
+async def test_it_tells_the_time_by_which_objects_are_dated(store: OCIObjectStore) -> None:
+    before = datetime.now(UTC) - timedelta(seconds=2)  # it is told to the second
+    told = await store.server_time()
+    assert told is not None
+    assert before <= told <= datetime.now(UTC)
+    await store.put("a", b"", if_absent=True)
+    (listed,) = await store.list("a")
+    assert listed.modified >= told
+
+
 async def test_a_key_may_be_as_long_as_the_engine_makes_them(store: OCIObjectStore) -> None:
     key = "k" * MAX_KEY
     assert await store.put(key, b"body", if_absent=True)

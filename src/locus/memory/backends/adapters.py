@@ -12,9 +12,11 @@ from pydantic import SecretStr
 
 from locus.memory.backends.plain import PlainStoreEngine
 from locus.memory.backends.sqlite.backend import SQLiteBackend
-from locus.memory.checkpointer import THIRTY_DAYS, BaseCheckpointer, Checkpointer, StoreVerbs
-from locus.memory.engine import CheckpointerCapabilities
-from locus.memory.model.arguments import CACHE_MB
+from locus.memory.checkpointer import THIRTY_DAYS, BaseCheckpointer, Checkpointer, RecentThreads, SearchHits, StoreVerbs
+from locus.memory.engine import CheckpointerCapabilities, Deadline
+from locus.memory.model.arguments import CACHE_MB, SEARCH_SECONDS, checked_seconds
+from locus.memory.model.ids import check_prefix
+from locus.memory.model.retention import VacuumProgress
 from locus.memory.store import CheckpointStore
 
 if TYPE_CHECKING:
@@ -69,35 +71,79 @@ class StorageBackendAdapter(Checkpointer):
             list_with_metadata=lists or self._has("list_with_metadata"),
         )
 
-    async def search(self, query: str, limit: int = 10) -> list[dict[str, Any]]:
+    async def search(
+        self, query: str, limit: int = 10, *, prefix: str = "", timeout_seconds: float = SEARCH_SECONDS
+    ) -> SearchHits:
         if self._plain is None:
-            return await super().search(query, limit)
-        return list(await self._call("search", query, limit=limit))
+            return await super().search(query, limit, prefix=prefix, timeout_seconds=timeout_seconds)
+        checked_seconds(timeout_seconds, "timeout_seconds")
+        deadline = Deadline(timeout_seconds)
+        try:
+            async with deadline.timeout():
+                return SearchHits(await self._ask("search", query, limit=limit, prefix=prefix))
+        except TimeoutError:
+            if not deadline.has_passed:
+                raise
+            return SearchHits(complete=False)
 
-    async def query_by_metadata(self, key: str, value: Any, limit: int = 100) -> list[dict[str, Any]]:
+    async def query_by_metadata(
+        self, key: str, value: Any, limit: int = 100, *, prefix: str = ""
+    ) -> list[dict[str, Any]]:
         if self._plain is None or self._has("list_threads"):
-            return await super().query_by_metadata(key, value, limit)
+            return await super().query_by_metadata(key, value, limit, prefix=prefix)
         method = "query_by_metadata" if self._has("query_by_metadata") else "get_by_metadata"
-        return list(await self._call(method, key, value, limit=limit))
+        return await self._ask(method, key, value, limit=limit, prefix=prefix)
 
-    async def list_threads(self, limit: int | None = 100, pattern: str = "*") -> list[str]:
+    async def list_threads(
+        self, limit: int | None = 100, pattern: str = "*", *, after: str | None = None, prefix: str = ""
+    ) -> list[str]:
         if self._plain is not None and not self._has("list_threads"):
             self._cannot("list_threads")
-        return await super().list_threads(limit, pattern)
+        return await super().list_threads(limit, pattern, after=after, prefix=prefix)
 
-    async def list_with_metadata(self, limit: int = 100) -> list[dict[str, Any]]:
+    async def list_with_metadata(self, limit: int = 100, *, prefix: str = "") -> list[dict[str, Any]]:
         if self._plain is None or self._has("list_threads"):
-            return await super().list_with_metadata(limit)
-        return list(await self._call("list_with_metadata", limit=limit))
+            return await super().list_with_metadata(limit, prefix=prefix)
+        return await self._ask("list_with_metadata", limit=limit, prefix=prefix)
+
+    async def recent_threads(
+        self, limit: int = 50, *, before: str | None = None, prefix: str = "", titles: bool = False
+    ) -> RecentThreads:
+        if self._plain is not None and not self._has("list_threads"):
+            self._cannot("recent_threads")
+        return await super().recent_threads(limit, before=before, prefix=prefix, titles=titles)
 
     async def vacuum(
-        self, older_than_days: float = THIRTY_DAYS, *, keep_last: int | None = None, dry_run: bool = False
+        self,
+        older_than_days: float = THIRTY_DAYS,
+        *,
+        keep_last: int | None = None,
+        dry_run: bool = False,
+        progress: Callable[[VacuumProgress], None] | None = None,
     ) -> int:
         if self._plain is None or self._has("list_threads"):
-            return await super().vacuum(older_than_days, keep_last=keep_last, dry_run=dry_run)
+            return await super().vacuum(older_than_days, keep_last=keep_last, dry_run=dry_run, progress=progress)
         if keep_last is not None or dry_run:
             self._cannot("vacuum with keep_last or dry_run")
-        return int(await self._call("vacuum", older_than_days))
+        removed = int(await self._call("vacuum", older_than_days))
+        if progress is not None:
+            progress(VacuumProgress(checkpoints=removed))
+        return removed
+
+    async def _ask(self, method: str, *args: Any, limit: int, prefix: str) -> list[dict[str, Any]]:
+        """What a list of the plain object has of threads with a prefix. The object knows no prefixes, so it is asked
+        for more, until there are enough."""
+        prefix, asked = check_prefix(prefix), limit
+        while True:
+            found = list(await self._call(method, *args, limit=asked))
+            if not prefix:
+                return found
+            if not all(isinstance(one, dict) and isinstance(one.get("thread_id"), str) for one in found):
+                self._cannot(f"{method} with a prefix, because it does not say of which thread something is")
+            within = [one for one in found if one["thread_id"].startswith(prefix)]
+            if len(within) >= limit or len(found) < asked:
+                return within[:limit]
+            asked *= 4
 
     async def _call(self, method: str, *args: Any, **options: Any) -> Any:
         """Call a method of the plain object that the five do not include."""

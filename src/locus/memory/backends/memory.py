@@ -6,20 +6,34 @@ Dicts hold the same encoded records as every other backend, so nothing that a ca
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from heapq import nsmallest
 from typing import Any
 from uuid import uuid4
 
 from locus.errors import BackendUnavailableError, CheckpointError, ConfigurationError
 from locus.hints import check_options
 from locus.memory.checkpointer import Checkpointer
-from locus.memory.engine import Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
+from locus.memory.engine import PAGE, Copies, Engine, Expires, Exports, FindsMetadata, KeepsWrites, Searches
 from locus.memory.model.arguments import CACHE_MB
 from locus.memory.model.ids import Pattern
-from locus.memory.model.matching import best_hits, has_value, newest, table_hits
+from locus.memory.model.matching import best_hits, has_value, newest, newest_threads, table_hits
 from locus.memory.model.parts import Part
-from locus.memory.model.records import Base, Commit, Entry, Exported, Hit, Outcome, Stored, Verdict, Write
+from locus.memory.model.records import (
+    Base,
+    Commit,
+    Entry,
+    Exported,
+    Hit,
+    NewestThreads,
+    Outcome,
+    Stored,
+    Verdict,
+    Write,
+)
+from locus.memory.model.retention import Line, Outlived, OutlivedPage, Place, Retention, orphaned, outlived_in
+from locus.memory.model.sizes import Measured
 from locus.memory.model.table import ThreadTable
 from locus.memory.runtime.forks import fork_safe_lock
 from locus.memory.runtime.url import split_options
@@ -93,7 +107,13 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
 
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
         with self._lock:
-            return sorted(table.thread_id for table in self._live() if pattern.matches(table.thread_id))[:limit]
+            found = (table.thread_id for table in self._live(pattern.prefix) if pattern.matches(table.thread_id))
+            return sorted(found) if limit is None else nsmallest(limit, found)
+
+    async def unlisted(self, prefix: str, after: str, limit: int) -> list[str]:
+        with self._lock:
+            tables = [self._table(name) for name in sorted(self._tables) if name.startswith(prefix) and name > after]
+            return [table.thread_id for table in tables if table is not None and not table.rows][:limit]
 
     async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
         with self._lock:
@@ -101,7 +121,8 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             if table is None:
                 return 0
             doomed = table.seqs(namespace, seqs)
-            if len(doomed) == len(table.rows):
+            everything = namespace is None and seqs is None
+            if everything or (doomed and len(doomed) == len(table.rows)):
                 del self._tables[thread_id]
             elif doomed:
                 table.remove(doomed)
@@ -110,6 +131,11 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
     async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
         with self._lock:
             return newest((row.entry for table in self._live(prefix) for row in table.rows.values()), limit)
+
+    async def newest_threads(self, limit: int, before: str | None = None, prefix: str = "") -> NewestThreads:
+        with self._lock:
+            newest = [next(table.newest_first(None, None)) for table in self._live(prefix)]
+        return newest_threads(newest, limit, before)
 
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
         with self._lock:
@@ -146,6 +172,36 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             table = self._table(thread_id)
             return table.get_writes(namespace, checkpoint_id, task_id) if table else []
 
+    async def outlived(
+        self, kept: Retention, after: str = "", prefix: str = "", limit: int = PAGE
+    ) -> AsyncGenerator[OutlivedPage]:
+        with self._lock:
+            thread_ids = sorted(name for name in self._tables if name.startswith(prefix) and name > after)
+        for start in range(0, len(thread_ids), limit):
+            some, found = thread_ids[start : start + limit], list[Outlived]()
+            with self._lock:
+                for table in filter(None, map(self._table, some)):
+                    entries = [row.entry for row in table.rows.values()]
+                    orphans = orphaned(table.orphans(), kept.orphans_before)
+                    found.append(outlived_in(table.thread_id, entries, kept, orphans))
+            await asyncio.sleep(0)  # what else the event loop has to do does not wait for all threads
+            yield OutlivedPage(some[-1], len(some), [one for one in found if one])
+
+    async def delete_orphans(self, thread_id: str, places: Collection[Place]) -> int:
+        with self._lock:
+            table = self._table(thread_id)
+            if table is None:
+                return 0
+            removed = table.delete_orphans(places)
+            if not table.rows and not any(table.writes.values()):
+                del self._tables[thread_id]
+            return removed
+
+    async def measure(self, thread_id: str) -> Measured | None:
+        with self._lock:
+            table = self._table(thread_id)
+            return table.measured() if table and table.rows else None
+
     async def expire(self, now: datetime) -> int:
         with self._lock:
             ended = [t for t in self._tables.values() if t.expires_at is not None and t.expires_at <= now]
@@ -154,16 +210,23 @@ class MemoryEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies
             return sum(len(table.rows) for table in ended)
 
     async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
+        return self._copy(source, dest, lambda table, existing: table.copied(existing, namespace, checkpoint_ids))
+
+    async def copy_line(self, source: str, dest: str, line: Line) -> int:
+        return self._copy(source, dest, lambda table, existing: table.copied_line(existing, line))
+
+    def _copy(self, source: str, dest: str, copied: Callable[[ThreadTable, ThreadTable], ThreadTable]) -> int:
         with self._lock:
             table = self._table(source)
             existing = self._table(dest)
             if table is None or not table.rows:
                 return 0
+            copy = copied(table, existing or ThreadTable(dest))
+            if not copy.rows:
+                return 0
             if existing is not None and existing.rows:
                 return -1
-            copy = table.copied(existing or ThreadTable(dest), namespace, checkpoint_ids)
-            if copy.rows:
-                self._tables[dest] = copy
+            self._tables[dest] = copy
             return len(copy.rows)
 
     async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
