@@ -1,0 +1,478 @@
+"""Finds the checkpoint with which something came: a text, a value, or what a command of the user's tests.
+
+It walks one line, from a checkpoint back to the first one, parent by parent. For a text or a value the truth is known
+for every checkpoint of the line, not guessed from a few: the thread is read once, each item once (`exported_pages`).
+What a run brings is looked at when it comes, and `Branches` knows as of which runs it is seen. So something that came,
+went and came again is told as that, and something that is missing is an error and no answer. Only commands, which may
+take long, are run for log2(n) checkpoints; they have to tell an earlier state from a later one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
+
+from locus.errors import ConfigurationError, ConflictError, CorruptCheckpointError
+from locus.looking.branches import Branches
+from locus.looking.describe import metadata_shown
+from locus.looking.pages import PAGE, exported_pages
+from locus.looking.paths import check_cuts, key_of, position_of
+from locus.looking.reading import lists_of
+from locus.memory.model.codec import canonical, decode, texts_in
+from locus.memory.model.comparison import TooMuchText
+from locus.memory.model.manifest import Cuts, decode_manifest
+from locus.memory.model.records import Entry, Extent, Path, Stored
+from locus.memory.shapes import conversation_path, turn_of
+from locus.memory.store import CheckpointStore
+
+R = TypeVar("R")
+
+Progress = Callable[[int], None]
+"""Is told how many checkpoints were looked at."""
+METADATA: Final = "metadata"
+_LARGE: Final = 250_000
+"""Characters that are looked at between two turns of others; more at once are looked at by another thread."""
+_EACH: Final = 4_000
+"""As how many characters each thing counts besides."""
+_LONGEST_PASSAGE: Final = 600
+"""Characters that are kept of the text in which something was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """A checkpoint with which something came (`holds`), or went."""
+
+    entry: Entry
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Where a text stands in a checkpoint, and what is around it there."""
+
+    path: Path
+    """The list, or the field, that it is in."""
+    position: int | None
+    """The item of the list; None for a field."""
+    in_conversation: bool
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bisected:
+    """What was found on a line of checkpoints."""
+
+    line: tuple[Entry, ...]
+    flips: tuple[Flip, ...]
+    """Oldest first. Something that is there in the first checkpoint has come with that."""
+    looked_at: int
+    passage: Passage | None = None
+    """What was found in the first checkpoint that has it; None for values and commands."""
+    others: int = 0
+    """How many checkpoints of other lines and namespaces were looked at besides: those up to the last of the line."""
+    elsewhere: Entry | None = None
+    """The first of those that has it."""
+
+    @property
+    def first(self) -> Entry | None:
+        """The checkpoint with which it came first; None if it is in none."""
+        return next((flip.entry for flip in self.flips if flip.holds), None)
+
+    @property
+    def before(self) -> Entry | None:
+        """The one before that; None if there is none."""
+        found = self.first
+        at = -1 if found is None else self.line.index(found)
+        return self.line[at - 1] if at > 0 else None
+
+
+async def line_of(store: CheckpointStore, last: Entry, first: Entry | None = None) -> list[Entry]:
+    """The line that leads to a checkpoint, oldest first: from the beginning, or from one of its ancestors."""
+    line, wanted = [last], last.parent_id
+    if first is not None and first.checkpoint_id == last.checkpoint_id:
+        return line
+    before: str = last.checkpoint_id
+    while wanted is not None:
+        page = await store.history(last.thread_id, PAGE, before, last.namespace)
+        for entry in page:
+            if entry.checkpoint_id == wanted:
+                line.append(entry)
+                wanted = entry.parent_id
+                if first is not None and entry.checkpoint_id == first.checkpoint_id:
+                    return line[::-1]
+        if len(page) < PAGE:
+            break  # the parent was deleted, and what came before it is another line
+        before = page[-1].checkpoint_id
+    if first is not None:
+        raise ConfigurationError(f"#{first.seq} is not an ancestor of #{last.seq}: a line leads from one to the other")
+    return line[::-1]
+
+
+async def bisect_text(
+    store: CheckpointStore,
+    line: Sequence[Entry],
+    text: str,
+    ignore_case: bool = False,
+    *,
+    progress: Progress | None = None,
+    most: int | None = None,
+) -> Bisected:
+    """Where a text came: in any string of the payload.
+
+    The items of the thread are held while it is read. `most` is how many characters they may have; `TooMuchText` is
+    raised if that is not enough.
+    """
+    if not text:
+        raise ConfigurationError("give the text to look for")
+    wanted = _Wanted(text, ignore_case)
+    passage: Passage | None = None
+
+    def holds(stored: Stored, branches: Branches) -> bool:
+        head = decode(stored.head)
+        cuts = _cuts(stored, head, branches)
+        for cut in cuts.values():
+            for extent in [Extent(cut, 0, 0, 1)] if isinstance(cut, str) else cut:
+                if branches.has_match(extent):
+                    return True
+        return wanted.is_in(head)
+
+    def came(stored: Stored, branches: Branches) -> None:
+        nonlocal passage
+        if passage is None:
+            passage = wanted.passage(stored, branches)
+
+    found = await _scanned(store, line, holds, wanted.is_in, progress, came, most)
+    return replace(found, passage=passage)
+
+
+class _Wanted:
+    """A text that is looked for."""
+
+    def __init__(self, text: str, ignore_case: bool) -> None:
+        self._ignore_case = ignore_case
+        self._text = text.casefold() if ignore_case else text
+
+    def _within(self, text: str) -> bool:
+        return self._text in (text.casefold() if self._ignore_case else text)
+
+    def is_in(self, value: Any) -> bool:
+        return any(map(self._within, texts_in(value)))
+
+    def passage(self, stored: Stored, branches: Branches) -> Passage | None:
+        """Where it stands in a checkpoint: in the last item that has it, or else in a field."""
+        conversation = conversation_path(lists_of(stored))
+        for path, cut in decode_manifest(stored.manifest).items():
+            if isinstance(cut, str):
+                if branches.has_match(Extent(cut, 0, 0, 1)):
+                    return Passage(path, None, False, "", self._around(self._found_in(branches.value(cut))[1]))
+                continue
+            before = sum(extent.length for extent in cut)
+            for extent in reversed(cut):
+                before -= extent.length
+                at = branches.last_match(extent)
+                if at is not None:
+                    return self._item(path, before + at, branches.item([extent], at), path == conversation)
+        head = decode(stored.head)
+        path, text = self._found_in(head)
+        if conversation is not None and path[: len(conversation)] == conversation != path:
+            position = int(path[len(conversation)])
+            for name in conversation:
+                head = head[name]
+            return self._item(conversation, position, head[position], True)
+        return Passage(path, None, False, "", self._around(text)) if path else None
+
+    def _item(self, path: Path, position: int, item: Any, in_conversation: bool) -> Passage:
+        turn = turn_of(item)
+        said = turn.text if self._within(turn.text) else self._found_in(item)[1]
+        return Passage(path, position, in_conversation, turn.role, self._around(said))
+
+    def _found_in(self, value: Any) -> tuple[Path, str]:
+        """The first text in a value that has it, and the path that leads there."""
+        waiting: list[tuple[Path, Any]] = [((), value)]
+        while waiting:
+            path, found = waiting.pop()
+            if isinstance(found, str) and self._within(found):
+                return path, found
+            if isinstance(found, dict):
+                waiting += [((*path, name), part) for name, part in reversed(found.items())]
+            elif isinstance(found, list):
+                waiting += [((*path, str(at)), part) for at, part in reversed([*enumerate(found)])]
+        return (), ""
+
+    def _around(self, text: str) -> str:
+        """What is kept of a text: a few lines around what was looked for."""
+        # Folding may change lengths, so in some texts the place is only near.
+        at = (text.casefold() if self._ignore_case else text).find(self._text)
+        start = 0 if len(text) <= _LONGEST_PASSAGE else max(0, at - _LONGEST_PASSAGE // 3)
+        end = start + _LONGEST_PASSAGE
+        return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
+
+
+async def bisect_value(
+    store: CheckpointStore,
+    line: Sequence[Entry],
+    path: Sequence[str],
+    equals: Any = ...,
+    *,
+    progress: Progress | None = None,
+    most: int | None = None,
+) -> Bisected:
+    """Where a value came: something at this path in the payload, or exactly this there.
+
+    A step of the path is the name of a field, or a position in a list; a negative one counts from the end. Several
+    steps may be the name of one field that has dots in it.
+    """
+    if not path:
+        raise ConfigurationError("give the path to look at, such as metadata.status or messages.-1.role")
+    wanted = ... if equals is ... else decode(canonical(equals))
+    compared = _Compared()
+
+    def holds(stored: Stored, branches: Branches) -> bool:
+        head = decode(stored.head)
+        cuts = _cuts(stored, head, branches)
+        found = _at(head, cuts, path, branches)
+        if found is None or wanted is ...:
+            return found is not None
+        return compared.equal(found, cuts, branches, wanted)
+
+    return await _scanned(store, line, holds, None, progress, most=most)
+
+
+async def bisect_path(
+    store: CheckpointStore,
+    line: Sequence[Entry],
+    path: Sequence[str],
+    equals: Any = ...,
+    *,
+    progress: Progress | None = None,
+    most: int | None = None,
+) -> tuple[Bisected, bool]:
+    """Where a value came, as a person asks for it; and whether that is in the metadata of the checkpoints.
+
+    A state may have a field `metadata`, and checkpoints have metadata of their own. These are looked at if it is not in
+    the states.
+    """
+    found = await bisect_value(store, line, path, equals, progress=progress, most=most)
+    if found.first is None and path[0] == METADATA and len(path) > 1:
+        besides = bisect_metadata(line, path[1:], equals)
+        if besides.first is not None:
+            return besides, True
+    return found, False
+
+
+def bisect_metadata(line: Sequence[Entry], path: Sequence[str], equals: Any = ...) -> Bisected:
+    """Where a value came in the metadata of the checkpoints themselves. Nothing is read for it."""
+    wanted = None if equals is ... else canonical(equals)
+    flips: list[Flip] = []
+    now = False
+    for entry in line:
+        found = _at(metadata_shown(entry), {}, path, Branches())
+        held = found is not None and wanted in (None, canonical(found.value))
+        if held != now:
+            now = held
+            flips.append(Flip(entry, now))
+    return Bisected(tuple(line), tuple(flips), len(line))
+
+
+async def bisect_run(line: Sequence[Entry], test: Callable[[Entry], Awaitable[bool]]) -> Bisected:
+    """Where `test` begins to be true, by halves: it has to be false up to some checkpoint, and true from then on."""
+    if not line:
+        return Bisected((), (), 0)
+    looked_at = 1
+    if await test(line[0]):
+        return Bisected(tuple(line), (Flip(line[0], True),), looked_at)
+    low, high = 0, len(line) - 1
+    if high:
+        looked_at += 1
+        if not await test(line[high]):
+            return Bisected(tuple(line), (), looked_at)
+    else:
+        return Bisected(tuple(line), (), looked_at)
+    while high - low > 1:
+        middle = (low + high) // 2
+        looked_at += 1
+        if await test(line[middle]):
+            high = middle
+        else:
+            low = middle
+    return Bisected(tuple(line), (Flip(line[high], True),), looked_at)
+
+
+async def _scanned(
+    store: CheckpointStore,
+    line: Sequence[Entry],
+    holds: Callable[[Stored, Branches], bool],
+    matches: Callable[[Any], bool] | None,
+    progress: Progress | None,
+    came: Callable[[Stored, Branches], None] = lambda _stored, _branches: None,
+    most: int | None = None,
+) -> Bisected:
+    """The flips of a condition that is looked at for every checkpoint of a line.
+
+    `came` is called with each checkpoint of the line that brings it. As long as none has it, the checkpoints of other
+    lines are looked at, too: they are read anyway.
+    """
+    if not line:
+        return Bisected((), (), 0)
+    on_line = {entry.rev for entry in line}
+    branches = Branches(matches)
+    known: dict[str, int] = {}
+    flips: list[Flip] = []
+    looked_at, now = 0, False
+    others, elsewhere = 0, None
+    turns, held_size = _Turns(), 0
+    async with aclosing(exported_pages(store, line[0].thread_id, lambda: known)) as pages:
+        async for page in pages:
+            for run in sorted(page.runs, key=lambda run: run[:2]):
+                held_size += len(run.items)
+                if most is not None and held_size > most:
+                    raise TooMuchText
+                await turns.do(len(run.items), partial(branches.add, run))
+                known[run.branch] = max(run.number, known.get(run.branch, -1))
+            for stored in page.checkpoints:
+                size = len(stored.head) + len(stored.manifest)
+                if stored.entry.rev not in on_line:
+                    if stored.entry.seq > line[-1].seq:
+                        break
+                    with suppress(CorruptCheckpointError):  # which is no answer about this line
+                        if not flips and elsewhere is None and await turns.do(size, partial(holds, stored, branches)):
+                            elsewhere = stored.entry
+                        others += 1
+                    if progress is not None:  # whoever is told may want to end this
+                        progress(looked_at)
+                    continue
+                try:
+                    held = await turns.do(size, partial(holds, stored, branches))
+                except CorruptCheckpointError:
+                    held = await _held_alone(store, stored.entry, holds, matches)
+                looked_at += 1
+                if held != now:
+                    now = not now
+                    flips.append(Flip(stored.entry, now))
+                    if now:
+                        with suppress(CorruptCheckpointError):  # of one that had to be read alone
+                            await turns.do(size, partial(came, stored, branches))
+                if progress is not None:
+                    progress(looked_at)
+            if page.checkpoints[-1].entry.seq >= line[-1].seq:
+                break
+    return Bisected(tuple(line), tuple(flips), looked_at, None, others, elsewhere)
+
+
+class _Turns:
+    """Lets others on the event loop have their turn, and whoever wants to end this."""
+
+    def __init__(self) -> None:
+        self._done = 0
+
+    async def do(self, size: int, work: Callable[[], R]) -> R:
+        """What some work on so many characters gives."""
+        if size >= _LARGE:
+            return await asyncio.to_thread(work)
+        self._done += size + _EACH
+        if self._done >= _LARGE:
+            self._done = 0
+            await asyncio.sleep(0)
+        return work()
+
+
+async def _held_alone(
+    store: CheckpointStore,
+    entry: Entry,
+    holds: Callable[[Stored, Branches], bool],
+    matches: Callable[[Any], bool] | None,
+) -> bool:
+    """The same for one checkpoint that seems to be damaged. A load knows what older versions have left out."""
+    stored = await store.read(entry.thread_id, entry.checkpoint_id, entry.namespace)
+    if stored is None or stored.entry.rev != entry.rev:
+        raise ConflictError(f"thread {entry.thread_id!r} was changed while it was read; try again")
+    branches = Branches(matches, named=False)
+    for runs in stored.runs.values():
+        for run in runs:
+            branches.add(run)
+    return holds(stored, branches)
+
+
+def _cuts(stored: Stored, head: Any, branches: Branches) -> Cuts:
+    cuts = decode_manifest(stored.manifest)
+    if cuts:
+        check_cuts(head, cuts, branches.value)
+    return cuts
+
+
+class _Found(NamedTuple):
+    """What is at a path, and the keys that lead there. What was cut out of it is not in it."""
+
+    value: Any
+    keys: Path | None
+    """None inside of an item, out of which nothing was cut."""
+
+
+def _at(head: Any, cuts: Cuts, path: Sequence[str], branches: Branches) -> _Found | None:
+    """What is at a path of a payload; None if nothing is."""
+    found, names = _Found(head, ()), path
+    while True:
+        value, keys = found
+        cut = cuts.get(keys) if keys else None
+        if isinstance(cut, str):
+            found = _Found(branches.value(cut), keys)
+        elif cut is not None and names:
+            position = position_of(names[0], sum(extent.length for extent in cut))
+            if position is None:
+                return None
+            found, names = _Found(branches.item(cut, position), None), names[1:]
+            continue
+        elif cut is not None:
+            branches.check(cut)
+        if not names:
+            return found
+        value = found.value
+        if isinstance(value, list):
+            position = position_of(names[0], len(value))
+            if position is None:
+                return None
+            found, names = _Found(value[position], None), names[1:]
+            continue
+        key = key_of(value, names) if isinstance(value, dict) else None
+        if key is None:
+            return None
+        name, count = key
+        found, names = _Found(value[name], None if keys is None else (*keys, name)), names[count:]
+
+
+class _Compared:
+    """Compares what is found with what is wanted, without putting it together. The last answers are remembered."""
+
+    def __init__(self) -> None:
+        self._lists: dict[Path, tuple[tuple[Extent, ...], bool]] = {}
+
+    def equal(self, found: _Found, cuts: Cuts, branches: Branches, wanted: Any) -> bool:
+        if found.keys is None or not cuts:
+            return canonical(found.value) == canonical(wanted)
+        opened = {path[:length] for path in cuts for length in range(len(path))}
+        return self._equal(found.value, found.keys, cuts, opened, branches, wanted)
+
+    def _equal(
+        self, value: Any, keys: Path, cuts: Cuts, opened: Collection[Path], branches: Branches, wanted: Any
+    ) -> bool:
+        cut = cuts.get(keys)
+        if isinstance(cut, tuple):
+            if not isinstance(wanted, list):
+                return False
+            if keys not in self._lists or self._lists[keys][0] != cut:
+                self._lists[keys] = cut, branches.equal(cut, wanted)
+            return self._lists[keys][1]
+        if isinstance(cut, str):
+            value = branches.value(cut)
+        if keys not in opened:
+            return canonical(value) == canonical(wanted)
+        return (
+            isinstance(wanted, dict)
+            and value.keys() == wanted.keys()
+            and all(self._equal(part, (*keys, key), cuts, opened, branches, wanted[key]) for key, part in value.items())
+        )

@@ -1,0 +1,148 @@
+"""The lines of a thread's history, drawn as git draws them. Pure functions.
+
+    * 9  latest
+    * 8
+    | * 7
+    |/
+    * 6
+
+Each line of checkpoints has a lane. Below a checkpoint whose parent another lane leads to, the two become one. What is
+drawn is a page of the history: lanes whose checkpoints lie below the page go on to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+MOST_LANES: Final = 24
+"""More side by side help nobody; the rest is drawn in the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A checkpoint as the graph sees it: two names."""
+
+    name: str
+    parent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the drawing; `node` is the checkpoint on it, and None on a line that only joins lanes."""
+
+    lanes: str
+    node: Node | None
+    lane: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line from a checkpoint down to its parent, by the points that it leads through."""
+
+    child: Node
+    points: tuple[tuple[int, int], ...]
+    """Row and lane of each. The row of the last one is the number of rows if the parent lies below the page."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What one checkpoint does to the lanes."""
+
+    node: Node
+    lane: int
+    before: tuple[str | None, ...]
+    """What each lane leads to on its row."""
+    after: tuple[str | None, ...]
+    """And below it, while two lanes that become one are still apart."""
+    joined: int | None
+    """The lane that ends below it, because `into` leads to the same checkpoint."""
+    into: int
+
+
+def drawn(nodes: Sequence[Node]) -> list[Row]:
+    """The rows for checkpoints, newest first."""
+    rows: list[Row] = []
+    for step in _steps(nodes):
+        rows.append(Row(_cells(step.before, step.lane), step.node, step.lane))
+        if step.joined is not None:
+            rows.append(_joining(step.after, step.joined, step.into))
+    return rows
+
+
+def lanes_of(nodes: Sequence[Node]) -> list[int]:
+    """The lane of each checkpoint, newest first, in a drawing that has one row for each."""
+    return [step.lane for step in _steps(nodes)]
+
+
+def lines(nodes: Sequence[Node], above: int = 0) -> list[Line]:
+    """The lines of a drawing that has one row for each checkpoint, where lanes become one between two rows.
+
+    `above` are checkpoints that lie above the page. Their rows have negative numbers, and of their lines only those are
+    given that lead to the page or through it.
+    """
+    return [
+        Line(line.child, tuple((row - above, lane) for row, lane in line.points))
+        for line in _all_lines(nodes)
+        if line.points[-1][0] >= above
+    ]
+
+
+def _all_lines(nodes: Sequence[Node]) -> list[Line]:
+    found: list[Line] = []
+    open_lines: dict[int, list[tuple[Node, list[tuple[int, int]]]]] = {}
+    for row, step in enumerate(_steps(nodes)):
+        # They lead here; or else there are too many lanes, and this one is in the place of their parent.
+        for child, points in open_lines.pop(step.lane, ()):
+            found.append(Line(child, (*points, (row, step.lane))))
+        if step.node.parent is not None:
+            open_lines[step.lane] = [(step.node, [(row, step.lane)])]
+        if step.joined is not None:
+            for child, points in open_lines.pop(step.joined, ()):
+                if points[-1][0] < row:
+                    points.append((row, step.joined))
+                points.append((row + 1, step.into))
+                open_lines.setdefault(step.into, []).append((child, points))
+    for lane, left in open_lines.items():
+        found += [Line(child, (*points, (len(nodes), lane))) for child, points in left]
+    return found
+
+
+def _steps(nodes: Sequence[Node]) -> Iterator[_Step]:
+    waiting: list[str | None] = []
+    """What each lane leads to, each name once; None for a lane that is free."""
+    for node in nodes:
+        lane = waiting.index(node.name) if node.name in waiting else _free(waiting)
+        before = tuple(waiting)
+        other = waiting.index(node.parent) if node.parent is not None and node.parent in waiting else lane
+        waiting[lane] = node.parent
+        joined, into = (max(lane, other), min(lane, other)) if other != lane else (None, lane)
+        yield _Step(node, lane, before, tuple(waiting), joined, into)
+        if joined is not None:
+            waiting[joined] = None
+        while waiting and waiting[-1] is None:
+            waiting.pop()
+
+
+def _free(waiting: list[str | None]) -> int:
+    if None in waiting:
+        return waiting.index(None)
+    if len(waiting) >= MOST_LANES:
+        return MOST_LANES - 1
+    waiting.append(None)
+    return len(waiting) - 1
+
+
+def _cells(waiting: Sequence[str | None], lane: int) -> str:
+    return " ".join("*" if at == lane else " " if name is None else "|" for at, name in enumerate(waiting))
+
+
+def _joining(waiting: Sequence[str | None], joined: int, into: int) -> Row:
+    """The line that leads one lane into another one on its left: `|_|/`."""
+    text = ""
+    for at, name in enumerate(waiting):
+        if at:
+            text += "/" if at == joined else "_" if into < at < joined else " "
+        text += " " if at == joined else "|" if name is not None else "_" if into < at < joined else " "
+    return Row(text.rstrip(), None)
