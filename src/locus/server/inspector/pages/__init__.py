@@ -1,0 +1,28 @@
+"""The pages of the inspector, a module for each kind. A page reads a page: what it may read does not grow with the
+store."""
+
+from __future__ import annotations
+
+from starlette.routing import Route
+
+from locus.server.inspector.pages import (
+    bisect,
+    changes,
+    checkpoint,
+    diff,
+    export,
+    follow,
+    search,
+    stats,
+    threads,
+    timeline,
+)
+from locus.server.inspector.pages.base import Pages, no_such_thread
+
+__all__ = ["Pages", "no_such_thread", "page_routes"]
+
+
+def page_routes(pages: Pages) -> list[Route]:
+    """The routes of all pages."""
+    modules = (threads, search, timeline, checkpoint, diff, bisect, stats, export, changes, follow)
+    return [route for module in modules for route in module.routes(pages)]

@@ -1,0 +1,111 @@
+"""What every page has at hand.
+
+A handler gets its thread from `Pages.thread`, which checks the grant of the sender. What is not there and what the
+sender may not see are the same to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import TypeVar
+
+from starlette.requests import Request
+
+from locus.memory.model.ids import check_id
+from locus.memory.model.records import DEFAULT_NAMESPACE, Entry
+from locus.memory.store import CheckpointStore
+from locus.server.authorized_store import AuthorizedStore
+from locus.server.inspector.rendering import Rendering
+from locus.server.lists import FIRST_PORTION, size_of
+from locus.wire.format import from_segment
+from locus.wire.problems import FORBIDDEN, Problem
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Pages:
+    """The store as the sender of a request may see it, and the templates. `writes`: whether it may be changed."""
+
+    authorized: AuthorizedStore
+    rendering: Rendering
+    writes: bool = False
+
+    @property
+    def store(self) -> CheckpointStore:
+        return self.authorized.store
+
+    def thread(self, request: Request, *, writing: bool = False) -> str:
+        """The thread that the path names, if the sender may use it."""
+        try:
+            return self.authorized.thread(request, writing=writing)
+        except Problem as problem:
+            if problem.code != FORBIDDEN or self.authorized.grant(request).allows(thread_named(request)):
+                raise
+            raise no_such_thread() from None
+
+    async def ready(self) -> None:
+        """Raise here what is wrong with the store: a page that shows what is wrong with a form would show it as that,
+        and its text may name hosts and files."""
+        async with self.store.using():
+            pass
+
+    async def checkpoint(self, thread_id: str, checkpoint_id: str, namespace: str) -> Entry:
+        """A checkpoint of a thread that the sender may use."""
+        found = await self.store.entry(thread_id, check_id(checkpoint_id, "checkpoint_id"), namespace)
+        if found is None:
+            raise no_such_thread()
+        return found
+
+    async def history(self, thread_id: str, namespace: str | None, limit: int, before: int | None) -> list[Entry]:
+        """Checkpoints of a thread, newest first: a portion at a time, because the metadata of each may be large."""
+        most, found = self.authorized.limits.state_bytes, list[Entry]()
+        while True:
+            wanted = min(limit - len(found), FIRST_PORTION)
+            async with self.store.using() as engine:
+                portion = await engine.history(thread_id, namespace, wanted, found[-1].seq if found else before)
+            found += portion
+            if size_of(found) > most:
+                raise Problem(413, "too_large", f"The metadata of these checkpoints are larger than {most:,} bytes.")
+            if len(portion) < wanted or len(found) >= limit:
+                return found
+
+    async def namespace(self, thread_id: str, asked: str | None) -> str:
+        """The namespace that is asked for; else the default one if the thread is there, or the one of its newest."""
+        if asked is not None:
+            return asked
+        if await self.store.entry(thread_id, None, DEFAULT_NAMESPACE) is not None:
+            return DEFAULT_NAMESPACE
+        newest = await self.store.history(thread_id, 1, None, None)
+        if not newest:
+            raise no_such_thread()
+        return newest[0].namespace
+
+
+async def off_loop(work: Callable[[], T]) -> T:
+    """What some work gives. What is stored may be very large, and everybody else waits for the event loop."""
+    return await asyncio.get_running_loop().run_in_executor(_workers(os.getpid()), work)
+
+
+@cache
+def _workers(_process: int) -> ThreadPoolExecutor:
+    """The threads that make pages. They are few, so that pages do not take the processor from the API.
+
+    Each process has its own: those of a parent do not survive a fork.
+    """
+    return ThreadPoolExecutor(2, thread_name_prefix="locus-pages")
+
+
+def thread_named(request: Request) -> str:
+    """The thread that the path names, whoever may use it."""
+    return from_segment(request.path_params["thread_id"])
+
+
+def no_such_thread() -> Problem:
+    """The same for what is not there and for what somebody may not see."""
+    return Problem(404, "not_found", "There is no such thread or checkpoint, or it is not yours to see.")

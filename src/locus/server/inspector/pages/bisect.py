@@ -1,0 +1,161 @@
+"""`/t/{id}/bisect`: with which checkpoint a text or a value came. What takes long goes on while the page reloads."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from locus.errors import ConfigurationError
+from locus.looking.bisect import Bisected, Passage, bisect_path, bisect_text, line_of
+from locus.looking.describe import dotted, some_metadata
+from locus.memory.model.comparison import TooMuchText
+from locus.memory.model.ids import MAX_ID_LENGTH
+from locus.memory.model.records import Entry
+from locus.memory.titles import title_of
+from locus.server.inspector.jobs import Job, Jobs
+from locus.server.inspector.pages.base import Pages, no_such_thread
+from locus.server.inspector.pages.checkpoint import path_text
+from locus.server.inspector.words import marked
+from locus.server.requests import Query, Text, invalid
+from locus.wire.problems import Problem
+
+LONGEST: Final = 2_000
+"""Characters of what is looked for."""
+MOST_FLIPS: Final = 50
+_BEFORE: Final = 4
+"""How many items before the one that was found are on the page that is opened."""
+REFRESH_SECONDS: Final = 1
+
+
+class Asked(Query):
+    ns: Annotated[str | None, Field(max_length=MAX_ID_LENGTH)] = None
+    appears: Annotated[Text, Field(max_length=LONGEST)] = ""
+    path: Annotated[Text, Field(max_length=LONGEST)] = ""
+    equals: Annotated[Text, Field(max_length=LONGEST)] = ""
+    case: Literal["", "1"] = ""
+    """Whether upper and lower case are told apart in a text."""
+    to: Annotated[Text, Field(max_length=MAX_ID_LENGTH)] = ""
+    """The checkpoint at which the line ends; the latest, if it is empty."""
+
+    @property
+    def is_question(self) -> bool:
+        return bool(self.appears or self.path)
+
+    @property
+    def wanted(self) -> Any:
+        """The value to look for; anything, if none is given."""
+        if not self.equals:
+            return ...
+        try:
+            return json.loads(self.equals)
+        except (ValueError, RecursionError):
+            return self.equals
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was found: in the states, or else in the metadata of the checkpoints."""
+
+    found: Bisected
+    in_metadata: bool = False
+
+
+def routes(pages: Pages) -> list[Route]:
+    jobs: Jobs[Answer] = Jobs()
+
+    async def bisect(request: Request) -> Response:
+        thread_id = pages.thread(request)
+        asked = Asked.of(request)
+        if asked.appears and asked.path:
+            raise invalid("appears", "given, or path, and not both")
+        namespace = await pages.namespace(thread_id, asked.ns)
+        last = await _last(pages, thread_id, namespace, asked.to)
+        job = None
+        if asked.is_question:
+            grant = pages.authorized.grant(request)
+            question = (asked.appears, asked.case, asked.path, asked.equals)
+            key = (grant.token_id, thread_id, namespace, last.rev, *question)
+            job = jobs.find(key) or jobs.begin(key, lambda job: _found(pages, last, asked, job))
+            try:
+                await jobs.waited(job)
+            except ConfigurationError as error:
+                raise Problem(422, "invalid_request", str(error)) from None
+        running = job is not None and job.is_running
+        answer = None if job is None else job.result
+        found = None if answer is None else answer.found
+        first, passage = (None, None) if found is None else (found.first, found.passage)
+        return pages.rendering.page(
+            request,
+            "bisect.html",
+            headers={"Refresh": str(REFRESH_SECONDS)} if running else None,
+            thread_id=thread_id,
+            asked=asked,
+            namespace=namespace,
+            title=await title_of(pages.store, last),
+            last=last,
+            job=job,
+            found=found,
+            in_metadata=answer is not None and answer.in_metadata,
+            passage=passage,
+            pieces=[] if passage is None else marked(passage.text, [asked.appears], any_case=not asked.case),
+            place=None if first is None or passage is None else _place(pages, first, passage, asked),
+            field=None if passage is None else dotted(passage.path),
+            metadata={} if first is None else some_metadata(first),
+            later=await _later(pages, last) if found is not None and first is None and asked.to else None,
+            most_flips=MOST_FLIPS,
+        )
+
+    return [Route("/t/{thread_id}/bisect", bisect)]
+
+
+async def _last(pages: Pages, thread_id: str, namespace: str, to: str) -> Entry:
+    if to:
+        return await pages.checkpoint(thread_id, to, namespace)
+    latest = await pages.store.entry(thread_id, None, namespace)
+    if latest is None:
+        raise no_such_thread()
+    return latest
+
+
+async def _found(pages: Pages, last: Entry, asked: Asked, job: Job[Answer]) -> Answer:
+    line = await line_of(pages.store, last)
+    job.total = len(line)
+    most, path = pages.authorized.limits.state_bytes, asked.path.split(".")
+    try:
+        if asked.appears:
+            found = await bisect_text(pages.store, line, asked.appears, not asked.case, progress=job.step, most=most)
+            return Answer(found)
+        return Answer(*await bisect_path(pages.store, line, path, asked.wanted, progress=job.step, most=most))
+    except TooMuchText:
+        raise Problem(
+            507, "state_too_large", f"The items of this thread are larger than {most:,} bytes: use `locus bisect`."
+        ) from None
+
+
+async def _later(pages: Pages, last: Entry) -> Entry | None:
+    """The latest checkpoint, if it is not the one at which the line ends."""
+    latest = await pages.store.entry(last.thread_id, None, last.namespace)
+    return latest if latest is not None and latest.seq > last.seq else None
+
+
+def _place(pages: Pages, entry: Entry, passage: Passage, asked: Asked) -> str | None:
+    """The address of the item that has the text, on the page of the checkpoint."""
+    if passage.position is None:
+        return None
+    address = pages.rendering.url(
+        "t",
+        entry.thread_id,
+        "c",
+        entry.checkpoint_id,
+        ns=entry.namespace,
+        path=None if passage.in_conversation else path_text(passage.path),
+        text=asked.appears,
+        **{"from": max(0, passage.position - _BEFORE)},
+    )
+    return f"{address}#m{passage.position}"

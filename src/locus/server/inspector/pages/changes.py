@@ -1,0 +1,224 @@
+"""`/t/{id}/fork`, `/t/{id}/delete` and `/vacuum`: what changes the store. A page shows first what would happen.
+
+Without `writes` these pages are not there at all, and a token that may only read is refused. Whatever removes something
+wants the id of it to be typed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from locus.errors import CapabilityError, ConflictError
+from locus.looking.forking import fork as forked
+from locus.looking.visible import visible_id
+from locus.memory.engine import Copies
+from locus.memory.model.ids import MAX_ID_LENGTH, check_id
+from locus.memory.model.records import Entry
+from locus.memory.model.retention import Line, VacuumProgress, retention
+from locus.memory.model.sizes import ThreadSizes
+from locus.memory.titles import title_of
+from locus.server.bodies import read_form
+from locus.server.inspector.pages.base import Pages, no_such_thread
+from locus.server.inspector.pages.stats import Rules
+from locus.server.requests import Body, Query, Text
+from locus.server.vacuuming import expire, vacuum_portion
+from locus.wire.problems import Problem
+
+VACUUM_SECONDS: Final = 20.0
+"""How long one request looks for old checkpoints, or removes them."""
+VACUUM_WORD: Final = "vacuum"
+"""What is typed to remove old checkpoints."""
+
+
+class Asked(Query):
+    ns: Annotated[str | None, Field(max_length=MAX_ID_LENGTH)] = None
+    checkpoint: Annotated[Text, Field(max_length=MAX_ID_LENGTH)] = ""
+
+
+class Fork(Body):
+    new_thread: Text
+    ancestors: Annotated[str, Field(max_length=6, pattern="^(all|[0-9]+)$")] = "all"
+
+    @property
+    def most_ancestors(self) -> int | Literal["all"]:
+        return "all" if self.ancestors == "all" else int(self.ancestors)
+
+
+class Delete(Body):
+    confirm: Text
+    rev: Text
+    """What was shown: something else may be there by now."""
+
+
+class Vacuum(Rules):
+    confirm: Text
+
+
+@dataclass(frozen=True)
+class Vacuumed:
+    """What a vacuum has found or removed, and whether that is all of it."""
+
+    progress: VacuumProgress
+    complete: bool
+
+
+def routes(pages: Pages) -> list[Route]:
+    if not pages.writes:
+        return []
+    store, authorized, rendering = pages.store, pages.authorized, pages.rendering
+
+    def thread(request: Request) -> str:
+        """The thread to change. Whoever may not write is told so for every thread, whether it is there or not."""
+        authorized.grant(request).check_writing()
+        return pages.thread(request, writing=True)
+
+    async def entry_of(thread_id: str, asked: Asked) -> Entry:
+        namespace = await pages.namespace(thread_id, asked.ns)
+        if asked.checkpoint:
+            return await pages.checkpoint(thread_id, asked.checkpoint, namespace)
+        latest = await store.entry(thread_id, None, namespace)
+        if latest is None:
+            raise no_such_thread()
+        return latest
+
+    # Fork
+
+    async def fork_form(request: Request, entry: Entry, asked: Asked, suggested: str, said: str = "") -> Response:
+        return rendering.page(
+            request,
+            "fork.html",
+            status=409 if said else 200,
+            thread_id=entry.thread_id,
+            title=await title_of(store, entry),
+            entry=entry,
+            asked=asked,
+            said=said,
+            suggested=suggested[:MAX_ID_LENGTH],
+        )
+
+    async def fork_page(request: Request) -> Response:
+        """What would be copied, and the form for it."""
+        thread_id, asked = thread(request), Asked.of(request)
+        return await fork_form(request, await entry_of(thread_id, asked), asked, f"{thread_id}-again")
+
+    async def fork(request: Request) -> Response:
+        """Continue a checkpoint as a new thread."""
+        thread_id, asked = thread(request), Asked.of(request)
+        form = Fork.check({**await read_form(request, authorized.limits)})
+        entry = await entry_of(thread_id, asked)
+        if not isinstance(store.engine, Copies):
+            raise CapabilityError("the store of this server does not support branching")
+        new_thread = authorized.use(request, check_id(form.new_thread, "the new thread"), writing=True)
+        ancestors = form.most_ancestors
+        line = Line(entry.namespace, entry.checkpoint_id, None if ancestors == "all" else ancestors)
+        whole = not asked.checkpoint and ancestors == "all" and len(await store.namespaces(thread_id)) > 1
+        try:
+            saves = await authorized.saves_of_copy(request, thread_id, None if whole else line)
+            with authorized.charged(request, saves):
+                await forked(store, entry, new_thread, ancestors, latest=not asked.checkpoint)
+        except ConflictError:
+            taken = "A thread with this id exists already: choose another one."
+            return await fork_form(request, entry, asked, form.new_thread, taken)
+        return RedirectResponse(rendering.url("t", new_thread), 303)
+
+    # Delete
+
+    async def delete_form(request: Request, entry: Entry, asked: Asked, said: str = "", status: int = 200) -> Response:
+        sizes = await authorized.query(_sizes(pages, entry, asked))
+        return rendering.page(
+            request,
+            "delete.html",
+            status=status,
+            thread_id=entry.thread_id,
+            title=await title_of(store, entry),
+            entry=entry,
+            asked=asked,
+            said=said,
+            sizes=sizes,
+        )
+
+    async def delete_page(request: Request) -> Response:
+        """What would be deleted, and the form for it."""
+        thread_id, asked = thread(request), Asked.of(request)
+        return await delete_form(request, await entry_of(thread_id, asked), asked)
+
+    async def delete(request: Request) -> Response:
+        """Delete a checkpoint, or a thread with all its namespaces."""
+        thread_id, asked = thread(request), Asked.of(request)
+        form = Delete.check({**await read_form(request, authorized.limits)})
+        entry = await entry_of(thread_id, asked)
+        named = asked.checkpoint or thread_id
+        if form.confirm not in (named, visible_id(named)):  # what has no shape can only be typed as it is shown
+            return await delete_form(request, entry, asked, "That is not the id: nothing was deleted.", 422)
+        if form.rev != entry.rev:
+            changed = "It has changed since you looked: nothing was deleted. Look again."
+            return await delete_form(request, entry, asked, changed, 409)
+        namespace = entry.namespace if asked.checkpoint else None
+        if not await store.delete(thread_id, asked.checkpoint or None, namespace):
+            raise no_such_thread()
+        return RedirectResponse(rendering.url("t", thread_id) if asked.checkpoint else rendering.url("threads"), 303)
+
+    # Vacuum
+
+    async def vacuum_page(request: Request) -> Response:
+        """What would be removed, and the form for it."""
+        authorized.grant(request).check_writing()
+        asked = Rules.of(request)
+        preview = None
+        if (asked.older_than or asked.keep_last) and not asked.wrong:
+            preview = await vacuumed(request, asked, dry_run=True)
+        status = 422 if asked.wrong else 200
+        return rendering.page(
+            request, "vacuum.html", status=status, asked=asked, preview=preview, done=None, said="", word=VACUUM_WORD
+        )
+
+    async def vacuum(request: Request) -> Response:
+        """Remove old checkpoints of the threads that the sender may see."""
+        authorized.grant(request).check_writing()
+        asked = Vacuum.check({**await read_form(request, authorized.limits)})
+        if asked.wrong:
+            return rendering.page(
+                request, "vacuum.html", status=422, asked=asked, preview=None, done=None, said="", word=VACUUM_WORD
+            )
+        if asked.given() == (None, None):
+            raise Problem(422, "invalid_request", "Say what is old: an age, how many to keep, or both.")
+        said, done, status = "", None, 200
+        if asked.confirm == VACUUM_WORD:
+            done = await vacuumed(request, asked, dry_run=False)
+        else:
+            said, status = f"Type {VACUUM_WORD} to remove them: nothing was removed.", 422
+        return rendering.page(
+            request, "vacuum.html", status=status, asked=asked, preview=None, done=done, said=said, word=VACUUM_WORD
+        )
+
+    async def vacuumed(request: Request, asked: Rules, *, dry_run: bool) -> Vacuumed:
+        kept, prefix = retention(datetime.now(UTC), *asked.given()), authorized.prefix(request) or ""
+        done, after, _ = await vacuum_portion(store, kept, "", prefix, dry_run=dry_run, seconds=VACUUM_SECONDS)
+        if not dry_run and authorized.grant(request).everywhere:
+            done += VacuumProgress(checkpoints=await expire(store))
+        return Vacuumed(done, after is None)
+
+    return [
+        Route("/t/{thread_id}/fork", fork_page, methods=["GET"]),
+        Route("/t/{thread_id}/fork", fork, methods=["POST"]),
+        Route("/t/{thread_id}/delete", delete_page, methods=["GET"]),
+        Route("/t/{thread_id}/delete", delete, methods=["POST"]),
+        Route("/vacuum", vacuum_page, methods=["GET"]),
+        Route("/vacuum", vacuum, methods=["POST"]),
+    ]
+
+
+async def _sizes(pages: Pages, entry: Entry, asked: Asked) -> ThreadSizes:
+    """What the thread takes, and what is free without the checkpoint that is named."""
+    deleting = [entry.checkpoint_id] if asked.checkpoint else ()
+    found = await pages.store.sizes(entry.thread_id, deleting=deleting, namespace=entry.namespace)
+    if found is None:
+        raise no_such_thread()
+    return found

@@ -1,0 +1,261 @@
+"""`/t/{id}/c/{checkpoint}`: the conversation, the state, the pending writes and the metadata of a checkpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from locus.errors import ConfigurationError
+from locus.looking.describe import dotted, metadata_shown
+from locus.looking.moments import moment_of
+from locus.looking.reading import conversation
+from locus.memory.engine import KeepsWrites
+from locus.memory.model.codec import decode
+from locus.memory.model.ids import MAX_ID_LENGTH, MAX_QUERY_LENGTH, query_terms
+from locus.memory.model.manifest import decode_manifest, list_items
+from locus.memory.model.parts import Range, page_of, total_of
+from locus.memory.model.records import DEFAULT_NAMESPACE, Entry, Extent, Path, Stored, Write
+from locus.server.inspector.pages.base import Pages, no_such_thread, off_loop
+from locus.server.inspector.trees import Node, tree
+from locus.server.inspector.turns import TurnShown, best_turn, conversation_shown
+from locus.server.requests import Query, Text
+from locus.wire.problems import Problem
+
+PAGE: Final = 50
+_NEAR: Final = 200
+"""How many later checkpoints are looked at for the successors of one."""
+_MOST_WRITES: Final = 200
+_MOST_CUTS: Final = 1_000
+"""How many long lists and large values are named on a page."""
+_MOST_PATH: Final = 2_000
+
+
+class Asked(Query):
+    ns: Annotated[str, Field(max_length=MAX_ID_LENGTH)] = DEFAULT_NAMESPACE
+    view: Literal["conversation", "state", "value", "item"] = "conversation"
+    start: Annotated[str, Field(max_length=20, pattern="^[0-9]*$", alias="from")] = ""
+    path: Annotated[str, Field(max_length=_MOST_PATH)] = ""
+    text: Annotated[Text, Field(max_length=_MOST_PATH)] = ""
+    words: Annotated[Text, Field(max_length=MAX_QUERY_LENGTH)] = ""
+    """What brought somebody here: a text, or the words of a search. They are marked."""
+    at: Annotated[str, Field(max_length=40)] = ""
+    """The time that somebody has asked for."""
+
+    @property
+    def terms(self) -> list[str]:
+        if self.text:
+            return [self.text]
+        with suppress(ConfigurationError):  # too many of them; nothing is marked then
+            return query_terms(self.words)
+        return []
+
+
+@dataclass(frozen=True)
+class CutShown:
+    """A long list or a large value that was cut out of the payload: its name, and how it is asked for."""
+
+    name: str
+    path: str
+    total: int | None
+    """How many items a list has."""
+
+
+@dataclass(frozen=True)
+class WriteShown:
+    """A pending write."""
+
+    task_id: str
+    idx: int
+    channel: str
+    value: Node
+
+
+@dataclass(frozen=True)
+class Part:
+    """A page of one list."""
+
+    name: str
+    turns: list[TurnShown]
+    start: int
+    end: int
+    total: int
+    hit: int | None = None
+    """The item that has the most of what is marked, and of several the last one."""
+
+    @property
+    def earlier(self) -> int | None:
+        return max(0, self.start - PAGE) if self.start else None
+
+    @property
+    def later(self) -> int | None:
+        return self.end if self.end < self.total else None
+
+
+def routes(pages: Pages) -> list[Route]:
+    async def checkpoint(request: Request) -> Response:
+        thread_id = pages.thread(request)
+        asked = Asked.of(request)
+        entry = await pages.checkpoint(thread_id, pages.authorized.checkpoint(request), asked.ns)
+        parent, later = await _relatives(pages, entry)
+        facts: dict[str, Any] = {
+            "part": None,
+            "state": None,
+            "lists": [],
+            "more_lists": 0,
+            "pending": [],
+            "more_writes": 0,
+        }
+        try:
+            if asked.view in ("conversation", "item"):
+                facts["part"] = await _part(pages, entry, asked)
+            elif asked.view == "state":
+                facts["state"], facts["lists"], facts["more_lists"] = await _state(pages, entry)
+            else:
+                facts["state"] = await _value(pages, entry, path_of(asked.path))
+        except ConfigurationError as error:  # the path leads elsewhere: the one who asks has to say another
+            raise Problem(422, "invalid_request", str(error)) from None
+        writes = await _writes(pages, entry)
+
+        def page() -> Response:
+            facts["pending"] = [
+                WriteShown(write.task_id, write.idx, write.channel, tree(decode(write.value)))
+                for write in writes[:_MOST_WRITES]
+            ]
+            facts["more_writes"] = max(0, len(writes) - _MOST_WRITES)
+            return pages.rendering.page(
+                request,
+                "checkpoint.html",
+                thread_id=thread_id,
+                entry=entry,
+                parent=parent,
+                children=[one for one in later if one.parent_id == entry.checkpoint_id],
+                asked=asked,
+                terms=asked.terms,
+                as_of=_as_of(entry, later, asked.at),
+                page_size=PAGE,
+                metadata=tree(metadata_shown(entry)),
+                **facts,
+            )
+
+        return await off_loop(page)
+
+    return [Route("/t/{thread_id}/c/{checkpoint_id}", checkpoint)]
+
+
+def _as_of(entry: Entry, later: Sequence[Entry], at: str) -> datetime | None:
+    """The time that somebody has asked for, if this checkpoint was the latest then."""
+    try:
+        moment = moment_of(at) if at else None
+    except ConfigurationError:
+        return None
+    if moment is None or entry.created_at > moment or any(one.created_at <= moment for one in later[:1]):
+        return None
+    return moment
+
+
+async def _relatives(pages: Pages, entry: Entry) -> tuple[Entry | None, list[Entry]]:
+    """The parent of a checkpoint, if it is still there, and the next checkpoints, oldest first."""
+    async with pages.store.using() as engine:
+        parent = None
+        if entry.parent_id is not None:
+            parent = await engine.entry(entry.thread_id, entry.namespace, entry.parent_id)
+    later = await pages.history(entry.thread_id, entry.namespace, _NEAR, entry.seq + _NEAR + 1)
+    return parent, [one for one in reversed(later) if one.seq > entry.seq]
+
+
+async def _part(pages: Pages, entry: Entry, asked: Asked) -> Part | None:
+    """Some items of the conversation, or of another list if a path is given: the last ones, unless it is said which."""
+    count = 1 if asked.view == "item" else PAGE
+    start = int(asked.start) if asked.start else -count
+    if asked.path:
+        path = path_of(asked.path)
+        part = Range(path, start, count)
+        stored = await _stored(pages, entry, part)
+        page = await off_loop(lambda: page_of(stored, part))
+    else:
+        found = await conversation(pages.store, entry, start, count)
+        if found is None:
+            return None
+        path, page = found
+    turns = await off_loop(lambda: conversation_shown(page.items, page.start, whole=asked.view == "item"))
+    hit = await off_loop(lambda: best_turn(turns, asked.terms))
+    return Part(dotted(path), turns, page.start, page.start + len(page.items), page.total, hit)
+
+
+async def _state(pages: Pages, entry: Entry) -> tuple[Node, list[CutShown], int]:
+    """The payload without what was cut out of it, what that is, and how much more of it there is."""
+    stored = await _stored(pages, entry, Range(("",), 0, 0))
+
+    def shown() -> tuple[Node, list[CutShown], int]:
+        cuts = decode_manifest(stored.manifest)
+        lists = [
+            CutShown(dotted(path), path_text(path), None if isinstance(cut, str) else total_of(cut))
+            for path, cut in sorted(cuts.items())[:_MOST_CUTS]
+        ]
+        return tree(_without(decode(stored.head), list(cuts))), lists, max(0, len(cuts) - _MOST_CUTS)
+
+    return await off_loop(shown)
+
+
+def _without(head: Any, cuts: Sequence[Path]) -> Any:
+    """The head without what stands there in the places of what was cut out."""
+    for path in cuts:
+        value = head
+        for step in path[:-1]:
+            value = value.get(step) if isinstance(value, dict) else None
+        if isinstance(value, dict):
+            value.pop(path[-1], None)
+    return head
+
+
+async def _value(pages: Pages, entry: Entry, path: Path) -> Node:
+    """A large value."""
+    stored = await _stored(pages, entry, Range(path, 0, 0))
+
+    def shown() -> Node:
+        cut = decode_manifest(stored.manifest).get(path)
+        if not isinstance(cut, str):
+            raise ConfigurationError("there is no large value under this path")
+        (value,) = list_items([Extent(cut, 0, 0, 1)], stored.runs)
+        return tree(value, dotted(path))
+
+    return await off_loop(shown)
+
+
+async def _stored(pages: Pages, entry: Entry, part: Range) -> Stored:
+    stored = await pages.store.read_part(entry.thread_id, entry.checkpoint_id, entry.namespace, part)
+    if stored is None:
+        raise no_such_thread()
+    return stored
+
+
+async def _writes(pages: Pages, entry: Entry) -> list[Write]:
+    store = pages.store
+    if not (isinstance(store.engine, KeepsWrites) and store.engine.offers(KeepsWrites)):
+        return []
+    return await store.get_writes(entry.thread_id, entry.checkpoint_id, task_id=None, namespace=entry.namespace)
+
+
+def path_text(path: Path) -> str:
+    """A path as it stands in a query: names may contain anything, so it is JSON."""
+    return json.dumps(list(path), ensure_ascii=False, separators=(",", ":"))
+
+
+def path_of(text: str) -> Path:
+    """The path that a query names."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, list) or not found or not all(isinstance(name, str) for name in found):
+        raise ConfigurationError("path is a JSON list of names")
+    return tuple(found)

@@ -1,0 +1,128 @@
+"""`/t/{id}/export`: a thread as a file to keep or to hand on. Files are streamed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Iterable, Iterator
+from functools import partial
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from locus.looking.documents import markdown_pieces, page_pieces
+from locus.looking.lines import exported_lines
+from locus.looking.reading import taken_apart
+from locus.memory.checkpointer import entry_dict
+from locus.memory.model.ids import MAX_ID_LENGTH
+from locus.memory.model.payloads import dict_from
+from locus.memory.model.records import Entry, Stored
+from locus.memory.titles import title_of
+from locus.server.bodies import PIECE_BYTES, jsonl_response
+from locus.server.inspector.pages.base import Pages, no_such_thread, off_loop
+from locus.server.memory_budget import share_of
+from locus.server.requests import Query, Text
+from locus.wire.problems import Problem
+
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_TYPES: Final = {"json": "application/json", "md": "text/markdown", "html": "text/html"}
+
+
+class Asked(Query):
+    ns: Annotated[str | None, Field(max_length=MAX_ID_LENGTH)] = None
+    checkpoint: Annotated[Text, Field(max_length=MAX_ID_LENGTH)] = ""
+    """The latest, if it is empty. JSON Lines always have all of them."""
+    format: Literal["", "jsonl", "json", "md", "html"] = ""
+
+
+def routes(pages: Pages) -> list[Route]:
+    async def export(request: Request) -> Response:
+        thread_id = pages.thread(request)
+        asked = Asked.of(request)
+        if asked.format == "jsonl":
+            if not await pages.store.history(thread_id, 1, None, None):
+                raise no_such_thread()
+            response = jsonl_response(request, _lines(pages, thread_id))
+            response.headers["Content-Disposition"] = _attachment(thread_id, "jsonl")
+            return response
+        namespace = await pages.namespace(thread_id, asked.ns)
+        if not asked.format:
+            entry = await _entry(pages, thread_id, asked.checkpoint, namespace)
+            title = await title_of(pages.store, entry)
+            return pages.rendering.page(
+                request, "export.html", thread_id=thread_id, title=title, asked=asked, entry=entry
+            )
+        stored = await pages.store.read(thread_id, asked.checkpoint or None, namespace)
+        if stored is None:
+            raise no_such_thread()
+        _check_size(pages, request, stored)
+        pieces = await off_loop(partial(_pieces, stored, asked.format))
+        return StreamingResponse(
+            _streamed(pieces),
+            media_type=f"{_TYPES[asked.format]}; charset=utf-8",
+            headers={"Content-Disposition": _attachment(thread_id, asked.format)},
+        )
+
+    return [Route("/t/{thread_id}/export", export)]
+
+
+async def _entry(pages: Pages, thread_id: str, checkpoint_id: str, namespace: str) -> Entry:
+    if checkpoint_id:
+        return await pages.checkpoint(thread_id, checkpoint_id, namespace)
+    found = await pages.store.entry(thread_id, None, namespace)
+    if found is None:
+        raise no_such_thread()
+    return found
+
+
+async def _lines(pages: Pages, thread_id: str) -> AsyncIterator[bytes]:
+    async for line in exported_lines(pages.store, thread_id):
+        yield f"{line}\n".encode(errors="backslashreplace")
+
+
+def _check_size(pages: Pages, request: Request, stored: Stored) -> None:
+    """Refuse what is too large to build here, and count the rest."""
+    most = pages.authorized.limits.state_bytes
+    size = len(stored.head) + sum(len(run.items) for runs in stored.runs.values() for run in runs)
+    if size > most:
+        raise Problem(
+            507,
+            "state_too_large",
+            f"This state is larger than {most:,} bytes. Export the thread as JSON Lines instead.",
+        )
+    share_of(request).take(2 * size)
+
+
+def _pieces(stored: Stored, kind: str) -> Iterable[str]:
+    """What a file is made of. The state is decoded here, and written while it is sent."""
+    if kind == "json":
+        document: dict[str, Any] = {**entry_dict(stored.entry), "state": dict_from(stored)}
+        return json.JSONEncoder(ensure_ascii=False, indent=2, default=str).iterencode(document)
+    conversation = taken_apart(stored)
+    return markdown_pieces([conversation]) if kind == "md" else page_pieces([conversation])
+
+
+async def _streamed(pieces: Iterable[str]) -> AsyncIterator[bytes]:
+    """Pieces, gathered to a size that is worth to be sent. One of them may be a very long message."""
+    left = iter(pieces)
+    while gathered := await off_loop(partial(_gathered, left)):
+        for start in range(0, len(gathered), PIECE_BYTES):
+            yield gathered[start : start + PIECE_BYTES]
+
+
+def _gathered(pieces: Iterator[str]) -> bytes:
+    gathered: list[str] = []
+    size = 0
+    while size < PIECE_BYTES and (piece := next(pieces, None)) is not None:
+        gathered.append(piece)
+        size += len(piece)
+    return "".join(gathered).encode(errors="backslashreplace")
+
+
+def _attachment(thread_id: str, kind: str) -> str:
+    """A file to save under a name, and not a page to show: it would be one of this server."""
+    name = _UNSAFE.sub("-", thread_id).strip("-.")[:60] or "thread"
+    return f'attachment; filename="{name}.{kind}"'

@@ -1,0 +1,325 @@
+"""`/t/{id}`: the checkpoints of a thread, newest first, with the lines of its history and its forks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Final
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from locus.errors import ConfigurationError
+from locus.looking.describe import about, dotted
+from locus.looking.graph import Node, lanes_of, lines
+from locus.looking.growths import growths
+from locus.looking.moments import first_of, latest_at, moment_of
+from locus.looking.revisions import resolve
+from locus.memory.engine import KeepsWrites
+from locus.memory.model.ids import MAX_ID_LENGTH
+from locus.memory.model.records import Entry, Path
+from locus.memory.store import CheckpointStore
+from locus.memory.titles import title_of
+from locus.server.inspector.pages.base import Pages, no_such_thread, off_loop
+from locus.server.inspector.rendering import clock
+from locus.server.requests import Query
+
+PAGE: Final = 100
+INTERRUPT: Final = "__interrupt__"
+"""The channel of the pending writes with which LangGraph waits for somebody."""
+_TIPS: Final = 8
+"""How many checkpoints without a successor are asked for their pending writes."""
+
+_MOST_NEWER: Final = 500
+"""How many newer checkpoints are looked at for the lines that lead to an older page."""
+
+_MOST_PARENTS: Final = 8
+"""How many checkpoints of older pages are looked at that some of a page continue."""
+_SOON: Final = 20
+"""How many checkpoints after such a one are looked at for an older successor. It is nearly always the next one."""
+
+_MOST_NAMESPACES: Final = 20
+"""How many are offered to choose from."""
+
+LANE: Final = 14
+ROW: Final = 36
+"""The size of a lane and of a row in the drawing; the style sheet has the same."""
+COLOURS: Final = 6
+
+
+class Asked(Query):
+    ns: Annotated[str | None, Field(max_length=MAX_ID_LENGTH)] = None
+    before: Annotated[str, Field(max_length=18, pattern="^[0-9]*$")] = ""
+    at: Annotated[str, Field(max_length=40)] = ""
+
+
+class Compared(Query):
+    a: Annotated[str, Field(max_length=18, pattern="^[0-9]+$")]
+    b: Annotated[str, Field(max_length=18, pattern="^[0-9]+$")]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A checkpoint as a line of the timeline."""
+
+    entry: Entry
+    lane: int
+    latest: bool
+    fork_of: int | None
+    """The number of its parent, if that has an older successor, too."""
+    forks: list[Entry]
+    """What continues it besides its oldest successor."""
+    added: list[str]
+    said: str
+    writes: int = 0
+    waits: bool = False
+
+    @property
+    def name(self) -> str:
+        """What the row is called by a screen reader."""
+        words = [f"Checkpoint {self.entry.seq}"]
+        words += [f"fork of {self.fork_of}"] if self.fork_of is not None else []
+        words += ["latest"] if self.latest else []
+        words += ["waits for somebody"] if self.waits else []
+        return ", ".join(words)
+
+    @property
+    def x(self) -> int:
+        return LANE * self.lane + LANE // 2 + 1
+
+    @property
+    def colour(self) -> int:
+        return self.lane % COLOURS
+
+
+@dataclass(frozen=True)
+class Stroke:
+    """A line of the drawing."""
+
+    path: str
+    colour: int
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """The lanes beside the rows. It tells nothing that the rows don't say, too."""
+
+    width: int
+    height: int
+    strokes: list[Stroke]
+
+
+def routes(pages: Pages) -> list[Route]:
+    async def timeline(request: Request) -> Response:
+        thread_id = pages.thread(request)
+        asked = Asked.of(request)
+        said = None
+        if asked.at:
+            try:
+                found_at = await _at(pages, thread_id, asked)
+            except ConfigurationError as error:  # of what was typed into the form
+                said = NotThere(str(error))
+            else:
+                if isinstance(found_at, Response):
+                    return found_at
+                said = found_at
+        before = int(asked.before) if asked.before else None
+        names = await pages.store.namespaces(thread_id)
+        # Where there is one namespace, an index has its checkpoints in order.
+        where = names[0] if asked.ns is None and len(names) == 1 else asked.ns
+        found, newer = await pages.history(thread_id, where, PAGE + 1, before), list[Entry]()
+        if before is not None and found:
+            near = await pages.history(thread_id, where, _MOST_NEWER, found[0].seq + _MOST_NEWER + 1)
+            newer = [entry for entry in near if entry.seq > found[0].seq]
+        if not found and before is None:
+            raise no_such_thread()
+        entries, older = found[:PAGE], len(found) > PAGE
+        added = await growths(pages.store, entries)
+        below = await _below(pages.store, thread_id, entries, found[PAGE:])
+        rows = await off_loop(lambda: rows_of(entries, added, newest=before is None, above=newer, below=below))
+        rows = await _with_writes(pages, rows)
+        title = await title_of(pages.store, entries[0]) if entries else None
+        return await off_loop(
+            lambda: pages.rendering.page(
+                request,
+                "timeline.html",
+                thread_id=thread_id,
+                title=title,
+                rows=rows,
+                drawing=drawing(entries, newer),
+                said=said,
+                chosen=_chosen(entries),
+                asked=asked,
+                namespaces=names[:_MOST_NAMESPACES],
+                more_namespaces=max(0, len(names) - _MOST_NAMESPACES),
+                older=entries[-1].seq if older else None,
+                newer=newer[-PAGE - 1].seq if len(newer) > PAGE else None,
+            )
+        )
+
+    async def compare(request: Request) -> Response:
+        """The form of the timeline: two numbers become the address of a page that can be shared."""
+        thread_id = pages.thread(request)
+        asked = Compared.of(request)
+        old, new = [
+            await resolve(pages.store, thread_id, checkpoint=f"#{number}")
+            for number in sorted([asked.a, asked.b], key=int)
+        ]
+        other = new.namespace if new.namespace != old.namespace else None
+        return RedirectResponse(
+            pages.rendering.url(
+                "t", thread_id, "diff", old.checkpoint_id, new.checkpoint_id, ns=old.namespace, other=other
+            ),
+            303,
+        )
+
+    return [Route("/t/{thread_id}", timeline), Route("/t/{thread_id}/diff", compare)]
+
+
+@dataclass(frozen=True)
+class NotThere:
+    """Why a time leads nowhere; the first checkpoint, if it is later."""
+
+    text: str
+    first: Entry | None = None
+    typed: str = ""
+    """The time as the field of a form has it."""
+
+
+async def _at(pages: Pages, thread_id: str, asked: Asked) -> Response | NotThere:
+    """Go to the checkpoint that was the latest at a time."""
+    moment = moment_of(asked.at)
+    found = await latest_at(pages.store, thread_id, asked.ns, moment)
+    if found is None:
+        first = await first_of(pages.store, thread_id, asked.ns)
+        if first is None:
+            raise no_such_thread()
+        typed = moment.strftime("%Y-%m-%dT%H:%M:%S")
+        return NotThere(f"There was no checkpoint yet at {clock(moment)}.", first, typed)
+    at = None if found.created_at == moment else asked.at
+    address = pages.rendering.url("t", thread_id, "c", found.checkpoint_id, ns=found.namespace, at=at)
+    return RedirectResponse(address, 303)
+
+
+def _chosen(entries: Sequence[Entry]) -> tuple[int, int]:
+    """What is offered to be compared: the newest checkpoint, and the one that it continues."""
+    if not entries:
+        return 0, 0
+    new = entries[0]
+    parents = (
+        entry for entry in entries[1:] if (entry.namespace, entry.checkpoint_id) == (new.namespace, new.parent_id)
+    )
+    return next(parents, entries[min(1, len(entries) - 1)]).seq, new.seq
+
+
+def rows_of(
+    entries: Sequence[Entry],
+    added: Mapping[int, Mapping[Path, int]],
+    *,
+    newest: bool,
+    above: Sequence[Entry] = (),
+    below: Sequence[Entry] = (),
+) -> list[Row]:
+    """The rows of a page, newest first.
+
+    `above` are newer checkpoints, of which some may continue those of the page. `below` are older ones: those that the
+    page's continue, and what continues these, too.
+    """
+    known = [*above, *entries]
+    numbers = {(entry.namespace, entry.checkpoint_id): entry.seq for entry in [*known, *below]}
+    successors: dict[tuple[str, str], list[Entry]] = {}
+    """What continues each checkpoint, oldest first."""
+    for entry in reversed([*known, *below]):
+        if entry.parent_id is not None:
+            successors.setdefault((entry.namespace, entry.parent_id), []).append(entry)
+    rows: list[Row] = []
+    for entry, lane in zip(entries, lanes_of(_nodes(known))[len(above) :], strict=True):
+        parent = (entry.namespace, entry.parent_id) if entry.parent_id is not None else None
+        fork_of = None
+        if parent is not None and successors[parent][0] is not entry:
+            fork_of = numbers.get(parent)
+        forks = successors.get((entry.namespace, entry.checkpoint_id), [])[1:]
+        grown = [f"{by:+,} {dotted(path)}" for path, by in added.get(entry.seq, {}).items()]
+        rows.append(Row(entry, lane, newest and entry is entries[0], fork_of, forks, grown, about(entry)))
+    return rows
+
+
+async def _below(
+    store: CheckpointStore, thread_id: str, entries: Sequence[Entry], next_older: Sequence[Entry]
+) -> list[Entry]:
+    """What is needed of older pages to tell which rows of this one are forks, newest first."""
+    known = {(entry.namespace, entry.checkpoint_id) for entry in [*entries, *next_older]}
+    parents = dict.fromkeys((entry.namespace, entry.parent_id) for entry in entries if entry.parent_id is not None)
+    found = {entry.seq: entry for entry in next_older}
+    for namespace, parent_id in [parent for parent in parents if parent not in known][:_MOST_PARENTS]:
+        parent = await store.entry(thread_id, parent_id, namespace)
+        if parent is None:  # it was deleted
+            continue
+        async with store.using() as engine:
+            after = await engine.history(thread_id, namespace, _SOON, parent.seq + _SOON)
+        found.update((entry.seq, entry) for entry in [parent, *after] if entry.seq < entries[-1].seq)
+    return [found[number] for number in sorted(found, reverse=True)]
+
+
+async def _with_writes(pages: Pages, rows: list[Row]) -> list[Row]:
+    """The rows at which something may be waiting: those without a successor on this page."""
+    store = pages.store
+    if not (isinstance(store.engine, KeepsWrites) and store.engine.offers(KeepsWrites)):
+        return rows
+    parents = {(row.entry.namespace, row.entry.parent_id) for row in rows}
+    asked, found = 0, []
+    for row in rows:
+        entry = row.entry
+        if (entry.namespace, entry.checkpoint_id) not in parents and asked < _TIPS:
+            asked += 1
+            writes = await store.get_writes(
+                entry.thread_id, entry.checkpoint_id, task_id=None, namespace=entry.namespace
+            )
+            waits = any(write.channel == INTERRUPT for write in writes)
+            row = replace(row, writes=len(writes), waits=waits)
+        found.append(row)
+    return found
+
+
+def _nodes(entries: Sequence[Entry]) -> list[Node]:
+    return [
+        Node(
+            f"{entry.namespace}\0{entry.checkpoint_id}",
+            None if entry.parent_id is None else f"{entry.namespace}\0{entry.parent_id}",
+        )
+        for entry in entries
+    ]
+
+
+def drawing(entries: Sequence[Entry], above: Sequence[Entry] = ()) -> Drawing:
+    """The lines beside the rows of these checkpoints; those of newer ones come in at the top."""
+    nodes = _nodes([*above, *entries])
+    found = lines(nodes, len(above))
+    strokes = [Stroke(_path(line.points), max(lane for _, lane in line.points) % COLOURS) for line in found]
+    inside = [lane for line in found for row, lane in line.points if row >= 0]
+    lanes = max([*inside, *lanes_of(nodes)[len(above) :]], default=0) + 1
+    return Drawing(LANE * lanes + 2, ROW * len(entries), strokes)
+
+
+def _path(points: Sequence[tuple[int, int]]) -> str:
+    """A line through points, straight inside of a lane and curved between two of them."""
+    (row, lane), *rest = points
+    x, y = _place(row, lane)
+    text = f"M{x} {y}"
+    for row, lane in rest:
+        next_x, next_y = _place(row, lane)
+        if (next_x, next_y) == (x, y):
+            continue
+        if next_x == x:
+            text += f"V{next_y}"
+        else:
+            half = (y + next_y) // 2
+            text += f"C{x} {half} {next_x} {half} {next_x} {next_y}"
+        x, y = next_x, next_y
+    return text
+
+
+def _place(row: int, lane: int) -> tuple[int, int]:
+    return LANE * lane + LANE // 2 + 1, ROW * row + ROW // 2

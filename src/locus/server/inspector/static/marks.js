@@ -1,0 +1,44 @@
+// One checkpoint can be marked, and others of its thread compared with it. A tab remembers its own mark.
+
+import { announce, currentCheckpoint, keep, main, recall, rows, threadPath } from "./page.js";
+
+function marked() {
+  try {
+    const mark = JSON.parse(recall("sessionStorage", "mark"));
+    return mark && mark.thread === main?.dataset.thread ? mark : null;
+  } catch {
+    return null;
+  }
+}
+
+const same = (one, other) => one?.checkpoint === other?.checkpoint && one?.ns === other?.ns;
+
+export function showMark() {
+  const mark = marked();
+  for (const row of rows()) {
+    const { checkpoint, ns = "" } = row.dataset;
+    const is = mark !== null && checkpoint === mark.checkpoint && ns === mark.ns;
+    row.classList.toggle("marked", is);
+    const choice = row.querySelector('input[name="a"]');
+    if (is && choice) choice.checked = true;
+  }
+}
+
+/** Mark the current checkpoint; the marked one is let go of. */
+export function toggleMark() {
+  const current = currentCheckpoint();
+  if (!current?.thread || !current.seq) return announce("Go to a checkpoint of a thread first: j and k");
+  const off = same(marked(), current);
+  keep("sessionStorage", "mark", off ? null : JSON.stringify(current));
+  showMark();
+  announce(off ? "No longer marked" : "Marked. Press d on another checkpoint to compare");
+}
+
+/** Open the differences between the marked checkpoint and the current one. */
+export function compareWithMark() {
+  const [mark, current] = [marked(), currentCheckpoint()];
+  if (!mark) return announce("Mark a checkpoint of this thread first: m");
+  if (!current?.seq || same(mark, current)) return announce("Go to another checkpoint: j and k");
+  const query = new URLSearchParams({ a: mark.seq, b: current.seq });
+  location.assign(`${threadPath()}/diff?${query}`);
+}

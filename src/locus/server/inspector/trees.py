@@ -1,0 +1,116 @@
+"""A JSON value as a tree that can be folded, however large it is. Pure functions.
+
+What is shown is bounded: long texts are cut, long lists end with how many more there are, and what lies deep is left
+out. Base64 is named by its size: nobody reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+LONGEST: Final = 2_000
+"""Characters of one text."""
+MOST: Final = 600
+"""Nodes of one tree."""
+DEEPEST: Final = 12
+ENCODED: Final = 1_024
+"""Characters from which on base64 is folded."""
+_SHORT: Final = 80
+
+_BASE64 = re.compile(r"(?:data:[\w.+-]+/[\w.+-]+;base64,)?[A-Za-z0-9+/_-]+={0,2}")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value with the name or number that it has in its parent. `link` leads to the rest of a list."""
+
+    name: str
+    kind: str
+    """`object`, `list`, `text`, `number`, `flag`, `null`, `bytes`."""
+    text: str = ""
+    more: str = ""
+    """What is left out."""
+    children: tuple[Node, ...] = field(default=())
+    path: tuple[str, ...] = field(default=())
+
+    @property
+    def size(self) -> int:
+        return len(self.children)
+
+
+def tree(value: Any, name: str = "") -> Node:
+    """The tree of a value."""
+    return _node(name, value, iter(range(MOST)), 0, ())
+
+
+def _node(name: str, value: Any, budget: Iterator[int], depth: int, path: tuple[str, ...]) -> Node:
+    if isinstance(value, dict):
+        if depth >= DEEPEST:
+            return Node(name, "object", more=f"{len(value):,} more levels below", path=path)
+        children, left = _children(value.items(), budget, depth, path)
+        return Node(name, "object", _count(len(value), "field"), left, children, path)
+    if isinstance(value, list):
+        if depth >= DEEPEST:
+            return Node(name, "list", more=f"{len(value):,} items below", path=path)
+        children, left = _children(((str(at), item) for at, item in enumerate(value)), budget, depth, path)
+        return Node(name, "list", _count(len(value), "item"), left, children, path)
+    if isinstance(value, str):
+        return _text(name, value, path)
+    if isinstance(value, bool):
+        return Node(name, "flag", "true" if value else "false", path=path)
+    if value is None:
+        return Node(name, "null", "null", path=path)
+    return Node(name, "number", json.dumps(value), path=path)
+
+
+def _children(items: Any, budget: Iterator[int], depth: int, path: tuple[str, ...]) -> tuple[tuple[Node, ...], str]:
+    found: list[Node] = []
+    left = 0
+    for name, item in items:
+        if left or next(budget, None) is None:
+            left += 1
+            continue
+        found.append(_node(name, item, budget, depth + 1, (*path, name)))
+    return tuple(found), f"{left:,} more" if left else ""
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+def _text(name: str, value: str, path: tuple[str, ...]) -> Node:
+    if (encoded := is_encoded(value)) is not None:
+        return Node(name, "bytes", encoded, path=path)
+    more = f"{len(value) - LONGEST:,} more characters" if len(value) > LONGEST else ""
+    return Node(name, "text", value[:LONGEST], more, path=path)
+
+
+def is_encoded(text: str) -> str | None:
+    """What to say instead of a long piece of base64; None if it is something else."""
+    if len(text) < ENCODED or not _BASE64.fullmatch(text):
+        return None
+    head, comma, _ = text.partition(",")
+    kind = head.removeprefix("data:").removesuffix(";base64") if comma else "base64"
+    return f"{kind}, {len(text) * 3 // 4:,} bytes"
+
+
+def folded(value: Any, most: int = 20_000) -> tuple[str, str]:
+    """A value as JSON, base64 folded and cut to so many characters, and what is said about what is left out."""
+    text = json.dumps(without_encoded(value), ensure_ascii=False, indent=2)
+    return (text, "") if len(text) <= most else (text[:most], f"{len(text) - most:,} more characters")
+
+
+def without_encoded(value: Any) -> Any:
+    """The same value, with long base64 named by its size."""
+    if isinstance(value, dict):
+        return {key: without_encoded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [without_encoded(item) for item in value]
+    if isinstance(value, str):
+        encoded = is_encoded(value)
+        return value if encoded is None else f"[{encoded}]"
+    return value
