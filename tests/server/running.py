@@ -72,14 +72,16 @@ class Serving:
 
     def wait(self) -> None:
         until = time.monotonic() + 60
-        while True:
-            try:
-                if httpx.get(f"{self.url}/health", timeout=5).is_success:
-                    return
-            except httpx.TransportError:
-                assert self.process.poll() is None, self.log.read_text()
-            assert time.monotonic() < until, self.log.read_text()
-            time.sleep(0.02)
+        # Each client that verifies reads all certificates first, which takes longer than to ask a hundred times.
+        with httpx.Client(timeout=5, verify=False) as asking:
+            while True:
+                try:
+                    if asking.get(f"{self.url}/health").is_success:
+                        return
+                except httpx.TransportError:
+                    assert self.process.poll() is None, self.log.read_text()
+                assert time.monotonic() < until, self.log.read_text()
+                time.sleep(0.02)
 
     def terminate(self) -> int:
         """SIGTERM, and wait for its end."""
@@ -159,8 +161,11 @@ class HTTPConnection:
 
 
 @contextmanager
-def threaded(app: Any, *, send_buffer: int | None = None, **bounds: Any) -> Iterator[int]:
-    """An app that a thread of this process serves; its port. `send_buffer` is the operating system's, in bytes."""
+def threaded(app: Any, *, port: int = 0, send_buffer: int | None = None, **bounds: Any) -> Iterator[int]:
+    """An app that a thread of this process serves; its port, a free one if none is given.
+
+    `send_buffer` is the operating system's, in bytes.
+    """
     from locus.server.connections import BoundedProtocol, Bounds
     from locus.server.serving import uvicorn_config
 
@@ -170,7 +175,7 @@ def threaded(app: Any, *, send_buffer: int | None = None, **bounds: Any) -> Iter
     Protocol.bounds = Bounds(**bounds)
     given = uvicorn_config(app, host="127.0.0.1", port=0, grace_seconds=1)
     server = uvicorn.Server(uvicorn.Config(**given | {"http": Protocol}))
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = socket.create_server(("127.0.0.1", port))
     if send_buffer is not None:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     thread = threading.Thread(target=server.run, args=([listening],))

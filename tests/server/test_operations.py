@@ -142,7 +142,7 @@ class TestTheCommand:
         ("words", "said"),
         [
             (["serve"], "say where the threads are kept"),
-            (["serve", "--store", "nosuch://x"], "there is no checkpointer 'nosuch'"),
+            (["serve", "--store", "nosuch://x"], "unknown checkpointer 'nosuch'"),
             (["serve", "--store", "memory", "--host", "0.0.0.0"], "without a token"),
             (["serve", "--store", "memory", "--host", "::"], "without a token"),
             (["serve", "--store", "memory", "--host", "example.org"], "without a token"),

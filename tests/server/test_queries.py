@@ -19,7 +19,6 @@ from locus.memory.model.records import Entry, Hit
 from locus.memory.storage import StorageBackend
 from locus.memory.store import CheckpointStore
 from locus.server import Limits, create_app, lists
-from locus.server.routes import queries as query_routes
 from locus.server.routes import threads as thread_routes
 from tests.server.running import ACME_READER, READER, TOKENS, asking, guarded
 
@@ -206,8 +205,7 @@ async def test_a_long_list_is_whole_and_a_large_one_is_refused(
 
 
 async def test_ids_of_threads_come_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (thread_routes, query_routes):
-        monkeypatch.setattr(module, "MOST_LISTED", 3)
+    monkeypatch.setattr(thread_routes, "MOST_LISTED", 3)
     engine = GreedyEngine()
     store = CheckpointStore(engine)
     names = sorted(["acme/", *(f"acme/{number}" for number in range(10)), "other"])

@@ -9,12 +9,14 @@ from typing import Any
 from starlette.routing import Router
 
 from locus.errors import ConfigurationError
+from locus.extras import require
 from locus.memory.checkpointer import StoreVerbs
 from locus.memory.registry import as_checkpointer
 from locus.server.audit import AuditLog
 from locus.server.auth import Guard, Token
 from locus.server.authorized_store import AuthorizedStore
 from locus.server.bodies import Limits
+from locus.server.hosts import LOCAL
 from locus.server.logs import LOGGER, Digests, error_facts
 from locus.server.memory_budget import MemoryBudget
 from locus.server.metrics import Metrics
@@ -35,6 +37,9 @@ def create_app(
     log_key: str = "",
     quota: Quota | None = None,
     quota_file: str | None = None,
+    inspector: bool = False,
+    inspector_writes: bool = False,
+    inspector_hosts: Collection[str] = LOCAL,
 ) -> ServerMiddleware:
     """Serve the threads of a checkpointer, of a storage backend, or of the store that a URL names.
 
@@ -43,8 +48,9 @@ def create_app(
     of each token: "50" per second, or "50/200" with bursts of 200. `audit` is the file that says which token did what
     ("-": standard output). `log_key` is the key of the digests that stand for threads in logs; without it a new one is
     made. `quota` is what each token may save in a day, unless the token has a quota of its own; it is counted in
-    `quota_file`, which several processes may share, or else in memory. The checkpointer is closed when the server shuts
-    down.
+    `quota_file`, which several processes may share, or else in memory. `inspector` adds the pages of the inspector
+    under `/ui`, for those who call the server by one of `inspector_hosts`; with `inspector_writes` they can also fork,
+    delete and vacuum, with a token that may write. The checkpointer is closed when the server shuts down.
     """
     opened = checkpointer if isinstance(checkpointer, StoreVerbs) else as_checkpointer(checkpointer)
     if not isinstance(opened, StoreVerbs):
@@ -68,14 +74,22 @@ def create_app(
     audit_log = None if audit is None else AuditLog(audit)
     ledger = Ledger(quota_file)
     authorized = AuthorizedStore(opened.store, limits, quota or Quota(), ledger)
-    router = Router(all_routes(authorized, metrics), redirect_slashes=False, lifespan=lifespan)
+    guard, pages = Guard(auth), None
+    if inspector:
+        require("jinja2", "inspect")
+        from locus.server.inspector.app import BASE, Inspector
+
+        pages = Inspector(authorized, guard, base=BASE, writes=inspector_writes, hosts=inspector_hosts)
+    routes = [*all_routes(authorized, metrics), *(pages.routes if pages else ())]
+    router = Router(routes, redirect_slashes=False, lifespan=lifespan)
     return ServerMiddleware(
         router,
-        Guard(auth),
+        guard,
         metrics,
         hosts,
         memory=MemoryBudget(limits.memory_bytes),
         rate=None if rate is None else Rate.parse(rate),
         audit=audit_log,
         digests=Digests(log_key),
+        inspector=pages,
     )

@@ -50,8 +50,7 @@ class Token:
     ) -> None:
         if not isinstance(token, str) or not _TOKEN.fullmatch(token) or len(token) < LEAST_CHARACTERS:
             raise ConfigurationError(
-                f"a token has at least {LEAST_CHARACTERS} characters, without spaces. Make one with: "
-                'python -c "import secrets; print(secrets.token_urlsafe(32))"'
+                f"a token has at least {LEAST_CHARACTERS} characters, without spaces. Make one with: locus token"
             )
         if access not in ("read", "write"):
             raise ConfigurationError(f"a token allows read or write, not {access!r:.40}")
@@ -75,6 +74,10 @@ class Token:
         return f"Token({'write' if self.grant.writes else 'read'}, prefix={self.grant.prefix!r})"
 
 
+class Unreachable(Problem):
+    """A thread that a token does not reach."""
+
+
 @dataclass(frozen=True)
 class Grant:
     """What the sender of a request may do."""
@@ -94,7 +97,7 @@ class Grant:
 
     def check(self, thread_id: str, *, writing: bool) -> str:
         if not self.allows(thread_id):
-            raise Problem(403, FORBIDDEN, "this token does not reach that thread, whether it is there or not")
+            raise Unreachable(403, FORBIDDEN, "this token does not reach that thread, whether it is there or not")
         if writing:
             self.check_writing()
         return thread_id
@@ -118,6 +121,17 @@ class Guard:
     def use(self, tokens: Iterable[Token]) -> None:
         """Accept these tokens from now on, and no others."""
         self._tokens = _some(tokens)
+
+    @property
+    def has_tokens(self) -> bool:
+        return self._tokens is not None
+
+    def grant_of(self, token_id: str) -> Grant | None:
+        """What the token with this id may do now; None if it is not accepted any more."""
+        if self._tokens is None:
+            return self._unrestricted
+        grants = (token.grant for token in reversed(self._tokens))  # the last of equal ones counts, as in `admit`
+        return next((grant for grant in grants if grant.token_id == token_id), None)
 
     def admit(self, authorization: str | None) -> Grant:
         if self._tokens is None:

@@ -12,6 +12,7 @@ from starlette.requests import Request
 
 from locus.memory.model.ids import Pattern, check_id
 from locus.memory.model.records import Entry, Hit
+from locus.memory.model.retention import Line, line_in
 from locus.memory.store import CheckpointStore
 from locus.server.auth import GRANT_KEY, THREADS_KEY, Grant
 from locus.server.bodies import Limits, body_size, read_body
@@ -69,6 +70,14 @@ class AuthorizedStore:
         grant = self.grant(request)
         return charged(self._ledger, grant.token_id, self.quota(request), saves, body_size(request))
 
+    async def saves_of_copy(self, request: Request, source: str, line: Line | None) -> int:
+        """As how many saves a copy of a line, or of a whole thread, counts: one for each checkpoint."""
+        if self.quota(request).saves is None:
+            return 1
+        async with self.store.using() as engine:
+            entries = await engine.history(source, None if line is None else line.namespace, None, None)
+        return len(entries) if line is None else len(line_in(entries, line)[0])
+
     async def body(self, request: Request, model: type[B]) -> B:
         """The body of a request, checked by its model."""
         return await read_body(request, self.limits, lambda data, _: model.check(data))
@@ -80,8 +89,8 @@ class AuthorizedStore:
             return asked
         return granted if granted.startswith(asked) else None
 
-    async def query(self, found: Awaitable[list[T]]) -> list[T]:
-        """What a query over many threads finds, unless it takes too long."""
+    async def query(self, found: Awaitable[T]) -> T:
+        """What a query finds, unless it takes too long."""
         seconds = self.limits.query_seconds
         try:
             async with asyncio.timeout(seconds):
@@ -111,6 +120,8 @@ class AuthorizedStore:
             return []
         async with self.store.using() as engine:
             wanted = replace(pattern, within=prefix)
+            if wanted.matches_none:
+                return []
             found = await engine.threads(wanted, limit)
             if found and not wanted.matches(found[0]):
                 # An engine that does not know `after` would begin anew, and its client with it.

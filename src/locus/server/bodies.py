@@ -12,9 +12,10 @@ import json
 import zlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, TypeVar
+from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
@@ -32,6 +33,10 @@ COMPRESS_FROM = 8_192
 
 INLINE_BYTES = 65_536
 """Bodies up to so many bytes are parsed at once."""
+
+FORM_BYTES = 65_536
+MOST_FIELDS = 32
+"""The largest form of a page."""
 
 PIECE_BYTES = 65_536
 """A response is handed over in pieces of so many bytes, so that a client that stops reading holds few of them."""
@@ -92,6 +97,27 @@ async def read_body(request: Request, limits: Limits, check: Callable[[dict[str,
     values = await _in_thread(lambda: most_values_of(text))
     share.take(len(data) + VALUE_BYTES * min(values, limits.body_values))
     return await _in_thread(lambda: parsed(text))
+
+
+async def read_form(request: Request, limits: Limits) -> dict[str, str]:
+    """The fields of a form that a browser has sent, each once."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise Problem(415, "unsupported_media_type", "send a form: Content-Type: application/x-www-form-urlencoded")
+    body, is_gzip = await _received(request, replace(limits, body_bytes=FORM_BYTES))
+    if is_gzip:
+        raise Problem(415, "unsupported_encoding", "a form is sent as it is")
+    request.scope[_SIZE_KEY] = len(body)
+    try:
+        pairs = parse_qsl(
+            body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS, encoding="utf-8"
+        )
+    except ValueError as error:
+        raise Problem(400, "malformed", "the form is too long, or no UTF-8 that is percent-encoded") from error
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise Problem(400, "malformed", "send each field of a form once")
+    return fields
 
 
 def _decoded(data: bytes) -> str:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from ipaddress import ip_address
 from typing import Self
 
 from locus.errors import ConfigurationError
 from locus.memory.model.arguments import checked_seconds
+from locus.memory.runtime.url import is_loopback
 from locus.server.auth import TOKEN_FILE, Token, parse_tokens, read_token_file
+from locus.server.hosts import LOCAL
 from locus.server.quotas import Quota
 from locus.server.rates import Rate
-
-_LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,9 @@ class ServerConfig:
     daily_saves: int | None = None
     daily_bytes: int | None = None
     quota_file: str | None = None
+    inspector: bool = False
+    inspector_writes: bool = False
+    inspector_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
@@ -71,6 +73,13 @@ class ServerConfig:
                 raise ConfigurationError(f"{option} is a number from 1 on")
         if self.workers > 1 and self.store.partition(":")[0] == "memory":
             raise ConfigurationError("several workers cannot share a memory store: leave out --workers")
+        if not self.inspector and (self.inspector_writes or self.inspector_hosts):
+            raise ConfigurationError("--inspector-write and --inspector-host belong to --inspector")
+        if self.inspector and self.workers > 1:
+            raise ConfigurationError(
+                "the inspector keeps logins in one process: leave out --workers, or start a second server for it "
+                "on the same store"
+            )
         if not self.auth and not is_loopback(self.host):
             raise ConfigurationError(
                 f"without a token this server would be open to everybody who reaches {self.host}: "
@@ -93,7 +102,12 @@ class ServerConfig:
     @property
     def hosts(self) -> Collection[str] | None:
         """The host names to accept. Without tokens, a web page must not reach the server by a DNS name of its own."""
-        return None if self.auth else {*_LOCAL, self.host.lower()}
+        return None if self.auth else self.names
+
+    @property
+    def names(self) -> Collection[str]:
+        """The host names that this server goes by. The inspector accepts no others, with tokens or without."""
+        return {*LOCAL, self.host.lower(), *(host.lower() for host in self.inspector_hosts)}
 
 
 def read_some_tokens(path: str) -> str:
@@ -102,10 +116,3 @@ def read_some_tokens(path: str) -> str:
     if not parse_tokens(text, TOKEN_FILE):
         raise ConfigurationError(f"{TOKEN_FILE} holds no token")
     return text
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -11,6 +11,7 @@ Every state of a connection that depends on the client has a deadline, which not
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from operator import itemgetter
@@ -20,6 +21,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 KEEP_ALIVE_SECONDS = 75
 """Longer than `HTTPCheckpointer` keeps an idle connection, so that the client is always the one to close it."""
+
+ON_SHUTDOWN = "locus.on_shutdown"
+"""Where the scope of a request holds what to call when the server begins to shut down: for answers without an end."""
 
 _RESTS = count()
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
@@ -52,6 +56,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _headers_too_large = False
     _idle_since: int | None = None
     """Which of all connections came to rest when. Not the time: clocks of event loops are coarse."""
+    _on_shutdown: Sequence[Callable[[], object]] = ()
 
     # What the transport reports
 
@@ -75,6 +80,11 @@ class BoundedProtocol(HttpToolsProtocol):
                 self.transport.write(_TOO_LARGE)
                 self.transport.close()
 
+    def shutdown(self) -> None:
+        super().shutdown()
+        for call in self._on_shutdown:
+            call()
+
     def pause_writing(self) -> None:
         super().pause_writing()
         if self._write_deadline is None:
@@ -93,6 +103,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._on_shutdown = []
+        self.scope[ON_SHUTDOWN] = self._on_shutdown  # type: ignore[literal-required]
         self._in_headers = self._in_message = True
         self._parsed_bytes = self._unparsed_bytes = 0
         self._idle_since = None

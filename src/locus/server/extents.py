@@ -8,6 +8,7 @@ base, and a run continues a branch where the base's version of it ends.
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -20,6 +21,9 @@ from locus.server.requests import invalid
 MOST_REMEMBERED = 1_024
 LONGEST_REMEMBERED = 16_384
 """In characters. A manifest has some hundred, so that all together rarely take a megabyte."""
+
+LARGE_MANIFEST = 250_000
+"""In characters: such ones are compared by a worker thread, because the event loop has others to serve."""
 
 _NEVER = "?"
 """A rev that no checkpoint has."""
@@ -46,7 +50,10 @@ class ExtentCheck:
             # not count: nobody has looked at its manifest.
             assert commit.base is not None
             return replace(commit, base=Base(commit.base.checkpoint_id, _NEVER))
-        _check(commit, manifest)
+        if len(commit.manifest) + len(manifest) < LARGE_MANIFEST:
+            _check(commit, manifest)
+        else:
+            await asyncio.to_thread(_check, commit, manifest)
         return commit
 
     async def _manifest(self, commit: Commit, base: Base, engine: Engine) -> str | None:

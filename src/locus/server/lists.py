@@ -42,11 +42,16 @@ async def listed(ask: Callable[[int], Awaitable[list[E]]], limit: int, most: int
         asked = min(asked * _GROWTH, max(asked + 1, asked * most // max(size, 1)))
 
 
-async def list_response(request: Request, name: str, found: Sequence[E]) -> Response:
+async def list_response(request: Request, name: str, found: Sequence[E], **more: bool) -> Response:
     def text() -> str:
-        return f'{{"{name}":{encode_trusted([_data(one) for one in found])}}}'
+        others = f",{encode_trusted(more)[1:-1]}" if more else ""
+        return f'{{"{name}":{encode_trusted([_data(one) for one in found])}{others}}}'
 
-    size = size_of(found)
+    return await list_text_response(request, size_of(found), text)
+
+
+async def list_text_response(request: Request, size: int, text: Callable[[], str]) -> Response:
+    """The answer with a list that has about this size, as `text` writes it."""
     if size < LARGE_LIST:
         return await text_response(request, text())
     share_of(request).take(2 * size)

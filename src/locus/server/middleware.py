@@ -7,11 +7,12 @@ import math
 import re
 import secrets
 import time
-from collections.abc import Collection, Iterable
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.routing import Match, Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
@@ -19,12 +20,16 @@ from locus.errors import CapabilityError, LocusError
 from locus.memory.model.codec import encode_trusted
 from locus.server.audit import AuditLog
 from locus.server.auth import GRANT_KEY, THREADS_KEY, Grant, Guard, Token
+from locus.server.hosts import check_host
 from locus.server.logs import LOGGER, Digests, error_facts
 from locus.server.memory_budget import MemoryBudget, MemoryShare
 from locus.server.metrics import Metrics
 from locus.server.rates import Bucket, Rate
 from locus.wire.format import PROTOCOL, PROTOCOL_HEADER
 from locus.wire.problems import MEDIA_TYPE, Problem, failure, problem_of
+
+if TYPE_CHECKING:
+    from locus.server.inspector.app import Inspector
 
 PUBLIC: Final = frozenset({"/health", "/ready", "/openapi.json"})
 """Paths that need no token."""
@@ -36,6 +41,7 @@ LEAST_RATE = 256 * 1024
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _PROTOCOL = (PROTOCOL_HEADER.lower().encode(), str(PROTOCOL).encode())
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
+_NO_CACHE = (b"cache-control", b"no-store")
 _MESSAGES = {
     "corrupt": "what is stored is damaged",
     "misconfigured": "the store cannot be used as it is set up",
@@ -43,6 +49,9 @@ _MESSAGES = {
     "unsupported_format": "what is stored is of a newer format",
 }
 _STRANGERS = "strangers"
+_INSPECTOR_KEY = "locus.inspector"
+"""Where the scope of a request has the inspector, if it is for a page of that: then errors are pages, too."""
+
 _PROBES = frozenset({"health", "ready"})
 """Operations that something asks for every few seconds. A store that does not answer has a line of its own."""
 
@@ -50,7 +59,11 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"
 
 
 class ServerMiddleware:
-    """The outermost layer of the app. `hosts` are the host names that requests may use (`None`: any)."""
+    """The outermost layer of the app. `hosts` are the host names that requests may use (`None`: any).
+
+    The pages of an `inspector` are for people: they log in and have a cookie instead of a header, and errors are pages
+    there. Everything else is the same for them.
+    """
 
     def __init__(
         self,
@@ -63,6 +76,7 @@ class ServerMiddleware:
         rate: Rate | None = None,
         audit: AuditLog | None = None,
         digests: Digests | None = None,
+        inspector: Inspector | None = None,
     ) -> None:
         self._app = app
         self._guard = guard
@@ -73,6 +87,7 @@ class ServerMiddleware:
         self._buckets: dict[str, Bucket] = {}
         self._audit = audit
         self._digests = digests or Digests()
+        self._inspector = inspector
 
     def use_tokens(self, tokens: Iterable[Token]) -> None:
         """Accept these tokens from the next request on, and no others. Those that stay keep what they have used up."""
@@ -91,21 +106,35 @@ class ServerMiddleware:
 
     async def dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Authenticate a request, and pass it to the router."""
-        if self._hosts is not None and not _hosts(scope["headers"]) <= self._hosts:
-            raise Problem(421, "misdirected", "this server is not called by that name")
         # Ids may contain any character, also an encoded slash: the router must split the path before it is decoded.
         raw = scope.get("raw_path") or quote(scope["path"]).encode()
         scope["path"] = raw.partition(b"?")[0].decode("ascii", "replace")
         scope["app"] = self._app  # makes the router raise an HTTPException instead of responding
         root: str = scope.get("root_path", "")
-        if scope["path"].removeprefix(root) not in PUBLIC:
-            try:
-                grant = scope[GRANT_KEY] = self._guard.admit(_authorization(scope["headers"]))
-            except Problem:
-                self._check_rate(_STRANGERS)  # so that guesses are limited, too
-                raise
-            self._check_rate(grant.token_id)
+        path = scope["path"].removeprefix(root)
+        if self._inspector is not None and self._inspector.serves(path):
+            scope[_INSPECTOR_KEY] = self._inspector
+            self._inspector.check(scope)
+            if self._inspector.takes_secrets(path, scope["method"]):
+                self._check_rate(_STRANGERS)
+            elif not self._inspector.is_public(path):
+                self._admit(scope, self._inspector.admit)
+        else:
+            if self._hosts is not None:
+                check_host(scope["headers"], self._hosts)
+            if path not in PUBLIC:
+                self._admit(scope, lambda scope: self._guard.admit(_authorization(scope["headers"])))
         await self._app(scope, receive, send)
+
+    def _admit(self, scope: Scope, admitted: Callable[[Scope], Grant]) -> None:
+        """Find the grant of a request, and count the request."""
+        try:
+            grant = admitted(scope)
+        except Problem:
+            self._check_rate(_STRANGERS)  # so that guesses are limited, too
+            raise
+        scope[GRANT_KEY] = grant
+        self._check_rate(grant.token_id)
 
     def _check_rate(self, token_id: str) -> None:
         if self._rate is None:
@@ -135,7 +164,7 @@ class ServerMiddleware:
         return Problem(405, "method_not_allowed", text, headers={"Allow": ", ".join(allowed)})
 
     def count(self, request: _HandledRequest) -> None:
-        operation = getattr(request.scope.get("endpoint"), "__name__", "none")
+        operation = _operation(request.scope)
         method = request.scope["method"] if request.scope["method"] in _METHODS else "other"
         seconds = time.perf_counter() - request.started
         self._metrics.count(operation, method, request.status, seconds, request.received, request.sent)
@@ -226,6 +255,11 @@ class _HandledRequest:
         }
 
     @property
+    def _inspector(self) -> Inspector | None:
+        found: Inspector | None = self.scope.get(_INSPECTOR_KEY)
+        return found
+
+    @property
     def outcome(self) -> dict[str, Any]:
         return {} if self._code is None else {"problem": self._code}
 
@@ -237,13 +271,12 @@ class _HandledRequest:
     async def _send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message["headers"] = [
-                *message["headers"],
-                _PROTOCOL,
-                (b"x-request-id", self.request_id.encode()),
-                _NO_SNIFFING,
-                (b"cache-control", b"no-store"),
-            ]
+            headers = [*message["headers"], _PROTOCOL, (b"x-request-id", self.request_id.encode()), _NO_SNIFFING]
+            if self._inspector is not None:
+                headers += self._inspector.headers
+            if self._inspector is None or all(name != _NO_CACHE[0] for name, _ in headers):
+                headers.append(_NO_CACHE)
+            message["headers"] = headers
         else:
             self.sent += len(message.get("body", b""))
         began = time.perf_counter()
@@ -256,6 +289,10 @@ class _HandledRequest:
         self._code = problem.code
         if self.status:  # the response has begun, so the only way to signal failure is to break it off
             raise ConnectionAbortedError(problem.code)
+        if self._inspector is not None:
+            page = self._inspector.problem_page(Request(self.scope), problem)
+            await page(self.scope, self._receive, self._send)
+            return
         body = encode_trusted(problem.data(self.request_id)).encode()
         headers = {"content-type": MEDIA_TYPE, "content-length": str(len(body)), **problem.headers}
         await self._send(
@@ -296,14 +333,7 @@ def _authorization(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     return found[0].decode("latin-1") if found else None
 
 
-def _hosts(headers: Iterable[tuple[bytes, bytes]]) -> set[str]:
-    """The names that a request calls the server by: one, if it was not made to confuse."""
-    return {_host(value) for name, value in headers if name == b"host"} or {""}
-
-
-def _host(value: bytes) -> str:
-    """The host name without the port."""
-    text = value.decode("latin-1").lower()
-    if text.startswith("["):
-        return text.partition("]")[0].strip("[")
-    return text.partition(":")[0]
+def _operation(scope: Scope) -> str:
+    """The name of what a request asks for. Pages have names of their own, beside those of the API."""
+    name: str = getattr(scope.get("endpoint"), "__name__", "none")
+    return f"inspector_{name}" if _INSPECTOR_KEY in scope and name != "none" else name

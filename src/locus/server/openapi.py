@@ -7,13 +7,16 @@ the routes of it, and `document` the OpenAPI document, with a schema for each mo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
 from pydantic_core import core_schema
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
 from locus.memory.model.ids import MAX_ID_LENGTH
@@ -40,7 +43,10 @@ so it can be repeated."""
 
 @dataclass(frozen=True)
 class Operation:
-    """A route and its description. `public` needs no token; `conditional` reads `If-Match` and `If-None-Match`."""
+    """A route and its description. `public` needs no token; `conditional` reads `If-Match` and `If-None-Match`.
+
+    `probed` ignores parameters that it does not know, because monitoring adds some.
+    """
 
     method: str
     path: str
@@ -50,6 +56,7 @@ class Operation:
     body: type[Body] | None = None
     conditional: bool = False
     public: bool = False
+    probed: bool = False
     name: str = ""
 
 
@@ -95,7 +102,21 @@ class Routes:
         return [getattr(method, _DESCRIBED) for method in vars(cls).values() if hasattr(method, _DESCRIBED)]
 
     def routes(self) -> list[Route]:
-        return [Route(one.path, getattr(self, one.name), methods=[one.method]) for one in self.operations()]
+        return [Route(one.path, self._handler(one), methods=[one.method]) for one in self.operations()]
+
+    def _handler(self, one: Operation) -> Callable[[Request], Awaitable[Response]]:
+        """The method that handles a route. Where it takes no query, none is let through."""
+        handler: Callable[[Request], Awaitable[Response]] = getattr(self, one.name)
+        if one.query is not None or one.probed:
+            return handler
+
+        @wraps(handler)
+        async def without_query(request: Request) -> Response:
+            if request.scope["query_string"]:
+                Query.of(request)
+            return await handler(request)
+
+        return without_query
 
 
 def document(version: str, limits: Limits, operations: Iterable[Operation]) -> Schema:

@@ -7,7 +7,7 @@ OpenAPI document is made from the same model. A field that is wrong is reported 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self, TypeVar
 from urllib.parse import parse_qsl
@@ -25,6 +25,7 @@ from pydantic import (
 from starlette.requests import Request
 
 from locus.errors import LocusError
+from locus.hints import did_you_mean
 from locus.memory.model.codec import MAX_DEPTH
 from locus.memory.model.ids import MAX_ID_LENGTH, check_id, check_text
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Unset
@@ -164,9 +165,9 @@ class Body(_Checked):
 
 
 class Query(_Checked):
-    """The query of a URL. Unknown parameters are ignored."""
+    """The query of a URL. Unknown parameters are refused: a misspelt limit or prefix would otherwise be ignored."""
 
-    model_config = ConfigDict(strict=True, extra="ignore")
+    model_config = ConfigDict(strict=True, extra="forbid")
 
     @classmethod
     def of(cls, request: Request) -> Self:
@@ -181,11 +182,22 @@ class Query(_Checked):
             )
         except ValueError as error:
             raise Problem(400, "malformed", "the query is too long, or no UTF-8 that is percent-encoded") from error
+        known = [field.alias or name for name, field in cls.model_fields.items()]
         for name, value in pairs:
-            if name in cls.model_fields and name in found:
+            if name not in known:
+                raise unknown_parameter(name, known)
+            if name in found:
                 raise Problem(400, "malformed", f"send {name} once")
             found[name] = value
         return cls.check(found)
+
+
+def unknown_parameter(name: str, known: Iterable[str]) -> Problem:
+    names = list(known)
+    there = f"there are: {', '.join(names)}" if names else "this request has none"
+    return Problem(
+        422, "invalid_request", f"there is no parameter {name!r:.60}{did_you_mean(name, names)} in this query; {there}"
+    )
 
 
 class Namespaced(Query):

@@ -137,6 +137,9 @@ def app_of(config: ServerConfig, checkpointer: BaseCheckpointer) -> ServerMiddle
         log_key=config.log_key,
         quota=config.quota,
         quota_file=config.quota_file,
+        inspector=config.inspector,
+        inspector_writes=config.inspector_writes,
+        inspector_hosts=config.names,
     )
     return app if config.token_file is None else TokenReload(app, config)
 

@@ -10,12 +10,15 @@ To add a route, add a method to the class of its module, and describe it with `o
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from starlette.routing import Route
 
 from locus import __version__
 from locus.server.authorized_store import AuthorizedStore
+from locus.server.bodies import Limits
 from locus.server.metrics import Metrics
-from locus.server.openapi import document
+from locus.server.openapi import Schema, document
 from locus.server.routes.engine import EngineRoutes
 from locus.server.routes.operations import OperationsRoutes
 from locus.server.routes.queries import QueryRoutes
@@ -23,11 +26,16 @@ from locus.server.routes.threads import ThreadRoutes
 
 
 def all_routes(authorized: AuthorizedStore, metrics: Metrics) -> list[Route]:
-    classes = (OperationsRoutes, ThreadRoutes, EngineRoutes, QueryRoutes)
-    openapi = document(__version__, authorized.limits, (one for routes in classes for one in routes.operations()))
     return [
         *EngineRoutes(authorized).routes(),
         *ThreadRoutes(authorized).routes(),
         *QueryRoutes(authorized).routes(),
-        *OperationsRoutes(authorized, metrics, __version__, openapi).routes(),
+        *OperationsRoutes(authorized, metrics, __version__, _openapi(authorized.limits)).routes(),
     ]
+
+
+@lru_cache(maxsize=8)
+def _openapi(limits: Limits) -> Schema:
+    """It takes longer to make than all else of an app, and is the same for every app with these limits."""
+    classes = (OperationsRoutes, ThreadRoutes, EngineRoutes, QueryRoutes)
+    return document(__version__, limits, (one for routes in classes for one in routes.operations()))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Literal
 
 from pydantic import Field
 from starlette.requests import Request
@@ -14,13 +17,14 @@ from locus.errors import CapabilityError, ConflictError
 from locus.memory.engine import Copies, Expires, Exports
 from locus.memory.model.parts import Ends, Range, Window
 from locus.memory.model.records import DEFAULT_NAMESPACE, Base, Commit, Verdict
-from locus.memory.model.retention import ancestors
+from locus.memory.model.retention import Line
 from locus.server.answers import Answer, Count, Entry, Exported, Outcome, Stored, existing
 from locus.server.auth import Grant
 from locus.server.authorized_store import AuthorizedStore
 from locus.server.bodies import json_response, read_body, text_response
 from locus.server.commits import CommitBody, commit_from
 from locus.server.extents import ExtentCheck
+from locus.server.lists import LARGE_LIST
 from locus.server.memory_budget import share_of
 from locus.server.openapi import THREAD, Routes, answer, operation
 from locus.server.requests import (
@@ -86,7 +90,8 @@ class Deletions(Body):
 class Copy(Body):
     dest_thread_id: Id
     namespace: Name | None = None
-    checkpoint_id: Id | None = None
+    checkpoint_id: Annotated[Id | None, Field(description="Only this one, with its ancestors")] = None
+    ancestors: Annotated[Number | None, Field(description="How many of them, the nearest first; null: all")] = None
     checkpoint_ids: Many[Annotated[Id, ID_ERROR]] | None = None
 
 
@@ -131,7 +136,7 @@ class EngineRoutes(Routes):
                 if commit.base is not None and not engine.keeps_runs:
                     raise CapabilityError("the store of this server keeps whole states only: send no base")
                 commit = await self._extents.checked(commit, engine)
-                outcome = await engine.commit(commit)
+                outcome = await self._store.commit(commit)
             if outcome.verdict is not Verdict.COMMITTED:
                 charge.refund()
         self._extents.committed(commit, outcome)
@@ -175,9 +180,13 @@ class EngineRoutes(Routes):
             stored = existing(await store.read_since(*where, Base(*one.held)))
         else:
             stored = existing(await store.read(*where))
-        size = len(stored.head) + sum(len(run.items) for runs in stored.runs.values() for run in runs)
+        size = (
+            len(stored.head)
+            + len(stored.manifest)
+            + sum(len(run.items) for runs in stored.runs.values() for run in runs)
+        )
         share_of(request).take(3 * size)
-        return await text_response(request, stored_text(stored))
+        return await text_response(request, await _written(size, partial(stored_text, stored)))
 
     @operation("GET", f"{THREAD}/entry", "A checkpoint without its state", answer(Entry, "The entry"), query=One)
     async def entry(self, request: Request) -> Response:
@@ -201,9 +210,11 @@ class EngineRoutes(Routes):
             if not isinstance(engine, Exports) or not engine.offers(Exports):
                 raise CapabilityError("the store of this server gives one checkpoint at a time")
             exported = await engine.export(thread_id, body.after_seq, min(body.limit, LARGEST_EXPORT), body.known)
-        size = sum(len(run.items) for run in exported.runs) + sum(len(one.head) for one in exported.checkpoints)
+        size = sum(len(run.items) for run in exported.runs)
+        size += sum(len(one.head) + len(one.manifest) + len(one.entry.metadata) for one in exported.checkpoints)
+        size += sum(len(write.value) for some in exported.writes.values() for write in some)
         share_of(request).take(3 * size)
-        return await text_response(request, exported_text(exported))
+        return await text_response(request, await _written(size, partial(exported_text, exported)))
 
     @operation(
         "POST",
@@ -233,11 +244,14 @@ class EngineRoutes(Routes):
         body = await self._authorized.body(request, Copy)
         dest = self._authorized.use(request, body.dest_thread_id, writing=True)
         among = DEFAULT_NAMESPACE if body.namespace is None else body.namespace
+        if body.ancestors is not None and body.checkpoint_id is None:
+            raise invalid("ancestors", "given with checkpoint_id")
         with self._authorized.charged(request, await self._saves_of(request, source, body, among)):
             if body.checkpoint_ids is not None:
                 copied = await self._copy_listed(source, dest, among, set(body.checkpoint_ids))
             else:
-                copied = await self._store.copy(source, dest, body.checkpoint_id, among)
+                most: int | Literal["all"] = "all" if body.ancestors is None else body.ancestors
+                copied = await self._store.copy(source, dest, body.checkpoint_id, among, most)
             if not copied:
                 raise Problem(404, NOT_FOUND, "there is nothing to copy")
         return await json_response(request, {"copied": int(copied)})
@@ -248,10 +262,8 @@ class EngineRoutes(Routes):
             return 1
         if body.checkpoint_ids is not None:
             return len(set(body.checkpoint_ids))
-        namespace = None if body.checkpoint_id is None else among
-        async with self._store.using() as engine:
-            entries = await engine.history(source, namespace, None, None)
-        return len(entries if body.checkpoint_id is None else ancestors(entries, body.checkpoint_id))
+        line = None if body.checkpoint_id is None else Line(among, body.checkpoint_id, body.ancestors)
+        return await self._authorized.saves_of_copy(request, source, line)
 
     async def _copy_listed(self, source: str, dest: str, among: str, wanted: set[str]) -> int:
         async with self._store.using() as engine:
@@ -261,3 +273,8 @@ class EngineRoutes(Routes):
         if copied < 0:
             raise ConflictError(f"thread {dest!r} exists already; choose another id, or delete it first")
         return copied
+
+
+async def _written(size: int, text: Callable[[], str]) -> str:
+    """An answer of about so many characters: if it is large, a worker thread writes it."""
+    return await asyncio.to_thread(text) if size >= LARGE_LIST else text()

@@ -73,8 +73,14 @@ class About(Answer):
     window: bool
     ends: bool
     held: bool
+    diffs: bool
+    ancestors: bool
+    deadlines: bool
     pages: bool
+    recent_threads: bool
     before: bool
+    progress: bool
+    sizes: bool
     keeps_key_order: bool
     limits: ServerLimits
     encodings: list[str]
@@ -115,20 +121,26 @@ class OperationsRoutes(Routes):
                 "window": True,
                 "ends": True,
                 "held": True,
+                "diffs": True,
+                "ancestors": True,
+                "deadlines": True,
                 "pages": True,
+                "recent_threads": True,
                 "before": True,
+                "progress": True,
+                "sizes": True,
                 "keeps_key_order": engine.dialect.exact,
                 "limits": {"body_bytes": self._authorized.limits.body_bytes},
                 "encodings": ["gzip"],
             }
         return await json_response(request, about)
 
-    @operation("GET", "/health", "Whether this process runs", answer(Status, "It does"), public=True)
+    @operation("GET", "/health", "Whether this process runs", answer(Status, "It does"), public=True, probed=True)
     async def health(self, request: Request) -> Response:
         """The process runs. The store is not asked."""
         return await json_response(request, {"status": "ok"})
 
-    @operation("GET", "/ready", "Whether the store answers", answer(Status, "It does"), public=True)
+    @operation("GET", "/ready", "Whether the store answers", answer(Status, "It does"), public=True, probed=True)
     async def ready(self, request: Request) -> Response:
         """The store answers, or did a moment ago: whoever asks often, without a token, gives the store no work."""
         if self._looking is None and (self._ready is None or not self._looks.take()):
@@ -153,12 +165,12 @@ class OperationsRoutes(Routes):
         finally:
             self._looking = None
 
-    @operation("GET", "/metrics", "Figures", text_answer("text/plain", "Figures for Prometheus"))
+    @operation("GET", "/metrics", "Figures", text_answer("text/plain", "Figures for Prometheus"), probed=True)
     async def metrics(self, request: Request) -> Response:
         self._authorized.grant(request).check_everywhere()
         return Response(self._metrics.text(), media_type=CONTENT_TYPE)
 
-    @operation("GET", "/openapi.json", "This document", answer({"type": "object"}, "OpenAPI"), public=True)
+    @operation("GET", "/openapi.json", "This document", answer({"type": "object"}, "OpenAPI"), public=True, probed=True)
     async def openapi(self, request: Request) -> Response:
         return await text_response(request, self._openapi)
 

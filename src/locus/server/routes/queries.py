@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -10,23 +9,37 @@ from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from locus.errors import CapabilityError, ConfigurationError
-from locus.memory.engine import Expires, Searches
+from locus.errors import CapabilityError, ConfigurationError, InvalidIdError
+from locus.memory.engine import LOOKED_AT, Deadline, Searches
+from locus.memory.model import cursors
 from locus.memory.model.arguments import UNLIMITED, days_before
-from locus.memory.model.codec import encode
-from locus.memory.model.ids import MAX_QUERY_LENGTH, MAX_TERMS, Pattern, checked_terms, query_terms
+from locus.memory.model.codec import encode, encode_trusted
+from locus.memory.model.ids import MAX_QUERY_LENGTH, MAX_TERMS, checked_terms, query_terms
 from locus.memory.model.records import Entry, Hit
-from locus.memory.model.retention import outlived
+from locus.memory.model.records import NewestThreads as FoundThreads
+from locus.memory.model.retention import VacuumProgress, retention_since
+from locus.memory.titles import titles_of
 from locus.server import answers
 from locus.server.answers import Answer, Count, Entries
 from locus.server.bodies import json_response
-from locus.server.lists import MOST_LISTED, list_response
+from locus.server.lists import FIRST_PORTION, list_response, list_text_response, size_of, too_large
 from locus.server.openapi import Routes, answer, operation
-from locus.server.requests import IN_QUERY, MOST, Body, Many, Moment, Name, Query, Text, invalid
+from locus.server.requests import IN_QUERY, MOST, Body, Many, Moment, Name, Query, QueryFlag, Text, invalid
+from locus.server.vacuuming import expire, vacuum_portion
+from locus.wire.format import thread_data
 from locus.wire.problems import Problem
 
 PORTION_SECONDS = 5.0
 """How long one vacuum request works before it returns where to continue."""
+
+REMOVED_AT_ONCE = 16
+"""So many threads are vacuumed before the next look at the clock."""
+HEADROOM = 0.9
+"""The part of the time of a query that a search may take: it has to answer before it is ended."""
+LEAST_SECONDS = 1e-9
+"""What is left for a search whose time is up: it says so itself."""
+TITLES_AT_ONCE = 2
+"""How many threads one request reads at the same time for their titles: many may ask at once."""
 
 Limit = Annotated[int, Field(ge=0, le=UNLIMITED)]
 
@@ -34,6 +47,15 @@ Limit = Annotated[int, Field(ge=0, le=UNLIMITED)]
 class Recent(Query):
     limit: Annotated[Limit, IN_QUERY] = 100
     prefix: Name = ""
+
+
+class NewestThreads(Query):
+    limit: Annotated[int, Field(ge=0, le=LOOKED_AT), IN_QUERY] = 50
+    before: Annotated[
+        str | None, Field(max_length=cursors.MAX_LENGTH, description="`next` of the answer before: only older ones")
+    ] = None
+    prefix: Name = ""
+    titles: Annotated[QueryFlag, Field(description="Whether to read what a user said first")] = False
 
 
 class Find(Body):
@@ -50,6 +72,10 @@ class Search(Body):
     terms: Annotated[Many[Text], Field(max_length=MAX_TERMS)] = Field(default_factory=list)
     limit: Limit = 10
     prefix: Name = ""
+    timeout_seconds: Annotated[
+        float | None,
+        Field(gt=0, le=86_400, description="After this, what was found so far; without it, a slow search is an error"),
+    ] = None
 
     def words(self) -> list[str]:
         if ("terms" in self.model_fields_set) == ("query" in self.model_fields_set):
@@ -68,6 +94,7 @@ class Vacuum(Body):
     dry_run: bool = False
     after: Text | None = None
     only_expired: bool = False
+    progress: bool = False
 
     def cutoff(self) -> datetime | None:
         if self.before is not None and self.older_than_days is not None:
@@ -75,13 +102,33 @@ class Vacuum(Body):
         return self.before if self.older_than_days is None else days_before(datetime.now(UTC), self.older_than_days)
 
 
+class RecentThread(answers.Entry):
+    """The newest checkpoint of a thread."""
+
+    count: Annotated[int, Field(description="How many saves the thread has had")]
+    title: str | None
+
+
+class RecentThreads(Answer):
+    threads: list[RecentThread]
+    more: Annotated[bool, Field(description="Whether there may be more, even if these are fewer than `limit`")]
+    next: Annotated[str | None, Field(description="Only if there may be more: send it as `before`")] = None
+
+
 class Hits(Answer):
     hits: list[answers.Hit]
+    complete: Annotated[bool, Field(description="False if the time was up before it had looked at everything")]
 
 
 class Removed(Answer):
+    """With `progress`, it also says how many threads were looked at, how many pending writes were removed whose
+    checkpoint never came, and how many threads are damaged."""
+
     removed: Count
     next: str | None
+    threads: Count | None = None
+    writes: Count | None = None
+    damaged: Count | None = None
 
 
 class QueryRoutes(Routes):
@@ -96,6 +143,48 @@ class QueryRoutes(Routes):
             found = await self._authorized.entries(lambda most: self._store.recent(most, prefix), asked.limit)
         found = self._authorized.visible(request, found, _thread)
         return await list_response(request, "checkpoints", found)
+
+    @operation(
+        "GET",
+        "/recent-threads",
+        "The newest threads, each once, with its newest checkpoint",
+        answer(RecentThreads, "Threads"),
+        query=NewestThreads,
+    )
+    async def recent_threads(self, request: Request) -> Response:
+        asked = NewestThreads.of(request)
+        prefix = self._authorized.prefix(request, asked.prefix)
+        if prefix is None:
+            return await json_response(request, {"threads": [], "more": False})
+        try:
+            page = await self._authorized.query(self._newest(asked.limit, asked.before, prefix))
+        except (cursors.ForeignCursorError, InvalidIdError) as error:
+            raise Problem(422, "invalid_request", str(error)) from None
+        entries = self._authorized.visible(request, page.entries, _thread)
+        titles: list[str | None] = [None] * len(entries)
+        if asked.titles:
+            titles = await self._authorized.query(titles_of(self._store, entries, TITLES_AT_ONCE))
+        more = {} if page.next is None else {"next": page.next}
+
+        def text() -> str:
+            threads = [thread_data(entry, title) for entry, title in zip(entries, titles, strict=True)]
+            return encode_trusted({"threads": threads, "more": page.next is not None, **more})
+
+        return await list_text_response(request, size_of(entries), text)
+
+    async def _newest(self, limit: int, before: str | None, prefix: str) -> FoundThreads:
+        """The newest threads, a portion at a time, because the metadata of each may be large."""
+        most, found = self._authorized.limits.state_bytes, list[Entry]()
+        while True:
+            wanted = min(limit - len(found), FIRST_PORTION)
+            page = await self._store.newest_threads(wanted, before, prefix)
+            found += page.entries
+            if size_of(found) > most:
+                raise too_large(most)
+            # A page that is not full is the work of one request.
+            if page.next is None or len(page.entries) < wanted or len(found) >= limit:
+                return FoundThreads(found, page.next)
+            before = page.next
 
     @operation("POST", "/find", "Checkpoints by metadata, newest first", answer(Entries, "Entries"), body=Find)
     async def find(self, request: Request) -> Response:
@@ -119,12 +208,21 @@ class QueryRoutes(Routes):
             raise CapabilityError("the store of this server does not support search")
         prefix = self._authorized.prefix(request, body.prefix)
         found: list[Hit] = []
+        complete, most_seconds = True, self._authorized.limits.query_seconds
+        seconds = min(body.timeout_seconds or most_seconds, most_seconds)
+        # Whoever sends no time does not look at `complete`: such a search has to end with an error, and before that.
+        deadline = Deadline(seconds * (HEADROOM if body.timeout_seconds is not None else 2.0))
+
+        async def ask(most: int) -> list[Hit]:
+            nonlocal complete
+            hits = await self._store.search_terms(terms, most, prefix or "", max(deadline.left, LEAST_SECONDS))
+            complete = complete and hits.complete
+            return hits
+
         if prefix is not None:
-            found = await self._authorized.entries(
-                lambda most: self._store.search_terms(terms, most, prefix), body.limit
-            )
+            found = await self._authorized.entries(ask, body.limit)
         found = self._authorized.visible(request, found, lambda hit: hit.entry.thread_id)
-        return await list_response(request, "hits", found)
+        return await list_response(request, "hits", found, complete=complete)
 
     @operation(
         "POST",
@@ -134,39 +232,42 @@ class QueryRoutes(Routes):
         body=Vacuum,
     )
     async def vacuum(self, request: Request) -> Response:
-        """Delete old checkpoints for some seconds. `next` is the thread to continue after."""
+        """Delete old checkpoints for some seconds. `next` says where to continue.
+
+        Damaged threads are left as they are. Whoever asks for the progress is told how many there are; anybody else
+        gets an error when the others are done.
+        """
         self._authorized.grant(request).check_writing()
         body = await self._authorized.body(request, Vacuum)
-        cutoff, after = body.cutoff(), body.after
-        if body.only_expired:
-            return await json_response(request, {"removed": await self._expire(request), "next": None})
-        if cutoff is None and body.keep_last is None:
+        cutoff = body.cutoff()
+        if not body.only_expired and cutoff is None and body.keep_last is None:
             raise Problem(400, "invalid_request", "say what is old: older_than_days, keep_last, or both")
-        removed = 0 if body.dry_run or after is not None else await self._expire(request)
-        until = time.monotonic() + PORTION_SECONDS
-        while page := await self._authorized.thread_ids(request, Pattern(after=after or ""), MOST_LISTED):
-            for thread_id in page:
-                if time.monotonic() > until and after is not None:
-                    return await json_response(request, {"removed": removed, "next": after})
-                removed += await self._vacuum_one(thread_id, cutoff, body.keep_last, body.dry_run)
-                after = thread_id
-        return await json_response(request, {"removed": removed, "next": None})
-
-    async def _vacuum_one(self, thread_id: str, cutoff: datetime | None, keep_last: int | None, dry_run: bool) -> int:
-        async with self._store.using() as engine:
-            entries = await engine.history(thread_id, None, None, None)
-            seqs = outlived(entries, cutoff, keep_last)
-            doomed = {entry.seq: entry.rev for entry in entries if entry.seq in seqs}
-            if not doomed or dry_run:
-                return len(doomed)
-            return await engine.delete(thread_id, None, doomed)
+        done, after = VacuumProgress(), None
+        if body.only_expired or (not body.dry_run and body.after is None):
+            done += VacuumProgress(checkpoints=await self._expire(request))
+        prefix = self._authorized.prefix(request)
+        if not body.only_expired and prefix is not None:
+            kept = retention_since(datetime.now(UTC), cutoff, body.keep_last)
+            removed, after, damage = await vacuum_portion(
+                self._store,
+                kept,
+                body.after or "",
+                prefix,
+                dry_run=body.dry_run,
+                seconds=PORTION_SECONDS,
+                at_once=REMOVED_AT_ONCE,
+            )
+            done += removed
+            if damage is not None and not body.progress:
+                raise damage
+        about = {"removed": done.checkpoints, "next": after}
+        if body.progress:
+            about |= {"threads": done.threads, "writes": done.writes, "damaged": done.damaged}
+        return await json_response(request, about)
 
     async def _expire(self, request: Request) -> int:
         """Delete expired threads. Nobody sees them, so only their number could tell a tenant about another one."""
-        async with self._store.using() as engine:
-            if isinstance(engine, Expires) and self._authorized.grant(request).everywhere:
-                return await engine.expire(datetime.now(UTC))
-        return 0
+        return await expire(self._store) if self._authorized.grant(request).everywhere else 0
 
 
 def _thread(entry: Entry) -> str:

@@ -12,14 +12,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from locus.errors import ConfigurationError, InvalidIdError
+from locus.memory.model.changes import MOST_ON_A_PAGE, PAGE
 from locus.memory.model.codec import decode, encode, encode_trusted
+from locus.memory.model.comparison import LARGEST_PAGE, TooMuchText, payload_diff
 from locus.memory.model.ids import check_pattern
 from locus.memory.model.manifest import visible, wanted
 from locus.memory.model.parts import Range, needed, page_of
 from locus.memory.model.payloads import dict_payload, payload_text
-from locus.memory.model.records import ANY, Entry, Extent, Stored
+from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, CheckpointKey, Entry, Extent, Stored
 from locus.memory.model.records import Write as StoredWrite
-from locus.server.answers import NO_THREAD, Answer, Checkpoint, Entries, missing
+from locus.server.answers import NO_THREAD, Answer, Checkpoint, Count, Entries, missing
 from locus.server.bodies import is_large, json_response, jsonl_response, text_response
 from locus.server.lists import FIRST_PORTION, MOST_LISTED, list_response, size_of, too_large
 from locus.server.memory_budget import share_of
@@ -41,7 +43,7 @@ from locus.server.requests import (
     if_latest,
     invalid,
 )
-from locus.wire.format import entry_data, etag, segment, write_data
+from locus.wire.format import diff_data, entry_data, etag, segment, sizes_data, write_data
 from locus.wire.problems import NOT_FOUND, Problem
 
 LARGE_STATE = 1_000_000
@@ -82,6 +84,15 @@ class ItemList(Namespaced):
     count: Listed = 50
 
 
+class Compared(Namespaced):
+    a: Annotated[Id, Field(description="The checkpoint to compare from")]
+    b: Annotated[Id, Field(description="The checkpoint to compare with")]
+    other_thread: Annotated[Id | None, Field(description="The thread of `b`, if it is another")] = None
+    other_namespace: Annotated[Name | None, Field(description="The namespace of `b`, if it is another")] = None
+    start: Annotated[Number, Field(description="`next` of the answer before"), IN_QUERY] = 0
+    limit: Annotated[int, Field(ge=0, le=MOST_ON_A_PAGE, description="0 only counts"), IN_QUERY] = PAGE
+
+
 class Save(Body):
     checkpoint_id: Id | None = None
     thread_id: Annotated[Id, ID_ERROR] | None = None
@@ -98,6 +109,43 @@ class PutWrites(Body):
     keep_numbered: bool = False
 
 
+class Measuring(Body):
+    """What a vacuum with these two would free is told, or what deleting these checkpoints would."""
+
+    older_than_days: Annotated[float, Field(ge=0)] | None = None
+    keep_last: Annotated[int, Field(ge=1, le=MOST)] | None = None
+    deleting: Many[Id] = Field(default_factory=list)
+    namespace: Name = DEFAULT_NAMESPACE
+
+
+class ListSize(Answer):
+    path: list[str]
+    runs: Count
+    bytes: Count
+    shared_bytes: Count
+
+
+class Freed(Answer):
+    checkpoints: Count
+    runs: Count
+    writes: Count
+    bytes: Count
+
+
+class Sizes(Answer):
+    thread_id: str
+    checkpoints: Count
+    runs: Count
+    writes: Count
+    bytes: Annotated[int, Field(ge=0, description="The sum of the three that follow")]
+    head_bytes: Count
+    run_bytes: Count
+    write_bytes: Count
+    shared_bytes: Annotated[int, Field(ge=0, description="Of `run_bytes`, what more than one line of history shows")]
+    lists: Annotated[list[ListSize], Field(description="The largest first")]
+    freed: Freed | None
+
+
 class Threads(Answer):
     threads: list[Id]
     next: Annotated[Id | None, Field(description="Only if there are more: send it as `after`")] = None
@@ -112,6 +160,42 @@ class SomeItems(Answer):
     items: list[Any]
     total: Annotated[int, Field(description="How many the list has")]
     start: Annotated[int, Field(description="The position of the first of these")]
+
+
+Kind = Literal["added", "removed", "changed"]
+
+
+class ItemChange(Answer):
+    kind: Kind
+    old_index: int | None
+    new_index: int | None
+    before: Any
+    after: Any
+
+
+class ListDiff(Answer):
+    path: list[str]
+    old_length: Annotated[int | None, Field(description="null: it has no such list")]
+    new_length: int | None
+    added: Count
+    removed: Count
+    changed: Count
+    changes: Annotated[list[ItemChange], Field(description="Those of this page")]
+
+
+class ValueChange(Answer):
+    path: list[str]
+    kind: Kind
+    before: Any
+    after: Any
+
+
+class Diff(Answer):
+    values: list[ValueChange]
+    lists: list[ListDiff]
+    total: Annotated[int, Field(description="How many changes there are in all")]
+    start: int
+    next: Annotated[int | None, Field(description="Send it as `start` to go on; null if these were the last")]
 
 
 class Saved(Answer):
@@ -295,6 +379,53 @@ class ThreadRoutes(Routes):
         except ConfigurationError as error:  # the path leads elsewhere: the one who asks has to say another
             raise Problem(422, "invalid_request", str(error)) from error
         return await text_response(request, text)
+
+    @operation(
+        "POST",
+        f"{THREAD}/sizes",
+        "What a thread takes, in bytes, and what a removal would free",
+        answer(Sizes, "Sizes"),
+        body=Measuring,
+    )
+    async def sizes(self, request: Request) -> Response:
+        thread_id = self._authorized.thread(request)
+        body = await self._authorized.body(request, Measuring)
+        if body.deleting and (body.older_than_days is not None or body.keep_last is not None):
+            raise invalid("deleting", "given, or what a vacuum keeps, and not both")
+        sizes = await self._authorized.query(
+            self._store.sizes(thread_id, body.older_than_days, body.keep_last, body.deleting, body.namespace)
+        )
+        if sizes is None:
+            raise missing()
+        return await json_response(request, sizes_data(sizes))
+
+    @operation(
+        "GET",
+        f"{THREAD}/diff",
+        "What changed from one checkpoint to another",
+        answer(Diff, "A page of changes"),
+        query=Compared,
+    )
+    async def diff(self, request: Request) -> Response:
+        """What changed between two checkpoints of this thread, or of this one and another."""
+        thread_id, query = self._authorized.thread(request), Compared.of(request)
+        other = thread_id
+        if query.other_thread is not None:
+            other = self._authorized.use(request, query.other_thread, writing=False)
+        namespace = query.namespace if query.other_namespace is None else query.other_namespace
+        old, new = CheckpointKey(thread_id, query.namespace, query.a), CheckpointKey(other, namespace, query.b)
+        most = self._authorized.limits.state_bytes
+        share_of(request).take(2 * LARGEST_PAGE)
+        try:
+            found = await self._authorized.query(
+                self._store.compare(old, new, lambda both: payload_diff(both, query.start, query.limit), most)
+            )
+        except TooMuchText:
+            raise Problem(
+                507, "state_too_large", f"what these checkpoints differ in is larger than {most} bytes"
+            ) from None
+        # The last change of a page may be very large.
+        return await text_response(request, await asyncio.to_thread(lambda: encode_trusted(diff_data(found))))
 
     @operation("DELETE", CHECKPOINT, "Delete a checkpoint", NO_CONTENT, query=Namespaced)
     async def delete(self, request: Request) -> Response:
