@@ -12,23 +12,17 @@ are stored.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from datetime import datetime
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from locus.errors import CheckpointNotFoundError, LocusError
 from locus.extras import require
-from locus.hints import options_of_open_store, with_own_options
-from locus.memory.item_log import ItemLog, logged_change
-from locus.memory.model.arguments import UNLIMITED, checked_limit
-from locus.memory.model.records import Entry
-from locus.memory.registry import get_checkpointer
-from locus.memory.saver import store_of
-from locus.memory.store import CheckpointStore
+from locus.integrations.points import SessionPoint, session_ids, session_point
+from locus.integrations.stores import AsyncStoreUser, opened_store
+from locus.memory.item_log import ItemLog
 
 if TYPE_CHECKING:
     from agents import SessionSettings, TResponseInputItem
@@ -36,25 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["NAMESPACE", "LocusSession", "SessionClosedError", "SessionPoint", "SessionView", "list_sessions"]
 
 _OWN_OPTIONS = ("session_settings", "namespace")
-AT_ONCE = 8
-"""How many threads are looked into at the same time."""
 
 NAMESPACE = "openai-agents"
 """The namespace of sessions. For a store without namespaces, pass `namespace="default"`."""
-
-
-@dataclass(frozen=True)
-class SessionPoint:
-    """One point in the history of a session: how many items it had, and what the change was (`add`, `pop`, …).
-
-    For a checkpoint that was not made by a session, `items` is None and `change` is empty.
-    """
-
-    checkpoint_id: str
-    parent_id: str | None
-    created_at: datetime
-    items: int | None
-    change: str
 
 
 @dataclass(frozen=True)
@@ -86,12 +64,13 @@ class SessionClosedError(LocusError, RuntimeError):
     """A session is used after it was closed. (Sessions of the SDK raise `RuntimeError`.)"""
 
 
-class LocusSession:
+class LocusSession(AsyncStoreUser):
     """A session of the SDK (its `Session` protocol) in a Locus store.
 
     `store` is a checkpointer, a storage backend, or a name or URL with its `options` (`"sqlite:agents.db"`,
-    `"https://…", token="…"`). `close` ends the session, closes a store that the session has opened by name, and leaves
-    others open. `session_settings` are the SDK's, as an object or a dict.
+    `"https://…", token="…"`). `close` ends the session. A store that the session has opened by name is closed, and the
+    sessions that were forked from it end, too; others are left open. `session_settings` are the SDK's, as an object or
+    a dict.
     """
 
     session_settings: SessionSettings | None = None
@@ -107,20 +86,16 @@ class LocusSession:
     ) -> None:
         self.session_id = session_id
         self.session_settings = _settings(session_settings)
-        self._opened = isinstance(store, str)
-        self._items = ItemLog(_opened_store(store, options, "LocusSession", _OWN_OPTIONS), session_id, namespace)
-        self._closed = False
-        self._owner: LocusSession | None = None
+        self._open(store, options, _OWN_OPTIONS)
+        self._items = ItemLog(self._store, session_id, namespace)
 
     @property
     def _log(self) -> ItemLog:
         self._check_open()
         return self._items
 
-    def _check_open(self) -> None:
-        """Refuse to go on after the end: the store would be opened again, and nobody would close it."""
-        if self._closed or (self._owner is not None and self._owner._closed):
-            raise SessionClosedError(f"session {self.session_id!r:.80} is closed: make a new LocusSession")
+    def _closed_error(self, name: str) -> Exception:
+        return SessionClosedError(f"session {self.session_id!r:.80} is closed: make a new {name}")
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The newest `limit` items, in order. Without a limit, the settings decide, and by default all are returned."""
@@ -146,7 +121,7 @@ class LocusSession:
         """The points in the history that the session can be read at or forked from, newest first, without items."""
         log = self._log
         entries = await log.store.history(self.session_id, limit, before, log.namespace)
-        return [_point(entry) for entry in entries]
+        return [session_point(entry) for entry in entries]
 
     def at(self, checkpoint_id: str) -> SessionView:
         """The session as it was at a point in its history."""
@@ -159,8 +134,7 @@ class LocusSession:
         """
         log = self._log
         forked = copy(self)
-        forked.session_id, forked._opened = new_session_id, False
-        forked._owner = self if self._opened else self._owner
+        forked.session_id, forked._handle = new_session_id, self._handle.lent()
         forked._items = ItemLog(log.store, new_session_id, log.namespace)
         start = checkpoint_id if checkpoint_id is not None else await log.latest()
         if start is not None:
@@ -176,19 +150,7 @@ class LocusSession:
     async def list_sessions(self, limit: int | None = 100, pattern: str = "*") -> list[str]:
         """The ids of the sessions in this store that match a pattern (`*` any text, `?` one character), in order."""
         log = self._log
-        return await _session_ids(log.store, log.namespace, limit, pattern)
-
-    async def close(self) -> None:
-        """End the session, and close the store if this session opened it. Sessions that were forked from it end too."""
-        self._closed = True
-        if self._opened:
-            await self._items.store.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        await self.close()
+        return await session_ids(log.store, log.namespace, limit, pattern)
 
     def __repr__(self) -> str:
         return f"LocusSession({self.session_id!r}, {type(self._items.store.engine).__name__})"
@@ -221,35 +183,12 @@ async def list_sessions(
 
     `store` is what a `LocusSession` takes. One that is opened here by name is closed again.
     """
-    opened = _opened_store(store, options, "list_sessions", ("limit", "pattern", "namespace"))
+    opened = opened_store(store, options, "list_sessions", ("limit", "pattern", "namespace"))
     try:
-        return await _session_ids(opened, namespace, limit, pattern)
+        return await session_ids(opened, namespace, limit, pattern)
     finally:
         if isinstance(store, str):
             await opened.close()
-
-
-async def _session_ids(store: CheckpointStore, namespace: str, limit: int | None, pattern: str) -> list[str]:
-    """The threads that have something in the namespace. A store lists threads, and not what is in them."""
-    most = checked_limit(limit, UNLIMITED)
-    threads = await store.list_threads(None, pattern)
-    found: list[str] = []
-    for start in range(0, len(threads), AT_ONCE):
-        if len(found) >= most:
-            break
-        some = threads[start : start + AT_ONCE]
-        entries = await asyncio.gather(*(store.entry(thread_id, None, namespace) for thread_id in some))
-        found += [thread_id for thread_id, entry in zip(some, entries, strict=True) if entry is not None]
-    return found[:most]
-
-
-def _opened_store(store: Any, options: Mapping[str, Any], owner: str, own: Sequence[str]) -> CheckpointStore:
-    if isinstance(store, str):
-        with with_own_options(owner, own):
-            return store_of(get_checkpointer(store, **options))
-    if options:
-        raise options_of_open_store(options, own)
-    return store_of(store)
 
 
 def _settings(given: SessionSettings | dict[str, Any] | None) -> SessionSettings | None:
@@ -259,9 +198,3 @@ def _settings(given: SessionSettings | dict[str, Any] | None) -> SessionSettings
     sdk = require("agents.memory.session_settings", "openai-agents")
     made: SessionSettings = sdk.SessionSettings() if given is None else sdk.coerce_session_settings(given)
     return made
-
-
-def _point(entry: Entry) -> SessionPoint:
-    log = logged_change(entry.metadata)
-    count, change = (log.items, log.change) if log else (None, "")
-    return SessionPoint(entry.checkpoint_id, entry.parent_id, entry.created_at, count, change)

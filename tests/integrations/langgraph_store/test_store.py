@@ -330,5 +330,5 @@ def test_what_it_cannot_do_is_said_at_once() -> None:
         LocusStore("memory")
     with pytest.raises(ConfigurationError, match="no vectors"):
         LocusStore("sqlite::memory:", index={"dims": 3})  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="belong to a name or URL"):
+    with pytest.raises(ConfigurationError, match="only work with a name or URL"):
         LocusStore(sqlite_checkpointer(":memory:"), timeout=1.0)

@@ -239,7 +239,7 @@ async def test_options_belong_to_a_url(tmp_path: Path) -> None:
     session = LocusSession("alice", f"sqlite:{tmp_path / 'locus.db'}", ttl_seconds=60, durability="normal")
     assert session._log.store.ttl_seconds == 60
     await session.close()
-    with pytest.raises(ConfigurationError, match=r"options \(ttl_seconds\) belong to a name or URL"):
+    with pytest.raises(ConfigurationError, match=r"options \(ttl_seconds\) only work with a name or URL"):
         LocusSession("alice", get_checkpointer("memory"), ttl_seconds=60)
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from locus.integrations.langgraph.items import ATOMS, KnownList, NewestItems, Path, newest_items
-from locus.memory.model.codec import decode, encode
-from locus.memory.model.manifest import decode_manifest, items_text
+from locus.memory.model.codec import encode
+from locus.memory.model.manifest import decode_manifest, list_items
 from locus.memory.model.payloads import chains
 from locus.memory.model.plan import FieldTrace, ListTrace, Trace, fingerprint, part
 from locus.memory.model.records import Base, Extent, Run, Stored
@@ -159,7 +159,7 @@ def _older_list(trace: Trace | None, path: Path) -> ListTrace:
 def _list_trace(stored: Stored, extents: tuple[Extent, ...], older: ListTrace, sort_keys: bool) -> ListTrace:
     kept = _shared(older.extents, extents, stored.runs)
     rest = part(extents, kept, sum(extent.length for extent in extents) - kept)
-    fresh = (fingerprint(encode(item, sort_keys=sort_keys)) for item in decode(items_text(rest, stored.runs)))
+    fresh = (fingerprint(encode(item, sort_keys=sort_keys)) for item in list_items(rest, stored.runs))
     return ListTrace(extents, None, ((older.digests or ())[:kept] + tuple(fresh)), chains(stored, extents))
 
 

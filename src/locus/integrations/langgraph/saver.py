@@ -24,7 +24,6 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from locus.errors import CapabilityError, ConfigurationError, CorruptCheckpointError
-from locus.hints import options_of_open_store, with_own_options
 from locus.integrations.langgraph.cache import SaverCache, saved_checkpoint
 from locus.integrations.langgraph.classes import declare, refused_types, typed_codec
 from locus.integrations.langgraph.codec import NotAllowedError, TypedCodec
@@ -47,11 +46,10 @@ from locus.integrations.langgraph.schemas import (
     named_classes,
     stored_names,
 )
+from locus.integrations.stores import BothWaysStoreUser
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.records import ANY, Unset
-from locus.memory.registry import get_checkpointer
 from locus.memory.runtime.portal import PORTAL
-from locus.memory.saver import store_of
 from locus.memory.store import SPECIAL_CHANNELS
 
 Version = int | str | float
@@ -62,11 +60,11 @@ MOST_ASKED = 10_000
 """For how many threads a saver remembers that it has asked the fallback for them."""
 
 
-class LocusSaver(BaseCheckpointSaver[Any]):
+class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
     """A LangGraph checkpointer on any Locus store, for sync and async graphs, usable from any OS thread.
 
     `store` is a checkpointer, a storage backend, or a name or URL with its `options`. `close` closes a store that was
-    opened here by name, and leaves others open.
+    opened here by name, and leaves others open. Using the saver again reopens it.
 
     A state may contain plain Python types, LangChain's and LangGraph's own classes, and the Pydantic models,
     dataclasses, enums and named tuples that the graph declares: in its state, its input and output, its context and the
@@ -89,11 +87,8 @@ class LocusSaver(BaseCheckpointSaver[Any]):
         fallback: BaseCheckpointSaver[Any] | None = None,
         **options: Any,
     ) -> None:
-        if options and not isinstance(store, str):
-            raise options_of_open_store(options, _OWN_OPTIONS)
-        self._owns = isinstance(store, str)
-        with with_own_options("LocusSaver", _OWN_OPTIONS):
-            self.store = store_of(get_checkpointer(store, **options) if isinstance(store, str) else store)
+        self._open(store, options, _OWN_OPTIONS)
+        self.store = self._store
         if not self.store.keeps_writes:
             raise CapabilityError(
                 f"{type(self.store.engine).__name__} keeps no pending writes, and LangGraph needs them"
@@ -237,6 +232,8 @@ class LocusSaver(BaseCheckpointSaver[Any]):
                 deleted.setdefault(entry.thread_id, {})[entry.seq] = entry.rev
         for thread_id, seqs in deleted.items():
             await self._delete(thread_id, seqs)
+        async with self.store.using() as engine:
+            await engine.confirm()  # an earlier call may have removed what this one does not find
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a whole thread to a new id. Raises `ConflictError` if the id is in use."""
@@ -267,12 +264,10 @@ class LocusSaver(BaseCheckpointSaver[Any]):
             latest, *others = [entry for entry in entries if entry.namespace == namespace]
             kept = await delta_ancestors(self._reader, latest, [latest, *others])
             deleted |= {entry.seq: entry.rev for entry in others if entry.checkpoint_id not in kept}
-        if deleted:
-            await self._delete(thread_id, deleted)
+        await self._delete(thread_id, deleted)
 
     async def _delete(self, thread_id: str, seqs: Mapping[int, str]) -> None:
-        async with self.store.using() as engine:
-            await engine.delete(thread_id, None, seqs)
+        await self.store.delete_found(thread_id, None, seqs)
         self._cache.drop_thread(thread_id)
 
     async def aget_delta_channel_history(
@@ -378,26 +373,6 @@ class LocusSaver(BaseCheckpointSaver[Any]):
             before=None if before is None else _checkpoint_id(before),
             limit=limit,
         )
-
-    async def aclose(self) -> None:
-        """Close the store, if it was opened here by name. Using the saver again reopens it."""
-        if self._owns:
-            await self.store.close()
-
-    def close(self) -> None:
-        PORTAL.run(self.aclose())
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        await self.aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"LocusSaver({self.store.engine.identity!r})"

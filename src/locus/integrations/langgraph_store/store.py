@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from langgraph.store.base import (
     BaseStore,
@@ -24,7 +24,6 @@ from langgraph.store.base import (
 )
 
 from locus.errors import CapabilityError, ConfigurationError, SerializationError
-from locus.hints import options_of_open_store, with_own_options
 from locus.integrations.langgraph_store.items import (
     Namespace,
     check_filter,
@@ -38,6 +37,7 @@ from locus.integrations.langgraph_store.items import (
     score,
 )
 from locus.integrations.langgraph_store.table import BATCH, PutItem, StoredItem, StoreTable, WholeItem
+from locus.integrations.stores import BothWaysStoreUser
 from locus.memory.backends.postgresql import schema as postgresql_schema
 from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
 from locus.memory.backends.sql.engine import SQLServerEngine
@@ -46,14 +46,12 @@ from locus.memory.backends.sqlite.engine import SQLiteEngine
 from locus.memory.model.arguments import checked_limit, checked_seconds
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.ids import words
-from locus.memory.registry import get_checkpointer
 from locus.memory.runtime.portal import PORTAL
-from locus.memory.saver import store_of
 
 T = TypeVar("T")
 
 
-class LocusStore(BaseStore):
+class LocusStore(BothWaysStoreUser, BaseStore):
     """A store for LangGraph, for sync and async graphs, usable from any OS thread.
 
     `store` is a checkpointer or storage backend on SQLite or PostgreSQL, or a name or URL with its `options`. `close`
@@ -68,11 +66,7 @@ class LocusStore(BaseStore):
     def __init__(self, store: Any, *, ttl: TTLConfig | None = None, index: None = None, **options: Any) -> None:
         if index is not None:
             raise ConfigurationError("LocusStore has no vectors: leave out `index`; a `query` ranks items by words")
-        if options and not isinstance(store, str):
-            raise options_of_open_store(options, ("ttl",))
-        self._owns = isinstance(store, str)
-        with with_own_options("LocusStore", ("ttl",)):
-            self._store = store_of(get_checkpointer(store, **options) if isinstance(store, str) else store)
+        self._open(store, options, ("ttl",))
         engine = self._store.engine
         if not isinstance(engine, SQLiteEngine) and not (
             isinstance(engine, SQLServerEngine) and isinstance(engine.sql, PostgreSQLFlavour)
@@ -217,29 +211,6 @@ class LocusStore(BaseStore):
 
     def _search_item(self, item: StoredItem, points: float | None) -> SearchItem:
         return SearchItem(**self._facts(item), score=points)
-
-    async def aclose(self) -> None:
-        """Close the database, if it was opened here by name."""
-        if self._owns:
-            await self._store.close()
-
-    def close(self) -> None:
-        PORTAL.run(self.aclose())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        await self.aclose()
-
-    def __repr__(self) -> str:
-        return f"LocusStore({type(self._engine).__name__})"
 
 
 def _now() -> datetime:

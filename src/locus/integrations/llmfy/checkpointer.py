@@ -11,16 +11,16 @@ import builtins
 from dataclasses import fields
 from datetime import datetime
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from locus.errors import CorruptCheckpointError, SerializationError
 from locus.integrations.llmfy.in_memory import AnyCheckpoint
+from locus.integrations.stores import AsyncStoreUser
 from locus.memory.checkpointer import metadata_of
 from locus.memory.model.arguments import checked_limit
 from locus.memory.model.payloads import dict_from, dict_payload
 from locus.memory.model.records import Entry, Stored
 from locus.memory.model.warm import TEXTS
-from locus.memory.saver import store_of
 
 if TYPE_CHECKING:
     from llmfy.flow_engine.checkpointer.base_checkpointer import BaseCheckpointer, Checkpoint, CheckpointMetadata
@@ -38,7 +38,7 @@ _AT_ONCE = 4
 """How many states `list` reads at the same time."""
 
 
-class LlmfyCheckpointer(BaseCheckpointer):
+class LlmfyCheckpointer(AsyncStoreUser, BaseCheckpointer):
     """Checkpoints of `FlowEngine` in a store: a checkpointer, a storage backend, or a name or URL.
 
     `close` closes a store that was opened here by name, and leaves others open. If llmfy is installed, this is one of
@@ -52,8 +52,7 @@ class LlmfyCheckpointer(BaseCheckpointer):
     """Tells llmfy to convert its own objects, and those of registered types, to JSON before it saves."""
 
     def __init__(self, store: Any, *, namespace: str = NAMESPACE) -> None:
-        self._opened = isinstance(store, str)
-        self._store = store_of(store)
+        self._open(store, {}, ("namespace",))
         self._namespace = namespace
 
     async def save(self, checkpoint: AnyCheckpoint) -> None:
@@ -98,20 +97,6 @@ class LlmfyCheckpointer(BaseCheckpointer):
         """Delete the checkpoints of all flows. Everything else in the store stays."""
         for session_id in await self._store.list_threads(None, "*"):
             await self._store.delete(session_id, None, self._namespace)
-
-    async def close(self) -> None:
-        """Close the store, if it was opened here by name."""
-        if self._opened:
-            await self._store.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        await self.close()
-
-    def __repr__(self) -> str:
-        return f"LlmfyCheckpointer({type(self._store.engine).__name__})"
 
     async def _loaded(self, entries: builtins.list[Entry]) -> builtins.list[Checkpoint]:
         """The checkpoints of entries, without those that were deleted in the meantime."""

@@ -1,0 +1,217 @@
+"""The history of agents: one log of messages for each session.
+
+A session is the namespace `agent-framework` of the thread with its id. What a run adds is one checkpoint, and only new
+messages are stored: the framework hands over some messages again (a transcript that is replayed, a run that is
+repeated), and its own rule says which ones are new. The rule looks at no more messages of the end than were handed
+over, so only these are ever read, and a provider that has just loaded or saved them reads none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from agent_framework import HistoryProvider, Message
+from agent_framework._sessions import filter_new_messages
+from agent_framework._sessions import get_message_identity as _identity
+from agent_framework.exceptions import AgentFrameworkException
+
+from locus.errors import CheckpointNotFoundError, CorruptCheckpointError
+from locus.integrations.agent_framework.owned import OwnedStore
+from locus.integrations.points import SessionPoint, session_ids, session_point
+from locus.memory.item_log import ItemLog
+from locus.memory.model.arguments import checked_limit
+from locus.memory.model.codec import canonical
+from locus.memory.model.ids import shown_thread
+from locus.memory.runtime.forks import fork_safe_lock
+
+NAMESPACE = "agent-framework"
+"""The namespace of histories. For a store without namespaces, pass `namespace="default"`."""
+
+NO_SESSION = "default"
+"""The session of calls that name none, as in the framework's file history."""
+
+_OWN_OPTIONS = (
+    "source_id",
+    "load_messages",
+    "store_inputs",
+    "store_context_messages",
+    "store_context_from",
+    "store_outputs",
+    "skip_excluded",
+    "limit",
+    "namespace",
+)
+_LOGS = 128
+"""How many sessions a provider keeps a handle of. It spares the next save of the session a look at what is there."""
+_HELD = 16
+"""How many messages a load holds, so that the save after it need not read them. A run seldom adds more."""
+_REPEATED = 32
+"""Among how many of the newest messages a batch is looked for that may be sent again late."""
+
+
+class LocusHistoryProvider(OwnedStore, HistoryProvider):
+    """A history provider of the framework in a Locus store.
+
+    `store` is a checkpointer, a storage backend, or a name or URL with its `options` (`"sqlite:agents.db"`,
+    `"https://…", token="…"`). `limit` lets an agent see the newest messages only; all are kept. The other parameters
+    are those of the framework's providers.
+    """
+
+    DEFAULT_SOURCE_ID: ClassVar[str] = "locus_history"
+
+    def __init__(
+        self,
+        store: Any,
+        *,
+        source_id: str = DEFAULT_SOURCE_ID,
+        load_messages: bool = True,
+        store_inputs: bool = True,
+        store_context_messages: bool = False,
+        store_context_from: set[str] | None = None,
+        store_outputs: bool = True,
+        skip_excluded: bool = False,
+        limit: int | None = None,
+        namespace: str = NAMESPACE,
+        **options: Any,
+    ) -> None:
+        HistoryProvider.__init__(
+            self,
+            source_id,
+            load_messages=load_messages,
+            store_inputs=store_inputs,
+            store_context_messages=store_context_messages,
+            store_context_from=store_context_from,
+            store_outputs=store_outputs,
+        )
+        self.skip_excluded = skip_excluded
+        self.limit = checked_limit(limit, None)
+        self.namespace = namespace
+        self._logs: dict[str, ItemLog] = {}
+        self._lock = fork_safe_lock()
+        self._open(store, options, _OWN_OPTIONS)
+
+    async def get_messages(
+        self,
+        session_id: str | None,
+        *,
+        state: dict[str, Any] | None = None,
+        limit: int | None = None,
+        checkpoint_id: str | None = None,
+        **kwargs: Any,
+    ) -> list[Message]:
+        """The messages of a session in their order: all, or the newest `limit`, now or as of a checkpoint.
+
+        Results of tools whose calls the limit of the provider has cut off are left out as well: models refuse them.
+        """
+        most = self.limit if limit is None else checked_limit(limit, None)
+        log = self._log(session_id)
+        items = await log.read(most, checkpoint_id, hold=_HELD)
+        messages = [_message(log.thread_id, item) for item in items]
+        if limit is None and most is not None and len(messages) == most:
+            messages = _without_orphans(messages)
+        if self.skip_excluded:
+            messages = [message for message in messages if not message.additional_properties.get("_excluded", False)]
+        return messages
+
+    async def save_messages(
+        self,
+        session_id: str | None,
+        messages: Sequence[Message],
+        *,
+        state: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Add those messages that are new, in one step, even if others add some at the same time.
+
+        The framework's rule says which are new. Beside that, a batch whose messages all have ids is not added if it
+        stands among the newest messages already: it is sent again, and others were faster.
+        """
+        if not messages:
+            return
+        log = self._log(session_id)
+        payloads = [message.to_dict() for message in messages]
+        have_ids = all(message.message_id for message in messages)
+
+        def new(newest: list[Any]) -> list[Any]:
+            if have_ids and _stands_in(newest, payloads):
+                return []
+            # Whatever the rule leaves out ends with the newest message that is there.
+            if not newest or _identity(_message(log.thread_id, newest[-1])) not in map(_identity, messages):
+                return payloads
+            known = [_message(log.thread_id, item) for item in newest[-len(messages) :]]
+            return payloads[len(payloads) - len(filter_new_messages(known, messages)) :]
+
+        await log.append_new(max(len(messages), _REPEATED if have_ids else 0), new)
+
+    async def history(self, session_id: str, limit: int | None = 10, before: str | None = None) -> list[SessionPoint]:
+        """The points in a session's history that it can be read at or forked from, newest first, without messages."""
+        entries = await self._store.history(session_id, limit, before, self.namespace)
+        return [session_point(entry) for entry in entries]
+
+    async def fork(self, session_id: str, new_session_id: str, checkpoint_id: str | None = None) -> None:
+        """Let a new session begin with the messages of this one, as of a checkpoint, or of the latest.
+
+        Raises `ConflictError` if the new id is in use, and `CheckpointNotFoundError` if there is nothing to begin with.
+        """
+        store = self._store
+        start = checkpoint_id if checkpoint_id is not None else await self._log(session_id).latest()
+        if start is None or not await store.copy(session_id, new_session_id, start, self.namespace):
+            what = "no messages" if start is None else f"no checkpoint {start!r}"
+            raise CheckpointNotFoundError(f"session {session_id!r} has {what} to fork from")
+
+    async def rewind(self, session_id: str, checkpoint_id: str) -> None:
+        """Go on from an earlier point of a session. What came after it stays in the history."""
+        await self._log(session_id).rewind(checkpoint_id)
+
+    async def delete(self, session_id: str) -> None:
+        """Delete the messages of a session, and their history."""
+        await self._log(session_id).delete()
+
+    async def list_sessions(self, limit: int | None = 100, pattern: str = "*") -> list[str]:
+        """The ids of the sessions in this store that match a pattern (`*` any text, `?` one character), in order."""
+        return await session_ids(self._store, self.namespace, limit, pattern)
+
+    def _log(self, session_id: str | None) -> ItemLog:
+        """The handle of a session. Those that were used last are kept."""
+        made = ItemLog(self._store, NO_SESSION if session_id is None else session_id, self.namespace)
+        with self._lock:
+            log = self._logs.pop(made.thread_id, made)
+            self._logs[made.thread_id] = log
+            if len(self._logs) > _LOGS:
+                del self._logs[next(iter(self._logs))]
+        return log
+
+
+def _message(thread_id: str, item: Any) -> Message:
+    """A message as the framework reads it. Its own errors would tell what stands in it."""
+    try:
+        return Message.from_dict(item)
+    except (ValueError, TypeError, KeyError, AttributeError, AgentFrameworkException) as error:
+        raise CorruptCheckpointError(
+            f"{shown_thread(thread_id)} holds something that is no message of the Agent Framework "
+            f"({type(error).__name__})"
+        ) from None
+
+
+def _stands_in(items: Sequence[Any], batch: Sequence[dict[str, Any]]) -> bool:
+    """Whether a batch stands among items, as it is and in one piece. Their ids are compared first."""
+    ids = [item.get("message_id") if isinstance(item, dict) else None for item in items]
+    wanted = [payload["message_id"] for payload in batch]
+    size = len(wanted)
+    return any(
+        ids[start : start + size] == wanted and all(map(_is_same, items[start : start + size], batch))
+        for start in range(len(ids) - size + 1)
+    )
+
+
+def _is_same(item: Any, payload: Any) -> bool:
+    return canonical(item) == canonical(payload)
+
+
+def _without_orphans(messages: list[Message]) -> list[Message]:
+    """Messages without the results at their beginning, whose calls are not among them."""
+    start = 0
+    while start < len(messages) and messages[start].role == "tool":
+        start += 1
+    return messages[start:]

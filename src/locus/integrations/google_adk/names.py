@@ -1,0 +1,49 @@
+"""Which thread holds what: the state of an app or a user, a session, or an artifact.
+
+    shop                            the state of the app
+    shop/alice                      the state of a user
+    shop/alice/7f3a…                a session
+    shop/alice/7f3a…/report.pdf     an artifact of a session
+    shop/alice//logo.png            an artifact of a user
+
+A slash or a percent sign in a name is escaped, so every name is possible, and no two of them share a thread.
+"""
+
+from __future__ import annotations
+
+from locus.errors import InvalidIdError
+from locus.memory.model.ids import MAX_ID_LENGTH, check_id
+
+_NAMES = ("app_name", "user_id", "session_id", "filename")
+
+
+def thread_of(app_name: str, user_id: str | None = None, session_id: str | None = None) -> str:
+    """The thread of a session; without its id, of a user; without both, of an app."""
+    return _checked(*(name for name in (app_name, user_id, session_id) if name is not None))
+
+
+def artifact_thread(app_name: str, user_id: str, session_id: str | None, filename: str) -> str:
+    """The thread of an artifact of a session; without the id of a session, of a user."""
+    return _checked(app_name, user_id, "" if session_id is None else check_id(session_id, "session_id"), filename)
+
+
+def _checked(*names: str) -> str:
+    for name, what in zip(names, _NAMES, strict=False):
+        check_id(name, what, empty=what == "session_id" and len(names) == len(_NAMES))
+    thread_id = joined(*names)
+    if len(thread_id) > MAX_ID_LENGTH:
+        raise InvalidIdError(
+            f"{', '.join(_NAMES[: len(names)])} have {len(thread_id)} characters together, and at most "
+            f"{MAX_ID_LENGTH} are kept: use shorter ones"
+        )
+    return thread_id
+
+
+def joined(*names: str) -> str:
+    """The thread that these names stand for, whether a store takes it or not."""
+    return "/".join(name.replace("%", "%25").replace("/", "%2F") for name in names)
+
+
+def names_of(thread_id: str) -> tuple[str, ...]:
+    """The names that a thread stands for: one of an app, two of a user, three of a session, four of an artifact."""
+    return tuple(name.replace("%2F", "/").replace("%25", "%") for name in thread_id.split("/"))

@@ -1,0 +1,38 @@
+"""Strands Agents on every backend: `LocusSessionRepository` for its session managers, `LocusStorage` for its snapshots.
+
+    from strands.session import RepositorySessionManager
+    from locus.integrations.strands import LocusSessionRepository
+
+    sessions = LocusSessionRepository("sqlite:agents.db")
+    agent = Agent(session_manager=RepositorySessionManager("alice", sessions))
+
+Both are imported when they are first named: `document` and `texts` describe what is stored, and need no Strands.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from locus.extras import lazy_names, require
+
+if TYPE_CHECKING:
+    from locus.integrations.strands.repository import LocusSessionRepository, SessionPoint
+    from locus.integrations.strands.storage import LocusStorage, snapshot_key
+
+__all__ = ["LocusSessionRepository", "LocusStorage", "SessionPoint", "snapshot_key"]
+
+_names = lazy_names(
+    __name__,
+    {
+        "LocusSessionRepository": "repository",
+        "SessionPoint": "repository",
+        "LocusStorage": "storage",
+        "snapshot_key": "storage",
+    },
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        require("strands.session", "strands")
+    return _names(name)

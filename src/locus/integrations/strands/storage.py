@@ -1,0 +1,406 @@
+"""`LocusStorage`: Strands' `Storage` on every backend, for its `SnapshotSessionManager` and whatever else stores bytes.
+
+A key is a thread of the namespace `strands-storage`, and each write is a checkpoint of it. All snapshots of an agent
+are one thread: `snapshot_latest.json`, which every turn writes anew, and those of `immutable_history`, which are
+checkpoints with their own ids. They share their messages (see `texts`), so a turn costs what is new in it, and not the
+whole conversation.
+"""
+
+from __future__ import annotations
+
+import re
+from builtins import list as List
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Mapping
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Self
+
+from strands.storage.search import KeywordSearchStrategy, SearchStrategy
+from strands.storage.storage import _NAMESPACED, StorageSearchResult
+from strands.types.exceptions import StorageError
+
+from locus.errors import CheckpointNotFoundError, ConfigurationError, CorruptCheckpointError, InvalidIdError
+from locus.integrations.points import SessionPoint
+from locus.integrations.stores import AsyncStoreUser
+from locus.integrations.strands.texts import around, message_of, put_together, taken_apart, whole
+from locus.memory.model.codec import decode
+from locus.memory.model.ids import MAX_ID_LENGTH, check_id, check_text, digest
+from locus.memory.model.manifest import MOST
+from locus.memory.model.parts import Range, page_of
+from locus.memory.model.payloads import dict_from, stored_trace
+from locus.memory.model.plan import EncodedList, ListTrace, Payload, Trace, fingerprint
+from locus.memory.model.records import ANY, Entry, Stored
+from locus.memory.runtime.per_loop import LoopLocks
+from locus.memory.runtime.portal import PORTAL
+
+__all__ = ["NAMESPACE", "LocusStorage", "snapshot_key"]
+
+NAMESPACE: Final = "strands-storage"
+"""The namespace of values. For a store without namespaces, pass `namespace="default"`."""
+
+_OWN_OPTIONS = ("refuse_stale", "search_strategy", "namespace")
+_ITEMS: Final = "items"
+_LATEST: Final = "latest"
+_SNAPSHOT: Final = re.compile(
+    r"((?:.*/)?snapshots/)(?:snapshot_latest|immutable_history/snapshot_([0-9a-f-]{36}))\.json", re.DOTALL
+)
+_KEPT_OF_LONG_KEYS: Final = 200
+_PAGE: Final = 100
+_MOST_HELD: Final = 64 * 1024 * 1024
+"""How many bytes of messages are held, so that a write can see that a snapshot was only added to."""
+
+_locks = LoopLocks()
+
+
+class InvalidKeyError(InvalidIdError, StorageError):
+    """A key that Strands' own storages refuse, too."""
+
+
+class Place(NamedTuple):
+    """Where a value is kept."""
+
+    thread_id: str
+    full: str
+    """What the thread would be called if ids had no limit."""
+    name: str
+    """Which snapshot of the thread: `latest`, or its id; empty for a value that is no snapshot."""
+
+    @property
+    def checkpoint_id(self) -> str | None:
+        return self.name if self.name not in ("", _LATEST) else None
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        full = {} if self.full == self.thread_id else {"of": self.full}
+        return {"strands": self.name, **full}
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The newest snapshot of a thread that this handle has seen."""
+
+    trace: Trace
+    body: bytes
+    digests: tuple[bytes, ...]
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes this takes."""
+        return len(self.body) + self.trace.weight
+
+
+class LocusStorage(AsyncStoreUser):
+    """A `Storage` of Strands on any Locus store, for every event loop and OS thread.
+
+    `store` is a checkpointer, a storage backend, or a name or URL with its `options`. `close` closes a store that was
+    opened here by name, and leaves others open.
+
+    As in Strands' own storages, the last writer of a key wins; what it took the place of is in the `history`. With
+    `refuse_stale`, a write raises `ConflictError` if somebody else has written to the thread since this handle has read
+    or written it. `search_strategy` is one of Strands: it gets what is written, and answers `search`.
+    """
+
+    def __init__(
+        self,
+        store: Any,
+        *,
+        refuse_stale: bool = False,
+        search_strategy: SearchStrategy[Any] | None = None,
+        namespace: str = NAMESPACE,
+        **options: Any,
+    ) -> None:
+        self._open(store, options, _OWN_OPTIONS)
+        self._refuse_stale = refuse_stale
+        self._search_strategy = search_strategy
+        self._space = namespace
+        self._prefix = ""
+        self._held: OrderedDict[str, _Held] = OrderedDict()
+
+    def _closed_error(self, name: str) -> Exception:
+        return StorageError(f"this storage is closed: make a new {name}")
+
+    async def write(self, key: str, data: bytes) -> None:
+        """Keep bytes under a key."""
+        place = self._place(key)
+        await PORTAL.awaited(self._write(place, bytes(data)))
+        if self._search_strategy is not None:
+            await self._search_strategy.index(self, _checked_key(key), data)
+
+    async def read(self, key: str, *, checkpoint_id: str | None = None) -> bytes | None:
+        """The bytes under a key, as of a checkpoint of its history or of the latest; None if there are none."""
+        place = self._place(key)
+        if checkpoint_id is not None:
+            check_id(checkpoint_id, "checkpoint_id")
+        return await PORTAL.awaited(self._read(place, checkpoint_id))
+
+    async def messages(self, key: str, limit: int | None = None, *, checkpoint_id: str | None = None) -> List[Any]:
+        """The newest messages of a snapshot, in order. Only these are read; none if there is no snapshot."""
+        place = self._place(key)
+        return await PORTAL.awaited(self._messages(place, limit, checkpoint_id))
+
+    async def delete(self, key: str) -> None:
+        """Delete what is under a key, with its history."""
+        await PORTAL.awaited(self._delete(self._place(key)))
+
+    async def list(self, query: str = "") -> List[str]:
+        """The keys that start with a prefix, in order."""
+        prefix = self._prefix + _checked_prefix(query)
+        found = await PORTAL.awaited(self._list(prefix))
+        return [key[len(self._prefix) :] for key in found]
+
+    async def search(self, query: str) -> List[StorageSearchResult]:
+        """What the search strategy finds. Without one, values with words of the query: that reads every value."""
+        strategy: SearchStrategy[Any] = self._search_strategy or KeywordSearchStrategy()
+        return await strategy.search(self, query)
+
+    def namespace(self, prefix: str) -> Self:
+        """The same storage, of which only the keys under a prefix are seen. Closing one of the two closes both."""
+        inner = _checked_prefix(prefix).rstrip("/")
+        scoped = copy(self)
+        scoped._prefix = f"{self._prefix}{inner}/" if inner else self._prefix
+        scoped._namespaced = _NAMESPACED  # type: ignore[attr-defined]  # how Strands knows a view that has a prefix
+        return scoped
+
+    async def history(self, key: str, limit: int | None = 10, before: str | None = None) -> List[SessionPoint]:
+        """The points in the history of a key, newest first. Those of a snapshot are those of all its agent's snapshots.
+
+        `items` is how many messages there were, if that is known, and `change` is `latest` or the id of a snapshot.
+        """
+        place = self._place(key)
+        entries = await PORTAL.awaited(self._store.history(place.thread_id, limit, before, self._space))
+        return [_point(entry) for entry in entries]
+
+    async def rewind(self, key: str, checkpoint_id: str) -> None:
+        """Let a key have the value again that it had at a checkpoint. Later points stay in the history."""
+        data = await self.read(key, checkpoint_id=checkpoint_id)
+        if data is None:
+            raise CheckpointNotFoundError(f"the key has no checkpoint {checkpoint_id!r:.80}")
+        await self.write(key, data)
+
+    async def fork(self, key: str, new_key: str, checkpoint_id: str | None = None) -> None:
+        """Begin a new key from a point in the history of another, by default the latest.
+
+        For a snapshot that is the thread of its agent: `fork(snapshot_key("alice"), snapshot_key("alice-2"))`. Raises
+        `ConflictError` if the new key is in use.
+        """
+        source, dest = self._place(key), self._place(new_key)
+        if bool(source.name) != bool(dest.name) or dest.full != dest.thread_id or source.full != source.thread_id:
+            raise InvalidKeyError("a key is forked to another of its kind, and both must have less than 200 characters")
+        await PORTAL.awaited(self._fork(source, dest, checkpoint_id))
+
+    async def _end(self) -> None:
+        self._held.clear()
+        await PORTAL.awaited(super()._end())  # where the store is used
+
+    def _place(self, key: str) -> Place:
+        full = self._prefix + _checked_key(key)
+        found = _SNAPSHOT.fullmatch(full)
+        if found is None:
+            return Place(_short(full), full, "")
+        return Place(_short(found[1]), found[1], found[2] or _LATEST)
+
+    @property
+    def _sort_keys(self) -> bool:
+        return not self._store.engine.dialect.exact
+
+    async def _write(self, place: Place, data: bytes) -> None:
+        store = self._store
+        async with store.using():
+            pass  # some engines know their dialect only after `setup`
+        async with _locks.current((store.engine.identity, place.thread_id, self._space)):
+            held = self._held.pop(place.thread_id, None)
+            apart = taken_apart(
+                data, held.body if held else b"", len(held.digests) if held else 0, sort_keys=self._sort_keys
+            )
+            if apart is None:
+                encoded, fields = None, whole(data)
+            else:
+                encoded = self._encoded(data, held.digests[: apart.known] if held else (), apart.fresh)
+                fields = {**around(apart), _ITEMS: encoded, "length": len(data)}
+            stale = self._refuse_stale and held is not None
+            saved = await store.save(
+                place.thread_id,
+                Payload({}, fields, frozen=False, checked=True),
+                namespace=self._space,
+                checkpoint_id=place.checkpoint_id,
+                metadata=place.metadata | ({} if encoded is None else {"messages": len(encoded)}),
+                if_latest=held.trace.base.checkpoint_id if stale and held is not None else ANY,
+                known=held.trace if held else None,
+            )
+            body, digests = (b"", ()) if apart is None or encoded is None else (apart.body, encoded.digests)
+            self._hold(place.thread_id, _Held(saved.trace, body, digests))
+
+    def _encoded(self, data: bytes, known: tuple[bytes, ...], fresh: Any) -> EncodedList:
+        """The items of a snapshot. Those that are known are taken apart only if they have to be written after all."""
+        count, sort_keys = len(known), self._sort_keys
+        every: List[str] = []
+
+        def text(index: int) -> str:
+            if index >= count:
+                found: str = fresh[index - count]
+                return found
+            if not every:
+                again = taken_apart(data, sort_keys=sort_keys)
+                assert again is not None
+                every.extend(again.fresh)
+            return every[index]
+
+        return EncodedList((*known, *map(fingerprint, fresh)), text)
+
+    def _hold(self, thread_id: str, held: _Held) -> None:
+        self._held[thread_id] = held
+        total = sum(one.weight for one in self._held.values())
+        while total > _MOST_HELD and self._held:
+            total -= self._held.popitem(last=False)[1].weight
+
+    async def _read(self, place: Place, checkpoint_id: str | None) -> bytes | None:
+        store = self._store
+        stored = await store.read(place.thread_id, checkpoint_id or place.checkpoint_id, self._space)
+        if stored is not None and checkpoint_id is None and place.name == _LATEST:
+            stored = await self._latest(place, stored)
+        if stored is None or _full(stored.entry) != place.full:
+            return None
+        data, body = put_together(dict_from(stored))
+        if not stored.passed:
+            trace = stored_trace(stored, self._sort_keys)
+            cut = trace.fields[_ITEMS].cuts.get((_ITEMS,)) if _ITEMS in trace.fields else None
+            digests = cut.digests if isinstance(cut, ListTrace) else None
+            self._hold(place.thread_id, _Held(trace, body if digests else b"", digests or ()))
+        return data
+
+    async def _messages(self, place: Place, limit: int | None, checkpoint_id: str | None) -> List[Any]:
+        count = MOST if limit is None else max(0, min(limit, MOST))
+        part = Range((_ITEMS,), -count, count)
+        chosen = checkpoint_id or place.checkpoint_id
+        stored = await self._store.read_part(place.thread_id, chosen, self._space, part)
+        if stored is not None and chosen is None and _name(stored.entry) != place.name:
+            found = await self._latest(place, stored)
+            stored = found and await self._store.read_part(
+                place.thread_id, found.entry.checkpoint_id, self._space, part
+            )
+        if stored is None or _full(stored.entry) != place.full:
+            return []
+        try:
+            return [message_of(item) for item in page_of(stored, part).items]
+        except ConfigurationError:
+            return []  # it is no snapshot, and has no messages
+
+    async def _latest(self, place: Place, newest: Stored) -> Stored | None:
+        """The latest snapshot of an agent: usually the newest checkpoint, or one before snapshots of its history."""
+        if _name(newest.entry) == _LATEST:
+            return newest
+        async for entry in self._entries(place.thread_id):
+            if _name(entry) == _LATEST:
+                return await self._store.read(place.thread_id, entry.checkpoint_id, self._space)
+        return None
+
+    async def _entries(self, thread_id: str) -> AsyncIterator[Entry]:
+        before: str | None = None
+        while True:
+            entries = await self._store.history(thread_id, _PAGE, before, self._space)
+            for entry in entries:
+                yield entry
+            if len(entries) < _PAGE:
+                return
+            before = entries[-1].checkpoint_id
+
+    async def _delete(self, place: Place) -> None:
+        store = self._store
+        async with _locks.current((store.engine.identity, place.thread_id, self._space)):
+            self._held.pop(place.thread_id, None)
+            if place.name != _LATEST:
+                await store.delete(place.thread_id, place.checkpoint_id, self._space)
+                return
+            chosen = {e.seq: e.rev async for e in self._entries(place.thread_id) if _name(e) == _LATEST}
+            await store.delete_found(place.thread_id, self._space, chosen)
+
+    async def _list(self, prefix: str) -> List[str]:
+        store = self._store
+        threads = await store.list_threads(None, "*", prefix=prefix[:_KEPT_OF_LONG_KEYS])
+        inside = prefix[: prefix.rfind("snapshots/") + len("snapshots/")] if "snapshots/" in prefix else ""
+        found: set[str] = set()
+        for thread_id in {*threads, _short(inside)} if inside else threads:
+            found.update(key for key in await self._keys(thread_id) if key.startswith(prefix))
+        return sorted(found)
+
+    async def _keys(self, thread_id: str) -> set[str]:
+        newest = await self._store.entry(thread_id, None, self._space)
+        if newest is None:
+            return set()
+        full = _full(newest)
+        if not _name(newest):
+            return {full}
+        names = {_name(entry) async for entry in self._entries(thread_id)}
+        return {f"{full}{_file(name)}" for name in names}
+
+    async def _fork(self, source: Place, dest: Place, checkpoint_id: str | None) -> None:
+        start = checkpoint_id
+        if start is None:
+            entry = await self._store.entry(source.thread_id, None, self._space)
+            start = None if entry is None else entry.checkpoint_id
+        if start is None or not await self._store.copy(source.thread_id, dest.thread_id, start, self._space):
+            raise CheckpointNotFoundError("the key has no such checkpoint to fork from")
+
+
+def snapshot_key(session_id: str, agent_id: str = "default") -> str:
+    """The key under which a `SnapshotSessionManager` keeps the latest snapshot of an agent."""
+    return f"session/{session_id}/scopes/agent/{agent_id}/snapshots/snapshot_latest.json"
+
+
+def _file(name: str) -> str:
+    return "snapshot_latest.json" if name == _LATEST else f"immutable_history/snapshot_{name}.json"
+
+
+def _short(full: str) -> str:
+    """The id of a thread: the key, or the beginning of a long one with a digest of all of it."""
+    return full if len(full) <= MAX_ID_LENGTH else f"{full[:_KEPT_OF_LONG_KEYS]}#{digest(full)}"
+
+
+def _metadata(entry: Entry) -> Mapping[str, Any]:
+    found = decode(entry.metadata)
+    if not isinstance(found, dict) or not isinstance(found.get("strands"), str):
+        raise CorruptCheckpointError(
+            "a thread in the namespace of Strands' storage is none of its values: something else uses it. "
+            "Use another namespace"
+        )
+    return found
+
+
+def _name(entry: Entry) -> str:
+    name: str = _metadata(entry)["strands"]
+    return name
+
+
+def _full(entry: Entry) -> str:
+    return str(_metadata(entry).get("of", entry.thread_id))
+
+
+def _point(entry: Entry) -> SessionPoint:
+    found = _metadata(entry)
+    items = found.get("messages")
+    count = items if isinstance(items, int) else None
+    return SessionPoint(entry.checkpoint_id, entry.parent_id, entry.created_at, count, found["strands"])
+
+
+def _checked_key(key: str) -> str:
+    """A key as Strands' own storages understand it: one slash between names, none before and behind them."""
+    normal = _checked_prefix(key).rstrip("/")
+    if not normal:
+        raise InvalidKeyError("a key must not be empty")
+    return normal
+
+
+def _checked_prefix(prefix: str) -> str:
+    if not isinstance(prefix, str):
+        raise InvalidKeyError(f"a key is text, got {type(prefix).__name__}")
+    try:
+        check_text(prefix, "key")
+    except InvalidIdError as error:
+        raise InvalidKeyError(str(error)) from None
+    if "\\" in prefix:
+        raise InvalidKeyError("backslashes are not allowed in a key")
+    normal = re.sub(r"/+", "/", prefix).lstrip("/")
+    if ".." in normal.split("/"):
+        raise InvalidKeyError("'..' path segments are not allowed in a key")
+    return normal
