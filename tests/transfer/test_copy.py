@@ -295,6 +295,22 @@ async def test_pending_writes_that_have_changed_are_put_again(tmp_path: Path) ->
         assert [write.value for write in await target.get_writes("t", "a")] == [1]
 
 
+async def test_pending_writes_that_were_added_at_the_destination_are_not_lost(tmp_path: Path) -> None:
+    """A graph goes on there, and the step is not done yet."""
+    async with MemoryCheckpointer() as source, KINDS["sqlite"](tmp_path) as target:
+        await source.save(AgentState(), "t", "a")
+        await source.put_writes("t", "a", "task", [("__interrupt__", "ask")])
+        await moved(source, target)
+        await target.put_writes("t", "a", "task", [("x", 1), ("y", 2)])
+        before = await contents(target)
+        assert len(await target.get_writes("t", "a")) == 3
+        for dry_run in (True, False):
+            (problem,) = (await moved(source, target, dry_run=dry_run)).problems
+            assert problem.kind == "ConflictError"
+            assert "has pending writes that it does not have at the source" in problem.message
+            assert await contents(target) == before
+
+
 async def test_an_outage_of_the_destination_ends_it(tmp_path: Path) -> None:
     async with KINDS["sqlite"](tmp_path / "a") as source, KINDS["file"](tmp_path / "b") as target:
         await source.save(AgentState(), "t")

@@ -9,13 +9,16 @@ The metadata of an item log say where its items are stored. They are rewritten f
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import Any
 
 from locus.core.state import AgentState
-from locus.memory.item_log import logged_change
+from locus.looking.paths import check_cuts
+from locus.memory.item_log import logged_change, logged_notes
 from locus.memory.model.codec import canonical, decode, encode_trusted
 from locus.memory.model.ids import digest
 from locus.memory.model.manifest import decode_manifest
@@ -23,7 +26,7 @@ from locus.memory.model.payloads import chains, dict_from, dict_payload, state_p
 from locus.memory.model.plan import Chain, ListTrace, ListWriter, Planner, Runs, Trace, encode_manifest
 from locus.memory.model.records import Base, Entry, Extent, Path, Run, Stored, Write
 from locus.transfer.digests import value_digest, writes_digest
-from locus.transfer.items import Span, SpanMatcher, ThreadItems, slice_spans, spans_length
+from locus.transfer.items import Span, SpanMatcher, ThreadItems, spans_length
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ class Content(ABC):
 
 
 class StoredContent(Content):
-    """A head and a manifest as a Locus store holds them."""
+    """A head and a manifest as a Locus store holds them. They are refused if they cannot be put together."""
 
     def __init__(self, head: str, manifest: str, items: ThreadItems) -> None:
         self._head = head
@@ -100,7 +103,11 @@ class StoredContent(Content):
         self._names: dict[Path, str] = {}
         self._values: dict[Path, str] = {}
         self._lists: dict[Path, list[Span]] = {}
-        for path, cut in decode_manifest(manifest).items():
+        cuts = decode_manifest(manifest)
+        self._opened = (
+            check_cuts(decode(head), cuts, lambda name: decode(items.value(name))) if cuts else frozenset[Path]()
+        )
+        for path, cut in cuts.items():
             if isinstance(cut, str):
                 self._names[path] = cut
                 self._values[path] = items.value(cut)
@@ -121,8 +128,7 @@ class StoredContent(Content):
     def _value_digest(self, path: Path) -> bytes:
         """The digest of a large value. It is remembered, unless something was cut out of the value as well."""
         name, known = self._names[path], self._items.value_digests
-        whole = not any(other[: len(path)] == path != other for other in (*self._lists, *self._values))
-        if not whole:
+        if path in self._opened:
             return value_digest(decode(self._values[path]), path, self._cut_digest)
         if name not in known:
             known[name] = value_digest(decode(self._values[path]))
@@ -148,8 +154,11 @@ class StoredContent(Content):
     def _written(self, runs: Runs, spans: list[Span], known: WrittenList | None, sort_keys: bool) -> WrittenList:
         old = known or WrittenList([], ())
 
+        starts = list(accumulate((span.length for span in spans), initial=0))
+
         def text(index: int) -> str:
-            found = self._items.text(next(slice_spans(spans, index, 1)).first)
+            at = bisect_right(starts, index) - 1
+            found = self._items.text(spans[at].first + index - starts[at])
             # As a database has it that gives keys back in another order: the digests of chains depend on it.
             return canonical(decode(found)) if sort_keys else found
 
@@ -222,16 +231,20 @@ def comparable_metadata(metadata: str) -> Any:
     """Metadata without the extents of items, which differ between stores."""
     found = logged_change(metadata)
     value = decode(metadata)
-    return value if found is None else {**value, _LOG: [found.change, found.items]}
+    notes = logged_notes(metadata)
+    noted = [] if notes is None else [notes]
+    return value if found is None else {**value, _LOG: [found.change, found.items, *noted]}
 
 
 def metadata_for(metadata: str, manifest: str, new_manifest: str) -> str:
     """The metadata of a checkpoint of an item log, with the extents of another manifest."""
     found = logged_change(metadata)
-    if found is None or decode_manifest(manifest).get(ITEMS, ()) != found.extents:
+    if found is None or found.extents is None or decode_manifest(manifest).get(ITEMS, ()) != found.extents:
         return metadata
     extents = decode_manifest(new_manifest).get(ITEMS, ())
-    return encode_trusted({**decode(metadata), _LOG: encode_trusted([found.change, extents])})
+    notes = logged_notes(metadata)
+    noted = [] if notes is None else [None, notes]
+    return encode_trusted({**decode(metadata), _LOG: encode_trusted([found.change, extents, *noted])})
 
 
 _NOWHERE = Entry("", "", "", None, 0, "", datetime.min.replace(tzinfo=UTC), "{}")

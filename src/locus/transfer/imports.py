@@ -15,7 +15,7 @@ from locus.transfer.stores import open_existing, open_store, resolve_url
 if TYPE_CHECKING:
     from locus.transfer.sources.locus_sdk.source import OldStore
 
-KINDS = ("langgraph", "locus-sdk", "openai-agents")
+KINDS = ("langgraph", "locus-sdk", "openai-agents", "google-adk", "agent-framework", "strands", "jsonl")
 _SQL = ("postgresql", "postgres", "mysql")
 _REDIS = ("redis", "rediss", "unix")
 _OPENSEARCH = ("opensearch", "opensearchs")
@@ -57,6 +57,16 @@ async def import_store(
             origin = await _locus_sdk(url, tenant)
         elif kind == "openai-agents":
             origin = _openai_agents(url, sessions_table, messages_table)
+        elif kind == "google-adk":
+            origin = _google_adk(url)
+        elif kind == "agent-framework":
+            origin = _agent_framework(url)
+        elif kind == "strands":
+            origin = _strands(url)
+        elif kind == "jsonl":
+            from locus.transfer.jsonl import JSONLinesSource
+
+            origin = JSONLinesSource(url)
         else:
             raise ConfigurationError(f"nothing is known of {kind!r:.40}; threads come from {', '.join(KINDS)}")
         there = await open_existing(destination, destination_token) if dry_run else target
@@ -123,6 +133,33 @@ def _openai_agents(url: str, sessions_table: str, messages_table: str) -> Source
 
     _refuse_others(url, "sqlite")
     return OpenAIAgentsSource(url, sessions_table=sessions_table, messages_table=messages_table)
+
+
+def _google_adk(url: str) -> Source:
+    from locus.transfer.sources.google_adk import ADKTables, GoogleADKSource, ServerTables, SQLiteTables
+    from locus.transfer.sources.sql import sql_engine
+
+    if _scheme(url) in _SQL:
+        engine, _, schema = sql_engine(url)
+        tables: ADKTables = ServerTables(engine, schema)
+    else:
+        _refuse_others(url, "sqlite", "postgresql", "mysql")
+        tables = SQLiteTables(url)
+    return GoogleADKSource(tables)
+
+
+def _agent_framework(url: str) -> Source:
+    from locus.transfer.sources.agent_framework import AgentFrameworkSource
+
+    _refuse_others(url, "file")
+    return AgentFrameworkSource(_folder(url))
+
+
+def _strands(url: str) -> Source:
+    from locus.transfer.sources.strands import StrandsSource
+
+    _refuse_others(url, "file")
+    return StrandsSource(_folder(url))
 
 
 async def _locus_sdk(url: str, tenant: str) -> Source:

@@ -68,6 +68,8 @@ class ThreadItems:
     def __init__(self) -> None:
         self._branches: dict[str, _BranchItems] = {}
         self._by_origin: list[_BranchItems] = []
+        self.count = 0
+        """How many items there are."""
         self.value_digests: dict[str, bytes] = {}
         """Digests of large values, by name. `StoredContent` adds those that it has computed."""
 
@@ -85,6 +87,7 @@ class ThreadItems:
                 self._by_origin.append(branch)
             if not branch.has(run.number):
                 branch.add(run)
+                self.count += run.length
 
     def spans(self, extents: Iterable[Extent]) -> list[Span]:
         """The items of a list."""

@@ -120,9 +120,11 @@ class _ThreadMove:
         if writer is None:
             return set()
         ahead = set(filter(writer.is_ahead, self._seen))
-        for checkpoint in [] if self._report.dry_run else self._with_writes:
-            if checkpoint.namespace not in ahead:
-                await writer.put_writes(checkpoint)
+        changed = [checkpoint for checkpoint in self._with_writes if checkpoint.namespace not in ahead]
+        for checkpoint in changed:
+            await writer.check_writes(checkpoint)
+        for checkpoint in [] if self._report.dry_run else changed:
+            await writer.put_writes(checkpoint)
         return ahead
 
     async def _move_checkpoint(self, writer: ThreadWriter | None, checkpoint: Checkpoint) -> None:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 
-from locus.errors import ConflictError, CorruptCheckpointError
-from locus.memory.engine import Exports, KeepsWrites
+from locus.errors import CorruptCheckpointError
+from locus.looking.pages import exported_pages
 from locus.memory.model.ids import Pattern
-from locus.memory.model.records import Exported, Stored, Write
+from locus.memory.model.records import Stored, Write
 from locus.memory.store import CheckpointStore
 from locus.transfer.content import Checkpoint, StoredContent
 from locus.transfer.items import ThreadItems
-
-PAGE = 500
-"""How many checkpoints are read in one request."""
 
 
 class StoreSource:
@@ -41,7 +38,7 @@ class StoreSource:
 async def checkpoints(store: CheckpointStore, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
     """The checkpoints of a thread, in all its namespaces, oldest first."""
     items = ThreadItems()
-    async with aclosing(_pages(store, thread_id, items)) as pages:
+    async with aclosing(exported_pages(store, thread_id, lambda: items.known)) as pages:
         async for page in pages:
             items.add(page.runs)
             for stored in page.checkpoints:
@@ -65,34 +62,3 @@ def _checkpoint(stored: Stored, items: ThreadItems, writes: Mapping[tuple[str, s
         content=content,
         writes=tuple(writes.get((entry.namespace, entry.checkpoint_id), ())),
     )
-
-
-async def _pages(store: CheckpointStore, thread_id: str, items: ThreadItems) -> AsyncGenerator[Exported, None]:
-    async with store.using() as engine:
-        # Some engines know what they offer only once they are connected.
-        exports = engine.offers(Exports)
-    if not isinstance(engine, Exports) or not exports:
-        async for page in _one_by_one(store, thread_id):
-            yield page
-        return
-    after = 0
-    while True:
-        async with store.using():
-            page = await engine.export(thread_id, after, PAGE, items.known)
-        if not page.checkpoints:
-            return
-        yield page
-        after = page.checkpoints[-1].entry.seq
-
-
-async def _one_by_one(store: CheckpointStore, thread_id: str) -> AsyncGenerator[Exported, None]:
-    """For stores that return one checkpoint at a time, with all of its items."""
-    for entry in reversed(await store.history(thread_id, None, None, None)):
-        key = (entry.namespace, entry.checkpoint_id)
-        stored = await store.read(thread_id, entry.checkpoint_id, entry.namespace)
-        if stored is None or stored.entry.rev != entry.rev:
-            raise ConflictError(f"thread {thread_id!r} was changed while it was read; try again")
-        writes: list[Write] = []
-        if isinstance(store.engine, KeepsWrites) and store.keeps_writes:
-            writes = await store.get_writes(thread_id, entry.checkpoint_id, task_id=None, namespace=entry.namespace)
-        yield Exported([stored], [run for runs in stored.runs.values() for run in runs], {key: writes})

@@ -5,7 +5,7 @@ A destination that cannot keep them is a problem in the report: nobody should fi
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,25 @@ class StoreItems:
         async with self._store.using():
             return await engine.carry_out(lambda: _count(engine), writing=False)
 
+    async def erase(self, prefix: str, *, dry_run: bool) -> int:
+        """Delete the items whose namespaces begin with a prefix, `acme/` or `acme:`, and return how many."""
+        if not await self.count():
+            return 0
+        from locus.integrations.langgraph_store.items import namespace_of
+
+        erased = 0
+        store = _locus_store(self._store)
+        async with aclosing(_pages(store)) as pages:
+            async for page in pages:
+                for item in page:
+                    namespace = namespace_of(item.path)
+                    if not _begins_with(namespace, prefix):
+                        continue
+                    erased += 1
+                    if not dry_run:
+                        await store.adelete(namespace, item.key)
+        return erased
+
     async def copy(self, target: CheckpointStore, report: Report) -> None:
         """Copy all items, and verify them. In a dry run, only find out whether that would be possible."""
         try:
@@ -60,6 +79,12 @@ class StoreItems:
             report.problems.append(Problem("", ConfigurationError.__name__, text))
         except CorruptCheckpointError as error:
             report.problems.append(Problem.of("", error))
+
+
+def _begins_with(namespace: Sequence[str], prefix: str) -> bool:
+    """Whether a namespace is of a tenant. `user:42/` is the namespace ("user", "42", …), and ("user:42", …), too."""
+    slashes, colons = (f"{separator.join(namespace)}{separator}" for separator in "/:")
+    return slashes.startswith((prefix, prefix.replace(":", "/"))) or colons.startswith(prefix)
 
 
 def _count(engine: SQLiteEngine | SQLServerEngine[Any]) -> Steps[int]:

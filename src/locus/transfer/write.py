@@ -90,8 +90,8 @@ class ThreadWriter:
                 rev, previous.delta_base if previous else None, own_branches=own_branches, sort_keys=self._sort_keys
             )
             commit = self._commit(checkpoint, rev, planned, previous)
-            async with self._store.using() as engine:
-                outcome = await engine.commit(commit)
+            async with self._store.using():
+                outcome = await self._store.commit(commit)
             match outcome.verdict:
                 case Verdict.COMMITTED:
                     self._remember(commit, planned)
@@ -161,6 +161,18 @@ class ThreadWriter:
         previous = _PreviousCheckpoint(Base(entry.checkpoint_id, entry.rev), delta_base, stored.passed)
         self._saved[namespace, entry.checkpoint_id] = previous
         return previous
+
+    async def check_writes(self, checkpoint: Checkpoint) -> None:
+        """Refuse to replace the pending writes of a checkpoint that is there if somebody has added to them there."""
+        if not self._store.keeps_writes:
+            return
+        place = (self._thread_id, checkpoint.checkpoint_id)
+        there = await self._store.get_writes(*place, task_id=None, namespace=checkpoint.namespace)
+        known = {(write.task_id, write.idx) for write in checkpoint.writes}
+        if any((write.task_id, write.idx) not in known for write in there):
+            raise self._conflict(
+                f"checkpoint {checkpoint.checkpoint_id!r} has pending writes that it does not have at the source"
+            )
 
     async def put_writes(self, checkpoint: Checkpoint) -> None:
         """Save pending writes, before the checkpoint itself, so that it never exists without them."""

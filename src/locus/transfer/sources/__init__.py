@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from datetime import UTC, datetime
+from typing import Any
 
+from locus.errors import CorruptCheckpointError
 from locus.memory.model.ids import Pattern
 
 
@@ -21,3 +24,15 @@ class ForeignStore(ABC):
 
     async def close(self) -> None:
         """Release what was opened."""
+
+
+def read_moment(value: Any, kind: str = "time") -> datetime:
+    """A time as text, or as a driver returns it. Without an offset it is in UTC. `kind` is for the error."""
+    if isinstance(value, datetime):
+        found = value
+    else:
+        try:
+            found = datetime.fromisoformat(value)
+        except (TypeError, ValueError) as error:
+            raise CorruptCheckpointError(f"{value!r:.40} is no {kind}") from error
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found

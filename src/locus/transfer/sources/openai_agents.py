@@ -12,9 +12,7 @@ one that continues.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from datetime import UTC, datetime
 from itertools import groupby
-from typing import Any
 
 from locus.errors import ConfigurationError, CorruptCheckpointError, SerializationError
 from locus.memory.model.codec import decode, encode
@@ -23,6 +21,7 @@ from locus.memory.model.plan import ListTrace, encode_manifest, run_of
 from locus.memory.model.records import Extent
 from locus.transfer.content import HEAD, ITEMS, Checkpoint, StoredContent, log_metadata
 from locus.transfer.items import ThreadItems
+from locus.transfer.sources import read_moment
 from locus.transfer.sources.sql import Row, SQLiteReader, quote_name, sqlite_path
 
 NAMESPACE = "openai-agents"
@@ -70,7 +69,7 @@ class OpenAIAgentsSource:
                     namespace=NAMESPACE,
                     checkpoint_id=checkpoint_id,
                     parent_id=parent,
-                    created_at=_moment(second),
+                    created_at=read_moment(second, "time of SQLite's"),
                     metadata=log_metadata("import", [extent]),
                     content=StoredContent(HEAD, encode_manifest({ITEMS: ListTrace((extent,))}), items),
                 )
@@ -103,12 +102,3 @@ def _item(thread_id: str, row: Row) -> str:
             f"message {row[0]} of session {thread_id!r} is no JSON. The SDK passes over it; remove the row, if it is "
             "not needed, and try again"
         ) from error
-
-
-def _moment(text: Any) -> datetime:
-    """A time of SQLite. Its CURRENT_TIMESTAMP is in UTC."""
-    try:
-        found = datetime.fromisoformat(text)
-    except (TypeError, ValueError) as error:
-        raise CorruptCheckpointError(f"{text!r:.40} is no time of SQLite's") from error
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found

@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from locus.errors import ConfigurationError, CorruptCheckpointError
+from locus.errors import CorruptCheckpointError
 from locus.memory.model.codec import decode
-from locus.memory.model.ids import Pattern
+from locus.transfer.sources.folder import FolderStore
 from locus.transfer.sources.locus_sdk.source import OldCheckpoint, OldStore, moment
 
 _TEXT = rb'("(?:[^"\\]|\\.)*")'
@@ -24,23 +24,11 @@ _HEAD = re.compile(
 )
 
 
-class OldFolder(OldStore):
+class OldFolder(FolderStore, OldStore):
     """One file per checkpoint.
 
     Threads with different ids may share a folder (`tenant/a` and `tenant_a`); each file names its thread.
     """
-
-    def __init__(self, path: str) -> None:
-        self._path = Path(path).expanduser().absolute()
-
-    @property
-    def name(self) -> str:
-        return f"file:{self._path}"
-
-    async def threads(self, pattern: Pattern) -> list[str]:
-        if not self._path.is_dir():
-            raise ConfigurationError(f"there is no folder {str(self._path)!r} to read from")
-        return await asyncio.to_thread(lambda: sorted(filter(pattern.matches, self._ids())))
 
     def _ids(self) -> set[str]:
         """A damaged file belongs to some thread of its folder; reading that thread reports it."""

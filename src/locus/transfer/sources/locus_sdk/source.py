@@ -20,7 +20,7 @@ from locus.memory.model.codec import canonical, encode
 from locus.memory.model.ids import Pattern
 from locus.memory.model.records import DEFAULT_NAMESPACE
 from locus.transfer.content import Checkpoint, WholeContent, state_dict
-from locus.transfer.sources import ForeignStore
+from locus.transfer.sources import ForeignStore, read_moment
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,4 @@ def as_dict(value: Any, key: str) -> dict[str, Any]:
 
 def moment(value: Any) -> datetime:
     """A time in UTC, from text or as a driver returns it."""
-    if isinstance(value, datetime):
-        found = value
-    else:
-        try:
-            found = datetime.fromisoformat(value)
-        except (TypeError, ValueError) as error:
-            raise CorruptCheckpointError(f"{value!r:.40} is no time") from error
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    return read_moment(value).astimezone(UTC)

@@ -1,0 +1,32 @@
+"""What the stores of other libraries that are folders have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Iterable
+from pathlib import Path
+
+from locus.errors import ConfigurationError
+from locus.memory.model.ids import Pattern
+from locus.transfer.sources import ForeignStore
+
+
+class FolderStore(ForeignStore):
+    """A folder with files."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path).expanduser().absolute()
+
+    @property
+    def name(self) -> str:
+        return f"file:{self._path}"
+
+    async def threads(self, pattern: Pattern) -> list[str]:
+        if not self._path.is_dir():
+            raise ConfigurationError(f"there is no folder {str(self._path)!r} to read from")
+        return await asyncio.to_thread(lambda: sorted(filter(pattern.matches, self._ids())))
+
+    @abstractmethod
+    def _ids(self) -> Iterable[str]:
+        """The ids of all threads, each once."""

@@ -1,0 +1,319 @@
+"""Sessions of Google ADK: the tables of `SqliteSessionService`, and those of `DatabaseSessionService`.
+
+    sessions      app_name, user_id, id, state, create_time, update_time
+    events        id, app_name, user_id, session_id, invocation_id, timestamp, event_data
+    user_states   app_name, user_id, state, update_time
+    app_states    app_name, state, update_time
+
+Each session becomes a thread that `LocusSessionService` continues, and so does the state of each user and each app. An
+event becomes a checkpoint, in the order in which ADK reads them: by time. The first checkpoint of a session is its
+beginning. The state as of an event is put together from what the events have changed since then. What none of them has
+changed was there from the beginning; and the newest checkpoint has the state that ADK has.
+
+Databases of ADK before 1.22 hold pickles. They are refused: `adk migrate session` makes new tables of them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Iterator
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from locus.errors import ConfigurationError, ConflictError, CorruptCheckpointError, SerializationError
+from locus.integrations.google_adk import NAMESPACE
+from locus.integrations.google_adk.names import joined, names_of
+from locus.memory.backends.sql.engine import SQLServerEngine
+from locus.memory.item_log import written_fields
+from locus.memory.model.codec import decode, encode, encode_trusted
+from locus.memory.model.ids import Pattern
+from locus.memory.model.plan import run_of
+from locus.memory.model.records import Extent
+from locus.transfer.content import ITEMS, Checkpoint, StoredContent, WholeContent, log_metadata
+from locus.transfer.items import ThreadItems
+from locus.transfer.sources.sql import Row, SQLiteReader, column_names, server_name, sqlite_path
+
+_TABLES: Final = ("sessions", "events", "user_states", "app_states")
+_METADATA: Final = "adk_internal_metadata"
+_BRANCH: Final = "events"
+_PREFIXES: Final = ("app:", "user:", "temp:")
+_ATTEMPTS: Final = 10
+_ID: Final = "import"
+"""The id of the first checkpoint of a thread. Those of events have the id of the event behind it."""
+
+
+class StateRow(NamedTuple):
+    """A state, and when it was changed last."""
+
+    state: Any
+    created: Any
+    updated: Any
+
+
+class EventRow(NamedTuple):
+    id: str
+    invocation_id: str
+    at: Any
+    data: Any
+
+
+class ADKTables(ABC):
+    """The rows of ADK's tables, wherever they are."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """A name to show to people, without secrets."""
+
+    @abstractmethod
+    async def check(self) -> None:
+        """Raise `ConfigurationError` if these are no tables of ADK, or of a version that is too old."""
+
+    @abstractmethod
+    async def all(self, statement: str, values: tuple[str, ...] = ()) -> list[Row]:
+        """The rows of a statement. `{sessions}` stands for that table, and `{json:state}` for a column with JSON."""
+
+    @abstractmethod
+    async def events(self, names: tuple[str, ...]) -> list[EventRow]:
+        """The events of a session, in the order in which ADK reads them."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Release what was opened."""
+
+
+_EVENTS: Final = (
+    "SELECT id, invocation_id, timestamp, {json:event_data} FROM {events}"
+    " WHERE app_name = ? AND user_id = ? AND session_id = ?"
+)
+
+
+def _too_old(columns: set[str]) -> bool:
+    """The old tables have a column for each field of an event, and pickled actions among them."""
+    return "actions" in columns and "event_data" not in columns
+
+
+_OLD = (
+    "these tables are of an old version of ADK, which pickled events; pickles are not read. Make new tables with "
+    "`adk migrate session`, and import those"
+)
+
+
+class SQLiteTables(ADKTables):
+    """A file of `SqliteSessionService`, or of `DatabaseSessionService` with SQLite."""
+
+    def __init__(self, location: str) -> None:
+        self._file = SQLiteReader(sqlite_path(location))
+        self._order = "timestamp, rowid"
+
+    @property
+    def name(self) -> str:
+        return self._file.name
+
+    async def check(self) -> None:
+        there = await self._file.tables()
+        if "events" in there and _too_old(await self._file.columns("events")):
+            raise ConfigurationError(_OLD)
+        missing = sorted({*_TABLES} - there)
+        if missing:
+            raise ConfigurationError(
+                f"{self._file.path!r} has no table {', '.join(missing)}: is it a file of SqliteSessionService or "
+                "DatabaseSessionService?"
+            )
+        if _METADATA in there:  # of DatabaseSessionService, which orders events of the same time by their ids
+            self._order = "timestamp, id"
+
+    async def all(self, statement: str, values: tuple[str, ...] = ()) -> list[Row]:
+        return await self._file.all(_filled(statement, "", ""), values)
+
+    async def events(self, names: tuple[str, ...]) -> list[EventRow]:
+        return [EventRow(*row) for row in await self.all(f"{_EVENTS} ORDER BY {self._order}", names)]
+
+    async def close(self) -> None:
+        await self._file.close()
+
+
+class ServerTables(ADKTables):
+    """The tables of `DatabaseSessionService` in PostgreSQL or MySQL."""
+
+    def __init__(self, engine: SQLServerEngine[Any], schema: str | None) -> None:
+        self._engine = engine
+        self._schema = schema
+        self._prefix = f'"{schema}".' if schema else ""
+        self._as_text = "::text" if engine.identity.startswith("postgresql") else ""
+
+    @property
+    def name(self) -> str:
+        return f"{server_name(self._engine)}/{self._prefix}sessions"
+
+    async def check(self) -> None:
+        columns = {table: await column_names(self._engine, table, self._schema) for table in _TABLES}
+        if _too_old(columns["events"]):
+            raise ConfigurationError(_OLD)
+        missing = sorted(table for table, found in columns.items() if not found)
+        if missing:
+            raise ConfigurationError(
+                f"{server_name(self._engine)} has no table {', '.join(missing)} of ADK's DatabaseSessionService: name "
+                "their schema with ?schema_name=… in the URL, if they have one of their own"
+            )
+
+    async def all(self, statement: str, values: tuple[str, ...] = ()) -> list[Row]:
+        rows = await self._engine.ask((_filled(statement, self._prefix, self._as_text), values))
+        return [tuple(row) for row in rows]
+
+    async def events(self, names: tuple[str, ...]) -> list[EventRow]:
+        # Sorted here: each database has its own idea of the order of texts.
+        rows = [EventRow(*row) for row in await self.all(_EVENTS, names)]
+        return sorted(rows, key=lambda row: (_moment(row.at), row.id))
+
+    async def close(self) -> None:
+        await self._engine.close()
+
+
+def _filled(statement: str, prefix: str, as_text: str) -> str:
+    for table in _TABLES:
+        statement = statement.replace(f"{{{table}}}", f"{prefix}{table}")
+    for column in ("state", "event_data"):
+        statement = statement.replace(f"{{json:{column}}}", f"{column}{as_text}")
+    return statement
+
+
+class GoogleADKSource:
+    """The sessions, and the state of users and apps."""
+
+    def __init__(self, tables: ADKTables) -> None:
+        self._tables = tables
+
+    @property
+    def name(self) -> str:
+        return self._tables.name
+
+    async def threads(self, pattern: Pattern) -> list[str]:
+        await self._tables.check()
+        rows = [
+            *await self._tables.all("SELECT app_name FROM {app_states}"),
+            *await self._tables.all("SELECT app_name, user_id FROM {user_states}"),
+            *await self._tables.all("SELECT app_name, user_id, id FROM {sessions}"),
+        ]
+        return sorted(filter(pattern.matches, (joined(*map(str, row)) for row in rows)))
+
+    async def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
+        names = names_of(thread_id)
+        if len(names) < 3:
+            for shared in await self._shared(names):
+                yield _shared_state(thread_id, shared)
+            return
+        for row, events in await self._session_rows(thread_id, names):
+            for checkpoint in _session(thread_id, row, events):
+                yield checkpoint
+
+    async def _session_rows(self, thread_id: str, names: tuple[str, ...]) -> list[tuple[StateRow, list[EventRow]]]:
+        """A session with its events; none if it is not there. Nobody has changed it between the two reads."""
+        statement = (
+            "SELECT {json:state}, create_time, update_time FROM {sessions}"
+            " WHERE app_name = ? AND user_id = ? AND id = ?"
+        )
+        rows = await self._tables.all(statement, names)
+        for _ in range(_ATTEMPTS):
+            events = await self._tables.events(names) if rows else []
+            before, rows = rows, await self._tables.all(statement, names)
+            if rows == before:
+                return [(StateRow(*row), events) for row in rows]
+        raise ConflictError(f"session {thread_id!r} is changed while it is read; stop its agent, and try again")
+
+    async def _shared(self, names: tuple[str, ...]) -> list[StateRow]:
+        of_user = len(names) == 2
+        table, where = ("{user_states}", " AND user_id = ?") if of_user else ("{app_states}", "")
+        statement = f"SELECT {{json:state}}, update_time, update_time FROM {table} WHERE app_name = ?{where}"
+        return [StateRow(*row) for row in await self._tables.all(statement, names)]
+
+    async def close(self) -> None:
+        await self._tables.close()
+
+
+def _shared_state(thread_id: str, row: StateRow) -> Checkpoint:
+    """The state of a user or an app, as `LocusSessionService` keeps it."""
+    state = _object(row.state, f"the state {thread_id!r}")
+    content = WholeContent({"state": state, "origins": {}})
+    return Checkpoint(NAMESPACE, _ID, None, _moment(row.updated), "{}", content)
+
+
+def _session(thread_id: str, row: StateRow, rows: list[EventRow]) -> Iterator[Checkpoint]:
+    """The beginning of a session, and a checkpoint for each event, with the state as of then."""
+    final = _object(row.state, f"the state of session {thread_id!r}")
+    events = [_event(thread_id, one) for one in rows]
+    deltas = [_delta(event) for event in events]
+    changed = {key for delta in deltas for key in delta}
+    state = {key: value for key, value in final.items() if key not in changed}
+    items, at, parent = ThreadItems(), _moment(row.created), None
+    for count, (event, delta) in enumerate([({}, {}), *zip(events, deltas, strict=True)]):
+        state = final if count == len(events) else state | delta
+        if count:
+            items.add([run_of(_BRANCH, count - 1, count - 1, [encode(event)])])
+            at = _moment(event["timestamp"])
+        fields: dict[str, Any] = {"state": state} if state else {}
+        if not count:
+            fields["last_update_time"] = _seconds(row.created)
+        extents = [Extent(_BRANCH, count - 1, 0, count)] if count else []
+        checkpoint_id = f"{_ID}-{event['id']}" if count else _ID
+        yield Checkpoint(
+            namespace=NAMESPACE,
+            checkpoint_id=checkpoint_id,
+            parent_id=parent,
+            created_at=at,
+            metadata=log_metadata("import", extents),
+            content=_content(fields, extents, items),
+        )
+        parent = checkpoint_id
+
+
+def _content(fields: dict[str, Any], extents: list[Extent], items: ThreadItems) -> StoredContent:
+    written = written_fields(fields)
+    items.add(written.values.values())
+    cuts: list[Any] = [[ITEMS, extents]] if extents else []
+    cuts += [[path, run.branch] for path, run in written.values.items()]
+    return StoredContent(written.head, encode_trusted(cuts), items)
+
+
+def _event(thread_id: str, row: EventRow) -> dict[str, Any]:
+    """An event as ADK reads it. Its id and its invocation stand in columns, and it may have no time of its own."""
+    data = _object(row.data, f"event {row.id!r} of session {thread_id!r}") if row.data is not None else {}
+    at = data.get("timestamp")
+    if not isinstance(at, int | float) or isinstance(at, bool):
+        at = _moment(row.at).timestamp()
+    return {**data, "id": row.id, "invocation_id": row.invocation_id, "timestamp": at}
+
+
+def _delta(event: dict[str, Any]) -> dict[str, Any]:
+    """What an event has changed in the state of its session."""
+    actions = event.get("actions")
+    delta = actions.get("state_delta") if isinstance(actions, dict) else None
+    return {key: value for key, value in (delta or {}).items() if not key.startswith(_PREFIXES)}
+
+
+def _object(text: Any, what: str) -> dict[str, Any]:
+    try:
+        found = decode(text)
+        encode(found)
+    except (CorruptCheckpointError, SerializationError, TypeError) as error:
+        raise CorruptCheckpointError(f"{what} is no JSON; correct the row, or remove it, and try again") from error
+    if not isinstance(found, dict):
+        raise CorruptCheckpointError(f"{what} is no JSON object; correct the row, or remove it, and try again")
+    return found
+
+
+def _moment(value: Any) -> datetime:
+    """A time of ADK: seconds since 1970, or a time in UTC, as text in SQLite."""
+    try:
+        if isinstance(value, int | float):
+            return datetime.fromtimestamp(value, UTC)
+        found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    except (TypeError, ValueError, OverflowError, OSError) as error:
+        raise CorruptCheckpointError(f"{value!r:.40} is no time of ADK's") from error
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+
+
+def _seconds(value: Any) -> float:
+    """The same as seconds since 1970. Those that ADK has are kept as they are: a datetime would round them."""
+    moment = _moment(value)
+    return float(value) if isinstance(value, int | float) else moment.timestamp()
