@@ -1,0 +1,236 @@
+"""Examines a store: can it be reached, is its format right, is anything damaged, is it set up well.
+
+What only an engine can know, it tells itself (`Engine.examine`). Everything here is the same for every store: each
+thread is read through once, each item once, so that a damaged row is found before somebody needs it. Nothing is
+changed.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from locus.errors import (
+    BackendUnavailableError,
+    CheckpointError,
+    ConfigurationError,
+    CorruptCheckpointError,
+    DamagedThreadsWarning,
+    LocusError,
+    UnsupportedFormatError,
+)
+from locus.looking.pages import exported_pages
+from locus.memory.engine import NothingThereError
+from locus.memory.model.codec import decode
+from locus.memory.model.payloads import dict_from
+from locus.memory.model.records import Entry, Finding, Stored, StoredFormat
+from locus.memory.store import CheckpointStore
+from locus.transfer.content import StoredContent
+from locus.transfer.items import ThreadItems
+
+_PAGE: Final = 500
+_AHEAD: Final = timedelta(minutes=2)
+"""How far a clock may be ahead before that is worth a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedThread:
+    """A thread that cannot be read as a whole."""
+
+    thread_id: str
+    error: CheckpointError
+    unreadable: tuple[tuple[str, str], ...] = ()
+    """Namespace and id of each checkpoint that cannot be put together."""
+    readable: int = 0
+    """How many checkpoints can be put together. If all can, pending writes are damaged, or what nothing needs."""
+
+    @property
+    def what(self) -> str:
+        """What cannot be read of it."""
+        if not self.unreadable:
+            return "a part of the records" if self.readable else "the history"
+        return f"{len(self.unreadable):,} of {len(self.unreadable) + self.readable:,} checkpoints"
+
+
+@dataclass
+class Examination:
+    """What was found."""
+
+    findings: list[Finding] = field(default_factory=list)
+    damaged: list[DamagedThread] = field(default_factory=list)
+    threads: int = 0
+    checkpoints: int = 0
+    reached: bool = False
+
+    @property
+    def healthy(self) -> bool:
+        return not self.damaged and all(finding.severity == "note" for finding in self.findings)
+
+
+Progress = Callable[[Examination], None]
+
+
+async def examine(
+    store: CheckpointStore, *, read_all: bool = True, progress: Progress = lambda _found: None
+) -> Examination:
+    """Examine a store. Without `read_all` no thread is read."""
+    found = Examination()
+    try:
+        formats = await stored_format(store)
+        is_older = formats is not None and 0 < formats.found < formats.newest
+        found.reached = formats is not None and formats.found > 0
+        if formats is not None and not formats.found:
+            raise store.engine.nothing_there()
+        try:
+            async with store.using() as engine:
+                found.reached = True
+                if formats is not None and is_older:
+                    found.findings.append(_older(formats))
+                found.findings += await engine.examine()
+        except ConfigurationError as error:
+            if not is_older:
+                raise
+            # Some stores of an older format are not read before they are migrated.
+            found.findings.append(Finding("error", str(error), _MIGRATE))
+            return found
+        await _look_at_clock(store, found)
+        if read_all:
+            async with aclosing(_threads(store)) as threads:
+                async for thread_id in threads:
+                    damaged = await read_through(store, thread_id, found)
+                    if damaged is not None:
+                        found.damaged.append(damaged)
+                    found.threads += 1
+                    progress(found)
+    except LocusError as error:
+        found.findings.append(_cannot(error))
+    return found
+
+
+async def stored_format(store: CheckpointStore) -> StoredFormat | None:
+    """The format of a store, before anything is set up or migrated."""
+    engine = store.engine
+    try:
+        return await engine.stored_format()
+    except LocusError:
+        raise
+    except engine.driver_errors as error:
+        raise engine.translate(error) from error
+
+
+_MIGRATE: Final = "`locus migrate` shows what would be done, and `locus migrate --apply` does it"
+
+
+def _older(formats: StoredFormat) -> Finding:
+    what = f"the store has format {formats.found}, and this version of Locus writes {formats.newest}"
+    return Finding("note", what, f"{_MIGRATE}; the next save does it, too")
+
+
+def _cannot(error: LocusError) -> Finding:
+    if isinstance(error, NothingThereError):
+        return Finding("error", str(error), "check the URL; the first save makes the store")
+    if isinstance(error, UnsupportedFormatError):
+        return Finding("error", str(error), "upgrade Locus here, or use the version that wrote it")
+    if isinstance(error, BackendUnavailableError):
+        return Finding("error", str(error), "check that the server runs, and that the URL and the network are right")
+    if isinstance(error, ConfigurationError):
+        return Finding("error", str(error), "correct the URL or the options")
+    return Finding("error", str(error), "restore it from a backup; nothing else was read")
+
+
+async def _look_at_clock(store: CheckpointStore, found: Examination) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DamagedThreadsWarning)  # they are found when they are read
+        try:
+            newest = await store.newest_threads(1)
+        except UnsupportedFormatError:
+            raise
+        except CorruptCheckpointError:
+            return  # it is found when its thread is read
+    if newest.entries and newest.entries[0].created_at > datetime.now(UTC) + _AHEAD:
+        found.findings.append(
+            Finding(
+                "warning",
+                "the newest checkpoint is from the future: the clock of this machine, or of the one that saved it, is "
+                "off",
+                "set both by NTP. Order does not depend on clocks, but vacuums by age and expiry do",
+            )
+        )
+
+
+async def _threads(store: CheckpointStore) -> AsyncGenerator[str, None]:
+    after: str | None = None
+    while page := await store.list_threads(_PAGE, "*", after=after):
+        for thread_id in page:
+            yield thread_id
+        after = page[-1]
+
+
+async def read_through(store: CheckpointStore, thread_id: str, found: Examination) -> DamagedThread | None:
+    """Put every checkpoint of a thread together; each item is decoded once. What is damaged, if anything is."""
+    items = ThreadItems()
+    checkpoints = 0
+    try:
+        async with aclosing(exported_pages(store, thread_id, lambda: items.known, whole=False)) as pages:
+            async for page in pages:
+                items.add(page.runs)
+                for stored in page.checkpoints:
+                    checkpoints += 1
+                    _check(stored, items)
+    except UnsupportedFormatError:
+        raise
+    except CorruptCheckpointError as error:
+        damaged = await _read_one_by_one(store, thread_id, error)
+        found.checkpoints += damaged.readable
+        return damaged
+    found.checkpoints += checkpoints
+    return None
+
+
+def _check(stored: Stored, items: ThreadItems) -> None:
+    if not isinstance(decode(stored.head), dict) or not isinstance(decode(stored.entry.metadata), dict):
+        raise CorruptCheckpointError("a head or its metadata is no object")
+    StoredContent(stored.head, stored.manifest, items)
+
+
+async def _read_one_by_one(store: CheckpointStore, thread_id: str, error: CheckpointError) -> DamagedThread:
+    """Find out which checkpoints of a damaged thread can be loaded."""
+    try:
+        entries = await store.history(thread_id, None, None, None)
+    except UnsupportedFormatError:
+        raise
+    except CorruptCheckpointError as worse:
+        return DamagedThread(thread_id, worse)
+    readable = [await is_readable(store, entry) for entry in entries]
+    lost = [
+        (entry.namespace, entry.checkpoint_id) for entry, good in zip(entries, readable, strict=True) if good is False
+    ]
+    return DamagedThread(thread_id, error, tuple(lost), sum(good is True for good in readable))
+
+
+async def is_readable(store: CheckpointStore, entry: Entry) -> bool | None:
+    """Whether a checkpoint can be loaded; None if it is not there any more."""
+    try:
+        async with store.using() as engine:
+            stored = await engine.read(entry.thread_id, entry.namespace, entry.checkpoint_id)
+    except UnsupportedFormatError:
+        raise
+    except CorruptCheckpointError:
+        return False
+    if stored is None or stored.entry.rev != entry.rev:
+        return None
+    return content(stored) is not None
+
+
+def content(stored: Stored) -> object | None:
+    """What a load gives, with its metadata; None if it cannot be put together."""
+    try:
+        return dict_from(stored), decode(stored.entry.metadata)
+    except UnsupportedFormatError:
+        raise
+    except CorruptCheckpointError:
+        return None
