@@ -78,7 +78,7 @@ def test_a_thread_that_cannot_be_moved_is_named_and_counts(
         (["{source}", "{source}"], "the same store"),
         (["memory", "file:{}/b"], "a store in memory ends with this command"),
         (["{source}", "memory"], "a store in memory ends with this command"),
-        (["{source}", "nonsense:x"], "there is no checkpointer 'nonsense'"),
+        (["{source}", "nonsense:x"], "unknown checkpointer 'nonsense'"),
         (["--threads", "z", "{source}", "file:{}/b"], "no thread that matches 'z'"),
         (["env:LOCUS_NOT_SET", "file:{}/b"], "the variable 'LOCUS_NOT_SET' is not set"),
     ],

@@ -23,8 +23,8 @@ The source is only read. Threads that are already at the destination are verifie
 _SOURCE, _DESTINATION = "--source-token-file", "--destination-token-file"
 
 
-def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    command = transfer.add_command(commands, "copy", "copy threads from one store to another", _DESCRIPTION, run)
+def configure(command: argparse.ArgumentParser) -> None:
+    transfer.describe(command, _DESCRIPTION, run)
     command.add_argument("source", metavar="SRC", help="the store to copy from: sqlite:///agents.db, redis://…")
     command.add_argument("destination", metavar="DST", help="the store to copy to: postgresql://…, file:./threads")
     transfer.add_options(command)

@@ -15,23 +15,31 @@ Import threads of other libraries into a Locus store. The source is only read.
   locus import langgraph checkpoints.sqlite sqlite:///agents.db
   locus import langgraph postgresql://app@localhost/app sqlite:///agents.db
   locus import openai-agents sessions.db sqlite:///agents.db
+  locus import google-adk .adk/session.db sqlite:///agents.db
+  locus import agent-framework ./history sqlite:///agents.db
+  locus import strands ./sessions sqlite:///agents.db
   locus import locus-sdk file:./.locus_checkpoints sqlite:///agents.db
   locus import locus-sdk s3://bucket/locus/checkpoints sqlite:///agents.db
+  locus import jsonl threads.jsonl sqlite:///agents.db
 
-langgraph      SqliteSaver and PostgresSaver (schema_name=… in the URL); continue with LocusSaver
-openai-agents  SQLiteSession and AdvancedSQLiteSession; continue with LocusSession
-locus-sdk      version 3: FileCheckpointer, and its stores in Redis, S3 and OCI Object Storage (prefix=…), OpenSearch,
-               PostgreSQL, MySQL and Oracle Database (table_name=…)"""
+langgraph        SqliteSaver and PostgresSaver (schema_name=… in the URL); continue with LocusSaver
+openai-agents    SQLiteSession and AdvancedSQLiteSession; continue with LocusSession
+google-adk       SqliteSessionService, and DatabaseSessionService in SQLite, PostgreSQL (schema_name=…) and MySQL;
+                 continue with LocusSessionService
+agent-framework  the folder of FileHistoryProvider; continue with LocusHistoryProvider
+strands          FileSessionManager; continue with LocusSessionRepository
+locus-sdk        version 3: FileCheckpointer, and its stores in Redis, S3 and OCI Object Storage (prefix=…), OpenSearch,
+                 PostgreSQL, MySQL and Oracle Database (table_name=…)
+jsonl            a file that `locus export` wrote"""
 
 
-def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    about = "import threads of other libraries into a store"
-    command = transfer.add_command(commands, "import", about, _DESCRIPTION, run)
+def configure(command: argparse.ArgumentParser) -> None:
+    transfer.describe(command, _DESCRIPTION, run)
     add = command.add_argument
     add(
         "kind",
         metavar="KIND",
-        choices=["langgraph", "locus-sdk", "openai-agents"],
+        choices=["langgraph", "locus-sdk", "openai-agents", "google-adk", "agent-framework", "strands", "jsonl"],
         help="the library that saved the threads: %(choices)s",
     )
     add("source", metavar="SRC", help="the store to import from: a file, a folder, postgresql://…, redis://…, s3://…")

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from locus.cli import tokens
+from locus.cli import stores, tokens
 from locus.errors import ConfigurationError
 from locus.extras import require
 
@@ -38,16 +38,18 @@ The store can be another Locus server, http:// or https://. Its token comes from
 LOCUS_TOKEN_FILE names, or from --store-token-file."""
 
 
-def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    command = commands.add_parser(
-        "serve",
-        help="serve the threads of a store over HTTP",
-        description=_DESCRIPTION,
-        epilog=_TOKENS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def configure(command: argparse.ArgumentParser) -> None:
+    command.description, command.epilog = _DESCRIPTION, _TOKENS
+    command.formatter_class = argparse.RawDescriptionHelpFormatter
     add = command.add_argument
-    add("--store", metavar="URL", help="the store to serve: sqlite:///agents.db, postgresql://…, memory")
+    add("words", nargs="*", metavar="STORE", help="the store to serve, if it is not named with -s")
+    add(
+        "-s",
+        "--store",
+        metavar="URL",
+        default=argparse.SUPPRESS,
+        help="the store to serve: sqlite:///agents.db, postgresql://…, memory",
+    )
     add("--host", default="127.0.0.1", help="the address to listen on (127.0.0.1)")
     add("--port", type=int, default=8700, help="the port to listen on (8700)")
     add("--workers", type=int, default=1, metavar="N", help="the number of worker processes (1)")
@@ -70,6 +72,17 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     )
     add("--quota-file", metavar="FILE", help="count these in a file, which is kept (while the server runs)")
     add("--audit", metavar="FILE", help="write which token did what to a file (-: standard output)")
+    add("--inspector", action="store_true", help="also serve pages for people to look at threads, under /ui")
+    add(
+        "--inspector-write", action="store_true", help="let these pages fork, delete and vacuum, if the token may write"
+    )
+    add(
+        "--inspector-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a host name under which people reach these pages, besides --host and localhost; may be repeated",
+    )
     add(
         "--query-timeout",
         type=float,
@@ -91,6 +104,8 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 def run(options: argparse.Namespace) -> int:
     for module in ("starlette", "uvicorn", "prometheus_client", "httptools"):
         require(module, "server")
+    if options.inspector:
+        require("jinja2", "inspect")
     from locus.server.serving import serve
 
     serve(_config(options))
@@ -101,9 +116,7 @@ def _config(options: argparse.Namespace) -> ServerConfig:
     from locus.server.config import ServerConfig, read_some_tokens
     from locus.server.logs import KEY_VARIABLE, key_from_environment
 
-    store = options.store or os.environ.get(STORE_VARIABLE)
-    if not store:
-        raise ConfigurationError("say where the threads are kept: --store sqlite:///agents.db")
+    store = _store(options)
     token_file = str(Path(options.token_file).absolute()) if options.token_file else None
     config = ServerConfig(
         store=store,
@@ -129,11 +142,26 @@ def _config(options: argparse.Namespace) -> ServerConfig:
         daily_saves=options.daily_saves,
         daily_bytes=None if options.daily_megabytes is None else _bytes(options.daily_megabytes, "--daily-megabytes"),
         quota_file=options.quota_file,
+        inspector=options.inspector,
+        inspector_writes=options.inspector_write,
+        inspector_hosts=tuple(options.inspector_host),
     )
-    secret = (STORE_VARIABLE, TOKENS_VARIABLE, KEY_VARIABLE, tokens.TOKEN_VARIABLE)
+    secret = (*stores.VARIABLES, TOKENS_VARIABLE, KEY_VARIABLE, tokens.TOKEN_VARIABLE)
     for name in secret:  # worker processes would inherit them
         os.environ.pop(name, None)
     return config
+
+
+def _store(options: argparse.Namespace) -> str:
+    """The URL of the store. A file that is in the folder by chance is not served to others."""
+    from locus.transfer.stores import resolve_url
+
+    words = list(options.words)
+    named = stores.named_by_option(options) or (words.pop(0) if words else None)
+    given = named or os.environ.get(STORE_VARIABLE) or os.environ.get(stores.VARIABLES[0])
+    if words or not given:
+        raise ConfigurationError("say where the threads are kept: --store sqlite:///agents.db")
+    return resolve_url(given)
 
 
 def _given_tokens(given: list[str]) -> str:

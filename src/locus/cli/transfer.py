@@ -25,20 +25,12 @@ back from the destination and compares it with the source. The exit code is 0 if
 some are not (they are listed), 2 if nothing could be done, and 130 if it was interrupted."""
 
 
-def add_command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],
-    name: str,
-    about: str,
-    description: str,
-    run: Callable[[argparse.Namespace], int],
+def describe(
+    command: argparse.ArgumentParser, description: str, run: Callable[[argparse.Namespace], int]
 ) -> argparse.ArgumentParser:
-    command = commands.add_parser(
-        name,
-        help=about,
-        description=description,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    """Give a command what both have."""
+    command.description, command.epilog = description, _EPILOG
+    command.formatter_class = argparse.RawDescriptionHelpFormatter
     command.set_defaults(run=run)
     return command
 

@@ -1,0 +1,197 @@
+"""`locus bisect`: finds the checkpoint with which something came."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shlex
+import signal
+from typing import TYPE_CHECKING, Any
+
+from locus.cli import commands
+from locus.cli.commands import ExitCode
+from locus.cli.terminal import Progress, Styled, Terminal
+from locus.errors import ConfigurationError
+from locus.looking.visible import visible
+from locus.looking.wording import ago, clock
+
+if TYPE_CHECKING:
+    from locus.looking.bisect import Bisected
+    from locus.memory.model.records import Entry
+    from locus.memory.store import CheckpointStore
+
+_DESCRIPTION = """\
+Find the checkpoint with which something came, on the line that leads to a thread's latest checkpoint (or to --to).
+
+  locus bisect THREAD --appears "refund approved"
+  locus bisect THREAD --path metadata.status --equals '"closed"'
+  locus bisect THREAD --run ./is-broken.sh
+
+A text and a value are looked for in every checkpoint of the line, and what came, went and came again is told. A command
+is run for a few of them, by halves: it gets the state as JSON on its standard input, and LOCUS_THREAD, LOCUS_CHECKPOINT
+and LOCUS_NUMBER in its environment. Exit code 0 means that all is well, and 1 to 124 that it is broken. No shell is
+used: for one, say `sh -c '…'`.
+The exit code of `locus bisect` is 0 if a checkpoint was found, and 1 if there is none."""
+
+_BROKEN = range(1, 125)
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    command.description = _DESCRIPTION
+    commands.configure(command, run, "THREAD")
+    what = command.add_mutually_exclusive_group(required=True)
+    what.add_argument("--appears", metavar="TEXT", help="a text, anywhere in the payload")
+    what.add_argument("--path", metavar="P", help="something at this path: metadata.status, messages.-1.role")
+    what.add_argument("--run", dest="command", metavar="CMD", help="what this command finds broken")
+    add = command.add_argument
+    add("--equals", metavar="V", help="with --path: this value there, as JSON or plain text")
+    add("--from", dest="first", metavar="REV", help="begin at this checkpoint of the line: its id, #NUMBER or ~STEPS")
+    add("--to", dest="last", metavar="REV", help="end at this checkpoint (the latest)")
+    commands.add_namespace(command)
+
+
+async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Terminal) -> int | None:
+    from locus.looking import bisect
+    from locus.looking.revisions import resolve, resolve_thread
+
+    if options.equals is not None and options.path is None:
+        raise ConfigurationError("--equals belongs to --path")
+    thread_id = options.thread
+
+    async def named(text: str) -> Entry:
+        return await resolve(store, thread_id, checkpoint=text.removeprefix(f"{thread_id}@"), namespace=options.ns)
+
+    last = await (named(options.last) if options.last else resolve_thread(store, thread_id, options.ns))
+    first = await named(options.first) if options.first else None
+    line = await bisect.line_of(store, last, first)
+    in_metadata = False
+    if options.appears is not None:
+        with Progress(terminal.err, "checkpoints") as progress:
+            found = await bisect.bisect_text(store, line, options.appears, progress=progress.show)
+    elif options.path is not None:
+        wanted = ... if options.equals is None else _value(options.equals)
+        with Progress(terminal.err, "checkpoints") as progress:
+            found, in_metadata = await bisect.bisect_path(
+                store, line, options.path.split("."), wanted, progress=progress.show
+            )
+    else:
+        with Progress(terminal.err, "runs") as progress:
+            found = await bisect.bisect_run(line, _test(store, options.command, progress))
+    _print(found, options, terminal, in_metadata=in_metadata)
+    return None if found.first is not None else ExitCode.DIFFERS
+
+
+def _place(options: argparse.Namespace) -> list[str]:
+    """The options that say where this was found."""
+    store, namespace = getattr(options, "store", None) or getattr(options, "taken_for_store", None), options.ns
+    return [*(["-s", store] if store else []), *(["--ns", namespace] if namespace is not None else [])]
+
+
+def _end_at(entry: Entry, last: Entry) -> str:
+    """The options with which the line ends at a checkpoint of another one, which may be in another namespace."""
+    where = [] if entry.namespace == last.namespace else ["--ns", entry.namespace]
+    return shlex.join(["--to", f"#{entry.seq}", *where])
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _test(store: CheckpointStore, command: str, progress: Progress) -> Any:
+    """Whether the user's command finds a checkpoint broken."""
+    from locus.memory.model.payloads import dict_from
+
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ConfigurationError(f"the command of --run cannot be read: {error}") from None
+    if not words:
+        raise ConfigurationError("--run takes a command")
+    runs = 0
+
+    async def test(entry: Entry) -> bool:
+        nonlocal runs
+        stored = await store.read(entry.thread_id, entry.checkpoint_id, entry.namespace)
+        if stored is None:
+            raise await store.not_found(entry.thread_id, entry.checkpoint_id, entry.namespace)
+        state = json.dumps(dict_from(stored), ensure_ascii=False).encode(errors="surrogatepass")
+        about = {
+            "LOCUS_THREAD": entry.thread_id,
+            "LOCUS_CHECKPOINT": entry.checkpoint_id,
+            "LOCUS_NUMBER": str(entry.seq),
+        }
+        usable = {name: value for name, value in about.items() if "\0" not in value}
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *words, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, env={**os.environ, **usable}
+            )
+        except OSError as error:
+            raise ConfigurationError(f"the command of --run cannot be run: {error.strerror}") from None
+        try:
+            await process.communicate(state)
+        finally:
+            if process.returncode is None:
+                process.send_signal(signal.SIGTERM)
+                await process.wait()
+        runs += 1
+        progress.show(runs)
+        code = process.returncode
+        if code == 0:
+            return False
+        if code in _BROKEN:
+            return True
+        raise ConfigurationError(
+            f"the command of --run ended with {code} for #{entry.seq}: 0 means well, 1 to 124 means broken"
+        )
+
+    return test
+
+
+def _print(found: Bisected, options: argparse.Namespace, terminal: Terminal, *, in_metadata: bool) -> None:
+    from locus.memory.checkpointer import entry_dict
+
+    first, before, elsewhere = found.first, found.before, found.elsewhere
+    if terminal.json:
+        terminal.document(
+            {
+                "found": None if first is None else entry_dict(first),
+                "before": None if before is None else entry_dict(before),
+                "flips": [
+                    {"seq": flip.entry.seq, "checkpoint_id": flip.entry.checkpoint_id, "holds": flip.holds}
+                    for flip in found.flips
+                ],
+                "looked_at": found.looked_at,
+                "line": len(found.line),
+                "in_metadata": in_metadata,
+                "elsewhere": None if first is not None or elsewhere is None else entry_dict(elsewhere),
+            }
+        )
+        return
+    if first is None:
+        terminal.line(f"not in any of {len(found.line):,} checkpoints")
+        if elsewhere is not None:
+            terminal.text(f"but on another line, in #{elsewhere.seq}: {_end_at(elsewhere, found.line[-1])}")
+        return
+    thread = visible(first.thread_id)
+    terminal.line(
+        Styled(f"{thread}@#{first.seq}", "strong"),
+        "  ",
+        Styled(visible(first.checkpoint_id), "id"),
+        f"  {clock(first.created_at)} ({ago(first.created_at)})",
+    )
+    if before is None:
+        terminal.line("it is there from the first checkpoint of the line on")
+    else:
+        line = ["locus", "diff", *_place(options), *(f"{one.thread_id}@#{one.seq}" for one in (before, first))]
+        terminal.command(line)
+    if in_metadata:
+        terminal.text("it is in the metadata that checkpoints were saved with; the state has nothing there")
+    if len(found.flips) > 1:
+        words = ", ".join(f"{'came' if flip.holds else 'went'} with #{flip.entry.seq}" for flip in found.flips[:20])
+        more = ", …" if len(found.flips) > 20 else ""
+        terminal.line(Styled(f"it {words}{more}", "warning"))

@@ -1,0 +1,142 @@
+"""What commands have in common: exit codes, the options of those that look at a store, and how they are run."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from locus.cli import stores
+from locus.cli.terminal import Terminal
+from locus.errors import CapabilityError, CheckpointNotFoundError, ConfigurationError, ConflictError, LocusError
+
+if TYPE_CHECKING:
+    from locus.memory.store import CheckpointStore
+
+
+class ExitCode(IntEnum):
+    """What a command ends with."""
+
+    DONE = 0
+    DIFFERS = 1
+    """Two checkpoints differ, `bisect` found nothing, or not everything could be done."""
+    UNUSABLE = 2
+    """The command line is wrong, or the store cannot be used."""
+    NO_SUCH_THREAD = 3
+    CONFLICT = 4
+    NOT_CAPABLE = 5
+    """This kind of store cannot do it."""
+    INTERRUPTED = 130
+
+
+def exit_code(error: LocusError) -> ExitCode:
+    """What a command ends with that could not be done because of this."""
+    if isinstance(error, ConflictError):
+        return ExitCode.CONFLICT
+    if isinstance(error, CapabilityError):
+        return ExitCode.NOT_CAPABLE
+    if isinstance(error, CheckpointNotFoundError):
+        return ExitCode.NO_SUCH_THREAD
+    return ExitCode.UNUSABLE
+
+
+class UsageError(ConfigurationError):
+    """The words of a command are not what it takes."""
+
+
+Looking = Callable[["CheckpointStore", argparse.Namespace, Terminal], Awaitable[int | None]]
+"""A command that looks at a store. It returns an exit code, or None for `DONE`."""
+
+
+def configure(
+    command: argparse.ArgumentParser,
+    run: Looking,
+    *words: str,
+    optional: int = 0,
+    many: bool = False,
+    writes: bool = False,
+) -> None:
+    """Make a command of one that looks at a store.
+
+    `words` are what it takes besides its options, each under its name in `options`; the last `optional` ones may be
+    missing (None), and with `many` the last one is a list of all that are left.
+    """
+    command.formatter_class = argparse.RawDescriptionHelpFormatter
+    command.epilog = stores.HELP
+    shown = [f"[{word}]" if at >= len(words) - optional else word for at, word in enumerate(words)]
+    named = " ".join([*shown[:-1], f"{shown[-1]}…" if many else shown[-1]] if shown else [])
+    command.usage = f"{command.prog} [-s STORE] {named} [OPTIONS]".replace("  ", " ")
+    command.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+    stores.add_options(command)
+    command.add_argument("--json", action="store_true", help="print JSON: one document, or a line for each of a list")
+
+    def begin(options: argparse.Namespace) -> int:
+        url, rest = stores.take_store(options, options.words)
+        _assign(options, command, rest, words, optional, many)
+        terminal = Terminal.of_process(json=options.json)
+
+        async def main() -> int | None:
+            async with stores.opened(url, options, to_write=writes and getattr(options, "apply", True)) as store:
+                return await run(store, options, terminal)
+
+        try:
+            return asyncio.run(main()) or ExitCode.DONE
+        finally:
+            terminal.flush()
+
+    command.set_defaults(run=begin)
+
+
+def _assign(
+    options: argparse.Namespace,
+    command: argparse.ArgumentParser,
+    given: list[str],
+    words: tuple[str, ...],
+    optional: int,
+    many: bool,
+) -> None:
+    if len(given) < len(words) - optional or (len(given) > len(words) and not many):
+        said = "too few words" if len(given) < len(words) - optional else "too many words"
+        taken = getattr(options, "taken_for_store", None)
+        hint = f" ({taken!r:.80} was taken for a store: if it is a thread, name the store with -s)" if taken else ""
+        raise UsageError(f"{said}: {command.usage}{hint}")
+    for at, word in enumerate(words):
+        name = re.sub(r"\W", "_", word.lower())
+        if many and at == len(words) - 1:
+            setattr(options, name, given[at:])
+        else:
+            setattr(options, name, given[at] if at < len(given) else None)
+
+
+def number(least: int, most: int) -> Callable[[str], int]:
+    """The type of an option that takes a number."""
+
+    def parse(text: str) -> int:
+        if not text.lstrip("-").isdecimal() or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"a number from {least:,} to {most:,}")
+        return int(text)
+
+    return parse
+
+
+def add_limit(command: argparse.ArgumentParser, default: int = 50) -> None:
+    command.add_argument(
+        "-n", "--limit", type=number(1, 100_000), default=default, metavar="N", help=f"how many are shown ({default})"
+    )
+
+
+def add_namespace(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--ns", metavar="NS", help="the namespace of the thread, if it has several")
+
+
+def add_checkpoint(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--checkpoint", metavar="ID", help="the checkpoint, where the id of a thread contains @: ID, #NUMBER or ~STEPS"
+    )
+
+
+def add_apply(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--apply", action="store_true", help="do it; without this, only show what would be done")

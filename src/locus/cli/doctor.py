@@ -1,0 +1,137 @@
+"""`locus doctor`: examines a store, and repairs what can be repaired."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from locus.cli import commands
+from locus.cli.commands import ExitCode, UsageError
+from locus.cli.terminal import Progress, Styled, Terminal
+from locus.looking.visible import visible
+
+if TYPE_CHECKING:
+    from locus.doctor import Examination
+    from locus.memory.store import CheckpointStore
+    from locus.repair import Repair
+
+_DESCRIPTION = """\
+Examine a store: can it be reached, is its format right, are rows damaged, is it set up so that nothing is lost. Each
+finding says what to do. Nothing is changed, unless --repair and --apply are there.
+
+  locus doctor
+  locus doctor --quick             without reading every thread
+  locus doctor --repair            what would be kept of damaged threads, and what is lost
+  locus doctor --repair --apply    do it
+
+A repair removes checkpoints that cannot be read, and creates missing indexes. Nothing that can be read is lost. Make a
+backup first all the same.
+
+The exit code is 0 if all is well, 1 if there is something to do, and 2 if the store cannot be used."""
+
+_STYLES = {"error": "error", "warning": "warning", "note": "faint"}
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    command.description = _DESCRIPTION
+    commands.configure(command, run, writes=True)
+    command.add_argument("--quick", action="store_true", help="read no threads")
+    command.add_argument("--repair", action="store_true", help="keep what can be read of what is damaged")
+    commands.add_apply(command)
+    begin = command.get_default("run")
+
+    def checked(options: argparse.Namespace) -> int:
+        if options.apply and not options.repair:
+            raise UsageError("--apply goes with --repair")
+        code: int = begin(options)
+        return code
+
+    command.set_defaults(run=checked)
+
+
+async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Terminal) -> int | None:
+    from locus.doctor import examine
+    from locus.repair import repair
+
+    with Progress(terminal.err, "threads read") as bar:
+
+        def show(found: Examination) -> None:
+            bar.show(found.threads)
+
+        found = await examine(store, read_all=not options.quick, progress=show)
+    repairs = await repair(store, found, apply=options.apply) if options.repair and found.reached else []
+    if terminal.json:
+        terminal.document(_document(found, repairs, options))
+    else:
+        _print(found, options, terminal)
+        _print_repairs(repairs, options, terminal)
+    if not found.reached:
+        return ExitCode.UNUSABLE
+    return None if found.healthy else ExitCode.DIFFERS
+
+
+def _document(found: Examination, repairs: Sequence[Repair], options: argparse.Namespace) -> dict[str, object]:
+    document: dict[str, object] = {
+        "healthy": found.healthy,
+        "threads": found.threads,
+        "checkpoints": found.checkpoints,
+        "findings": [finding._asdict() for finding in found.findings],
+        "damaged": [
+            {
+                "thread_id": one.thread_id,
+                "error": str(one.error),
+                "checkpoints": [list(each) for each in one.unreadable],
+                "readable": one.readable,
+            }
+            for one in found.damaged
+        ],
+    }
+    if options.repair:
+        document["repairs"] = [
+            {
+                "what": one.what,
+                "thread_id": one.thread_id,
+                "lost": [list(each) for each in one.lost],
+                "statement": one.statement,
+                "left_alone": one.left_alone,
+            }
+            for one in repairs
+        ]
+        document["dry_run"] = not options.apply
+    return document
+
+
+def _print(found: Examination, options: argparse.Namespace, terminal: Terminal) -> None:
+    for finding in found.findings:
+        terminal.text(f"{finding.severity}: {finding.what}", _STYLES[finding.severity])
+        terminal.text(finding.advice, indent="    ")
+        if finding.repair:
+            terminal.text(f"{finding.repair};", indent="    ")
+    for one in found.damaged:
+        terminal.text(f"error: {one.what} of {visible(one.thread_id)} cannot be read: {one.error}", "error")
+        if not options.repair:
+            terminal.text("`locus doctor --repair` shows what can be kept", indent="    ")
+    if found.reached and not options.quick:
+        terminal.line(f"{found.threads:,} threads with {found.checkpoints:,} checkpoints read")
+    if found.healthy:
+        terminal.line(Styled("all is well", "added"))
+
+
+def _print_repairs(repairs: Sequence[Repair], options: argparse.Namespace, terminal: Terminal) -> None:
+    for one in repairs:
+        where = "" if one.thread_id is None else f" ({visible(one.thread_id)})"
+        if one.left_alone:
+            terminal.text(f"left alone: {one.what}{where}", "warning")
+            terminal.text(one.left_alone, indent="    ")
+        else:
+            terminal.text(f"{'done' if options.apply else 'would do'}: {one.what}{where}")
+        for namespace, checkpoint_id in one.lost:
+            inside = "" if namespace == "default" else f" in {visible(namespace) or 'the empty namespace'}"
+            terminal.text(f"lost: {visible(checkpoint_id)}{inside}", indent="    ")
+        if one.statement:
+            terminal.text(f"{one.statement};", indent="    ")
+    if options.repair and not repairs:
+        terminal.line("there is nothing that can be repaired")
+    elif repairs and not options.apply:
+        terminal.note("nothing was changed: --apply does it. Make a backup first: what is removed does not come back")

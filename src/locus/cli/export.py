@@ -1,0 +1,132 @@
+"""`locus export`: writes threads to a file."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import sys
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from locus.cli import commands
+from locus.cli.terminal import Progress, Terminal
+from locus.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from locus.memory.store import CheckpointStore
+
+_DESCRIPTION = """\
+Write threads to a file, or to standard output.
+
+  jsonl    every checkpoint with its history, forks and pending writes; `locus import jsonl` reads it back
+  json     the state of each checkpoint that is named
+  md, html the conversation of each checkpoint that is named, to hand on; html is one page that needs nothing else
+
+  locus export THREAD OTHER-THREAD -o threads.jsonl
+  locus export THREAD@~3 --format html -o talk.html"""
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    command.description = _DESCRIPTION
+    commands.configure(command, run, "THREAD", many=True)
+    command.add_argument("-o", "--output", metavar="FILE", help="the file to write; it must not exist yet")
+    command.add_argument("--format", choices=["jsonl", "json", "md", "html"], help="(by the file's ending, or jsonl)")
+    commands.add_namespace(command)
+
+
+async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Terminal) -> int | None:
+    if not options.thread:
+        raise commands.UsageError("name the threads to export")
+    kind = options.format or _by_ending(options.output) or ("json" if options.json else "jsonl")
+    if kind == "jsonl" and options.ns is not None:
+        raise ConfigurationError("jsonl has every namespace of a thread: --ns is for the other formats")
+    if options.output is None:
+        if not terminal.interactive and isinstance(sys.stdout, io.TextIOWrapper):
+            # What is read back is UTF-8, whatever this machine prefers. A terminal shows what it can.
+            sys.stdout.reconfigure(encoding="utf-8", errors="surrogatepass")
+        await _write(store, options, kind, sys.stdout, terminal)
+        return None
+    with _new_file(options.output) as file:
+        await _write(store, options, kind, file, terminal)
+    return None
+
+
+@contextmanager
+def _new_file(name: str) -> Iterator[TextIO]:
+    """A file that is there under its name only when it is complete. One that exists is not replaced."""
+    target = Path(name)
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        if target.exists():
+            raise FileExistsError
+        with part.open("x", encoding="utf-8", errors="surrogatepass") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(part, target)
+    except FileExistsError:
+        raise ConfigurationError(f"{name!r:.200} exists already: choose another file") from None
+    except OSError as error:
+        raise ConfigurationError(f"{name!r:.200} cannot be written: {error.strerror}") from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _by_ending(name: str | None) -> str | None:
+    ending = Path(name or "").suffix.lower().removeprefix(".")
+    return {"jsonl": "jsonl", "json": "json", "md": "md", "markdown": "md", "html": "html", "htm": "html"}.get(ending)
+
+
+async def _write(
+    store: CheckpointStore, options: argparse.Namespace, kind: str, file: TextIO, terminal: Terminal
+) -> None:
+    if kind == "jsonl":
+        await _write_lines(store, options, file, terminal)
+        return
+    from locus.looking.revisions import resolve
+
+    entries = [await resolve(store, text, namespace=options.ns) for text in options.thread]
+    if kind == "json":
+        from locus.memory.checkpointer import entry_dict
+        from locus.memory.model.payloads import dict_from
+
+        documents = []
+        for entry in entries:
+            stored = await store.read(entry.thread_id, entry.checkpoint_id, entry.namespace)
+            if stored is None:
+                raise await store.not_found(entry.thread_id, entry.checkpoint_id, entry.namespace)
+            documents.append({**entry_dict(entry), "state": dict_from(stored)})
+        terminal_json = Terminal(file, terminal.err, json=True, interactive=file is sys.stdout and terminal.interactive)
+        terminal_json.document(documents[0] if len(documents) == 1 else documents)
+        terminal_json.flush()
+        return
+    from locus.looking import documents as made
+    from locus.looking.reading import whole_conversation
+
+    conversations = [await whole_conversation(store, entry) for entry in entries]
+    file.write(made.markdown(conversations) if kind == "md" else made.page(conversations))
+
+
+async def _write_lines(store: CheckpointStore, options: argparse.Namespace, file: TextIO, terminal: Terminal) -> None:
+    from locus.looking.lines import exported_lines
+    from locus.looking.revisions import resolve_thread
+
+    with Progress(terminal.err, "lines") as progress:
+        count = 0
+        for thread_id in dict.fromkeys(options.thread):
+            found = 0
+            lines: AsyncGenerator[str, None] = exported_lines(store, thread_id)
+            async with aclosing(lines):
+                async for line in lines:
+                    # On a terminal nothing may drive it, and JSON has escapes for that.
+                    shown = json.dumps(json.loads(line)) if file is sys.stdout and terminal.interactive else line
+                    file.write(f"{shown}\n")
+                    found += 1
+                    progress.show(count + found)
+            if not found:
+                await resolve_thread(store, thread_id)  # which says that there is none
+            count += found

@@ -1,0 +1,62 @@
+"""`locus migrate`: brings a store to the newest stored format."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from locus.cli import commands
+from locus.cli.terminal import Styled, Terminal
+
+if TYPE_CHECKING:
+    from locus.memory.model.records import StoredFormat
+    from locus.memory.store import CheckpointStore
+
+_DESCRIPTION = """\
+Bring a store to the newest stored format. Shows what would be done, and for a SQL database the script that a DBA can
+run instead; --apply does it. Everything that was stored stays readable.
+
+  locus migrate
+  locus migrate --apply"""
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    command.description = _DESCRIPTION
+    commands.configure(command, run, writes=True)
+    commands.add_apply(command)
+
+
+async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Terminal) -> int | None:
+    from locus.doctor import stored_format
+
+    found = await stored_format(store)
+    if options.apply:
+        async with store.using():  # which migrates it
+            pass
+    elif found is not None and not found.found:
+        raise store.engine.nothing_there()
+    if terminal.json:
+        now = found if found is None or not options.apply else await stored_format(store)
+        terminal.document({"format": None if now is None else now._asdict(), "dry_run": not options.apply})
+    else:
+        _print(found, options, terminal)
+    return None
+
+
+def _print(found: StoredFormat | None, options: argparse.Namespace, terminal: Terminal) -> None:
+    if found is None:
+        terminal.line("this kind of store has nothing to migrate: each save writes the newest format")
+    elif found.found > found.newest:
+        terminal.line(
+            f"the store has format {found.found}, and this version of Locus knows {found.newest}: upgrade Locus"
+        )
+    elif found.found == found.newest:
+        terminal.line(f"the store has the newest format, {found.found}")
+    elif options.apply:
+        terminal.line(Styled(f"migrated from format {found.found} to {found.newest}", "added"))
+    else:
+        terminal.line(Styled(f"would migrate from format {found.found} to {found.newest}", "warning"))
+        if found.migration:
+            terminal.line("")
+            terminal.text(found.migration.rstrip())
+        terminal.note("nothing was changed: --apply does it")

@@ -1,0 +1,91 @@
+"""`locus vacuum`: removes old checkpoints."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from locus.cli import commands
+from locus.cli.commands import ExitCode
+from locus.cli.terminal import Progress, Styled, Terminal
+from locus.errors import ConfigurationError, CorruptCheckpointError, UnsupportedFormatError
+from locus.looking.ages import days
+
+if TYPE_CHECKING:
+    from locus.memory.model.retention import VacuumProgress
+    from locus.memory.store import CheckpointStore
+
+_DESCRIPTION = """\
+Remove old checkpoints: by age, by number, or by both, and then both must hold. The latest of each line of history can
+be kept with --keep-last. Shows what would be removed; --apply does it.
+
+  locus vacuum --older-than 30d --keep-last 10
+  locus vacuum --keep-last 50 --apply"""
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    command.description = _DESCRIPTION
+    commands.configure(command, run, writes=True)
+    add_retention(command)
+    commands.add_apply(command)
+
+
+def add_retention(command: argparse.ArgumentParser) -> None:
+    """The options that say what is old."""
+    command.add_argument("--older-than", type=age, metavar="AGE", help="what is older: 30d, 12h, 2w (30d)")
+    command.add_argument(
+        "--keep-last", type=commands.number(0, 10**9), metavar="N", help="keep so many of each line of history"
+    )
+
+
+def age(text: str) -> float:
+    """A number of days: `30d`, `12h`, `2w`, or a plain number."""
+    try:
+        return days(text)
+    except ConfigurationError:
+        raise argparse.ArgumentTypeError("an age, such as 30d, 12h or 2w") from None
+
+
+def retention(options: argparse.Namespace) -> tuple[float | None, int | None]:
+    """The age in days, and how many are kept. Without either, what is older than 30 days is meant."""
+    by_age = options.older_than
+    return (30.0 if by_age is None and options.keep_last is None else by_age), options.keep_last
+
+
+async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Terminal) -> int | None:
+    from locus.memory.model.retention import VacuumProgress
+
+    done, damage = VacuumProgress(), None
+    with Progress(terminal.err, "threads looked at") as bar:
+
+        def show(progress: VacuumProgress) -> None:
+            nonlocal done
+            done = progress
+            bar.show(progress.threads)
+
+        try:
+            await store.vacuum(*retention(options), not options.apply, show)
+        except UnsupportedFormatError:
+            raise
+        except CorruptCheckpointError as error:
+            damage = error
+    if terminal.json:
+        terminal.document(
+            {
+                "threads": done.threads,
+                "checkpoints": done.checkpoints,
+                "writes": done.writes,
+                "damaged": done.damaged,
+                "dry_run": not options.apply,
+            }
+        )
+    else:
+        verb = Styled("removed " if options.apply else "would remove ", "" if options.apply else "warning")
+        also = f" and {done.writes:,} pending writes whose checkpoint never came" if done.writes else ""
+        terminal.line(verb, f"{done.checkpoints:,} checkpoints{also}")
+        if not options.apply:
+            terminal.note("nothing was changed: --apply does it")
+    if damage is not None:
+        terminal.note(f"{done.damaged:,} threads cannot be read, and were left alone: {damage}. Ask `locus doctor`")
+        return ExitCode.DIFFERS
+    return None
