@@ -14,7 +14,18 @@ from locus.memory.model.arguments import UNLIMITED
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.ids import Pattern
 from locus.memory.model.manifest import newest_runs, wanted
-from locus.memory.model.records import DEFAULT_NAMESPACE, Base, Commit, Entry, Hit, Outcome, Run, Stored, Verdict
+from locus.memory.model.records import (
+    DEFAULT_NAMESPACE,
+    Base,
+    Commit,
+    Entry,
+    Hit,
+    NewestThreads,
+    Outcome,
+    Run,
+    Stored,
+    Verdict,
+)
 from locus.memory.model.retention import Removal
 from locus.memory.model.table import Row, ThreadTable
 from locus.memory.store import CheckpointStore
@@ -149,6 +160,23 @@ class FiltersAfterwards(MemoryEngine):
 
     async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
         return [entry for entry in await super().recent(limit) if entry.thread_id.startswith(prefix)]
+
+
+class BeginsAnew(MemoryEngine):
+    """Every page is the first one."""
+
+    async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
+        return await super().threads(replace(pattern, after=""), limit)
+
+
+class FilledByOne(MemoryEngine):
+    """A list of the newest threads is made of the newest checkpoints, as many as there may be threads."""
+
+    async def newest_threads(self, limit: int, before: str | None = None, prefix: str = "") -> NewestThreads:
+        found: dict[str, Entry] = {}
+        for entry in await self.recent(limit, prefix):
+            found.setdefault(entry.thread_id, entry)
+        return NewestThreads([*found.values()])
 
 
 class SharedScores(MemoryEngine):

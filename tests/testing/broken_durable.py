@@ -11,16 +11,17 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from locus.memory import register_checkpointer
 from locus.memory.backends import FileCheckpointer
 from locus.memory.backends.memory import MemoryEngine
 from locus.memory.backends.sql.flavour import Steps
 from locus.memory.backends.sqlite.client import Query
+from locus.memory.backends.sqlite.commit import commit_apart
 from locus.memory.backends.sqlite.engine import SQLiteEngine
 from locus.memory.checkpointer import Checkpointer
-from locus.memory.model.records import ANY, Base, Commit, Entry, Outcome, Run, Stored, Verdict, Write
+from locus.memory.model.records import ANY, Base, Commit, Entry, Outcome, Run, Stored, TaskWrites, Verdict, Write
 from locus.memory.store import CheckpointStore
 from locus.testing.stores import Stall
 from tests.backends.embedded import FileStore, SQLiteStore, StallInSQLite
@@ -92,19 +93,26 @@ class LatestAfterwards(SQLite):
 class TooEarly(SQLite):
     """A save is acknowledged while it is still in memory; whoever asks this process does not notice."""
 
-    _late: Commit | None = None
+    _late: Sequence[Commit] = ()
 
     async def _catch_up(self) -> None:
-        late, self._late = self._late, None
-        if late is not None:
-            await super().commit(late)
+        late, self._late = self._late, ()
+        for commit in late:
+            await super().commit(commit)
 
     async def commit(self, commit: Commit) -> Outcome:
         await self._catch_up()
-        if not commit.fresh_id or commit.if_latest is not ANY:
+        if not self._may_be_early(commit):
             return await super().commit(commit)
-        self._late = commit
+        self._late = [commit]
         return Outcome(Verdict.COMMITTED)
+
+    def _may_be_early(self, member: Commit | TaskWrites) -> TypeGuard[Commit]:
+        return isinstance(member, Commit) and member.fresh_id and member.if_latest is ANY
+
+    async def commit_together(self, group: Sequence[Commit | TaskWrites]) -> list[Outcome | None]:
+        await self._catch_up()
+        return await super().commit_together(group)
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
         await self._catch_up()
@@ -140,6 +148,36 @@ class TooEarly(SQLite):
     async def close(self) -> None:
         await self._catch_up()
         await super().close()
+
+
+class GroupsTooEarly(TooEarly):
+    """The same where saves share a commit; one that is alone is acknowledged in time."""
+
+    async def commit(self, commit: Commit) -> Outcome:
+        await self._catch_up()
+        return await SQLite.commit(self, commit)
+
+    async def commit_together(self, group: Sequence[Commit | TaskWrites]) -> list[Outcome | None]:
+        others = [member for member in group if not self._may_be_early(member)]
+        answers = iter(await super().commit_together(others))
+        self._late = [member for member in group if self._may_be_early(member)]
+        return [Outcome(Verdict.COMMITTED) if self._may_be_early(member) else next(answers) for member in group]
+
+
+class OneForAll(SQLite):
+    """A member of a group that is refused takes along what was written before it."""
+
+    async def commit_together(self, group: Sequence[Commit | TaskWrites]) -> list[Outcome | None]:
+        def work(connection: sqlite3.Connection) -> list[Outcome | None]:
+            outcomes: list[Outcome | None] = []
+            for member in group:
+                outcomes.append(commit_apart(connection, member))
+                if outcomes[-1] is None or not outcomes[-1].is_written:
+                    connection.execute("ROLLBACK")
+                    connection.execute("BEGIN IMMEDIATE")
+            return outcomes
+
+        return await self._write(work)
 
 
 class WritesAtHome(SQLite):
@@ -249,6 +287,8 @@ OPENERS: dict[str, Callable[[str], Checkpointer]] = {
     "runs afterwards": over(RunsAfterwards),
     "latest afterwards": over(LatestAfterwards),
     "too early": over(TooEarly),
+    "groups too early": over(GroupsTooEarly),
+    "one for all": over(OneForAll),
     "expected outside": over(ExpectedOutside),
     "remembers": over(Remembers),
     "races to create": over(RacesToCreate),

@@ -12,8 +12,10 @@ from locus.memory.checkpointer import Checkpointer
 from locus.memory.saver import CheckpointSaver
 from locus.testing import CheckpointerContract, TestStore
 from locus.testing.contract import DurableContract, StallLaws
+from locus.testing.framework_sessions import SessionLaws
 from tests.backends.disk import DiskLaws
 from tests.backends.effort import EmbeddedRepetitions
+from tests.backends.embedded import SQLiteStore
 from tests.testing import broken, broken_savers
 from tests.testing.broken_durable import BrokenFileStore, BrokenSQLiteStore
 
@@ -88,6 +90,14 @@ class TestLikePatterns(InMemory):
 
 class TestFiltersAfterwards(InMemory):
     engine = broken.FiltersAfterwards
+
+
+class TestBeginsAnew(InMemory):
+    engine = broken.BeginsAnew
+
+
+class TestFilledByOne(InMemory):
+    engine = broken.FilledByOne
 
 
 class TestSharedScores(InMemory):
@@ -168,6 +178,14 @@ class TestTooEarly(OverSQLite):
     backend = "too early"
 
 
+class TestGroupsTooEarly(OverSQLite):
+    backend = "groups too early"
+
+
+class TestOneForAll(OverSQLite):
+    backend = "one for all"
+
+
 class TestRemembers(OverSQLite):
     backend = "remembers"
 
@@ -204,3 +222,58 @@ class TestSoundFile(OverFiles):
 
 class TestNoFsync(OverFiles):
     backend = "no fsync"
+
+
+class OfSessions(SessionLaws):
+    """Sessions of a framework over SQLite. A session that is written whole with each append is found out early."""
+
+    late_turn = 60
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> TestStore:
+        return SQLiteStore(tmp_path)
+
+
+class TestSoundSessions(OfSessions):
+    adapter = "tests.testing.broken_sessions:SoundSessions"
+
+
+class TestLosesOne(OfSessions):
+    adapter = "tests.testing.broken_sessions:LosesOne"
+    rounds = 2
+
+
+class TestHalfABatch(OfSessions):
+    adapter = "tests.testing.broken_sessions:HalfABatch"
+
+
+class TestKeepsRetries(OfSessions):
+    adapter = "tests.testing.broken_sessions:KeepsRetries"
+
+
+class TestOutageIsNoSession(OfSessions):
+    adapter = "tests.testing.broken_sessions:OutageIsNoSession"
+
+
+class TestOutageIsEmpty(OfSessions):
+    adapter = "tests.testing.broken_sessions:OutageIsEmpty"
+
+
+class TestRewritesEverything(OfSessions):
+    adapter = "tests.testing.broken_sessions:RewritesEverything"
+
+
+class TestReadsEverything(OfSessions):
+    adapter = "tests.testing.broken_sessions:ReadsEverything"
+
+
+class TestFoldsCase(OfSessions):
+    adapter = "tests.testing.broken_sessions:FoldsCase"
+
+
+class TestSharesWithForks(OfSessions):
+    adapter = "tests.testing.broken_sessions:SharesWithForks"
+
+
+class TestStrips(OfSessions):
+    adapter = "tests.testing.broken_sessions:Strips"

@@ -78,7 +78,7 @@ def test_whatever_a_test_leaves_running_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_server_that_cannot_open_such_a_store_says_why(tmp_path: Path) -> None:
-    with pytest.raises(WorkerFailed, match="there is no checkpointer 'nonsense'"):
+    with pytest.raises(WorkerFailed, match="unknown checkpointer 'nonsense'"):
         Crew("nonsense:")
 
 

@@ -18,6 +18,10 @@ SUITE = Path(__file__).with_name("broken_suite.py")
 CRASH_AT_A_LINE = "test_a_process_killed_at_any_line_of_a_save_tears_nothing[append]"
 SEEN_ELSEWHERE = "test_another_process_sees_a_save_as_soon_as_it_returned"
 GIVEN_OUT_AGAIN = "test_a_run_number_that_is_given_out_again_is_another_run"
+SESSIONS_RACE = "test_of_two_writers_from_one_revision_none_loses_what_was_accepted"
+SESSIONS_KILL = "test_a_process_killed_during_an_append_leaves_the_whole_batch_or_nothing"
+SESSIONS_OUTAGE = "test_an_outage_raises_and_is_never_no_session"
+SESSIONS_COST = "test_appends_and_the_newest_messages_are_flat"
 SPECIAL_WRITES = "test_special_and_numbered_writes_leave_each_other_alone"
 
 
@@ -42,6 +46,8 @@ FLAWS = {
         Flaw("TestLowerCase", "test_thread_ids_are_kept_apart_exactly", "AssertionError: alice"),
         Flaw("TestLikePatterns", "test_a_pattern_matches_what_it_says_and_nothing_else", "AssertionError: a%b"),
         Flaw("TestFiltersAfterwards", "test_a_prefix_limits_lists_and_is_no_syntax", "AssertionError: acme/"),
+        Flaw("TestBeginsAnew", "test_pages_add_up_to_the_whole_list", "does not begin behind the one before"),
+        Flaw("TestFilledByOne", "test_a_busy_thread_hides_no_other", "assert ['busy'] == ['busy', 'q2'"),
         Flaw("TestSharedScores", "test_scores_and_order_tell_nothing_of_other_threads", "assert [('acme/2'"),
         Flaw("TestNoNamespaces", "test_each_has_a_history_of_its_own", "assert AgentState("),
         Flaw("TestMergesNamespaces", "test_those_of_a_thread_are_listed", "assert ['', 'child'"),
@@ -69,6 +75,10 @@ FLAWS = {
         Flaw("TestLatestAfterwards", CRASH_AT_A_LINE, "load() is not the newest that is listed"),
         Flaw("TestTooEarly", "test_a_process_killed_at_any_moment_tears_nothing", "after a kill in"),
         Flaw("TestTooEarly", SEEN_ELSEWHERE, "assert"),
+        Flaw("TestGroupsTooEarly", "test_a_process_killed_while_many_save_at_once_tears_nothing", "after a kill in"),
+        Flaw("TestGroupsTooEarly", "test_the_contents_of_a_group_are_there_when_it_is_answered", "assert None is not"),
+        Flaw("TestOneForAll", "test_each_of_many_at_once_has_a_verdict_of_its_own", "are listed"),
+        Flaw("TestOneForAll", "test_a_group_is_answered_as_its_members_one_by_one[2]", "Commit(thread_id="),
         Flaw("TestRemembers", SEEN_ELSEWHERE, "assert"),
         Flaw("TestExpectedOutside", "test_a_counter_that_processes_count_up_misses_nothing", "== [40, 39,"),
         Flaw("TestRacesToCreate", "test_a_new_store_can_be_opened_by_many_processes_at_once", "save_many"),
@@ -79,6 +89,18 @@ FLAWS = {
         Flaw("TestWritesAtHome", "test_another_process_sees_what_a_saver_put", "assert {'': [['b'"),
     ),
     "TestSoundFile": (Flaw("TestNoFsync", "test_what_is_acknowledged_is_on_the_disk", "never synced"),),
+    "TestSoundSessions": (
+        Flaw("TestLosesOne", SESSIONS_RACE, "accepted of two, by round"),
+        Flaw("TestHalfABatch", SESSIONS_KILL, "a part of a batch"),
+        Flaw("TestKeepsRetries", "test_the_same_batch_three_times", "assert ["),
+        Flaw("TestOutageIsNoSession", f"{SESSIONS_OUTAGE}[warm handle]", "known answered False"),
+        Flaw("TestOutageIsEmpty", f"{SESSIONS_OUTAGE}[cold handle]", "read answered []"),
+        Flaw("TestRewritesEverything", SESSIONS_COST, "warm append: "),
+        Flaw("TestReadsEverything", SESSIONS_COST, "newest: "),
+        Flaw("TestFoldsCase", "test_hostile_session_ids_work_or_are_refused_clearly", "Alice"),
+        Flaw("TestSharesWithForks", "test_a_fork_and_its_source_are_independent[source]", "assert ["),
+        Flaw("TestStrips", "test_hostile_contents_come_back_as_they_were", "assert ["),
+    ),
 }
 """By the sound backend that passes the same laws."""
 

@@ -72,6 +72,7 @@ if "pytest" in sys.modules:
 
     pytest.register_assert_rewrite(
         "locus.testing.contract",
+        "locus.testing.framework_sessions",
         "locus.testing.processes.crash",
         "locus.testing.laws",
         "locus.testing.processes.ledger",

@@ -45,11 +45,13 @@ from locus.testing.laws.metadata import MetadataLaws
 from locus.testing.laws.namespaces import NamespaceLaws
 from locus.testing.laws.order import OrderLaws
 from locus.testing.laws.outage import OutageLaws
+from locus.testing.laws.pages import PageLaws
 from locus.testing.laws.parts import PartLaws
 from locus.testing.laws.patterns import PatternLaws
 from locus.testing.laws.prefixes import PrefixLaws
 from locus.testing.laws.processes import ProcessLaws
 from locus.testing.laws.ranges import RangeLaws
+from locus.testing.laws.recent import RecentLaws
 from locus.testing.laws.refusals import RefusalLaws
 from locus.testing.laws.replacement import ReplacementLaws
 from locus.testing.laws.retention import RetentionLaws
@@ -58,8 +60,15 @@ from locus.testing.laws.safety import SafetyLaws
 from locus.testing.laws.saver import SaverLaws
 from locus.testing.laws.search import SearchLaws
 from locus.testing.laws.shapes import ShapeLaws
+from locus.testing.laws.sizes import SizeLaws
 from locus.testing.laws.stale import StaleBaseLaws
 from locus.testing.laws.stalls import StallLaws
+from locus.testing.laws.together import (
+    TogetherLaws,
+)
+from locus.testing.laws.vacuum import (
+    VacuumLaws,
+)
 from locus.testing.laws.windows import WindowLaws
 from locus.testing.laws.writes import PendingWritesLaws
 from locus.testing.stateful import StatefulLaws
@@ -110,6 +119,8 @@ class CoreContract(
     RefusalLaws,
     IdLaws,
     PatternLaws,
+    PageLaws,
+    RecentLaws,
     PrefixLaws,
     RangeLaws,
     PartLaws,
@@ -120,12 +131,15 @@ class CoreContract(
     LineageLaws,
     EvolutionLaws,
     ConflictLaws,
+    TogetherLaws,
     ReplacementLaws,
     StaleBaseLaws,
     CostLaws,
     PendingWritesLaws,
     NamespaceLaws,
     RetentionLaws,
+    VacuumLaws,
+    SizeLaws,
     DamageLaws,
     SafetyLaws,
     ExportLaws,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from locus.core.state import AgentState
-from locus.errors import ConflictError, InvalidIdError
+from locus.errors import CheckpointNotFoundError, ConfigurationError, ConflictError, InvalidIdError
 from locus.memory.checkpointer import Checkpointer, HistoryEntry
 from locus.memory.saver import CheckpointSaver
 from locus.testing.data import BAD_IDS, conversation, message
 from locus.testing.laws.base import Clock, Laws, OpenHandle, assert_all_load, assert_same_state, dicts, ids, snapshot
+from locus.testing.laws.diffs import check_pair
 
 
 async def _forked_thread(handle: Checkpointer) -> dict[str, AgentState]:
@@ -90,6 +91,69 @@ class CopyLaws(Laws):
             for name in set(states) - set(line):
                 assert await checkpointer.get_writes(f"up to {point}", name) == []
 
+    async def test_a_copy_has_as_many_ancestors_as_it_is_told(
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
+    ) -> None:
+        states = await _forked_thread(checkpointer)
+        lines = {"e": "ecba", "d": "da", "a": "a"}
+        cases: list[tuple[str, int | Literal["all"]]] = [("e", 0), ("e", 2), ("e", "all"), ("d", 99), ("a", 0)]
+        for point, count in cases:
+            line = lines[point] if count == "all" else lines[point][: count + 1]
+            copy = f"{count} before {point}"
+            assert await checkpointer.copy_thread("src", copy, point, ancestors=count)
+            reader = open_handle()
+            await assert_all_load(reader, copy, {name: states[name] for name in line})
+            history = await reader.history(copy, None)
+            parents = [(entry.checkpoint_id, entry.parent_id) for entry in history]
+            assert parents == [*zip(line, [*line[1:], None], strict=True)]
+            assert [entry.metadata for entry in history] == [{"name": name} for name in line]
+            assert [bool(await reader.get_writes(copy, name)) for name in "abcde"] == [name in line for name in "abcde"]
+        saver = CheckpointSaver(checkpointer)
+        assert await saver.copy_thread(source_thread_id="src", dest_thread_id="saver", checkpoint_id="c", ancestors=1)
+        assert await ids(checkpointer, "saver") == ["c", "b"]
+        assert not await checkpointer.copy_thread("src", "nothing", "nothing", ancestors=0)
+        with pytest.raises(ConflictError):
+            await checkpointer.copy_thread("src", "saver", "c", ancestors=0)
+        bad: Any
+        for bad in (-1, True, "some", None, 1.5):
+            with pytest.raises(ConfigurationError, match="ancestors"):
+                await checkpointer.copy_thread("src", "new", "c", ancestors=bad)
+        with pytest.raises(ConfigurationError, match="checkpoint_id"):
+            await checkpointer.copy_thread("src", "new", ancestors=1)
+
+    async def test_a_copy_without_ancestors_goes_on_without_its_source(
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
+    ) -> None:
+        states = await _forked_thread(checkpointer)
+        assert await checkpointer.copy_thread("src", "dst", "c", ancestors=0)
+        kept = {"c": states["c"]}
+        state = await checkpointer.load("dst")
+        assert state is not None
+        for turn in range(2):
+            state = state.with_message(message(50 + turn))
+            kept[await checkpointer.save(state, "dst")] = state
+        for name in ("c", "a"):
+            assert await checkpointer.delete("src", name)
+        left = {name: found for name, found in states.items() if name not in "ca"}
+        await assert_all_load(open_handle(), "src", left)
+        assert await checkpointer.delete("dst", "c")
+        del kept["c"]
+        await assert_all_load(open_handle(), "src", left)
+        assert await checkpointer.delete("src")
+        await assert_all_load(open_handle(), "dst", kept)
+
+    async def test_parents_in_a_circle_end_a_copy(self, checkpointer: Checkpointer) -> None:
+        saver = CheckpointSaver(checkpointer)
+        for name, parent in (("a", "c"), ("b", "a"), ("c", "b")):
+            await saver.put(
+                thread_id="src", checkpoint_id=name, checkpoint_data={"n": name}, parent_checkpoint_id=parent
+            )
+        for count, expected in ((0, ["c"]), (1, ["c", "b"]), (50, ["c", "b", "a"]), (2_000, ["c", "b", "a"])):
+            assert await checkpointer.copy_thread("src", f"{count}", "c", ancestors=count)
+            assert await ids(checkpointer, f"{count}") == expected
+        assert await checkpointer.copy_thread("src", "all", "c")
+        assert await ids(checkpointer, "all") == ["c", "b", "a"]
+
     async def test_the_copy_and_the_source_do_not_know_each_other(
         self, checkpointer: Checkpointer, open_handle: OpenHandle
     ) -> None:
@@ -110,6 +174,30 @@ class CopyLaws(Laws):
         assert await checkpointer.delete("src")
         await assert_all_load(open_handle(), "dst", copy)
         assert len(await checkpointer.get_writes("dst", "e")) == 2
+
+    async def test_a_copy_and_its_source_can_be_compared(
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
+    ) -> None:
+        """Branches have the same names in both, and numbers of runs are given out again: neither is proof."""
+        backend = dicts(checkpointer)
+        items = [{"n": number, "text": "x" * 20} for number in range(30)]
+        for number in range(4):
+            await backend.save("src", {"m": items[: 10 + 5 * number], "large": "y" * 3_000}, f"c{number}")
+        assert await checkpointer.copy_thread("src", "dst")
+        assert await backend.delete("src", "c3")
+        await backend.save("src", {"m": [*items[:20], {"n": 99}], "large": "y" * 3_000}, "c3")
+        await backend.save("src", {"m": [*items[:8], {"n": 98}, *items[9:20]], "large": "z" * 3_000}, "c4")
+        await backend.save("dst", {"m": [*items[:25], {"n": 97}], "large": "y" * 3_000}, "c4")
+        handle = open_handle()
+        for a, b in (("c3", "c3"), ("c2", "c2"), ("c4", "c4"), ("c1", "c4"), ("c4", "c0")):
+            await check_pair(handle, "src", a, b, other_thread="dst")
+        await check_pair(handle, "dst", "c4", "c3", other_thread="src")
+        assert not await handle.payload_diff("src", "c2", "c2", other_thread="dst")
+        (changed,) = (await handle.payload_diff("src", "c3", "c3", other_thread="dst")).lists
+        assert (changed.removed, changed.added) == (1, 5)
+        await backend.delete("src")
+        with pytest.raises(CheckpointNotFoundError):
+            await handle.payload_diff("src", "c2", "c2", other_thread="dst")
 
     async def test_a_state_loaded_from_the_source_can_be_saved_in_the_copy(self, checkpointer: Checkpointer) -> None:
         states = await _forked_thread(checkpointer)

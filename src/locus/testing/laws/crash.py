@@ -9,7 +9,7 @@ import pytest
 
 from locus.testing.data import SOAK
 from locus.testing.laws.base import WorkerLaws
-from locus.testing.processes.crash import kill_at_lines, kill_at_random
+from locus.testing.processes.crash import kill_at_lines, kill_at_random, kill_while_many_save
 from locus.testing.processes.workers import Crew
 from locus.testing.stores import DurableTestStore
 
@@ -40,6 +40,16 @@ class CrashLaws(WorkerLaws):
         record_property("crash", str(tally))
         assert tally.inside >= kills // 4, f"too few kills fell inside a save: {tally}"
         assert tally.both_sides, f"kills fell on one side of the commit only: {tally}"
+
+    @pytest.mark.crash
+    async def test_a_process_killed_while_many_save_at_once_tears_nothing(
+        self, store: DurableTestStore, crew: Crew, record_property: Report
+    ) -> None:
+        """Saves of many threads may share a commit, and then they share its fate."""
+        kills = 200 if SOAK else max(4, self.random_kills // 4)
+        tally = await kill_while_many_save(crew, store.open_after_kill, seed=7, kills=kills, threads=8)
+        record_property("crash", str(tally))
+        assert tally.inside >= 2 * kills, f"too few kills fell inside a save: {tally}"
 
     @pytest.mark.crash
     @pytest.mark.parametrize("step", ["first", "append", "replace", "delete", "write"])

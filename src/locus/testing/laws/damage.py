@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Awaitable
 from traceback import format_exception
 from typing import TypeVar
@@ -10,7 +11,7 @@ import pytest
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.errors import ConflictError, CorruptCheckpointError
+from locus.errors import ConflictError, CorruptCheckpointError, DamagedThreadsWarning
 from locus.memory.checkpointer import Checkpointer
 from locus.testing.data import conversation, message
 from locus.testing.laws.base import Laws, OpenHandle, assert_same_state, dicts
@@ -27,15 +28,21 @@ async def _or_corrupt(call: Awaitable[T]) -> T | None:
         return None
 
 
+async def _saved_and_damaged(checkpointer: Checkpointer, store: TestStore) -> str:
+    """Save a state in the thread "t", and damage it; the id of its checkpoint."""
+    saved_as = await checkpointer.save(AgentState().with_messages(conversation(6)), "t")
+    await store.corrupt("t")
+    checkpointer.cache_clear()  # what a handle holds it does not read, so that damage there is not noticed
+    return saved_as
+
+
 class DamageLaws(Laws):
     """Law 6, for damage."""
 
     async def test_a_damaged_state_raises(
         self, checkpointer: Checkpointer, open_handle: OpenHandle, store: TestStore
     ) -> None:
-        saved_as = await checkpointer.save(AgentState().with_messages(conversation(6)), "t")
-        await store.corrupt("t")
-        checkpointer.cache_clear()  # what a handle holds it does not read, so that damage there is not noticed
+        saved_as = await _saved_and_damaged(checkpointer, store)
         for handle in (checkpointer, open_handle()):
             for checkpoint_id in (None, saved_as):
                 with pytest.raises(CorruptCheckpointError):
@@ -65,9 +72,7 @@ class DamageLaws(Laws):
     async def test_a_damaged_thread_is_there(
         self, checkpointer: Checkpointer, open_handle: OpenHandle, store: TestStore
     ) -> None:
-        saved_as = await checkpointer.save(AgentState().with_messages(conversation(6)), "t")
-        await store.corrupt("t")
-        checkpointer.cache_clear()  # what a handle holds it does not read, so that damage there is not noticed
+        saved_as = await _saved_and_damaged(checkpointer, store)
         for handle in (checkpointer, open_handle()):
             assert await _or_corrupt(handle.exists("t")) is not False
             assert await _or_corrupt(handle.exists("t", saved_as)) is not False
@@ -86,6 +91,28 @@ class DamageLaws(Laws):
         longer = state.with_message(message(9))
         await checkpointer.save(longer, "whole")
         assert_same_state(await open_handle().load("whole"), longer)
+
+    async def test_damage_in_one_thread_does_not_stop_lists_of_all(
+        self, checkpointer: Checkpointer, open_handle: OpenHandle, store: TestStore
+    ) -> None:
+        """They are without it, or name it; and warn. Whoever asks for that thread gets the error."""
+        state = AgentState().with_messages(conversation(6))
+        for thread_id in ("a", "damaged", "z"):
+            await checkpointer.save(state, thread_id, metadata={"k": 1})
+        await store.corrupt("damaged")
+        handle = open_handle()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DamagedThreadsWarning)
+            listed = await handle.list_threads()
+            recent = await handle.list_with_metadata()
+            found = await handle.query_by_metadata("k", 1) if handle.capabilities.metadata_query else recent
+            newest = (await handle.recent_threads(titles=True)).threads
+        assert [thread.thread_id for thread in newest if thread.thread_id != "damaged"] == ["z", "a"]
+        assert set(listed) - {"damaged"} == {"a", "z"}
+        for entries in (recent, found):
+            assert [entry["thread_id"] for entry in entries if entry["thread_id"] != "damaged"] == ["z", "a"]
+        with pytest.raises(CorruptCheckpointError):
+            await handle.load("damaged")
 
     async def test_a_damaged_thread_does_not_pass_for_a_new_one(
         self, open_handle: OpenHandle, store: TestStore

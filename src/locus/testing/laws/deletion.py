@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from locus.core.state import AgentState
 from locus.memory.checkpointer import Checkpointer
+from locus.memory.engine import Engine
 from locus.testing.data import conversation, message
 from locus.testing.laws.base import (
     Laws,
@@ -70,6 +71,39 @@ class DeletionLaws(Laws):
         assert not await checkpointer.delete("t", next(iter(saved)), namespace="other")
         assert not await checkpointer.delete("t", namespace="other")
         await assert_all_load(checkpointer, "t", saved)
+
+    async def test_deleting_what_is_not_there_leaves_the_writes_that_wait_for_a_checkpoint(
+        self, checkpointer: Checkpointer, open_handle: OpenHandle
+    ) -> None:
+        """A task may write before the first checkpoint of its thread is saved."""
+        if not checkpointer.store.keeps_writes:
+            return
+        await checkpointer.put_writes("t", "not yet", "task", [("x", 1)])
+        assert not await checkpointer.delete("t", "nothing")
+        assert not await checkpointer.delete("t", namespace="other")
+        async with checkpointer.store.using() as engine:
+            assert await engine.delete("t", None, {1: "gone meanwhile"}) == 0
+            assert await engine.trim("t", {1: "gone meanwhile"}) == 0
+        assert len(await open_handle().get_writes("t", "not yet")) == 1
+
+    async def test_what_is_stored_and_not_listed_can_be_found_and_deleted(self, checkpointer: Checkpointer) -> None:
+        """Where the engine can find it: pending writes whose checkpoint never came."""
+        engine = checkpointer.store.engine
+        if type(engine).unlisted is Engine.unlisted:
+            return
+        for thread_id in ("a/1", "a/2", "a/3", "a", "b/1"):
+            await checkpointer.put_writes(thread_id, "not yet", "task", [("x", 1)])
+        await checkpointer.save(AgentState(), "a/2")
+        await checkpointer.save(AgentState(), "a/4")
+        store = checkpointer.store
+        assert await store.unlisted_threads("a/", "", 100) == ["a/1", "a/3"]
+        assert await store.unlisted_threads("a/", "", 1) == ["a/1"]
+        assert await store.unlisted_threads("a/", "a/1", 1) == ["a/3"]
+        assert await store.unlisted_threads("", "", 100) == ["a", "a/1", "a/3", "b/1"]
+        assert not await checkpointer.delete("a/1")
+        assert await store.unlisted_threads("a/", "", 100) == ["a/3"]
+        assert await checkpointer.get_writes("a/1", "not yet") == []
+        assert len(await checkpointer.get_writes("a/3", "not yet")) == 1
 
     async def test_deleting_any_one_of_a_thread_leaves_the_others_loadable(self, checkpointer: Checkpointer) -> None:
         for victim in range(6):

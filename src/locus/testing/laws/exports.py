@@ -9,6 +9,7 @@ import pytest
 
 from locus.core.messages import Message, ToolCall
 from locus.core.state import AgentState
+from locus.looking import pages
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.chain import fits
 from locus.memory.model.manifest import decode_manifest, visible
@@ -48,7 +49,7 @@ class ExportLaws(Laws):
     async def test_a_thread_read_whole_is_what_it_is_one_by_one(
         self, checkpointer: Checkpointer, open_handle: OpenHandle, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(transfer_read, "PAGE", 3)
+        monkeypatch.setattr(pages, "PAGE", 3)
         await _story(dicts(checkpointer))
         store = open_handle().store
         found = [checkpoint async for checkpoint in transfer_read.checkpoints(store, "t")]

@@ -227,3 +227,18 @@ class SearchLaws(Laws):
         except ConfigurationError:
             found = await checkpointer.search("word", 1)
         assert len(found) == 1
+
+    async def test_a_search_has_a_deadline_and_says_when_it_stopped(self, checkpointer: Checkpointer) -> None:
+        for number in range(3):
+            await dicts(checkpointer).save(f"t{number}", {"messages": ["a wombat"]})
+        whole = await checkpointer.search("wombat")
+        assert (len(whole), whole.complete) == (3, True)
+        cut = await checkpointer.search("wombat", timeout_seconds=1e-9)
+        assert len(cut) == 3 or not cut.complete
+        assert await checkpointer.search("wombat", timeout_seconds=60) == whole
+        nothing = await checkpointer.search("kookaburra")
+        assert (nothing, nothing.complete) == ([], True)
+        bad: Any
+        for bad in (0, -1, None, "1", True):
+            with pytest.raises(ConfigurationError, match="timeout_seconds"):
+                await checkpointer.search("wombat", timeout_seconds=bad)

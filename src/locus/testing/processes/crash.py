@@ -7,9 +7,10 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from locus.memory.checkpointer import Checkpointer
-from locus.testing.processes.crash_jobs import save_until_killed, step_under_trace
+from locus.testing.processes.crash_jobs import save_many_until_killed, save_until_killed, step_under_trace
 from locus.testing.processes.ledger import Ledger
 from locus.testing.processes.lines import Choice, Position, chosen
 from locus.testing.processes.workers import Crew, Worker
@@ -84,11 +85,37 @@ async def kill_at_random(crew: Crew, open_handle: Open, *, seed: int, kills: int
     return tally
 
 
+async def kill_while_many_save(crew: Crew, open_handle: Open, *, seed: int, kills: int, threads: int) -> Tally:
+    """Kill a process that saves to so many threads at once, soon after it has acknowledged some saves."""
+    rng, tally = random.Random(seed), Tally()
+    for kill in range(kills):
+        ledgers = {name: Ledger(name) for name in (f"thread {number} of {kill}" for number in range(threads))}
+        worker = crew.start(save_many_until_killed, url=crew.url, thread_ids=[*ledgers], seed=rng.randrange(10**6))
+        heard = [worker.hear() for _ in range(rng.randrange(threads, 6 * threads))]
+        heard += worker.hear_until(time.monotonic() + rng.uniform(0, SHORTEST_WINDOW / 10))
+        for message in (*heard, *_last_words(worker)):
+            ledgers[message["begin"]["thread"] if "begin" in message else message["thread"]].note(message)
+        tally.kills += 1
+        tally.ledgers += ledgers.values()
+        async with open_handle() as checkpointer:
+            for ledger in ledgers.values():
+                tally.inside += ledger.begun is not None
+                tally.completed += await ledger.settle(checkpointer)
+            await ledger.go_on(checkpointer, f"after{kill}", search=True)
+    return tally
+
+
 def _killed(worker: Worker, ledger: Ledger) -> None:
-    for message in worker.kill():
+    for message in _last_words(worker):
         ledger.note(message)
+
+
+def _last_words(worker: Worker) -> list[dict[str, Any]]:
+    """Kill a worker; what it said until then."""
+    said = [*worker.kill()]
     assert worker.killed, f"the saver ended by itself, with status {worker.status}"
     worker.close()
+    return said
 
 
 async def kill_at_lines(

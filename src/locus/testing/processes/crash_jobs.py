@@ -9,7 +9,9 @@ Said is only what is not known otherwise: ids and digests. A step is one of
 
 from __future__ import annotations
 
+import asyncio
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from locus.core.messages import Message
@@ -124,7 +126,7 @@ class Saver:
         self._talk.send(begin={"thread": self._thread_id, **step})
 
     def _done(self, checkpoint_id: str) -> None:
-        self._talk.send(done_with=checkpoint_id)
+        self._talk.send(done_with=checkpoint_id, thread=self._thread_id)
 
 
 async def save_until_killed(talk: Channel, url: str, thread_id: str, seed: int) -> None:
@@ -134,6 +136,19 @@ async def save_until_killed(talk: Channel, url: str, thread_id: str, seed: int) 
         await saver.resume()
         while True:
             await saver.any_step(appends=6)
+
+
+async def save_many_until_killed(talk: Channel, url: str, thread_ids: Sequence[str], seed: int) -> None:
+    """The same on many threads at once, through one handle, which may let their saves share a commit."""
+    async with opened(url) as checkpointer:
+        await checkpointer.list_threads(1)
+
+        async def save(number: int, thread_id: str) -> None:
+            saver = Saver(talk, checkpointer, thread_id, seed + number)
+            while True:
+                await saver.any_step(appends=12)
+
+        await asyncio.gather(*(save(number, thread_id) for number, thread_id in enumerate(thread_ids)))
 
 
 async def some_steps(talk: Channel, url: str, thread_id: str, seed: int, count: int) -> None:

@@ -32,9 +32,12 @@ def opened(url: str) -> Checkpointer:
 
 def digest(state: AgentState | None) -> str | None:
     """Equal for equal states only: `1` and `True`, or `0.0` and `-0.0`, differ here."""
-    if state is None:
-        return None
-    text = json.dumps(state.to_checkpoint(), sort_keys=True, allow_nan=False)
+    return None if state is None else payload_digest(state.to_checkpoint())
+
+
+def payload_digest(payload: Any) -> str:
+    """The same for any JSON value."""
+    text = json.dumps(payload, sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

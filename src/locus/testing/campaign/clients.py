@@ -1,0 +1,107 @@
+"""The client processes of a round: one for each place, which another one takes when it is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from locus.testing.campaign.client import CLOCK, use_store
+from locus.testing.campaign.history import has_begun, log_of
+from locus.testing.processes.workers import Crew, Worker, WorkerFailed
+
+UNREADY: Final = 0.05
+"""How likely it is that a client may be killed before it has begun anything."""
+STOP_SECONDS: Final = 120.0
+"""How long a client may take to end what it has begun, once all faults are over. Then it hangs."""
+
+
+class Clients:
+    """Keeps so many clients at work."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        folder: Path,
+        *,
+        seed: str,
+        prefix: str,
+        faults: Sequence[str],
+        count: int,
+        vacuums: bool,
+        crowd: int,
+    ) -> None:
+        self._crew = crew
+        self._folder = folder
+        self._seed = seed
+        self._prefix = prefix
+        self._faults = list(faults)
+        self._vacuums = vacuums
+        self._crowd = crowd
+        self._generation = 0
+        self._names: dict[str, str] = {}
+        self._workers: dict[str, Worker] = {str(place): self._started(str(place)) for place in range(count)}
+        self.failures: list[str] = []
+
+    def _started(self, place: str) -> Worker:
+        self._generation += 1
+        name = self._names[place] = f"{place}-{self._generation}"
+        # One clock stays right: only that client may vacuum by age.
+        faults = [fault for fault in self._faults if fault != CLOCK or place != "0"]
+        return self._crew.start(
+            use_store,
+            url=self._crew.url,
+            folder=str(self._folder),
+            name=name,
+            place=place,
+            seed=f"{self._seed}/{name}",
+            prefix=self._prefix,
+            faults=faults,
+            vacuums=self._vacuums,
+            crowd=self._crowd,
+        )
+
+    async def at_work(self) -> None:
+        """Until all that were just started have opened the store."""
+        for worker in self._workers.values():
+            await asyncio.to_thread(worker.hear)
+
+    def kill_one(self, rng: random.Random) -> bool:
+        """End one with SIGKILL, wherever it is, and let another one take its place.
+
+        True if it was at work: had opened the store, and begun an operation. Most of the time one that is at work is
+        chosen, and nobody is killed if there is none; at times anybody is, who may be just about to open the store.
+        """
+        at_work = [place for place in sorted(self._workers) if self._is_at_work(place)]
+        places = sorted(self._workers) if rng.random() < UNREADY else at_work
+        if not places:
+            return False
+        place = rng.choice(places)
+        worker = self._workers.pop(place)
+        try:
+            worker.kill()
+        except WorkerFailed as failure:
+            self.failures.append(str(failure))
+        worker.close()
+        self._workers[place] = self._started(place)
+        return place in at_work
+
+    def _is_at_work(self, place: str) -> bool:
+        return has_begun(log_of(self._folder, self._names[place]))
+
+    async def stop(self) -> None:
+        """Let all of them end what they have begun."""
+        for worker in self._workers.values():
+            try:
+                worker.tell(stop=True)
+            except WorkerFailed as failure:
+                self.failures.append(str(failure))
+        for worker in self._workers.values():
+            try:
+                await asyncio.to_thread(worker.hear_out, STOP_SECONDS)
+            except WorkerFailed as failure:
+                self.failures.append(str(failure))
+            worker.close()
+        self._workers.clear()

@@ -1,0 +1,288 @@
+"""A checkpointer that writes down what it is asked for, and what it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any, Literal, TypeVar
+
+from locus.core.state import LISTS, AgentState
+from locus.errors import BackendUnavailableError, CheckpointNotFoundError, ConflictError, WindowError
+from locus.memory.checkpointer import THIRTY_DAYS, Checkpointer, HistoryEntry, PendingWrite
+from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, Unset
+from locus.memory.model.retention import VacuumProgress
+from locus.memory.store import CheckpointStore
+from locus.testing.campaign.history import Log, Told
+from locus.testing.processes.jobs import digest, known_digest, payload_digest
+
+T = TypeVar("T")
+
+REFUSALS = (ConflictError, CheckpointNotFoundError, WindowError)
+"""Errors that say that nothing was written."""
+
+UNKNOWN = (BackendUnavailableError, asyncio.CancelledError)
+"""Errors that leave open what happened."""
+
+TAIL = 3
+"""Messages in a window that is recorded, so that it can be compared with the end of what was saved."""
+
+whole_digest: ContextVar[str | None] = ContextVar("whole_digest", default=None)
+"""The digest of what a window stands for, where that is saved."""
+
+
+class RecordedCheckpointer(Checkpointer):
+    """Another handle on a store. Each save has a name, which is kept in its metadata as `op`."""
+
+    def __init__(self, store: CheckpointStore, log: Log) -> None:
+        super().__init__(store)
+        self.log = log
+        self.clock_jumps = False
+        """Then the time at which an operation begins says little about the time that it is stored with."""
+        self._names = 0
+        self._clocks: dict[int, float] = {}
+        """The earliest time that the clock has shown during each save that is under way."""
+        self._written_down: BaseException | None = None
+
+    def new_name(self) -> str:
+        self._names += 1
+        return f"{self.log.client}.{self._names}"
+
+    def look_at_clock(self) -> None:
+        """To be called after each jump."""
+        now = time.time()
+        for number, earliest in self._clocks.items():
+            self._clocks[number] = min(earliest, now)
+
+    def note_failure(self, error: Exception) -> None:
+        """Write down what came out of a step, if no client may be told that."""
+        if error is not self._written_down and not isinstance(error, (*REFUSALS, *UNKNOWN)):
+            self.log.note(error=_full_name(error), text=str(error)[:300])
+
+    async def save(
+        self,
+        state: AgentState,
+        thread_id: str,
+        checkpoint_id: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        parent: str | None | Unset = ANY,
+        if_latest: str | None | Unset = ANY,
+    ) -> str:
+        """One whose metadata has an `op` already is another attempt at the same save."""
+        told = {"op": self.new_name(), **(metadata or {})}
+        now = time.time()
+        facts: dict[str, Any] = {"op": told["op"], "id": checkpoint_id, "clock": None if self.clock_jumps else now}
+        facts |= {"digest": whole_digest.get() or known_digest(state), "tail": tail_digest(state)}
+        if not isinstance(if_latest, Unset):
+            facts["if_latest"] = if_latest
+        known = self.origin(state, thread_id, namespace=namespace) if isinstance(parent, Unset) else parent
+        if known is not None:
+            facts |= {"parent": known, "needs_parent": not isinstance(parent, Unset)}
+        number = self.log.begin("save", thread_id, **facts)
+        self._clocks[number] = now
+        save = super().save
+        try:
+            return await self._told(
+                number,
+                lambda: save(
+                    state, thread_id, checkpoint_id, told, namespace=namespace, parent=parent, if_latest=if_latest
+                ),
+            )
+        finally:
+            self._clocks.pop(number, None)
+
+    async def load(
+        self,
+        thread_id: str,
+        checkpoint_id: str | None = None,
+        *,
+        last: int | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> AgentState | None:
+        load = super().load
+        if last == TAIL and namespace == DEFAULT_NAMESPACE:
+            number = self.log.begin("tail", thread_id, id=checkpoint_id)
+            return await self._told(number, lambda: load(thread_id, checkpoint_id, last=last), tail_digest)
+        if last is not None or namespace != DEFAULT_NAMESPACE:
+            return await self._read(thread_id, lambda: load(thread_id, checkpoint_id, last=last, namespace=namespace))
+        number = self.log.begin("load", thread_id, id=checkpoint_id)
+        return await self._told(number, lambda: load(thread_id, checkpoint_id, namespace=namespace), digest)
+
+    async def list_checkpoints(
+        self, thread_id: str, limit: int = 10, *, namespace: str = DEFAULT_NAMESPACE
+    ) -> list[str]:
+        listed = super().list_checkpoints
+        if namespace != DEFAULT_NAMESPACE:
+            return await self._read(thread_id, lambda: listed(thread_id, limit, namespace=namespace))
+        number = self.log.begin("list", thread_id, limit=limit)
+        return await self._told(number, lambda: listed(thread_id, limit, namespace=namespace))
+
+    async def history(
+        self,
+        thread_id: str,
+        limit: int | None = 10,
+        before: str | None = None,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> list[HistoryEntry]:
+        history = super().history
+        if namespace != DEFAULT_NAMESPACE:
+            return await self._read(thread_id, lambda: history(thread_id, limit, before, namespace=namespace))
+        number = self.log.begin("history", thread_id, limit=limit, before=before)
+        return await self._told(
+            number,
+            lambda: history(thread_id, limit, before, namespace=namespace),
+            lambda entries: [(entry.checkpoint_id, entry.metadata.get("op")) for entry in entries],
+        )
+
+    async def exists(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None) -> bool:
+        exists = super().exists
+        if namespace is not None:
+            return await self._read(thread_id, lambda: exists(thread_id, checkpoint_id, namespace=namespace))
+        number = self.log.begin("exists", thread_id, id=checkpoint_id)
+        return await self._told(number, lambda: exists(thread_id, checkpoint_id))
+
+    async def get_writes(
+        self,
+        thread_id: str,
+        checkpoint_id: str,
+        task_id: str | None = None,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> list[PendingWrite]:
+        get = super().get_writes
+        if namespace != DEFAULT_NAMESPACE:
+            return await self._read(thread_id, lambda: get(thread_id, checkpoint_id, task_id, namespace=namespace))
+        number = self.log.begin("get", thread_id, id=checkpoint_id, task=task_id)
+        return await self._told(
+            number, lambda: get(thread_id, checkpoint_id, task_id, namespace=namespace), _digests_by_task
+        )
+
+    async def _read(self, thread_id: str, call: Callable[[], Awaitable[T]]) -> T:
+        """Something that is only written down to know how it ended."""
+        return await self._told(self.log.begin("read", thread_id), call, lambda _: None)
+
+    async def delete(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None) -> bool:
+        number = self.log.begin("delete", thread_id, id=checkpoint_id)
+        delete = super().delete
+        return await self._told(number, lambda: delete(thread_id, checkpoint_id, namespace=namespace))
+
+    async def copy_thread(
+        self,
+        source_thread_id: str,
+        dest_thread_id: str,
+        checkpoint_id: str | None = None,
+        *,
+        ancestors: int | Literal["all"] = "all",
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> bool:
+        number = self.log.begin("copy", dest_thread_id, source=source_thread_id, of=checkpoint_id)
+        copy = super().copy_thread
+        return await self._told(
+            number,
+            lambda: copy(source_thread_id, dest_thread_id, checkpoint_id, ancestors=ancestors, namespace=namespace),
+        )
+
+    async def vacuum(
+        self,
+        older_than_days: float = THIRTY_DAYS,
+        *,
+        keep_last: int | None = None,
+        dry_run: bool = False,
+        progress: Callable[[VacuumProgress], None] | None = None,
+    ) -> int:
+        vacuum = super().vacuum
+        by_number_only = keep_last is not None and older_than_days is THIRTY_DAYS
+        before = None if by_number_only else time.time() - older_than_days * 86_400
+        number = self.log.begin("vacuum", "", before=before, keep_last=keep_last)
+        return await self._told(
+            number, lambda: vacuum(older_than_days, keep_last=keep_last, dry_run=dry_run, progress=progress)
+        )
+
+    async def put_writes(
+        self,
+        thread_id: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[tuple[str, Any]],
+        *,
+        task_path: str = "",
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> None:
+        put = super().put_writes
+        facts = {"id": checkpoint_id, "task": task_id, "namespace": namespace}
+        number = self.log.begin("writes", thread_id, **facts, digest=writes_digest(writes), channels=_channels(writes))
+        await self._told(
+            number,
+            lambda: put(thread_id, checkpoint_id, task_id, writes, task_path=task_path, namespace=namespace),
+        )
+
+    async def _told(
+        self, number: int, call: Callable[[], Awaitable[T]], shown: Callable[[T], Any] = lambda answer: answer
+    ) -> T:
+        try:
+            answer = await call()
+        except REFUSALS as error:
+            latest = error.latest if isinstance(error, ConflictError) else None
+            self._end(number, "refused", latest, _kind(error, REFUSALS))
+            raise
+        except UNKNOWN as error:
+            self._end(number, "unknown", None, _kind(error, UNKNOWN))
+            raise
+        except BaseException as error:
+            self._end(number, "unknown", str(error)[:300], _full_name(error))
+            self._written_down = error
+            raise
+        self._end(number, "acknowledged", shown(answer))
+        return answer
+
+    def _end(self, number: int, told: Told, answer: Any = None, error: str = "") -> None:
+        if number in self._clocks:
+            self.look_at_clock()
+            self.log.end(number, told, answer, error, clock=self._clocks[number])
+        else:
+            self.log.end(number, told, answer, error)
+
+
+def _full_name(error: BaseException) -> str:
+    return f"{type(error).__module__}.{type(error).__qualname__}"
+
+
+def _kind(error: BaseException, kinds: Sequence[type[BaseException]]) -> str:
+    """Which of these it is: a store may have errors of its own that are more precise."""
+    return next(kind.__name__ for kind in kinds if isinstance(error, kind))
+
+
+def _channels(writes: Sequence[tuple[str, Any]]) -> Collection[str]:
+    return [channel for channel, _ in writes]
+
+
+def _digests_by_task(writes: Sequence[PendingWrite]) -> dict[str, str]:
+    tasks: dict[str, list[tuple[str, Any]]] = {}
+    for write in writes:
+        tasks.setdefault(write.task_id, []).append((write.channel, write.value))
+    return {task: writes_digest(some) for task, some in tasks.items()}
+
+
+def tail_digest(state: AgentState | None) -> str | None:
+    """Of what the last messages say: all that a window of them shows of a conversation."""
+    return None if state is None else payload_digest([message.text for message in state.messages[-TAIL:]])
+
+
+def writes_digest(writes: Sequence[tuple[str, Any]]) -> str:
+    """Of what a task wrote, in its order."""
+    return payload_digest([[channel, value] for channel, value in writes])
+
+
+def digest_with_omitted(whole: AgentState, window: AgentState) -> str:
+    """The digest of what a window stands for; `whole` is the state that it is a window of, before it was changed."""
+    payload: dict[str, Any] = dict(window.to_checkpoint())
+    payload.pop("locus_omitted", None)
+    omitted: Mapping[str, Any] = window.omitted
+    before = whole.to_checkpoint()
+    for name in LISTS:
+        payload[name] = [*before.get(name, ())[: omitted.get(name, 0)], *payload.get(name, ())]
+    return payload_digest(payload)

@@ -1,0 +1,69 @@
+"""The suite for "a framework's sessions": what every integration has to keep, on every store.
+
+::
+
+    class TestSessions(SessionLaws):
+        adapter = "my_tests.sessions:MyFrameworkSessions"
+
+        @pytest.fixture
+        def store(self, tmp_path: Path) -> DurableTestStore:
+            return MyTestStore(tmp_path)
+
+An adapter (`FrameworkSessions`) says how the framework's own verbs do what the suite asks: create a session, append a
+batch of messages, read them, delete, fork. It is named by its module and class, because processes that the suite starts
+import it too. `SessionLaws` are all laws; each of them is a class of its own, for stores that need not keep all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from locus.extras import lazy_names
+
+if TYPE_CHECKING:
+    from locus.testing.framework_sessions.adapter import Appends, FrameworkSessions, Retried, Said
+    from locus.testing.framework_sessions.laws import (
+        SessionCostLaws,
+        SessionForkLaws,
+        SessionIdLaws,
+        SessionKillLaws,
+        SessionLaws,
+        SessionOutageLaws,
+        SessionRaceLaws,
+        SessionRetryLaws,
+        SessionRoundTripLaws,
+    )
+
+_HOMES = {
+    "Appends": "adapter",
+    "FrameworkSessions": "adapter",
+    "Retried": "adapter",
+    "Said": "adapter",
+    "SessionCostLaws": "laws",
+    "SessionForkLaws": "laws",
+    "SessionIdLaws": "laws",
+    "SessionKillLaws": "laws",
+    "SessionLaws": "laws",
+    "SessionOutageLaws": "laws",
+    "SessionRaceLaws": "laws",
+    "SessionRetryLaws": "laws",
+    "SessionRoundTripLaws": "laws",
+}
+
+__all__ = [
+    "Appends",
+    "FrameworkSessions",
+    "Retried",
+    "Said",
+    "SessionCostLaws",
+    "SessionForkLaws",
+    "SessionIdLaws",
+    "SessionKillLaws",
+    "SessionLaws",
+    "SessionOutageLaws",
+    "SessionRaceLaws",
+    "SessionRetryLaws",
+    "SessionRoundTripLaws",
+]
+
+__getattr__ = lazy_names(__name__, _HOMES)
