@@ -32,7 +32,7 @@ class Server(ABC):
     """
 
     name: ClassVar[str]
-    start_seconds: ClassVar[float] = 60
+    start_seconds: ClassVar[float] = 180
     stop_seconds: ClassVar[float] = 20
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
     refuses_root: ClassVar[bool] = False
@@ -156,8 +156,13 @@ class Server(ABC):
 
     def pause(self) -> None:
         """SIGSTOP: connections stay open, and nobody answers."""
-        self._frozen_tree()
+        tree = self._frozen_tree()
         self._paused = True
+        deadline = time.monotonic() + self.stop_seconds
+        while not all(map(_stands_still, tree)):  # a process that is busy stops a moment later
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{type(self).__name__} did not stop")
+            time.sleep(POLL)
 
     def resume(self) -> None:
         self._paused = False
@@ -262,6 +267,10 @@ def _send(process: psutil.Process, what: signal.Signals) -> None:
     """A process that is gone meanwhile needs no signal."""
     with contextlib.suppress(psutil.NoSuchProcess):
         process.send_signal(what)
+
+
+def _stands_still(process: psutil.Process) -> bool:
+    return not _lives(process) or process.status() == psutil.STATUS_STOPPED
 
 
 def _lives(process: psutil.Process) -> bool:

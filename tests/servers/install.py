@@ -153,6 +153,23 @@ def unpacked(package: str, part: Path) -> None:
     shutil.rmtree(packages)
 
 
+def unpacked_whole(part: Path, *packages: str) -> None:
+    """Unpack packages of the machine's own Debian, and all that they need and it lacks; nothing is installed."""
+    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
+        raise ServerError(f"on Debian: apt-get install {' '.join(packages)}")
+    apt = part / "apt"
+    (apt / "archives" / "partial").mkdir(parents=True)
+    options = ["-qq", "-o", "Acquire::Retries=5", "-o", "APT::Sandbox::User=root", "-o", "Debug::NoLocking=true"]
+    options += ["-o", f"Dir::Cache={apt}"]
+    with locked(cache() / "apt-get.lock"):
+        if os.geteuid() == 0:
+            run("apt-get", *options, "update")
+        run("apt-get", *options, "-y", "--no-install-recommends", "--download-only", "install", *packages)
+    for archive in sorted((apt / "archives").glob("*.deb")):
+        run("dpkg", "-x", str(archive), str(part))
+    shutil.rmtree(apt)
+
+
 def run(*command: str, **variables: str) -> None:
     """Run an installer; what it prints is shown if it fails."""
     environment = {**os.environ, **variables}

@@ -59,3 +59,29 @@ class PostgreSQLServer(Server):
 
     def _tool(self, name: str) -> Path:
         return self.tools() / name
+
+
+class PostgreSQLStandby(PostgreSQLServer):
+    """A copy of a running server, made with `pg_basebackup`. It follows that one until it is promoted."""
+
+    application = "standby"
+    """What `synchronous_standby_names` calls it."""
+
+    def __init__(self, folder: Path, primary: PostgreSQLServer) -> None:
+        super().__init__(folder, durable=primary.durable)
+        self.primary = primary
+
+    def secret(self, name: str) -> str:
+        return self.primary.secret(name)
+
+    def prepare(self) -> None:
+        source = f"{self.primary._url('postgres')}?application_name={self.application}"
+        options = ["--wal-method=stream", "--checkpoint=fast", "--no-sync", "--write-recovery-conf"]
+        self.run(self._tool("pg_basebackup"), "-D", self.data, "-d", source, *options)
+
+    def promote(self) -> None:
+        """Make it a primary, and wait until it takes writes."""
+        import psycopg
+
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            assert connection.execute("SELECT pg_promote()").fetchone() == (True,)

@@ -1,4 +1,4 @@
-"""A TCP proxy that misbehaves when it is told to: it refuses, cuts, delays and stalls."""
+"""A TCP proxy that misbehaves when it is told to: it refuses, cuts, delays, stalls, and loses answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn, Self, TypeVar
 
 from tests.servers.ports import free_port
@@ -38,6 +38,8 @@ class Proxy:
         self._flowing = asyncio.Event()
         self._holding = threading.Event()
         self._budgets: dict[str, int | None] = {"to_server": None, "from_server": None}
+        self._spent = threading.Event()
+        self._drops = _Drops()
 
     def __enter__(self) -> Self:
         self.start()
@@ -61,6 +63,7 @@ class Proxy:
         """Behave as if the proxy were not there: the end of every misbehaviour."""
         self._seconds = 0.0
         self._budgets.update(to_server=None, from_server=None)
+        self._drops = _Drops()
         self._now(self._flowing.set)
         asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
 
@@ -68,13 +71,31 @@ class Proxy:
         """Refuse new connections; live ones go on."""
         asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
 
-    def cut(self) -> None:
-        """Reset all live connections. New ones are accepted."""
-        self._now(self._cut)
+    def cut(self) -> int:
+        """Reset all live connections, and return how many these were. New ones are accepted."""
+        return self._now(self._cut)
 
     def cut_after(self, to_server: int | None = None, from_server: int | None = None) -> None:
         """Reset all live connections when so many more bytes have passed in one direction; those still pass."""
+        self._spent.clear()
         self._budgets.update(to_server=to_server, from_server=from_server)
+
+    def wait_until_it_cuts(self, seconds: float = 30.0) -> bool:
+        """Until the bytes of `cut_after` have passed; false if they have not in so many seconds."""
+        return self._spent.wait(seconds)
+
+    def drop_answers(self, count: int = 1, to: Sequence[bytes] = (b"",)) -> None:
+        """Pass requests on, but not the answers to the next few: their connections are reset instead.
+
+        `to` limits it to requests that contain one of these texts.
+        """
+        self._drops = _Drops(count, tuple(to))
+
+    def wait_for_dropped_answers(self, seconds: float = 30.0) -> int:
+        """Until all the answers have been dropped that `drop_answers` asked for, or the time is over: how many."""
+        drops = self._drops
+        drops.done.wait(seconds)
+        return drops.dropped
 
     def delay(self, seconds: float) -> None:
         """Hold back every piece of data for so long, in both directions."""
@@ -126,9 +147,11 @@ class Proxy:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
 
-    def _cut(self) -> None:
-        for pipe in list(self._pipes):
+    def _cut(self) -> int:
+        live = list(self._pipes)
+        for pipe in live:
             pipe.reset()
+        return len(live)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -139,7 +162,7 @@ class Proxy:
         pipe = _Connection(writer, there[1])
         self._pipes.add(pipe)
         try:
-            await asyncio.gather(self._upwards(pipe, reader, there[1]), self._forward("from_server", there[0], writer))
+            await asyncio.gather(self._upwards(pipe, reader, there[1]), self._downwards(pipe, there[0], writer))
         except (OSError, EOFError):
             pipe.reset()
         finally:
@@ -148,11 +171,22 @@ class Proxy:
             there[1].close()
 
     async def _upwards(self, pipe: _Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await self._forward("to_server", reader, writer)
+        await self._forward("to_server", reader, writer, lambda data: self._drops.note(pipe, data))
         pipe.client_ended = True
 
-    async def _forward(self, direction: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _downwards(self, pipe: _Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._forward("from_server", reader, writer, lambda _: self._drops.drop(pipe))
+
+    async def _forward(
+        self,
+        direction: str,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        is_lost: Callable[[bytes], bool],
+    ) -> None:
         while data := await reader.read(CHUNK):
+            if is_lost(data):
+                continue
             if not self._flowing.is_set():
                 self._holding.set()
                 await self._flowing.wait()
@@ -174,6 +208,7 @@ class Proxy:
         if len(data) >= left:
             self._budgets[direction] = None
             self._cut()
+            self._spent.set()
 
 
 class NoProxy(Proxy):
@@ -195,17 +230,52 @@ class NoProxy(Proxy):
     def _none(self, *_arguments: object, **_named: object) -> NoReturn:
         raise AssertionError("there is no proxy: tests.backends.proxied says which tests have one")
 
-    refuse = cut = cut_after = delay = stall = wait_until_it_holds = wait_for_the_dead = _none
+    refuse = cut = cut_after = delay = stall = drop_answers = _none
+    wait_until_it_holds = wait_until_it_cuts = wait_for_dropped_answers = wait_for_the_dead = _none
 
 
 class _Connection:
-    def __init__(self, *writers: asyncio.StreamWriter) -> None:
-        self._writers = writers
+    def __init__(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
+        self._client, self._server = client, server
         self.client_ended = False
+        self.answer_is_due = False
+        self.loses_answers = False
 
     def reset(self) -> None:
-        for writer in self._writers:
-            _reset(writer)
+        self.reset_client()
+        _reset(self._server)
+
+    def reset_client(self) -> None:
+        """The server finds a polite end, once it has done what it was sent."""
+        _reset(self._client)
+
+
+class _Drops:
+    """Answers that are to be lost, and how many have been."""
+
+    def __init__(self, count: int = 0, to: tuple[bytes, ...] = ()) -> None:
+        self._left = count
+        self._to = to
+        self.dropped = 0
+        self.done = threading.Event()
+
+    def note(self, connection: _Connection, request: bytes) -> bool:
+        """A request passes in any case; its answer may not."""
+        if self._left and any(text in request for text in self._to):
+            connection.answer_is_due = True
+        return False
+
+    def drop(self, connection: _Connection) -> bool:
+        """Whether an answer of this connection is lost. Once one is, so is the rest of it."""
+        if connection.answer_is_due and self._left:
+            self._left -= 1
+            self.dropped += 1
+            connection.loses_answers = True
+            connection.reset_client()
+            if not self._left:
+                self.done.set()
+        connection.answer_is_due = False
+        return connection.loses_answers
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

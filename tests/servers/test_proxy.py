@@ -144,3 +144,38 @@ def test_the_end_of_one_side_reaches_the_other(proxy: Proxy) -> None:
         connection.shutdown(socket.SHUT_WR)
         assert connection.recv(100) == b"BYE"
         assert connection.recv(100) == b""
+
+
+def test_it_says_when_it_has_cut(proxy: Proxy, connection: socket.socket) -> None:
+    proxy.cut_after(4)
+    assert not proxy.wait_until_it_cuts(0)
+    connection.sendall(b"abcdef")
+    assert proxy.wait_until_it_cuts()
+    read_all(connection)
+
+
+def test_it_says_how_many_connections_it_has_cut(proxy: Proxy, connection: socket.socket) -> None:
+    assert proxy.cut() == 1
+    read_all(connection)
+
+
+def test_it_drops_an_answer_to_what_the_server_has_done(
+    proxy: Proxy, connection: socket.socket, server: EchoServer
+) -> None:
+    proxy.drop_answers()
+    connection.sendall(b"unanswered")
+    assert read_all(connection) == b""
+    assert server.said().endswith("firstunanswered")
+    assert proxy.wait_for_dropped_answers() == 1
+    assert ask(proxy.port, b"hello") == b"HELLO", "once only"
+
+
+def test_it_drops_the_answers_to_some_requests_only(proxy: Proxy, connection: socket.socket) -> None:
+    proxy.drop_answers(2, to=[b"save"])
+    connection.sendall(b"read")
+    assert connection.recv(100) == b"READ"
+    connection.sendall(b"save")
+    assert read_all(connection) == b""
+    assert proxy.wait_for_dropped_answers(0) == 1
+    proxy.accept()
+    assert ask(proxy.port, b"save") == b"SAVE"

@@ -141,6 +141,8 @@ class Database:
         return results[1]
 
     async def commit(self) -> None:
+        if self._lost:  # with all that was to be committed
+            raise DatabaseLostError(self._killed)
         if self.in_transaction:
             self.in_transaction = False
             await self.run(COMMIT)
@@ -207,6 +209,7 @@ class Database:
 
     def _failure(self, result: pq.abc.PGresult) -> DatabaseError:
         failure = DatabaseError(result)
+        self._killed = self._killed or failure.state == KILLED
         if self._pg.status != pq.ConnStatus.OK or failure.state.startswith("57P"):
             self._forget()
         return failure

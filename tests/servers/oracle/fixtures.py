@@ -8,6 +8,7 @@ and what bears it is dropped at the end.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -82,6 +83,9 @@ def oracle_database(oracle_home: OracleServer | None) -> Iterator[OracleDatabase
     yield from database_in(oracle_home)
 
 
+SESSIONS = "SELECT sid, serial# FROM v$session WHERE username = :1"
+
+
 def database_for(request: pytest.FixtureRequest) -> Iterator[OracleDatabase]:
     """The body of a fixture, of any scope; the fixture itself names `oracle_home`."""
     yield from database_in(request.getfixturevalue("oracle_home"))
@@ -98,6 +102,8 @@ def database_in(server: OracleServer | None) -> Iterator[OracleDatabase]:
     yield OracleDatabase(server.dsn, user, password, "locus_")
     if server.is_running and not server.is_paused:
         end_sessions(admin, user)
+        while run(admin, SESSIONS, user):
+            time.sleep(0.01)  # on a busy machine, a session that was ended is there for a moment longer
         run(admin, f"DROP USER {user} CASCADE")
 
 
@@ -119,7 +125,7 @@ def _in_real_database() -> Iterator[OracleDatabase]:
 
 def end_sessions(admin: OracleDatabase, user: str) -> None:
     """As an administrator does it."""
-    for sid, serial in run(admin, "SELECT sid, serial# FROM v$session WHERE username = :1", user):
+    for sid, serial in run(admin, SESSIONS, user):
         run(admin, f"ALTER SYSTEM KILL SESSION '{sid},{serial}' IMMEDIATE")
 
 

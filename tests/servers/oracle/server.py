@@ -82,8 +82,8 @@ class OracleServer(Server):
 class OracleOnItsOwn(OracleServer):
     """With a PostgreSQL of its own below it."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, PostgreSQLServer(folder / "postgresql"))
+    def __init__(self, folder: Path, durable: bool = False) -> None:
+        super().__init__(folder, PostgreSQLServer(folder / "postgresql", durable))
 
     @classmethod
     def install(cls) -> Path:

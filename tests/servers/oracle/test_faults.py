@@ -97,6 +97,18 @@ async def test_a_session_that_is_killed(database: OracleDatabase, oracle_server:
     assert "ORA-00028" in str(caught.value)
 
 
+async def test_what_a_killed_session_had_not_committed(database: OracleDatabase, oracle_server: OracleServer) -> None:
+    """Its commit fails as any other call does: there is nothing left to commit."""
+    run(database, "CREATE TABLE unfinished (number_of NUMBER)")
+    connection = await oracledb.connect_async(**database.parameters)
+    await connection.execute("INSERT INTO unfinished VALUES (1)")
+    end_sessions(OracleDatabase(oracle_server.dsn, ADMIN, oracle_server.password, ""), database.user)
+    with pytest.raises(oracledb.DatabaseError) as caught:
+        await connection.commit()
+    assert "ORA-00028" in str(caught.value)
+    assert run(database, "SELECT * FROM unfinished") == []
+
+
 async def test_a_server_that_dies_and_comes_back(database: OracleDatabase, oracle_server: OracleServer) -> None:
     connection = await oracledb.connect_async(**database.parameters)
     oracle_server.kill()
