@@ -1,4 +1,7 @@
-"""`python -m benchmarks`: measures, prints a report in Markdown, and writes it with its data and a plot."""
+"""`python -m benchmarks`: measures, and writes a report in Markdown with its data and a plot.
+
+What has been measured is written after each part, so that a run which is interrupted keeps it; `--resume` goes on.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +12,104 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from benchmarks.agent_loop import measure_loop
-from benchmarks.costs import Report
+from benchmarks.costs import Report, Section
 from benchmarks.machine import describe, load
-from benchmarks.measure import measure_throughput, measure_workload
+from benchmarks.measure import measure_backend, measure_throughput
 from benchmarks.peers.environments import measure_peers
-from benchmarks.plot import draw
 from benchmarks.report import markdown
 from benchmarks.settings import FULL, QUICK, Settings
 from benchmarks.subjects import SUBJECTS
 from benchmarks.subjects.base import Subject
-from benchmarks.turn_costs import measure_turns
-from benchmarks.workloads import WORKLOADS
 
 RESULTS = Path(__file__).parent / "results"
+
+
+class Topic(NamedTuple):
+    """What is measured once, and which backends that needs."""
+
+    needs: tuple[str, ...]
+    measure: Callable[[Settings, Path], Section]
+
+
+def _loop(settings: Settings, _folder: Path) -> Section:
+    from benchmarks.agent_loop import loop_section
+
+    return asyncio.run(loop_section(settings))
+
+
+def _lists(settings: Settings, folder: Path) -> Section:
+    from benchmarks.thread_pages import measure_pages
+
+    return asyncio.run(measure_pages(settings, folder))
+
+
+def _memory(settings: Settings, _folder: Path) -> Section:
+    from benchmarks.served_threads import measure_served
+
+    return measure_served(settings)
+
+
+def _http(settings: Settings, folder: Path) -> Section:
+    from benchmarks.http_load import http_section
+
+    return asyncio.run(http_section(settings, folder))
+
+
+def _graphs(settings: Settings, _folder: Path) -> Section:
+    from benchmarks.langgraph_bench import graph_section
+
+    return asyncio.run(graph_section(settings))
+
+
+def _sessions(settings: Settings, folder: Path) -> Section:
+    from benchmarks.openai_bench import session_section
+
+    return asyncio.run(session_section(settings, folder))
+
+
+def _frameworks(settings: Settings, folder: Path) -> Section:
+    from benchmarks.frameworks.running import framework_section
+
+    return asyncio.run(framework_section(settings, folder))
+
+
+def _objects(settings: Settings, _folder: Path) -> Section:
+    from benchmarks.object_requests import request_section
+
+    return asyncio.run(request_section(settings))
+
+
+def _commands(settings: Settings, folder: Path) -> Section:
+    from benchmarks.command_line import command_section
+
+    return asyncio.run(command_section(settings, folder))
+
+
+def _inspector(settings: Settings, folder: Path) -> Section:
+    from benchmarks.inspector_pages import inspector_section
+
+    return inspector_section(settings, folder)
+
+
+# Each imports what it needs when it runs: all of it takes seconds, and holds memory while others are measured.
+TOPICS = {
+    "loop": Topic(("memory",), _loop),
+    "lists": Topic(("sqlite FULL", "postgresql"), _lists),
+    "memory": Topic(("sqlite FULL",), _memory),
+    "http": Topic(("http on sqlite", "postgresql"), _http),
+    "langgraph": Topic(("postgresql",), _graphs),
+    "openai": Topic(("sqlite FULL", "redis always"), _sessions),
+    "frameworks": Topic(("sqlite FULL",), _frameworks),
+    "objects": Topic(("s3",), _objects),
+    "cli": Topic(("sqlite FULL",), _commands),
+    "inspector": Topic(("sqlite FULL",), _inspector),
+}
+EACH = ("saves", "many")
+"""The topics that are measured for each backend: saves, reads and turns; and many conversations at once."""
 
 
 def arguments() -> argparse.Namespace:
@@ -33,8 +118,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--backends", default="", help=f"comma-separated beginnings of names; there are: {', '.join(SUBJECTS)}"
     )
+    parser.add_argument(
+        "--topics", default="", help=f"comma-separated; there are: {', '.join((*EACH, *TOPICS))}; "
+        "else all for which the chosen backends are enough",
+    )  # fmt: skip
     parser.add_argument("--out", type=Path, default=RESULTS, help="where latest.md, latest.json and cost.png go")
     parser.add_argument("--dir", type=Path, default=None, help="where the stores are made; else the temporary folder")
+    parser.add_argument(
+        "--resume", action="store_true", help="keep what latest.json has of the same lengths, and measure the rest"
+    )
     parser.add_argument(
         "--peers", action="store_true", default=os.environ.get("PEERS", "") not in ("", "0"),
         help="measure other libraries too, in environments of their own (also: PEERS=1)",
@@ -51,45 +143,106 @@ def chosen(names: str) -> list[type[Subject]]:
     return [kind for name, kind in SUBJECTS.items() if name.lower().startswith(tuple(beginnings))]
 
 
+def chosen_topics(names: str, kinds: list[type[Subject]]) -> list[str]:
+    """The topics of that name; else all that need no backend but these."""
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    for name in wanted:
+        if name not in (*EACH, *TOPICS):
+            raise SystemExit(f"there is no topic {name!r}; there are: {', '.join((*EACH, *TOPICS))}")
+    here = {kind.name for kind in kinds}
+    return wanted or [*EACH, *(name for name, topic in TOPICS.items() if here.issuperset(topic.needs))]
+
+
 def progress(text: str) -> None:
     print(f"  {text}", file=sys.stderr, flush=True)
 
 
-async def measure(report: Report, kinds: list[type[Subject]], settings: Settings, folder: Path) -> None:
-    for kind in kinds:
-        for workload in WORKLOADS:
+class Run:
+    """One run: its parts one after another, each written down as soon as it is measured."""
+
+    def __init__(self, options: argparse.Namespace, folder: Path) -> None:
+        self.settings = QUICK if options.quick else FULL
+        self.out: Path = options.out
+        self.kinds = chosen(options.backends)
+        self.topics = chosen_topics(options.topics, self.kinds)
+        self.peers: bool = options.peers
+        self._folder = folder
+        self.report = Report(machine=describe(folder), lengths=self.settings.lengths)
+        if options.resume and (self.out / "latest.json").exists():
+            data = json.loads((self.out / "latest.json").read_text(encoding="utf-8"))
+            if data["lengths"] == [*self.settings.lengths] and "took" in data:
+                self.report = Report.from_dict({**data, "failed": {}})
+
+    def parts(self) -> Iterator[tuple[str, Callable[[Path], None]]]:
+        """The names of the parts, and what measures each."""
+        for kind in self.kinds:
+            if "saves" in self.topics:
+                yield f"{kind.name}: saves", lambda place, kind=kind: self._saves(kind, place)  # type: ignore[misc]
+            if "many" in self.topics:
+                yield f"{kind.name}: many", lambda place, kind=kind: self._many(kind, place)  # type: ignore[misc]
+        for name in self.topics:
+            if name in TOPICS:
+                yield name, lambda place, name=name: self._section(name, place)  # type: ignore[misc]
+        if self.peers:
+            yield "peers", self._peers
+
+    def measure(self) -> None:
+        for number, (name, part) in enumerate(self.parts()):
+            if name in self.report.took:
+                progress(f"{name}: measured before")
+                continue
             started = time.perf_counter()
-            saves, reads = await measure_workload(kind, workload, settings, folder / kind.name / workload.name)
-            report.saves += saves
-            report.reads += reads
-            progress(f"{kind.name}, {workload.name}: {time.perf_counter() - started:.1f} s")
-        started = time.perf_counter()
-        report.turns += await measure_turns(kind, settings, folder / kind.name / "turns")
-        progress(f"{kind.name}, turns and loads: {time.perf_counter() - started:.1f} s")
-        report.throughput.append(await measure_throughput(kind, settings, folder / kind.name / "many"))
+            place = self._folder / f"part-{number}"
+            place.mkdir()
+            try:
+                part(place)
+            except Exception as error:  # noqa: BLE001 (the other parts are worth having)
+                self.report.failed[name] = f"{type(error).__name__}: {str(error)[:200]}"
+                progress(f"{name}: {self.report.failed[name]}")
+            else:
+                self.report.took[name] = time.perf_counter() - started
+                progress(f"{name}: {self.report.took[name]:.1f} s")
+            self.write()
+
+    def write(self) -> None:
+        report = self.report
+        report.seconds = sum(report.took.values())
+        report.machine["load at the end"] = load()
+        self.out.mkdir(parents=True, exist_ok=True)
+        (self.out / "latest.md").write_text(markdown(report), encoding="utf-8")
+        (self.out / "latest.json").write_text(json.dumps(report.as_dict(), indent=1), encoding="utf-8")
+
+    def _saves(self, kind: type[Subject], place: Path) -> None:
+        saves, reads, turns = asyncio.run(measure_backend(kind, self.settings, place / "threads"))
+        self.report.saves += saves
+        self.report.reads += reads
+        self.report.turns += turns
+
+    def _many(self, kind: type[Subject], place: Path) -> None:
+        self.report.throughput.append(asyncio.run(measure_throughput(kind, self.settings, place / "many")))
+
+    def _section(self, name: str, place: Path) -> None:
+        self.report.sections[name] = TOPICS[name].measure(self.settings, place)
+
+    def _peers(self, place: Path) -> None:
+        self.report.peers = measure_peers(self.settings, place, progress)
 
 
 def main() -> None:
     options = arguments()
-    settings = QUICK if options.quick else FULL
-    kinds = chosen(options.backends)
-    started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="locus-bench-", dir=options.dir) as folder:
-        report = Report(machine=describe(Path(folder)), lengths=settings.lengths)
-        asyncio.run(measure(report, kinds, settings, Path(folder)))
-        lengths = (settings.lengths[0], settings.lengths[-1])
-        report.loop = asyncio.run(measure_loop(lengths, settings.rounds))
-        if options.peers:
-            report.peers = measure_peers(settings, Path(folder), progress)
-    report.machine["at the end"] = load()
-    report.seconds = time.perf_counter() - started
-    options.out.mkdir(parents=True, exist_ok=True)
-    text = markdown(report)
-    (options.out / "latest.md").write_text(text, encoding="utf-8")
-    (options.out / "latest.json").write_text(json.dumps(report.as_dict(), indent=1), encoding="utf-8")
-    draw(report, options.out / "cost.png")
-    print(text)
+        run = Run(options, Path(folder))
+        try:
+            run.measure()
+        except KeyboardInterrupt:
+            progress("interrupted; --resume goes on from here")
+    run.write()
+    from benchmarks.plot import draw
+
+    draw(run.report, options.out / "cost.png")
+    print(markdown(run.report))
     progress(f"written to {options.out}: latest.md, latest.json, cost.png")
+    sys.exit(1 if run.report.failed else 0)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ from statistics import median, quantiles
 from typing import Any
 
 from benchmarks.content import turn_messages
-from benchmarks.costs import LoopCost
-from benchmarks.figures import Figure
+from benchmarks.costs import Figure, LoopCost, Section
+from benchmarks.settings import Settings
 from locus.agent import Agent
 from locus.core.messages import Message, ToolCall
 from locus.core.state import AgentState
@@ -150,6 +150,12 @@ def loop_table(costs: Sequence[LoopCost]) -> str:
     ]
     heading = "| turns in the thread | loop, ms per iteration | 90th percentile | the store beside it |"
     return "\n".join([heading, "|---|---|---|---|", *rows])
+
+
+async def loop_section(settings: Settings) -> Section:
+    costs = await measure_loop(settings.loop_lengths, settings.loop_rounds)
+    meant = "Processor time of one iteration beyond the model, the tools and the store, on the memory store."
+    return Section("The agent's loop", loop_figures(costs), f"{loop_table(costs)}\n\n{meant}")
 
 
 def main() -> None:

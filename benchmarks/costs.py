@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,27 @@ class PeerCost:
     list_ms: float | None
     stored_bytes: int | None
     note: str = ""
+    turn_ms: float | None = None
+    """The latest state is loaded, a turn appended, and saved."""
+
+
+class Figure(NamedTuple):
+    """One promise. `measured` has a value for each workload, or one."""
+
+    what: str
+    backend: str
+    target: str
+    measured: str
+    ok: bool
+
+
+@dataclass(frozen=True)
+class Section:
+    """What a topic has to say that is measured once, and not for each backend."""
+
+    title: str
+    figures: list[Figure]
+    table: str
 
 
 @dataclass(frozen=True)
@@ -111,7 +132,12 @@ class Report:
     turns: list[TurnCost] = field(default_factory=list)
     throughput: list[Throughput] = field(default_factory=list)
     peers: list[PeerCost] = field(default_factory=list)
-    loop: list[LoopCost] = field(default_factory=list)
+    sections: dict[str, Section] = field(default_factory=dict)
+    """By topic."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """The parts of the run that came to no end, and why."""
+    took: dict[str, float] = field(default_factory=dict)
+    """How many seconds each part of the run took: what is here is done."""
 
     @property
     def backends(self) -> list[str]:
@@ -124,5 +150,30 @@ class Report:
     def read(self, backend: str, length: int) -> ReadCost:
         return next(cost for cost in self.reads if (cost.backend, cost.length) == (backend, length))
 
+    def longest(self, backend: str, workload: str) -> SaveCost:
+        """The saves of a workload in the longest threads that it was measured in."""
+        found = [cost for cost in self.saves if (cost.backend, cost.workload) == (backend, workload)]
+        return max(found, key=lambda cost: cost.length)
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Report:
+        """What `as_dict` gave, after it was JSON."""
+        return cls(
+            machine=data["machine"],
+            lengths=tuple(data["lengths"]),
+            seconds=data["seconds"],
+            saves=[SaveCost(**cost) for cost in data["saves"]],
+            reads=[ReadCost(**cost) for cost in data["reads"]],
+            turns=[TurnCost(**cost) for cost in data["turns"]],
+            throughput=[Throughput(**cost) for cost in data["throughput"]],
+            peers=[PeerCost(**cost) for cost in data["peers"]],
+            sections={
+                topic: Section(found["title"], [Figure(*figure) for figure in found["figures"]], found["table"])
+                for topic, found in data["sections"].items()
+            },
+            failed=data["failed"],
+            took=data["took"],
+        )

@@ -21,7 +21,8 @@ from time import perf_counter
 import psutil
 
 from benchmarks.content import encoded, turn_messages
-from benchmarks.figures import Figure
+from benchmarks.costs import Figure, Section
+from benchmarks.settings import Settings
 from benchmarks.subjects.http import ServerProcess, serve
 from benchmarks.subjects.postgresql import shared_server
 from locus.core.state import AgentState
@@ -142,8 +143,13 @@ async def measure(folder: Path, turns: int, length: int, repeats: int) -> list[F
     finally:
         sqlite.stop()
         postgresql.stop()
-        database.stop()
     return figures
+
+
+async def http_section(settings: Settings, folder: Path) -> Section:
+    figures = await measure(folder, settings.http_turns, settings.http_length, settings.http_repeats)
+    meant = f"{CLIENTS} clients of one server process; with and without HTTP in turn."
+    return Section("Over HTTP", figures, meant)
 
 
 def main() -> None:

@@ -26,7 +26,8 @@ from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 
-from benchmarks.figures import Figure
+from benchmarks.costs import Figure, Section
+from benchmarks.settings import Settings
 from benchmarks.subjects.postgresql import PostgreSQLFloor, run_sql, shared_server
 from benchmarks.turns import turn
 from locus.integrations.langgraph.saver import LocusSaver
@@ -255,6 +256,11 @@ def langgraph_table(found: Comparison) -> str:
         f" {found.floor[long]:.2f} ms, for a commit of what is new."
     )
     return "\n".join([heading, "|---|---|---|---|---|---|---|---|", *rows, "", notes])
+
+
+async def graph_section(settings: Settings) -> Section:
+    found = await compare(settings.graph_lengths, settings.graph_rounds, settings.graph_turns)
+    return Section("LangGraph on PostgreSQL", langgraph_figures(found), langgraph_table(found))
 
 
 def main() -> None:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import platform
 import sqlite3
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
 
+from locus import __version__
+
 
 def describe(folder: Path) -> dict[str, str]:
     return {
+        "Locus": __version__,
+        "date": datetime.now(UTC).date().isoformat(),
         "Python": platform.python_version(),
         "SQLite": sqlite3.sqlite_version,
         "system": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",

@@ -3,83 +3,110 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import chain
 from pathlib import Path
-from random import Random
 from statistics import median
 from time import perf_counter
 
-from benchmarks.content import encoded, turn_messages
-from benchmarks.costs import ReadCost, SaveCost, Throughput
-from benchmarks.sampling import Lane
+from benchmarks.clock import Calls, frozen, in_turn, timed
+from benchmarks.content import Content, after, encoded, turn_content
+from benchmarks.costs import ReadCost, SaveCost, Throughput, TurnCost
+from benchmarks.sampling import Lane, Samples
 from benchmarks.settings import Settings
 from benchmarks.subjects.base import Subject
-from benchmarks.workloads import APPEND, Workload
-from locus.core.messages import Message
-from locus.core.state import AgentState
+from benchmarks.turn_costs import measure_turns
+from benchmarks.workloads import APPEND, WORKLOADS, Conversation, Workload
+from locus.core.state import LISTS, AgentState
 
 
-async def measure_workload(
-    kind: type[Subject], workload: Workload, settings: Settings, folder: Path
-) -> tuple[list[SaveCost], list[ReadCost]]:
-    """All lengths of one workload; the reads are measured on the threads that were only appended to."""
-    rounds = settings.slow_rounds if workload.slow else settings.rounds
-    lanes = [Lane(kind, workload, length, rounds, folder / str(length)) for length in settings.lengths]
+async def measure_backend(
+    kind: type[Subject], settings: Settings, folder: Path
+) -> tuple[list[SaveCost], list[ReadCost], list[TurnCost]]:
+    """All that is measured of threads of one backend.
+
+    The reads are measured on threads that were only appended to, and so is what they occupy.
+    """
+    shared = [workload for workload in WORKLOADS if not workload.grows and workload is not APPEND]
+    lanes = _lanes(kind, settings, settings.lengths, folder)
     try:
         for lane in lanes:
             await lane.grow()
-        for number in range(rounds):
-            # All are prepared before the first is timed, because that may take long, and leaves its traces.
-            ready = [(lane, await lane.prepare(number)) for lane in lanes]
-            for offset in range(len(lanes)):
-                lane, timed = ready[(number + offset) % len(lanes)]
-                await lane.round(number, timed)
-        costs = [lane.cost() for lane in lanes]
-        for lane in lanes:
-            await lane.verify()
-        return costs, await measure_reads(lanes, settings) if workload is APPEND else []
+        with frozen():
+            saves = await _measure_saves(lanes, APPEND, settings, [lane.talks for lane in lanes])
+            reads = await measure_reads(lanes, settings)
+            turns = await measure_turns([lane for lane in lanes if lane.length in settings.turn_lengths], settings)
+            for workload in shared:
+                some = [lane for lane in lanes if lane.length <= workload.longest]
+                lines = [[await talk.line(latest=workload.follows) for talk in lane.talks] for lane in some]
+                for talk in chain.from_iterable(lines):
+                    await _begin(talk, workload)
+                saves += await _measure_saves(some, workload, settings, lines)
     finally:
+        await _close(lanes, folder)
+    for workload in WORKLOADS:
+        if workload.grows:
+            saves += await _measure_grown(kind, workload, settings, folder)
+    return saves, reads, turns
+
+
+async def _begin(talk: Conversation, workload: Workload) -> None:
+    """The first save of a line is a fork, which is measured elsewhere."""
+    job = await workload.prepare(talk)
+    talk.ids.append(await job.save())
+    talk.state = job.state
+    await job.done()
+
+
+async def _measure_grown(kind: type[Subject], workload: Workload, settings: Settings, folder: Path) -> list[SaveCost]:
+    """A workload that makes its threads itself."""
+    ends = (settings.lengths[0], max(length for length in settings.lengths if length <= workload.longest))
+    lanes = _lanes(kind, settings, ends, folder)
+    try:
         for lane in lanes:
-            await lane.close()
-        shutil.rmtree(folder, ignore_errors=True)
+            await lane.grow(workload)
+        with frozen():
+            return await _measure_saves(lanes, workload, settings, [lane.talks for lane in lanes])
+    finally:
+        await _close(lanes, folder)
+
+
+def _lanes(kind: type[Subject], settings: Settings, lengths: Sequence[int], folder: Path) -> list[Lane]:
+    fitting = [length for length in dict.fromkeys(lengths) if length <= kind.longest_thread]
+    return [Lane(kind, length, settings.rounds, folder / str(length)) for length in fitting]
+
+
+async def _close(lanes: list[Lane], folder: Path) -> None:
+    for lane in lanes:
+        await lane.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _measure_saves(
+    lanes: Sequence[Lane], workload: Workload, settings: Settings, talks: list[list[Conversation]]
+) -> list[SaveCost]:
+    found = [Samples(lane, workload, some) for lane, some in zip(lanes, talks, strict=True)]
+    for number in range(settings.slow_rounds if workload.slow else settings.rounds):
+        # All are prepared before the first is timed, because that may take long, and leaves its traces.
+        ready = [(samples, await samples.prepare(number)) for samples in found]
+        for offset in range(len(found)):
+            samples, timed = ready[(number + offset) % len(found)]
+            await samples.round(number, timed)
+    costs = [samples.cost() for samples in found]
+    for samples in found:
+        await samples.verify()
+    return costs
 
 
 async def measure_reads(lanes: Sequence[Lane], settings: Settings) -> list[ReadCost]:
-    """The states of all lanes, which a program would not have, are kept away from the garbage collector."""
-    gc.collect()
-    gc.freeze()
-    loads = await _in_turn([await _loads(lane) for lane in lanes], settings.loads)
-    listings = await _in_turn([_listings(lane) for lane in lanes], settings.listings)
-    gc.unfreeze()
+    short = [lane for lane in lanes if lane.length <= settings.longest_read]
+    loads = await in_turn([await _loads(lane) for lane in short], settings.loads)
+    listings = await in_turn([_listings(lane) for lane in short], settings.listings)
     return [
         await _read_cost(lane, {**loaded, **listed})
-        for lane, loaded, listed in zip(lanes, loads, listings, strict=True)
+        for lane, loaded, listed in zip(short, loads, listings, strict=True)
     ]
-
-
-Calls = dict[str, Callable[[], Awaitable[object]]]
-
-
-async def _in_turn(lanes: list[Calls], repeats: int) -> list[dict[str, float]]:
-    """The medians of all calls of all lanes, in ever another order.
-
-    In the same order the garbage collector would always strike in the same call.
-    """
-    steps = [(index, name) for index, calls in enumerate(lanes) for name in calls]
-    times: list[dict[str, list[float]]] = [{name: [] for name in calls} for calls in lanes]
-    order = Random(1)
-    for _ in range(repeats):
-        for index, name in order.sample(steps, len(steps)):
-            times[index][name].append(await timed(lanes[index][name]))
-    return [{name: median(found) for name, found in lane.items()} for lane in times]
-
-
-async def timed(call: Callable[[], Awaitable[object]]) -> float:
-    started = perf_counter()
-    await call()
-    return (perf_counter() - started) * 1e3
 
 
 async def _loads(lane: Lane) -> Calls:
@@ -115,7 +142,7 @@ def _listings(lane: Lane) -> Calls:
 async def _read_cost(lane: Lane, medians: dict[str, float]) -> ReadCost:
     """Bytes are for each thread. The search comes last, because an index may be made for it."""
     threads = len(lane.talks)
-    content = sum(len(encoded(talk.state.messages).encode()) for talk in lane.talks)
+    content = sum(len(encoded(getattr(talk.state, name)).encode()) for talk in lane.talks for name in LISTS)
     stored = lane.subject.occupied().content
     floor = lane.floor.stored_bytes()
     search_ms = None
@@ -146,18 +173,18 @@ async def measure_throughput(kind: type[Subject], settings: Settings, folder: Pa
     return Throughput(kind.name, median(ours), median(floors))
 
 
-def _conversations(settings: Settings) -> list[list[tuple[Message, ...]]]:
+def _conversations(settings: Settings) -> list[list[tuple[Content, ...]]]:
     turns = range(1, settings.turns_each + 1)
-    return [[turn_messages(turn, number) for turn in turns] for number in range(settings.conversations)]
+    return [[turn_content(turn, number) for turn in turns] for number in range(settings.conversations)]
 
 
-async def _our_rate(subject: Subject, conversations: list[list[tuple[Message, ...]]]) -> float:
+async def _our_rate(subject: Subject, conversations: list[list[tuple[Content, ...]]]) -> float:
     handle = subject.open()
 
     async def talk(number: int) -> None:
         state = AgentState(agent_id="bench")
-        for messages in conversations[number]:
-            state = state.with_messages(messages)
+        for content in conversations[number]:
+            state = after(state, content)
             await handle.save(state, f"thread-{number}")
 
     await handle.exists("nothing-yet")
@@ -167,9 +194,9 @@ async def _our_rate(subject: Subject, conversations: list[list[tuple[Message, ..
     return rate
 
 
-async def _floor_rate(subject: Subject, conversations: list[list[tuple[Message, ...]]]) -> float:
+async def _floor_rate(subject: Subject, conversations: list[list[tuple[Content, ...]]]) -> float:
     floor = subject.floor()
-    bodies = [[encoded(messages) for messages in turns] for turns in conversations]
+    bodies = [[encoded(content) for content in turns] for turns in conversations]
 
     async def append(number: int) -> None:
         for body in bodies[number]:

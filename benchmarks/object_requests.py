@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 
+from benchmarks.costs import Section
+from benchmarks.settings import Settings
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.memory.backends.objects.backend import ObjectCheckpointStore
@@ -107,6 +109,11 @@ def as_table(costs: Costs) -> str:
     for name, (counts, rounds) in costs.operations.items():
         lines.append(f"| {name} | {' | '.join(str(counts[kind]) for kind in KINDS)} | {rounds} |")
     return "\n".join(lines)
+
+
+async def request_section(settings: Settings) -> Section:
+    costs = await measured(settings.object_turns)
+    return Section(f"Requests to an object store, in a thread of {settings.object_turns:,} turns", [], as_table(costs))
 
 
 def main() -> None:

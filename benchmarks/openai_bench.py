@@ -22,7 +22,8 @@ from uuid import uuid4
 from agents import SQLiteSession
 from agents.extensions.memory import RedisSession
 
-from benchmarks.figures import Figure
+from benchmarks.costs import Figure, Section
+from benchmarks.settings import Settings
 from benchmarks.subjects.redis import shared_server
 from benchmarks.turns import turn
 from locus.integrations.openai_agents import LocusSession
@@ -139,6 +140,11 @@ def session_table(costs: Sequence[SessionCost]) -> str:
     ]
     heading = "| engine | turns | `LocusSession`, ms | the SDK's own, ms | ours ÷ theirs |"
     return "\n".join([heading, "|---|---|---|---|---|", *rows])
+
+
+async def session_section(settings: Settings, folder: Path) -> Section:
+    costs = await measure_sessions(folder, settings.session_lengths, settings.session_rounds)
+    return Section("Sessions of the OpenAI Agents SDK", session_figures(costs), session_table(costs))
 
 
 def main() -> None:

@@ -9,40 +9,86 @@ from dataclasses import dataclass
 class Settings:
     """`lengths` are thread lengths in turns; the figures compare the last with the first."""
 
-    lengths: tuple[int, ...] = (10, 100, 300, 1_000)
+    lengths: tuple[int, ...] = (10, 100, 1_000, 10_000)
     rounds: int = 40
     """Saves that are timed for each length and workload."""
-    slow_rounds: int = 12
+    slow_rounds: int = 8
     """The same, for workloads whose saves go over the whole state."""
-    loads: int = 21
-    listings: int = 60
+    longest_read: int = 1_000
+    """Up to which length whole loads, listings and the first search are measured by the way."""
+    loads: int = 9
+    listings: int = 40
     """How often a thread is loaded, and listed, for each length."""
     conversations: int = 32
-    turns_each: int = 50
-    repeats: int = 3
+    turns_each: int = 25
+    repeats: int = 5
     """How often the concurrent run is done."""
     turn_lengths: tuple[int, ...] = (10, 1_000, 10_000)
     """Thread lengths for the costs of turns and loads."""
     turn_rounds: int = 5
     quick_calls: int = 4
     """How often a round repeats the calls that take about a millisecond."""
-    peer_seconds: float = 60.0
+    dict_calls: int = 2
+    """How often a round repeats the load of a dict, and its floor."""
+    threads: tuple[int, int] = (1_000, 1_000_000)
+    """How many threads a store has whose pages are listed."""
+    pages: int = 15
+    checkpoints: tuple[int, int] = (1_000, 10_000)
+    """How many checkpoints a thread has whose pages the command line shows."""
+    inspected: tuple[int, int] = (10, 10_000)
+    """How many checkpoints a thread has whose pages the inspector shows; one in twenty is a fork."""
+    shown: int = 500
+    """How many pages a process shows whose memory is measured."""
+    served: int = 10_000
+    """How many threads a process serves whose memory is measured."""
+    loop_lengths: tuple[int, ...] = (10, 1_000)
+    loop_rounds: int = 60
+    http_turns: int = 50
+    http_length: int = 1_000
+    http_repeats: int = 3
+    graph_lengths: tuple[int, ...] = (10, 1_000)
+    graph_rounds: int = 20
+    graph_turns: int = 60
+    session_lengths: tuple[int, ...] = (10, 1_000)
+    session_rounds: int = 60
+    object_turns: int = 1_000
+    peer_lengths: tuple[int, ...] = (10, 100, 1_000)
+    peer_seconds: float = 120.0
     peer_megabytes: int = 2_500
 
 
 FULL = Settings()
 QUICK = Settings(
-    lengths=(6, 18),
-    rounds=6,
+    lengths=(4, 12),
+    rounds=4,
     slow_rounds=3,
-    loads=3,
-    listings=3,
+    loads=2,
+    listings=2,
     conversations=4,
     turns_each=5,
     repeats=1,
-    turn_lengths=(6, 18),
+    turn_lengths=(4, 12),
     turn_rounds=1,
     quick_calls=1,
+    dict_calls=1,
+    threads=(100, 2_000),
+    checkpoints=(600, 1_200),
+    pages=3,
+    inspected=(10, 300),
+    shown=20,
+    served=200,
+    loop_lengths=(4, 12),
+    loop_rounds=5,
+    http_turns=3,
+    http_length=20,
+    http_repeats=1,
+    graph_lengths=(4, 12),
+    graph_rounds=4,
+    graph_turns=3,
+    session_lengths=(4, 12),
+    session_rounds=4,
+    object_turns=20,
+    peer_lengths=(4, 12),
     peer_seconds=5.0,
     peer_megabytes=200,
 )

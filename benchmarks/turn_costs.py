@@ -1,124 +1,121 @@
-"""What a turn costs a worker that knows nothing yet, and what a load costs one that knows all but the last turn.
-
-Every list of a state grows here, not only its messages: with one tool call in a turn, most runs belong to the others.
-"""
+"""What a turn costs a worker that knows nothing yet, and what a load costs one that knows all but the last turn."""
 
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Awaitable, Callable
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import cycle
 from random import Random
 from statistics import median
-from time import perf_counter
 
-from benchmarks.content import turn_messages, without_lineage
+from benchmarks.clock import freeze, timed
+from benchmarks.content import after, turn_content, without_lineage
 from benchmarks.costs import TurnCost
+from benchmarks.sampling import Lane
 from benchmarks.settings import Settings
-from benchmarks.subjects.base import Subject
-from locus.core.state import AgentState, ToolExecution
+from benchmarks.workloads import MESSAGES, Conversation
+from locus.core.state import LISTS, AgentState
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.model.plan import item_text
 from locus.memory.storage import StorageBackend
 from locus.memory.store import CheckpointStore
 
 WINDOW = 50
-THREAD = "thread"
 
 
-def next_turn(state: AgentState, number: int) -> AgentState:
-    """The state after one more turn: its messages, the execution of its tool, and the agent's confidence."""
-    messages = turn_messages(number)
-    call, result = messages[1].tool_calls[0], messages[2].text
-    execution = ToolExecution(tool_name=call.name, tool_call_id=call.id, arguments=call.arguments, result=result[:200])
-    return state.with_messages(messages).with_tool_execution(execution).with_confidence(0.5 + number % 50 / 100)
+class TurnThread:
+    """One thread, its writer, and two readers that follow it: one of states, and one of dicts."""
 
-
-class TurnLane:
-    """One thread of one length, and the handle that has grown it. Each measurement makes it a turn longer."""
-
-    def __init__(self, kind: type[Subject], length: int, folder: Path) -> None:
-        self.length = length
-        self.subject = kind(folder)
-        self.handle = self.subject.open()
-        self.state = AgentState(agent_id="bench")
-        self.turns = 0
-        self.times: dict[str, list[float]] = {}
-
-    async def grow(self) -> None:
-        await self.handle.exists("nothing-yet")
-        self.subject.warm_up()
-        while self.turns < self.length:
-            await self.append()
-
-    async def append(self) -> None:
-        """Another worker's turn, which is not timed."""
-        self.turns += 1
-        self.state = next_turn(self.state, self.turns)
-        await self.handle.save(self.state, THREAD)
+    def __init__(self, talk: Conversation) -> None:
+        self.talk = talk
+        self.states = self.fresh()
+        self.dicts = StorageBackend(CheckpointStore(talk.handle.store.engine))
+        self.text = ""
+        """What `dicts` loads, without the newest turns."""
 
     def fresh(self) -> Checkpointer:
         """A new handle on the open pool or file. It remembers nothing."""
-        return Checkpointer(CheckpointStore(self.handle.store.engine))
+        return Checkpointer(CheckpointStore(self.talk.handle.store.engine))
+
+    async def open(self) -> None:
+        await self.states.load(self.talk.thread_id)
+        self.text = json.dumps(await self.dicts.load(self.talk.thread_id), ensure_ascii=False, separators=(",", ":"))
+
+    async def append(self) -> None:
+        """Another worker's turn, which is not timed."""
+        talk = self.talk
+        talk.state = after(talk.state, talk.next_turn())
+        talk.ids.append(await talk.handle.save(talk.state, talk.thread_id))
+
+    async def catch_up(self) -> None:
+        """Let the writer have what a worker has saved."""
+        talk = self.talk
+        loaded = await talk.handle.load(talk.thread_id)
+        if loaded is None or len(loaded.messages) != MESSAGES * talk.turns:
+            raise RuntimeError(f"{talk.subject.name}: a turn of a window has lost something")
+        talk.state = loaded
+
+
+class TurnLane:
+    """Threads of one length. Each measurement makes one of them a turn longer, so short ones take turns."""
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+        self.threads = [TurnThread(talk) for talk in lane.talks]
+        self._next = cycle(self.threads)
+        self._times: dict[str, list[float]] = {}
 
     async def time(self, name: str, call: Callable[[], Awaitable[object]]) -> None:
-        started = perf_counter()
-        await call()
-        self.times.setdefault(name, []).append((perf_counter() - started) * 1e3)
+        self._times.setdefault(name, []).append(await timed(call))
 
     async def stateless_turn(self) -> None:
-        number = self.turns + 1
+        thread = next(self._next)
+        talk = thread.talk
+        content = talk.next_turn()
 
         async def turn() -> None:
-            worker = self.fresh()
-            state = await worker.load(THREAD, last=WINDOW)
+            worker = thread.fresh()
+            state = await worker.load(talk.thread_id, last=WINDOW)
             if state is None:
                 raise RuntimeError("the thread is gone")
-            await worker.save(next_turn(state, number), THREAD)
+            await worker.save(after(state, content), talk.thread_id)
 
         await self.time("turn_ms", turn)
-        self.turns = number
-        await self._catch_up()
-
-    async def _catch_up(self) -> None:
-        loaded = await self.handle.load(THREAD)
-        if loaded is None or len(loaded.messages) != 4 * self.turns:
-            raise RuntimeError(f"{self.subject.name}: a turn of a window has lost something")
-        self.state = loaded
+        await thread.catch_up()
 
     async def warm_load(self) -> None:
-        reader = self.fresh()
-        await reader.load(THREAD)
-        await self.append()
-        await self.time("warm_load_ms", lambda: reader.load(THREAD))
+        thread = next(self._next)
+        await thread.states.load(thread.talk.thread_id)
+        await thread.append()
+        await self.time("warm_load_ms", lambda: thread.states.load(thread.talk.thread_id))
 
     async def warm_dict_load(self) -> None:
-        reader = StorageBackend(CheckpointStore(self.handle.store.engine))
-        found = await reader.load(THREAD)
-        text = json.dumps(found)
-        await self.append()
-        await self.time("warm_dict_load_ms", lambda: reader.load(THREAD))
-        await self.time("parse_ms", _async(lambda: json.loads(text)))
+        """The load and its floor, which parses a text that is at most some turns shorter, one after the other."""
+        thread = next(self._next)
+        await thread.dicts.load(thread.talk.thread_id)
+        await thread.append()
+        await self.time("warm_dict_load_ms", lambda: thread.dicts.load(thread.talk.thread_id))
+        await self.time("parse_ms", _async(lambda: json.loads(thread.text)))
 
     async def cold_load(self) -> None:
-        text = self.state.model_dump_json()
-        await self.time("cold_load_ms", lambda: self.fresh().load(THREAD))
+        thread = next(self._next)
+        text = thread.talk.state.model_dump_json()
+        await self.time("cold_load_ms", lambda: thread.fresh().load(thread.talk.thread_id))
         await self.time("validate_ms", _async(lambda: AgentState.model_validate_json(text)))
 
     async def cold_save(self) -> None:
-        self.turns += 1
-        state = without_lineage(next_turn(self.state, self.turns))
-        await self.time("cold_save_ms", lambda: self.fresh().save(state, THREAD))
+        thread = next(self._next)
+        talk = thread.talk
+        content = turn_content(talk.turns + 1, talk.number)
+        state = after(without_lineage(talk.state), content)
+        await self.time("cold_save_ms", lambda: thread.fresh().save(state, talk.thread_id))
         await self.time("encode_ms", _async(lambda: _encoded_one_by_one(state)))
-        await self._catch_up()
+        talk.turns += 1
+        await thread.catch_up()
 
     def cost(self) -> TurnCost:
-        return TurnCost(self.subject.name, self.length, **{name: median(found) for name, found in self.times.items()})
-
-    async def close(self) -> None:
-        await self.handle.close()
-        await self.subject.remove()
+        medians = {name: median(found) for name, found in self._times.items()}
+        return TurnCost(self._lane.subject.name, self._lane.length, **medians)
 
 
 def _async(call: Callable[[], object]) -> Callable[[], Awaitable[object]]:
@@ -130,31 +127,27 @@ def _async(call: Callable[[], object]) -> Callable[[], Awaitable[object]]:
 
 def _encoded_one_by_one(state: AgentState) -> int:
     """What a save of a state that nobody knows cannot do without."""
-    lists = (state.messages, state.tool_executions, state.tool_history, state.confidence_history)
-    return sum(len(item_text(item, ())) for items in lists for item in items)
+    return sum(len(item_text(item, ())) for name in LISTS for item in getattr(state, name))
 
 
-async def measure_turns(kind: type[Subject], settings: Settings, folder: Path) -> list[TurnCost]:
+async def measure_turns(lanes: Sequence[Lane], settings: Settings) -> list[TurnCost]:
     """All lengths in turn, each kind of call in ever another order."""
-    lengths = [length for length in settings.turn_lengths if length <= kind.longest_thread]
-    lanes = [TurnLane(kind, length, folder / str(length)) for length in lengths]
-    try:
-        for lane in lanes:
-            await lane.grow()
-        steps = [
-            step
-            for lane in lanes
-            for step in (
-                *[lane.stateless_turn, lane.warm_load] * settings.quick_calls,
-                *(lane.warm_dict_load, lane.cold_load, lane.cold_save),
-            )
-        ]
-        order = Random(1)
-        for _ in range(settings.turn_rounds):
-            for step in order.sample(steps, len(steps)):
-                await step()
-        return [lane.cost() for lane in lanes]
-    finally:
-        for lane in lanes:
-            await lane.close()
-        shutil.rmtree(folder, ignore_errors=True)
+    found = [TurnLane(lane) for lane in lanes]
+    for lane in found:
+        for thread in lane.threads:
+            await thread.open()
+    steps = [
+        step
+        for lane in found
+        for step in (
+            *[lane.stateless_turn, lane.warm_load] * settings.quick_calls,
+            *[lane.warm_dict_load] * settings.dict_calls,
+            *(lane.cold_load, lane.cold_save),
+        )
+    ]
+    order = Random(1)
+    freeze()
+    for _ in range(settings.turn_rounds):
+        for step in order.sample(steps, len(steps)):
+            await step()
+    return [lane.cost() for lane in found]

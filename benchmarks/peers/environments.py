@@ -12,9 +12,12 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+from uuid import uuid4
 
 from benchmarks.costs import PeerCost
 from benchmarks.settings import Settings
@@ -32,20 +35,27 @@ class Environment(NamedTuple):
     requirements: tuple[str, ...]
     runner: str
     kinds: tuple[str, ...]
+    servers: Mapping[str, str] = MappingProxyType({})
+    """Which of the kinds need a server, and which one."""
 
 
 ENVIRONMENTS = (
     Environment(
         "locus-sdk 3.0.1",
-        ("locus-sdk==3.0.1",),
+        ("locus-sdk[postgresql,redis]==3.0.1",),
         "benchmarks.peers.locus_sdk",
-        ("MemoryCheckpointer", "FileCheckpointer"),
+        ("MemoryCheckpointer", "FileCheckpointer", "redis_checkpointer", "postgresql_checkpointer"),
+        MappingProxyType({"redis_checkpointer": "redis", "postgresql_checkpointer": "postgresql"}),
     ),
     Environment(
         "LangGraph 1.2.20",
-        ("langgraph==1.2.20", "langgraph-checkpoint==4.3.1", "langgraph-checkpoint-sqlite==3.1.2"),
+        (
+            *("langgraph==1.2.20", "langgraph-checkpoint==4.3.1", "langgraph-checkpoint-sqlite==3.1.2"),
+            *("langgraph-checkpoint-postgres==3.2.0", "psycopg[binary]"),
+        ),
         "benchmarks.peers.langgraph_savers",
-        ("InMemorySaver", "SqliteSaver", "AsyncSqliteSaver"),
+        ("InMemorySaver", "SqliteSaver", "AsyncSqliteSaver", "PostgresSaver", "AsyncPostgresSaver"),
+        MappingProxyType({"PostgresSaver": "postgresql", "AsyncPostgresSaver": "postgresql"}),
     ),
     Environment(
         "openai-agents 0.24.0",
@@ -84,8 +94,9 @@ def run_peer(
     python = installed(environment, progress)
     order = {
         "kind": kind,
-        "lengths": settings.lengths,
+        "lengths": settings.peer_lengths,
         "folder": str(folder),
+        "url": _server_url(environment.servers.get(kind)),
         "seconds": settings.peer_seconds,
         "megabytes": settings.peer_megabytes,
     }
@@ -101,6 +112,21 @@ def run_peer(
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]
         raise PeerError(f"its runner failed: {last[:160]}")
     return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def _server_url(server: str | None) -> str:
+    """A server as durable as the one that ours is measured on, and empty: a database of its own, or a server."""
+    if server == "postgresql":
+        from benchmarks.subjects import postgresql
+
+        name = f"peer{uuid4().hex[:12]}"
+        postgresql.run_sql(postgresql.shared_server(), f"CREATE DATABASE {name}")
+        return urlsplit(postgresql.shared_server().url)._replace(path=f"/{name}").geturl()
+    if server == "redis":
+        from benchmarks.subjects import redis
+
+        return redis.shared_server(durable=True).url
+    return ""
 
 
 def installed(environment: Environment, progress: Progress) -> Path:
@@ -144,6 +170,7 @@ def peer_costs(name: str, lines: list[dict[str, Any]]) -> list[PeerCost]:
                 load_ms=line.get("load_ms"),
                 list_ms=line.get("list_ms"),
                 stored_bytes=line["bytes"],
+                turn_ms=line.get("turn_ms"),
                 note=f"cut off at turn {line['cut_off']:,}: {line['why']}" if cut else "",
             )
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from benchmarks.peers.running import InMemory, Peer, main
+from benchmarks.peers.running import DATABASE_SIZE, InMemory, Peer, main
 from benchmarks.turns import Turn
 
 
@@ -96,5 +96,45 @@ class AsyncSQLite(_Saver):
         assert [found async for found in self._saver.alist(self._config, limit=10)]
 
 
+class PostgreSQL(_Saver):
+    async def _opened(self) -> Any:
+        self._manager = import_module("langgraph.checkpoint.postgres").PostgresSaver.from_conn_string(self.url)
+        saver = self._manager.__enter__()
+        saver.setup()
+        return saver
+
+    async def begin(self) -> None:
+        self._before = self._size()
+
+    async def stored_bytes(self) -> int:
+        return self._size() - self._before
+
+    def _size(self) -> int:
+        with import_module("psycopg").connect(self.url) as connection:
+            return int(connection.execute(DATABASE_SIZE).fetchone()[0])
+
+    async def close(self) -> None:
+        self._manager.__exit__(None, None, None)
+
+
+class AsyncPostgreSQL(PostgreSQL, AsyncSQLite):
+    async def _opened(self) -> Any:
+        self._manager = import_module("langgraph.checkpoint.postgres.aio").AsyncPostgresSaver.from_conn_string(self.url)
+        saver = await self._manager.__aenter__()
+        await saver.setup()
+        return saver
+
+    async def close(self) -> None:
+        await self._manager.__aexit__(None, None, None)
+
+
 if __name__ == "__main__":
-    main({"SqliteSaver": SQLite, "AsyncSqliteSaver": AsyncSQLite, "InMemorySaver": Memory})
+    main(
+        {
+            "SqliteSaver": SQLite,
+            "AsyncSqliteSaver": AsyncSQLite,
+            "InMemorySaver": Memory,
+            "PostgresSaver": PostgreSQL,
+            "AsyncPostgresSaver": AsyncPostgreSQL,
+        }
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from benchmarks.peers.running import InMemory, Peer, main
+from benchmarks.peers.running import DATABASE_SIZE, InMemory, Peer, main
 from benchmarks.turns import Turn
 
 
@@ -54,5 +54,48 @@ class Memory(_Checkpointer, InMemory):
         return backends.MemoryCheckpointer()
 
 
+class PostgreSQL(_Checkpointer):
+    def _opened(self, backends: Any) -> Any:
+        return backends.postgresql_checkpointer(dsn=self.url)
+
+    async def begin(self) -> None:
+        self._before = await self._size()
+
+    async def stored_bytes(self) -> int:
+        return await self._size() - self._before
+
+    async def _size(self) -> int:
+        connection = await import_module("asyncpg").connect(self.url)
+        try:
+            return int(await connection.fetchval(DATABASE_SIZE))
+        finally:
+            await connection.close()
+
+
+class Redis(_Checkpointer):
+    def _opened(self, backends: Any) -> Any:
+        return backends.redis_checkpointer(self.url)
+
+    async def begin(self) -> None:
+        self._before = await self._size()
+
+    async def stored_bytes(self) -> int:
+        return await self._size() - self._before
+
+    async def _size(self) -> int:
+        client = import_module("redis.asyncio").from_url(self.url)
+        try:
+            return int((await client.info("memory"))["used_memory"])
+        finally:
+            await client.aclose()
+
+
 if __name__ == "__main__":
-    main({"FileCheckpointer": File, "MemoryCheckpointer": Memory})
+    main(
+        {
+            "FileCheckpointer": File,
+            "MemoryCheckpointer": Memory,
+            "postgresql_checkpointer": PostgreSQL,
+            "redis_checkpointer": Redis,
+        }
+    )

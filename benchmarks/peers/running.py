@@ -10,6 +10,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -23,8 +24,10 @@ WINDOW = 20
 class Peer(ABC):
     """A store of another library. What is saved is made ready in `add`, outside the time that is measured."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, url: str = "") -> None:
         self.folder = folder
+        self.url = url
+        """Of the server that it is to use, if it needs one."""
 
     async def open(self) -> None:
         """Open the store."""
@@ -43,7 +46,13 @@ class Peer(ABC):
     list_ten: Callable[[], Awaitable[None]] | None = None
     """List ten checkpoints, if there is such a thing."""
 
-    def begin(self) -> None:
+    async def turn(self, texts: Turn) -> None:
+        """What a request does: load, append, save."""
+        await self.load()
+        self.add(texts)
+        await self.save()
+
+    async def begin(self) -> None:
         """Everything is imported and open; from here on it counts."""
 
     def settle(self) -> None:
@@ -52,7 +61,7 @@ class Peer(ABC):
             with closing(sqlite3.connect(path)) as connection:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def stored_bytes(self) -> int:
+    async def stored_bytes(self) -> int:
         return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
 
     async def close(self) -> None:
@@ -62,11 +71,15 @@ class Peer(ABC):
 class InMemory(Peer):
     """A store in the memory of the process: it occupies what the process has grown by."""
 
-    def begin(self) -> None:
+    async def begin(self) -> None:
         self._before = _peak_memory()
 
-    def stored_bytes(self) -> int:
+    async def stored_bytes(self) -> int:
         return _peak_memory() - self._before
+
+
+DATABASE_SIZE = "SELECT pg_database_size(current_database())"
+"""Each peer has a database of its own."""
 
 
 def _peak_memory() -> int:
@@ -92,9 +105,10 @@ async def run(peer: Peer, order: dict[str, Any]) -> None:
         times.append(await _timed(peer.save))
         if number in order["lengths"]:
             await _report(peer, number, times[-min(WINDOW, number // 2) :])
-        why = _used_up(peer, order, number, perf_counter() - started)
+        why = await _used_up(peer, order, number, perf_counter() - started)
         if why and number < order["lengths"][-1]:
-            say({"cut_off": number, "why": why, "save_ms": median(times[-WINDOW:]), "bytes": peer.stored_bytes()})
+            stored = await peer.stored_bytes()
+            say({"cut_off": number, "why": why, "save_ms": median(times[-WINDOW:]), "bytes": stored})
             return
 
 
@@ -104,17 +118,18 @@ async def _report(peer: Peer, number: int, times: list[float]) -> None:
         {
             "turn": number,
             "save_ms": median(times),
-            "bytes": peer.stored_bytes(),
+            "bytes": await peer.stored_bytes(),
             "load_ms": await _median_of(3, peer.load),
             "list_ms": await _median_of(3, peer.list_ten) if peer.list_ten else None,
+            "turn_ms": median([await _timed(partial(peer.turn, turn(number, more))) for more in (1, 2, 3)]),
         }
     )
 
 
-def _used_up(peer: Peer, order: dict[str, Any], number: int, seconds: float) -> str:
+async def _used_up(peer: Peer, order: dict[str, Any], number: int, seconds: float) -> str:
     if seconds > order["seconds"]:
         return f"{order['seconds']:.0f} s were over"
-    if number % 25 == 0 and peer.stored_bytes() > order["megabytes"] * 1e6:
+    if number % 25 == 0 and await peer.stored_bytes() > order["megabytes"] * 1e6:
         return f"{order['megabytes']} MB were full"
     return ""
 
@@ -126,7 +141,7 @@ def say(line: dict[str, Any]) -> None:
 async def _whole(peer: Peer, order: dict[str, Any]) -> None:
     await peer.open()
     try:
-        peer.begin()
+        await peer.begin()
         await run(peer, order)
     finally:
         await peer.close()
@@ -134,4 +149,4 @@ async def _whole(peer: Peer, order: dict[str, Any]) -> None:
 
 def main(kinds: dict[str, type[Peer]]) -> None:
     order = json.loads(sys.argv[1])
-    asyncio.run(_whole(kinds[order["kind"]](Path(order["folder"])), order))
+    asyncio.run(_whole(kinds[order["kind"]](Path(order["folder"]), order.get("url", "")), order))

@@ -25,7 +25,7 @@ class Subject(ABC):
     """How many times the floor's time a save may take; `None` if nothing is promised."""
     load_limit: ClassVar[float] = 2.0
     """How many times what parsing takes a load may take; where the floor can read, parsing and reading."""
-    stored_limit: ClassVar[float] = 1.5
+    stored_limit: ClassVar[float] = 1.4
     """How many times the floor's bytes may be stored."""
     longest_thread: ClassVar[int] = 10_000
     """In turns: more would take too long to make."""
@@ -33,6 +33,9 @@ class Subject(ABC):
     """How many times longer a turn of a worker that knows nothing may take in a long thread than in a short one."""
     cold_load_limit: ClassVar[float] = 1.5
     """How many times what parsing takes a load may take that knows nothing."""
+
+    many_limit: ClassVar[float | None] = None
+    """How many saves per second at least, of many conversations at once, over those of the floor."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)

@@ -45,7 +45,7 @@ class FileSubject(Subject):
 
     name = "file"
     turn_limit = 3.0
-    save_limit = 4.0
+    save_limit = 2.0
 
     def open(self) -> Checkpointer:
         return FileCheckpointer(self.folder / "threads")
@@ -62,7 +62,8 @@ class SQLiteSubject(Subject):
     """Occupied: the file after a checkpoint of the WAL; the pages of the full-text index counted apart."""
 
     name = "sqlite FULL"
-    save_limit = 2.0
+    save_limit = 1.5
+    many_limit = 1.2
     durability: ClassVar[Literal["full", "normal"]] = "full"
 
     @property
@@ -86,7 +87,9 @@ class SQLiteSubject(Subject):
 
 class SQLiteNormalSubject(SQLiteSubject):
     name = "sqlite NORMAL"
-    save_limit = 3.0
+    longest_thread = 1_000
+    save_limit = 2.2
+    many_limit = 0.6
     durability: ClassVar[Literal["full", "normal"]] = "normal"
 
 

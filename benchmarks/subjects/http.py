@@ -53,6 +53,7 @@ class HTTPSubject(Subject):
     """Occupied: the SQLite file behind the server, its search index included."""
 
     name = "http on sqlite"
+    longest_thread = 1_000
     save_limit = 2.0
     stored_limit = 2.5  # with the search index, which cannot be told apart while the server has the file open
 

@@ -77,6 +77,7 @@ class MySQLSubject(Subject):
     name = "mysql"
     cold_load_limit = 1.8
     save_limit = 2.0
+    many_limit = 0.7
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

@@ -75,6 +75,7 @@ class OpenSearchSubject(Subject):
     cold_load_limit = 3.0
     longest_thread = 1_000
     save_limit = 2.0
+    many_limit = 0.5
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

@@ -72,7 +72,9 @@ class PostgreSQLSubject(Subject):
 
     name = "postgresql"
     cold_load_limit = 1.8
-    save_limit = 2.0
+    save_limit = 1.7
+    stored_limit = 1.5
+    many_limit = 0.7
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

@@ -57,7 +57,8 @@ class RedisSubject(Subject):
     """Occupied: what the server says of the memory of each key; its log on disk is not meant."""
 
     name = "redis always"
-    save_limit = 2.0
+    save_limit = 1.6
+    many_limit = 0.7
     load_limit = 1.5
     durable: ClassVar[bool] = True
 
@@ -83,6 +84,7 @@ class RedisSubject(Subject):
 
 class RedisUnsyncedSubject(RedisSubject):
     name = "redis unsynced"
+    longest_thread = 1_000
     durable: ClassVar[bool] = False
 
 

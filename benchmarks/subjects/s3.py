@@ -75,7 +75,7 @@ class S3Subject(Subject):
     cold_load_limit = 3.0
     longest_thread = 1_000
     save_limit = 2.0
-    stored_limit = 4.0
+    stored_limit = 2.5
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

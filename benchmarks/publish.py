@@ -1,0 +1,161 @@
+"""Puts what was measured into the README and docs/benchmarks.md: `python -m benchmarks.publish [latest.json]`.
+
+Between two comments, `<!-- figures -->` and `<!-- /figures -->`, everything is replaced. What was not measured in that
+run is left out, so that no page mixes numbers of different runs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.costs import Figure, PeerCost, Report
+from benchmarks.report import all_figures, ms, ours_as_peer, peer_table, table
+
+ROOT = Path(__file__).parents[1]
+DATA = ROOT / "benchmarks" / "results" / "latest.json"
+_MARKED = re.compile(r"(<!-- figures -->\n).*?(<!-- /figures -->)", re.DOTALL)
+THEIRS = "AsyncPostgresSaver"
+
+
+def main() -> None:
+    data = Path(sys.argv[1]) if len(sys.argv) > 1 else DATA
+    report = Report.from_dict(json.loads(data.read_text(encoding="utf-8")))
+    replace(ROOT / "README.md", "\n".join(readme_lines(report)))
+    replace(ROOT / "docs" / "benchmarks.md", "\n\n".join(page_parts(report)))
+
+
+def replace(page: Path, text: str) -> None:
+    """Put a text between the two comments of a page."""
+    before = page.read_text(encoding="utf-8")
+    page.write_text(_MARKED.sub(lambda found: f"{found[1]}{text}\n{found[2]}", before), encoding="utf-8")
+
+
+def made(report: Report) -> str:
+    """Which version was measured, when and where."""
+    known = report.machine
+    return (
+        f"version {known['Locus']}, {known['date']}, {known['system']}, Python {known['Python']}, "
+        f"SQLite {known['SQLite']}, {known['file system']}"
+    )
+
+
+def readme_lines(report: Report) -> Iterator[str]:
+    """Three figures: flat, small, fast."""
+    return (textwrap.fill(line, 118, subsequent_indent="  ", break_long_words=False) for line in _findings(report))
+
+
+def _findings(report: Report) -> Iterator[str]:
+    saves = [cost for cost in report.saves if (cost.backend, cost.workload) == ("sqlite FULL", "append")]
+    turns = [cost for cost in report.turns if cost.backend == "sqlite FULL"]
+    if saves and turns:
+        yield (
+            "- **The cost stays flat.** If every save writes the whole state, *n* turns cost *n²* bytes. Locus stores"
+            f" each message once. On SQLite, a save takes {ms(saves[0].save_ms)} ms at turn {saves[0].length:,} and"
+            f" {ms(saves[-1].save_ms)} ms at turn {saves[-1].length:,}. A whole turn of a worker that knows nothing"
+            f" yet (load the last 50 messages, append, save) takes {ms(turns[0].turn_ms)} ms and"
+            f" {ms(turns[-1].turn_ms)} ms."
+        )
+    ours, theirs = _last(ours_as_peer(report, "postgresql")), _last(_peer(report, THEIRS))
+    if ours is None or theirs is None:
+        return
+    content = next(cost.content_bytes for cost in report.reads if cost.length == ours.length)
+    yield (
+        f"- **It is small.** After {ours.length:,} turns ({_mb(content)} MB of content) a thread takes"
+        f" {_mb(ours.stored_bytes)} MB in PostgreSQL. With LangGraph's own saver it takes"
+        f" {_mb(theirs.stored_bytes)} MB after {theirs.length:,} turns."
+    )
+    yield (
+        f"- **It is fast.** A save of that thread takes {ms(ours.save_ms)} ms, and {ms(theirs.save_ms)} ms with"
+        f" LangGraph's saver. (Measured with {made(report)}.)"
+    )
+
+
+def _peer(report: Report, name: str) -> list[PeerCost]:
+    return [cost for cost in report.peers if f"`{name}`" in cost.peer]
+
+
+def _last(costs: list[PeerCost]) -> PeerCost | None:
+    return max(costs, key=lambda cost: cost.length, default=None)
+
+
+def _mb(value: float | None) -> str:
+    return "–" if value is None else f"{value / 1e6:.1f}" if value < 1e8 else f"{value / 1e6:,.0f}"
+
+
+def page_parts(report: Report) -> Iterator[str]:
+    found = all_figures(report)
+    missed = sum(not figure.ok for figure in found)
+    yield f"Measured: {made(report)}. {len(found) - missed} of {len(found)} targets were reached, {missed} were missed."
+    yield backend_table(report)
+    yield "### Targets"
+    yield target_table(found)
+    for section in report.sections.values():
+        yield f"### {section.title}"
+        if "|" not in section.table:  # what it has measured stands in its figures alone
+            yield table(
+                ["figure", "backend", "measured"], [[one.what, one.backend, one.measured] for one in section.figures]
+            )
+        yield section.table
+    if report.peers:
+        yield "### Other libraries"
+        yield peer_table(report)
+
+
+def backend_table(report: Report) -> str:
+    """One line for each backend."""
+    rows = []
+    rates = {rate.backend: rate for rate in report.throughput}
+    for backend in report.backends:
+        saves = [cost for cost in report.saves if (cost.backend, cost.workload) == (backend, "append")]
+        turns = [cost for cost in report.turns if cost.backend == backend]
+        reads = [cost for cost in report.reads if cost.backend == backend]
+        rate = rates.get(backend)
+        floor = saves[-1].floor_ms
+        rows.append(
+            [
+                backend,
+                f"{saves[-1].length:,}",
+                f"{ms(saves[0].save_ms)} → {ms(saves[-1].save_ms)}",
+                f"{saves[-1].save_ms / floor:.2f}" if floor > 0.02 else "–",
+                f"{ms(turns[0].turn_ms)} → {ms(turns[-1].turn_ms)}",
+                f"{ms(turns[0].warm_load_ms)} → {ms(turns[-1].warm_load_ms)}",
+                f"{turns[-1].cold_load_ms / turns[-1].validate_ms:.2f}",
+                f"{_mb(reads[-1].stored_bytes)} ({reads[-1].stored_bytes / reads[-1].floor_bytes:.2f}×)",
+                "–" if rate is None or floor <= 0.02 else f"{rate.ours:,.0f} ({rate.ours / rate.floor:.2f}×)",
+            ]
+        )
+    first = report.lengths[0]
+    head = [
+        *(
+            "backend",
+            "turns",
+            f"save, ms, at turn {first} → there",
+            "÷ raw driver",
+            "stateless turn, ms",
+            "warm load, ms",
+        ),
+        *("cold load ÷ parsing", "MB at 1,000 turns (÷ raw driver)", "saves/s at once (÷ raw driver)"),
+    ]
+    return table(head, rows)
+
+
+def target_table(found: list[Figure]) -> str:
+    """One line for each target: who reached it, and who missed it by how much."""
+    rows = []
+    for what in dict.fromkeys(figure.what for figure in found):
+        those = [figure for figure in found if figure.what == what]
+        reached = ", ".join(figure.backend or figure.measured for figure in those if figure.ok)
+        missed = "; ".join(
+            f"**{figure.backend}**: {figure.measured} (target {figure.target})" for figure in those if not figure.ok
+        )
+        rows.append([what, " / ".join(dict.fromkeys(figure.target for figure in those)), reached or "–", missed or "–"])
+    return table(["figure", "target", "reached", "missed"], rows)
+
+
+if __name__ == "__main__":
+    main()
