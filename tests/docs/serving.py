@@ -1,4 +1,4 @@
-"""`locus` in the documentation: `locus serve` is started in the current folder, and serves the blocks behind it."""
+"""`locus` in the documentation: what serves is started in the current folder, and serves the blocks behind it."""
 
 from __future__ import annotations
 
@@ -30,11 +30,25 @@ def start_server(words: Sequence[str], variables: dict[str, str]) -> None:
             time.sleep(0.05)
 
 
+def start_inspector(words: Sequence[str], variables: dict[str, str]) -> None:
+    """`locus inspect`, on a port that nobody else uses. It prints its link when it can be opened."""
+    command = [sys.executable, "-m", "locus", *words[1:], "--port", "0", "--no-open"]
+    process = subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert process.stdout is not None
+    line = process.stdout.readline().decode()
+    if not line.startswith("open http://127.0.0.1:"):
+        raise ValueError(f"`{' '.join(words)}` does not serve:\n{line}")
+    stop_server("inspector")
+    _running["inspector"] = process
+
+
 def stop_server(port: str) -> None:
     process = _running.pop(port, None)
     if process is not None:
         process.terminate()
         process.wait(SECONDS)
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def _answers(port: str) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.docs.serving import start_server
+from tests.docs.serving import start_inspector, start_server
 from tests.inner_pytest import NO_STRANGERS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -118,6 +118,9 @@ def check_locus(call: Call) -> str | None:
     """A server runs on behind the commands that follow; everything else runs to its end."""
     if call.words[1:2] == ["serve"] and "--help" not in call.words:
         start_server(call.words, {**os.environ, **call.variables})
+        return None
+    if call.words[1:2] == ["inspect"] and "--help" not in call.words:
+        start_inspector(call.words, {**os.environ, **call.variables})
         return None
     return run_for_real(Call([sys.executable, "-m", *call.words], call.variables, call.previous))
 
