@@ -35,13 +35,15 @@ format: dev-env ## format the code and mend what ruff can mend
 	@$(PY) -m ruff check --fix --exit-zero .
 	@$(PY) -m ruff format .
 
-bench: dev-env ## cost of a save against the raw driver; PEERS=1 adds other libraries
+bench: dev-env ## what saves, loads and turns cost, against the raw driver; PEERS=1 adds other libraries
 	@echo "» benchmarks"
 	@PEERS="$(PEERS)" $(PY) -m benchmarks $(ARGS)
 
-soak: dev-env ## long kill and load campaigns
+# ARGS are for pytest alone and CAMPAIGN for the campaigns alone; with neither, both run.
+soak: dev-env ## campaigns of faults on every store, then long kill and load tests
 	@echo "» soak"
-	@$(PY) -m pytest -m soak --timeout 0 $(ARGS)
+	$(if $(CAMPAIGN),@$(PY) -m tests.soak $(CAMPAIGN),$(if $(ARGS),,@$(PY) -m tests.soak))
+	$(if $(CAMPAIGN),$(if $(ARGS),@$(PY) -m pytest -m soak --timeout 0 $(ARGS)),@$(PY) -m pytest -m soak --timeout 0 $(ARGS))
 
 clean: ## remove .venv and everything else that was generated
 	@echo "» clean"

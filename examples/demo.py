@@ -1,7 +1,8 @@
 """Locus in a minute: a conversation is saved, its process is killed, another one goes on.
 
-`make demo`, or `python -m examples.demo`. It needs no server and no key, and leaves nothing behind. What it
-prints is what happened: the processes, the kill, the ids and the times are real.
+`make demo`, or `python -m examples.demo`. It needs no server and no key, and leaves nothing behind, unless it is to be
+kept (`make demo ARGS=--keep`), to be seen in the browser. What it prints is what happened: the processes, the kill, the
+ids and the times are real.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ import argparse
 import asyncio
 import json
 import random
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +36,7 @@ from locus.memory.backends.adapters import StorageBackendAdapter  # noqa: E402
 from locus.memory.checkpointer import HistoryEntry  # noqa: E402
 
 THREAD = "trip-to-helsinki"
+PREFIX = "locus-demo-"
 Event = dict[str, Any]
 
 
@@ -147,21 +152,47 @@ async def cost(console: Console, folder: Path, turns: int) -> None:
     showing.cost(console, found)
 
 
-def demo(console: Console, turns: int) -> None:
+def demo(console: Console, turns: int, keep: bool) -> None:
     started = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="locus-demo-") as folder:
+    with kept_folder() if keep else tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
         path = Path(folder) / "agents.db"
         console.print(f"\n  one SQLite file, no server: [bold]{path}[/]\n", soft_wrap=True)
         last = talk_and_kill(console, path)
         pick_up(console, path, last["messages"])
         asyncio.run(look_back(console, path))
         asyncio.run(cost(console, Path(folder), turns))
-    console.print(f"  [dim]{time.perf_counter() - started:.1f} s in all; {folder} is removed again[/]\n")
+    seconds = time.perf_counter() - started
+    if keep:
+        console.print(f"  [dim]{seconds:.1f} s in all; {folder} is kept[/]\n", soft_wrap=True)
+        console.print(f"  See it in the browser: [bold]{inspecting(path)}[/]\n", soft_wrap=True, highlight=False)
+    else:
+        console.print(f"  [dim]{seconds:.1f} s in all; {folder} is removed again[/]\n", soft_wrap=True)
+        again = "make demo ARGS=--keep"
+        console.print(f"  To see it in the browser, keep it: [bold]{again}[/]\n", soft_wrap=True, highlight=False)
+
+
+@contextmanager
+def kept_folder() -> Iterator[str]:
+    """A folder that stays, unless the demo does not get to its end."""
+    folder = tempfile.mkdtemp(prefix=PREFIX)
+    try:
+        yield folder
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+
+
+def inspecting(path: Path) -> str:
+    """The line that opens the inspector on a file."""
+    locus = Path(sys.executable).with_name("locus")
+    command = [str(locus)] if locus.exists() else [sys.executable, "-m", "locus"]
+    return shlex.join([*command, "inspect", f"sqlite:{path}"])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m examples.demo", description=__doc__)
     parser.add_argument("--plain", action="store_true", help="no colours")
+    parser.add_argument("--keep", action="store_true", help="keep the file, to look at it in the browser")
     parser.add_argument("--turns", type=int, default=1_000, help="length of the thread whose cost is measured")
     parser.add_argument("--worker", nargs=2, metavar=("FILE", "THREAD"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -169,7 +200,7 @@ def main() -> None:
         asyncio.run(talking.talk(*options.worker))
         return
     try:
-        demo(showing.console(options.plain), max(1, options.turns))
+        demo(showing.console(options.plain), max(1, options.turns), options.keep)
     except KeyboardInterrupt:
         print("\nstopped; nothing is left behind", file=sys.stderr)
         raise SystemExit(128 + signal.SIGINT) from None

@@ -24,7 +24,7 @@ VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "bootstrap.json"
 OLDEST = (3, 11)
-LEVELS = {"demo": ["-e", ".", "rich"], "dev": ["-e", ".[dev]"]}
+LEVELS = {"demo": ["-e", ".[inspect]", "rich"], "dev": ["-e", ".[dev]"]}
 # The base executable, because a virtual environment can't be rebuilt by its own Python.
 PROBE = "import sys; print(getattr(sys, '_base_executable', sys.executable)); print(*sys.version_info[:3])"
 

@@ -21,7 +21,12 @@ if not SOAK:
 # while they become more, nor ever again.
 gc.disable()
 
-pytest_plugins = ["tests.servers.fixtures", "tests.servers.oci.fixtures", "tests.servers.oracle.fixtures"]
+pytest_plugins = [
+    "tests.servers.fixtures",
+    "tests.servers.browser",
+    "tests.servers.oci.fixtures",
+    "tests.servers.oracle.fixtures",
+]
 
 
 def pytest_collection_finish() -> None:

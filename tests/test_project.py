@@ -19,8 +19,12 @@ PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(en
 PROJECT = PYPROJECT["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 
-DATABASES = {"redis", "postgresql", "mysql", "opensearch", "oracle", "oci", "s3", "http", "server"}
-FRAMEWORKS = {"langgraph", "openai-agents", "llmfy", "openai", "anthropic", "ollama", "otel"}
+DATABASES = {"redis", "postgresql", "mysql", "opensearch", "oracle", "oci", "s3", "http", "server", "inspect"}
+FRAMEWORKS = {
+    *("langgraph", "openai-agents", "llmfy"),
+    *("claude-agent-sdk", "pydantic-ai", "google-adk", "agent-framework", "strands"),
+    *("openai", "anthropic", "ollama", "otel"),
+}
 # With the dots escaped, so that the search does not find this line.
 REGISTRIES = rb"pypi\.org|pythonhosted\.org|npmjs\.(org|com)|debian\.org/debian|anaconda\.org"
 

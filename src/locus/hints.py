@@ -62,5 +62,5 @@ def options_of_open_store(options: Iterable[str], own: Iterable[str]) -> Configu
     for name in options:
         meant = meant or did_you_mean(name, own)
     return ConfigurationError(
-        f"options ({', '.join(options):.200}) belong to a name or URL; this store is open already{meant}"
+        f"options ({', '.join(options):.200}) only work with a name or URL; this store is already open{meant}"
     )

@@ -51,7 +51,7 @@ def test_settings_come_by_keyword_or_as_a_config_or_both(memory: MemoryCheckpoin
         ({"model": "no-such-provider:x"}, "no-such-provider"),
         ({"memory": object()}, "memory needs the methods load and save, got object"),
         ({"checkpointer": object()}, "object is no storage backend"),
-        ({"checkpointer": "nosuch:thing"}, "there is no checkpointer 'nosuch'"),
+        ({"checkpointer": "nosuch:thing"}, "unknown checkpointer 'nosuch'"),
     ],
 )
 def test_what_cannot_work_is_refused_at_once(wrong: dict[str, Any], says: str) -> None:
@@ -112,7 +112,7 @@ def test_a_checkpointer_is_taken_as_it_is_and_anything_else_is_adapted(tmp_path:
     stranger = as_checkpointer(SyncStore())
     assert isinstance(stranger, StorageBackendAdapter)
     assert isinstance(stranger.backend, SyncStore)
-    with pytest.raises(ConfigurationError, match="a checkpointer is needed"):
+    with pytest.raises(ConfigurationError, match="pass a checkpointer"):
         as_checkpointer(None)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -126,3 +128,24 @@ def test_ctrl_c_ends_the_agent_and_removes_the_folder() -> None:
     assert not Path(folder).exists()
     assert agents
     assert not any(agent.is_running() for agent in agents)
+
+
+@pytest.mark.crash
+def test_it_ends_with_how_to_see_it_in_the_browser(output: str) -> None:
+    assert output.strip().splitlines()[-1].strip() == "To see it in the browser, keep it: make demo ARGS=--keep"
+
+
+@pytest.mark.crash
+def test_what_is_kept_is_opened_by_the_last_line() -> None:
+    output = run_demo(BY_MODULE, "--plain", "--keep")
+    found = re.search(r"See it in the browser: (\S.*) inspect sqlite:(\S+)", output.strip().splitlines()[-1])
+    assert found is not None, output
+    path = Path(found[2])
+    try:
+        assert path.exists()
+        listed = subprocess.run(
+            [*shlex.split(found[1]), "threads", f"sqlite:{path}"], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        assert listed.stdout.startswith("trip-to-helsinki")
+    finally:
+        shutil.rmtree(path.parent)

@@ -16,15 +16,20 @@ from tests.servers.oracle.fixtures import OracleDatabase
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 RUN_HERE = {
+    "agent_framework_history",
     "agent_memory_sqlite",
+    "claude_agent_sdk_sessions",
     "config",
     "deep_agent",
     "durable_worker",
+    "google_adk_trip",
     "human_in_the_loop",
     "langgraph_agent",
     "llmfy_flow",
     "notebook_16_agent_memory",
     "openai_agents_session",
+    "pydantic_ai_conversation",
+    "strands_session",
     "web_chat",
 }
 RUN_ELSEWHERE = {"demo"}
@@ -226,6 +231,66 @@ def test_a_session_of_the_openai_agents_sdk_is_forked_and_taken_back(tmp_path: P
     assert "-> That is 80 euros to Bern for 2." in output
     assert "8 items are there" in output
     assert output.endswith("Opened again: 8 items, the last by the assistant\n")
+
+
+def test_a_session_of_google_adk_is_forked_and_taken_back(tmp_path: Path) -> None:
+    output = run("google_adk_trip", tmp_path)
+    assert "-> That is 80 euros for Oslo and Rome." in output
+    assert re.findall(r": (\d+) events after", output) == [str(number) for number in range(9)]
+    assert "-> That is 100 euros for Oslo and Lisbon." in output
+    assert "-> That is 80 euros for Oslo and Bern." in output
+    assert "The plan has 3 versions; the newest: Oslo, Bern" in output
+    assert output.endswith("Opened again: 8 events, 4 questions of alice in all\n")
+
+
+def test_an_agent_and_a_workflow_of_the_agent_framework_are_kept_forked_and_taken_back(tmp_path: Path) -> None:
+    output = run("agent_framework_history", tmp_path)
+    assert "-> That is 80 euros to Rome for 2." in output
+    assert re.findall(r": (\d+) messages after", output) == ["4", "8"]
+    assert "-> That is 120 euros to Lisbon for 2." in output
+    assert "-> That is 80 euros to Bern for 2." in output
+    assert "the second one is refused" in output
+    assert "the bank is closed\n  seat reserved to Oslo, and paid" in output
+    assert output.endswith("Opened again: 8 messages, the last by the assistant\n")
+
+
+def test_a_session_of_strands_is_forked_and_taken_back(tmp_path: Path) -> None:
+    output = run("strands_session", tmp_path)
+    assert re.findall(r"-> That is (.*)\.", output) == [
+        "40 euros to Oslo",
+        "40 euros to Rome",
+        "60 euros to Lisbon",
+        "40 euros to Bern",
+        "50 euros to Paris",
+        "60 euros to Vienna",
+    ]
+    assert "other: refused: message 8 of agent 'default' exists already, with other content" in output
+    assert "Opened again: 12 messages\n" in output
+    assert output.endswith("A snapshot, read again: 4 messages\n")
+
+
+def test_a_session_of_the_claude_agent_sdk_goes_on_on_another_machine(tmp_path: Path) -> None:
+    output = run("claude_agent_sdk_sessions", tmp_path)
+    assert re.findall(r"-> (.+)", output) == [
+        "Your trip: Oslo.",
+        "Your trip: Oslo, Rome.",
+        "Your trip: Oslo, Lisbon.",
+        "Your trip: Oslo, Bern.",
+    ]
+    assert re.findall(r": (\d+) entries after", output) == ["2", "4"]
+    assert "Sent again: 4 entries, as before" in output
+    assert output.endswith("  A ticket to Oslo.\n  By way of Lisbon\n")
+
+
+def test_a_conversation_of_pydantic_ai_is_forked_and_taken_back(tmp_path: Path) -> None:
+    output = run("pydantic_ai_conversation", tmp_path)
+    assert "-> That is 80 euros to Rome for 2." in output
+    assert re.findall(r": (\d+) messages\n", output) == ["4", "8"]
+    assert "-> That is 120 euros to Lisbon for 2." in output
+    assert "-> That is 80 euros to Bern for 2." in output
+    assert "-> That is 120 euros to Kiel for 3." in output
+    assert "the second one is refused" in output
+    assert output.endswith("Opened again: the last 2 messages, and 1 branch left\n")
 
 
 def test_a_flow_of_llmfy_goes_on_in_another_engine(tmp_path: Path) -> None:

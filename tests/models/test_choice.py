@@ -112,7 +112,7 @@ def test_a_provider_of_ones_own() -> None:
     assert model.model == "loud"
     with pytest.raises(ConfigurationError, match="without a colon"):
         register_model("a:b", Echo)
-    with pytest.raises(ConfigurationError, match="cannot be called"):
+    with pytest.raises(ConfigurationError, match="is not callable"):
         register_model("a", 5)  # type: ignore[arg-type]
 
 

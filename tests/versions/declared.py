@@ -17,9 +17,18 @@ COLLECTIONS = {"all", "dev"}
 """Extras that put others together."""
 
 
-def requirements(extra: str | None = None) -> list[str]:
-    """What an installation with this extra asks for; that of the base alone without one."""
-    return [*PROJECT["dependencies"], *(EXTRAS[extra] if extra else [])]
+def requirements(*extras: str) -> list[str]:
+    """What an installation with these extras asks for; that of the base alone without one."""
+    return [*PROJECT["dependencies"], *(line for extra in extras for line in _lines(extra))]
+
+
+def _lines(extra: str) -> list[str]:
+    """The requirements of an extra, with those of the extras that it is built on."""
+    found: list[str] = []
+    for line in EXTRAS[extra]:
+        asked = Requirement(line)
+        found += [each for own in asked.extras for each in _lines(own)] if asked.name == PROJECT["name"] else [line]
+    return found
 
 
 def floors(lines: list[str], python: str) -> dict[NormalizedName, Version]:

@@ -59,6 +59,7 @@ class Environment:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            errors="replace",
         )
         assert done.returncode == 0, f"{' '.join(arguments)}:\n{done.stdout}\n{done.stderr}"
         return done.stdout

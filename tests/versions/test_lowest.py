@@ -33,17 +33,25 @@ Packages = dict[NormalizedName, tuple[Version, list[str]]]
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 MODELS = ("openai", "anthropic", "ollama")
 FRAMEWORKS = {"langgraph": "langgraph", "openai-agents": "openai_agents", "llmfy": "llmfy"}
+TOGETHER = {
+    "claude-agent-sdk": "claude_agent_sdk",
+    "pydantic-ai": "pydantic_ai",
+    "google-adk": "google_adk",
+    "agent-framework": "agent_framework",
+    "strands": "strands",
+}
+"""Frameworks whose floors can be installed together: one environment is enough for them."""
 
 
-def lowest(extra: str | None = None) -> Environment:
-    """The environment of an extra. What it has of each declared package is the floor of that package."""
-    declared = requirements(extra)
+def lowest(*extras: str) -> Environment:
+    """The environment of extras. What it has of each declared package is the floor of that package."""
+    declared = requirements(*extras)
     made = environment(declared, lowest=True)
     packages = {canonicalize_name(name): (Version(version), asked) for name, version, asked in made.packages()}
     raised = {}
     for name, floor in floors(declared, PYTHON).items():
         version, _ = packages[name]
-        if version != floor and not (extra and name == "pydantic" and _others_need_more(name, floor, packages)):
+        if version != floor and not (extras and name == "pydantic" and _others_need_more(name, floor, packages)):
             raised[name] = f"{floor} is declared, and {version} is the lowest that can be installed"
     assert raised == {}
     return made
@@ -60,15 +68,15 @@ def _others_need_more(name: NormalizedName, floor: Version, packages: Packages) 
 
 
 def test_every_requirement_declares_a_floor() -> None:
-    for extra, lines in EXTRAS.items():
+    for extra in EXTRAS:
         if extra not in COLLECTIONS:
-            for line in lines:
+            for line in requirements(extra):
                 assert floor_of(Requirement(line)) > Version("0"), line
 
 
 def test_every_extra_is_tried() -> None:
     stores = {str(param.values[0]) for param in SERVERS}
-    assert stores | {*MODELS, *FRAMEWORKS, "server", "testing", "otel"} == {*EXTRAS} - COLLECTIONS
+    assert stores | {*MODELS, *FRAMEWORKS, *TOGETHER, "server", "inspect", "testing", "otel"} == {*EXTRAS} - COLLECTIONS
 
 
 def test_the_base(tmp_path: Path) -> None:
@@ -88,6 +96,15 @@ def test_a_model(extra: str) -> None:
 @pytest.mark.parametrize("extra", FRAMEWORKS)
 def test_a_framework(extra: str, tmp_path: Path) -> None:
     lowest(extra).run("-m", f"tests.versions.smoke.{FRAMEWORKS[extra]}", str(tmp_path))
+
+
+@pytest.mark.parametrize("extra", TOGETHER)
+def test_a_framework_beside_others(extra: str, tmp_path: Path) -> None:
+    lowest(*TOGETHER).run("-m", f"tests.versions.smoke.{TOGETHER[extra]}", str(tmp_path))
+
+
+def test_the_inspector() -> None:
+    lowest("inspect").run("-c", "import jinja2, locus.server")
 
 
 def test_telemetry() -> None:

@@ -46,7 +46,7 @@ def register_model(provider: str, factory: Factory) -> None:
     if not isinstance(provider, str) or not provider or ":" in provider or provider != provider.strip():
         raise ConfigurationError(f"a provider's name is text without a colon, got {provider!r}")
     if not callable(factory):
-        raise ConfigurationError(f"the factory of {provider!r} cannot be called: {factory!r:.80}")
+        raise ConfigurationError(f"the factory for {provider!r} is not callable: {factory!r:.80}")
     _registered[provider] = factory
 
 
@@ -130,7 +130,7 @@ def _unknown(provider: str, model_string: str | None) -> str:
                 return f"{model_string!r:.80} names no provider; did you mean {f'{known}:{model_string}'!r:.100}?"
     return (
         f"there is no model provider {provider!r:.80}{did_you_mean(provider, list_models())}; "
-        f"there are: {', '.join(list_models())}. Another one can be added with register_model()"
+        f"known are: {', '.join(list_models())}. Add your own with register_model()"
     )
 
 
