@@ -124,6 +124,26 @@ async def test_a_connection_that_was_in_use_does_not_stay_with_the_server_before
             await opened.aclose()
 
 
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_connection_that_is_taken_while_idle_ones_are_closed_is_open(pair: Pair, turns: int) -> None:
+    """In a failover requests take connections out of the pool while other requests have the idle ones closed."""
+    client: Any = new_client(RedisBackend(pair.url()).config)
+    pool = client.connection_pool
+    try:
+        await pool.release(await pool.get_connection())
+        closing = asyncio.create_task(pool.disconnect(inuse_connections=False))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        taken = await pool.get_connection()
+        await closing
+        assert taken.is_connected
+        await taken.send_command("PING")
+        assert await taken.read_response() == b"PONG"
+    finally:
+        for opened in (client, *pool.sentinel_manager.sentinels):
+            await opened.aclose()
+
+
 async def test_a_sentinel_that_hangs_leaves_the_others_time(pair: Pair, tmp_path: Path) -> None:
     with SentinelServer(tmp_path / "hanging", pair.primary) as hanging:
         hanging.pause()
@@ -308,7 +328,8 @@ async def test_no_sentinel_is_forgotten_when_many_connections_ask_at_once(pair: 
     "silent",
     [
         pytest.param(0, id="all sentinels awake"),
-        # One run in eight leaves a socket to be closed by the garbage collector; nobody knows yet which.
+        # One run in eight left a socket to be closed by the garbage collector. Nobody saw which; the race that the
+        # test about idle connections shows is mended since.
         pytest.param(1, id="the first sentinel silent", marks=pytest.mark.soak),
     ],
 )

@@ -52,7 +52,7 @@ from locus.memory.backends.redis.config import RedisConfig
 from locus.memory.backends.redis.replicas import DemotedError, Replicas, TooFewReplicasError
 from locus.memory.backends.redis.scripts import MARK, Script
 from locus.memory.backends.redis.scripts import Call as Call
-from locus.memory.backends.redis.sentinels import PrimaryPool, Sentinels, sentinel_pool
+from locus.memory.backends.redis.sentinels import PrimaryPool, Sentinels, close_idle, sentinel_pool
 from locus.memory.runtime.per_loop import PerLoop
 from locus.memory.runtime.retry import Backoff
 
@@ -261,7 +261,7 @@ async def _connect_anew(client: Any) -> None:
     pool = getattr(client, "connection_pool", None)
     if pool is not None:
         with suppress(*DRIVER_ERRORS):
-            await pool.disconnect(inuse_connections=False)
+            await close_idle(pool)
 
 
 async def _close(opened: _LoopClient) -> None:

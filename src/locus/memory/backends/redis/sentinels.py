@@ -116,11 +116,28 @@ class PrimaryPool(SentinelConnectionPool):
                 raise MasterNotFoundError(self._answer)
             return self._answer
 
+    async def disconnect(self, inuse_connections: bool = True) -> None:
+        """The driver closes the idle ones when another server is named."""
+        if inuse_connections:
+            await super().disconnect()
+        else:
+            await close_idle(self)
+
     async def ensure_connection(self, connection: Any) -> None:
         """A connection that was in use when another server was named still leads to the one before."""
         if self.master_address not in (None, (connection.host, connection.port)):
             await connection.disconnect()
         await super().ensure_connection(connection)
+
+
+async def close_idle(pool: Any) -> None:
+    """Close the connections that no request uses, so that each is opened anew.
+
+    Nothing is awaited between two steps of it. The pool's own way to do this waits until each is closed; a request that
+    takes one of them and opens it meanwhile loses it again, with its socket still open.
+    """
+    for connection in [*pool._available_connections]:
+        await connection.disconnect(nowait=True)
 
 
 def sentinel_pool(client: Any) -> Any:
