@@ -412,6 +412,9 @@ async def test_a_store_that_fails_then_does_not_hide_the_error(memory: MemoryChe
 
 # A worker that was killed says nothing. These threads are as it leaves them.
 
+OVER_AT_ONCE = 1e-6
+"""Seconds of a lease that is over before anybody can look at it."""
+
 
 async def killed(place: Checkpointer, seconds: float = 30.0, thread_id: str = "t") -> str:
     """A thread whose worker is silent; returns its lease."""
@@ -441,7 +444,7 @@ async def test_a_killed_workers_thread_is_free_when_its_lease_is_over_and_not_be
     store: Checkpointer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leases, "SKEW", 600.0)  # so that a machine that is very busy changes nothing
-    lease_id = await killed(store, 0.001)
+    lease_id = await killed(store, OVER_AT_ONCE)
     assert not await is_free(store)
     await say(store, {"id": lease_id, "until": time.time() - 1})
     assert not await is_free(store), "the clocks may differ by more than that"
@@ -466,7 +469,7 @@ async def test_what_was_under_way_when_a_worker_was_killed_was_stopped(
 ) -> None:
     monkeypatch.setattr(leases, "SKEW", 0.0)
     lease_id = new_lease_id("t")
-    facts = {"run_id": "r", "step": "calls", "status": "running", "lease": lease_facts(lease_id, 0.001)}
+    facts = {"run_id": "r", "step": "calls", "status": "running", "lease": lease_facts(lease_id, OVER_AT_ONCE)}
     state = AgentState().with_message(Message.user("first")).with_message(WAITS)
     calls = await memory.save(state, "t", metadata=facts)
     await memory.put_writes("t", calls, "c1", [("locus:started", True)])
