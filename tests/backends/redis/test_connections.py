@@ -50,6 +50,18 @@ async def test_a_cluster_client_that_is_given_is_used_and_left_open(redis_cluste
     store.remove()
 
 
+async def test_many_first_requests_to_a_cluster_find_their_nodes(redis_cluster: RedisCluster) -> None:
+    """None goes to a node by chance: the driver closes every connection after five that did."""
+    store = ClusterStore(redis_cluster)
+    for node in redis_cluster.nodes:
+        assert node.ask("CONFIG RESETSTAT") == b"OK"
+    async with redis_checkpointer(redis_cluster.url, store.prefix, cluster=True, retries=0) as handle:
+        await asyncio.gather(*(handle.save(AgentState(), f"t{number}") for number in range(12)))
+        assert len(await handle.list_threads()) == 12
+    assert not [node.port for node in redis_cluster.nodes if b"errorstat_MOVED" in node.ask("INFO errorstats")]
+    store.remove()
+
+
 async def test_a_client_that_decodes_is_refused(store: RedisStore) -> None:
     client = redis.asyncio.Redis(port=store.server.port, decode_responses=True)
     with pytest.raises(ConfigurationError, match="decode_responses"):

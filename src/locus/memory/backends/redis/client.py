@@ -128,6 +128,7 @@ class RedisClients:
             try:
                 # One clock for the whole request: the driver's own, one for each step, cost a save twice as much.
                 async with limit, asyncio.timeout(self.timeout):
+                    await _know_cluster(client)
                     if replicas is not None:
                         answer, again = await replicas.run(client, Call(script, keys, arguments))
                         return answer, again or attempt > 0
@@ -187,6 +188,7 @@ class RedisClients:
         await self._confirm_first()
         client, limit = self._by_loop.current()
         async with limit, asyncio.timeout(self.timeout):
+            await _know_cluster(client)
             if self.replicas is not None:
                 return await self.replicas.run_each(client, calls)
             return await _answers(client, calls)
@@ -225,6 +227,7 @@ class RedisClients:
             client, limit = self._by_loop.current()
             try:
                 async with limit, asyncio.timeout(self.timeout):
+                    await _know_cluster(client)
                     return await work(client)
             except _TRANSIENT as error:
                 await self._pause(error, attempt)
@@ -254,6 +257,16 @@ def _is_no_primary(error: ResponseError, *, writing: bool) -> bool:
     if isinstance(error, MasterDownError):
         return True
     return writing and (isinstance(error, ReadOnlyError) or str(error).startswith("NOREPLICAS"))
+
+
+async def _know_cluster(client: Any) -> None:
+    """Ask the cluster for its nodes, unless the client knows them.
+
+    Before it does, the driver (8.1) sends each command to some node, which names another one; and from the fifth such
+    answer on it closes all connections, those of other requests too.
+    """
+    if isinstance(client, RedisCluster):
+        await client.initialize()
 
 
 async def _connect_anew(client: Any) -> None:

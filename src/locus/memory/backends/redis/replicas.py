@@ -86,7 +86,6 @@ class Replicas:
         """What each of many scripts answers, or its error; in a cluster, with one round trip for each node."""
         if not isinstance(client, RedisCluster):
             return await self._waited(partial(_through_pipeline, client), calls)
-        await client.initialize()
         by_node: dict[ClusterNode, list[int]] = {}
         for at, call in enumerate(calls):
             by_node.setdefault(_node_of(client, call), []).append(at)
