@@ -18,7 +18,7 @@ demo: demo-env ## an agent's state saved, killed, picked up, forked and measured
 
 test: lint ## lint, types and every test but the long campaigns
 	@echo "» tests"
-	@$(PY) -m pytest -n 3 --dist loadgroup --durations 20 $(ARGS)
+	@$(PY) -m pytest -n 4 --dist loadgroup --durations 20 $(ARGS)
 
 lint: dev-env ## ruff (rules and format), the layers and mypy
 	@echo "» ruff check"
