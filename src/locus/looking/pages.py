@@ -11,7 +11,7 @@ from locus.memory.model.records import Entry, Exported, Write
 from locus.memory.store import CheckpointStore
 
 PAGE: Final = 500
-"""How many checkpoints are read in one request."""
+"""How many checkpoints are read in one request, if they are not large."""
 
 
 async def exported_pages(
@@ -37,7 +37,7 @@ async def exported_pages(
         if not page.checkpoints:
             break
         yield page
-        last = page.checkpoints[-1].entry if len(page.checkpoints) >= PAGE else None
+        last = page.checkpoints[-1].entry if page.more or len(page.checkpoints) >= PAGE else None
         after = page.checkpoints[-1].entry.seq
     if whole and last is not None:
         there = await store.entry(thread_id, last.checkpoint_id, last.namespace)

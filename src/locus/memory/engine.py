@@ -476,5 +476,6 @@ class Exports(ABC):
 
         With them come the runs of every branch that they name, up to the newest that they name of it, except those up
         to the number that is `known` of the branch; and their pending writes. `limit` is how many are enough: at least
-        1, and a store that reads all of a thread anyway gives all.
+        1, and a store that reads all of a thread anyway gives all. Where they are large, fewer are given, so that no
+        more than some `sizes.EXPORT_BYTES` are in memory at once, or one checkpoint; then `Exported.more` is set.
         """

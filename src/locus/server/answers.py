@@ -75,6 +75,7 @@ class Exported(Answer):
     runs: list[Several5]
     before: list[str | None]
     writes: list[Several3]
+    more: bool = False
 
 
 class Outcome(Answer):

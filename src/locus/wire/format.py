@@ -329,7 +329,8 @@ def stored_from(data: Any) -> Stored:
 def exported_text(exported: Exported) -> str:
     rows = [[stored.head, stored.manifest, entry_data(stored.entry)] for stored in exported.checkpoints]
     writes = [[*checkpoint, list(map(list, some))] for checkpoint, some in exported.writes.items()]
-    return encode_trusted({"checkpoints": rows, "writes": writes, **_runs_data(exported.runs)})
+    data = {"checkpoints": rows, "writes": writes, "more": exported.more, **_runs_data(exported.runs)}
+    return encode_trusted(data)
 
 
 def exported_from(data: Any) -> Exported:
@@ -340,6 +341,7 @@ def exported_from(data: Any) -> Exported:
             (namespace, checkpoint_id): [Write(*row) for row in some]
             for namespace, checkpoint_id, some in data["writes"]
         },
+        data.get("more") is True,  # older servers do not tell
     )
 
 

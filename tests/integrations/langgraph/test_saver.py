@@ -30,6 +30,7 @@ from locus.errors import (
 from locus.integrations.langgraph.saver import LocusSaver
 from locus.memory.backends import MemoryCheckpointer, SQLiteBackend, StorageBackendAdapter, sqlite_checkpointer
 from locus.memory.backends.sqlite.engine import SQLiteEngine
+from locus.memory.model import sizes
 from locus.testing.stores import OutageTestStore
 from tests.backends.embedded import SQLiteStore
 from tests.backends.postgresql.store import new_store
@@ -71,6 +72,19 @@ def name(config: RunnableConfig) -> str:
 
 
 class TestListing:
+    @pytest.mark.parametrize("most", [1, 3_000])
+    def test_large_checkpoints_are_all_listed(
+        self, saver: LocusSaver, monkeypatch: pytest.MonkeyPatch, most: int
+    ) -> None:
+        """A store gives fewer of them at a time than it was asked for."""
+        config = thread()
+        for turn in range(6):
+            config = put(saver, config, messages=[f"{number}" * 500 for number in range(turn + 1)])
+        expected = list(saver.list(thread()))
+        monkeypatch.setattr(sizes, "EXPORT_BYTES", most)
+        assert len(expected) == 6
+        assert list(saver.list(thread())) == expected
+
     def test_a_filter_is_about_whole_values(self, saver: LocusSaver) -> None:
         made = [
             put(saver, thread("t", checkpoint_ns=""), metadata)

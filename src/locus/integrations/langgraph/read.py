@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -94,14 +95,19 @@ class Reader:
         """`count` checkpoints from a number on. They share most of their items, which are read once."""
         async with self.store.using() as engine:
             assert isinstance(engine, Exports)
-            exported = await engine.export(thread_id, seq - 1, count, {})
-        runs = by_branch(exported.runs)
+            pages = [await engine.export(thread_id, seq - 1, count, {})]
+            while pages[-1].more and (found := sum(len(page.checkpoints) for page in pages)) < count:
+                known = {run.branch: run.number for page in pages for run in sorted(page.runs, key=itemgetter(1))}
+                after = pages[-1].checkpoints[-1].entry.seq
+                pages.append(await engine.export(thread_id, after, count - found, known))
+        runs = by_branch(run for page in pages for run in page.runs)
         return [
             (
                 Stored(row.entry, row.head, row.manifest, runs, row.passed),
-                exported.writes.get((row.entry.namespace, row.entry.checkpoint_id), []),
+                page.writes.get((row.entry.namespace, row.entry.checkpoint_id), []),
             )
-            for row in exported.checkpoints
+            for page in pages
+            for row in page.checkpoints
         ]
 
     def tuple_of(self, found: StoredWithWrites, shared: SharedItems | None = None) -> CheckpointTuple:

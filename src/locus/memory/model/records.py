@@ -189,6 +189,8 @@ class Exported:
     runs: list[Run]
     writes: Mapping[tuple[str, str], list[Write]] = field(default_factory=dict)
     """Pending writes by namespace and checkpoint id, in their order."""
+    more: bool = False
+    """Fewer were given than were asked for, because they are large: others follow."""
 
 
 class RunInfo(NamedTuple):

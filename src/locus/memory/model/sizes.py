@@ -9,7 +9,7 @@ and what a database adds to each row are not counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
@@ -17,6 +17,9 @@ from typing import NamedTuple
 from locus.memory.model.manifest import decode_manifest, walk, wanted
 from locus.memory.model.records import Entry, Extent, Path, Run, RunInfo, Write
 from locus.memory.model.retention import Outlived, Place, unneeded_runs
+
+EXPORT_BYTES = 32 * 1024 * 1024
+"""How large a portion of an export gets before it ends, about: heads, runs and pending writes have so much each."""
 
 MOST_LISTS = 100
 """How many lists are told of: the largest."""
@@ -106,6 +109,37 @@ class ThreadSizes:
 def text_bytes(text: str) -> int:
     """In UTF-8. Of most texts that is known without looking at them."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def fitting(sizes: Iterable[int]) -> int:
+    """How many things of these sizes, from the first on, fit into a portion of an export. One always does.
+
+    No more sizes are asked for than that, and one.
+    """
+    count = total = 0
+    for size in sizes:
+        total += size
+        if count and total > EXPORT_BYTES:
+            break
+        count += 1
+    return count
+
+
+def brought(named: Iterable[Mapping[str, int]], runs: Iterable[tuple[str, int, int]]) -> Iterator[int]:
+    """The bytes of those runs that each checkpoint needs, and none before it.
+
+    Given are, for each, the newest run that it names of each branch, and the runs: branch, number and bytes.
+    """
+    left: dict[str, list[tuple[int, int]]] = {}
+    for branch, number, size in sorted(runs, reverse=True):
+        left.setdefault(branch, []).append((number, size))
+    for newest in named:
+        total = 0
+        for branch, number in newest.items():
+            waiting = left.get(branch, [])
+            while waiting and waiting[-1][0] <= number:
+                total += waiting.pop()[1]
+        yield total
 
 
 def measured_checkpoint(entry: Entry, head: str, manifest: str) -> MeasuredCheckpoint:

@@ -32,7 +32,15 @@ from locus.memory.model.records import (
     writes_order,
 )
 from locus.memory.model.retention import Line, Removal, line_in, plan_removal, unneeded_runs
-from locus.memory.model.sizes import Measured, measured_checkpoint, measured_run, measured_writes
+from locus.memory.model.sizes import (
+    Measured,
+    brought,
+    fitting,
+    measured_checkpoint,
+    measured_run,
+    measured_writes,
+    text_bytes,
+)
 
 _number = attrgetter("number")
 
@@ -219,7 +227,20 @@ class ThreadTable:
     def exported(self, after_seq: int, limit: int | None, known: Mapping[str, int]) -> Exported:
         """A page of checkpoints with what they need beside the runs that are known."""
         rows = list(islice((row for seq, row in self.rows.items() if seq > after_seq), limit))
-        checkpoints = [Stored(row.entry, row.head, row.manifest) for row in rows]
+        found = self._exported(rows, known)
+        if limit is not None:
+            named = (newest_runs([row.manifest]) for row in rows)
+            places = ((row.entry.namespace, row.entry.checkpoint_id) for row in rows)
+            count = min(
+                fitting(measured_checkpoint(row.entry, row.head, row.manifest).size for row in rows),
+                fitting(brought(named, ((run.branch, run.number, text_bytes(run.items)) for run in found.runs))),
+                fitting(measured_writes(found.writes.get(place, ())).size for place in places),
+            )
+            if count < len(rows):
+                return replace(self._exported(rows[:count], known), more=True)
+        return found
+
+    def _exported(self, rows: Sequence[Row], known: Mapping[str, int]) -> Exported:
         runs = [
             run
             for branch, newest in newest_runs(row.manifest for row in rows).items()
@@ -228,7 +249,9 @@ class ThreadTable:
         ]
         places = [(row.entry.namespace, row.entry.checkpoint_id) for row in rows]
         return Exported(
-            checkpoints, runs, {place: self.get_writes(*place, None) for place in places if place in self.writes}
+            [Stored(row.entry, row.head, row.manifest) for row in rows],
+            runs,
+            {place: self.get_writes(*place, None) for place in places if place in self.writes},
         )
 
     def copied_line(self, dest: ThreadTable, line: Line) -> ThreadTable:

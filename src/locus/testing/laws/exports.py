@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -11,14 +12,17 @@ from locus.core.messages import Message, ToolCall
 from locus.core.state import AgentState
 from locus.looking import pages
 from locus.memory.checkpointer import Checkpointer
+from locus.memory.model import sizes
 from locus.memory.model.chain import fits
 from locus.memory.model.manifest import decode_manifest, visible
 from locus.memory.model.payloads import dict_from
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE
 from locus.memory.storage import StorageBackend
+from locus.memory.store import CheckpointStore
 from locus.testing.data import conversation
 from locus.testing.laws.base import Laws, OpenHandle, dicts
 from locus.transfer import read as transfer_read
+from locus.transfer.content import Checkpoint
 from locus.transfer.digests import value_digest, writes_digest
 
 
@@ -49,10 +53,19 @@ class ExportLaws(Laws):
     async def test_a_thread_read_whole_is_what_it_is_one_by_one(
         self, checkpointer: Checkpointer, open_handle: OpenHandle, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(pages, "PAGE", 3)
         await _story(dicts(checkpointer))
         store = open_handle().store
+        monkeypatch.setattr(pages, "PAGE", 3)
         found = [checkpoint async for checkpoint in transfer_read.checkpoints(store, "t")]
+        await self._are_one_by_one(found, store)
+        # Pages that end because of their size, with one checkpoint or a few.
+        monkeypatch.setattr(pages, "PAGE", 100)
+        for most in (1, 2_000, 4_000):
+            monkeypatch.setattr(sizes, "EXPORT_BYTES", most)
+            found = [checkpoint async for checkpoint in transfer_read.checkpoints(store, "t")]
+            await self._are_one_by_one(found, store)
+
+    async def _are_one_by_one(self, found: Sequence[Checkpoint], store: CheckpointStore) -> None:
         entries = (await store.history("t", None, None, None))[::-1]
         assert [(one.namespace, one.checkpoint_id, one.parent_id, one.created_at) for one in found] == [
             (entry.namespace, entry.checkpoint_id, entry.parent_id, entry.created_at) for entry in entries

@@ -426,8 +426,7 @@ class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, 
     async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
         def work(folder: LogFolder) -> Exported:
             with folder.log(thread_id) as log:
-                table = ThreadTable(thread_id) if log is None else log.table()
-            return table.exported(after_seq, None, known)
+                return Exported([], []) if log is None else log.exported(after_seq, known)
 
         return await self._on(thread_id, work)
 

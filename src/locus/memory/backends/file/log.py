@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import wraps
 from itertools import dropwhile, islice
@@ -19,8 +20,9 @@ from locus.memory.backends.file.schema import CHECKSUM_KEY, FORMAT, SEAL_START, 
 from locus.memory.model.codec import encode
 from locus.memory.model.formats import check_format, oldest
 from locus.memory.model.ids import shown_thread
-from locus.memory.model.records import Extent, Known, Run, RunInfo, Stored, Write
-from locus.memory.model.sizes import Measured, MeasuredCheckpoint, MeasuredWrites, text_bytes
+from locus.memory.model.manifest import newest_runs
+from locus.memory.model.records import Exported, Extent, Known, Run, RunInfo, Stored, Write
+from locus.memory.model.sizes import Measured, MeasuredCheckpoint, MeasuredWrites, fitting, text_bytes
 from locus.memory.model.table import Row, ThreadTable
 from locus.memory.runtime.private import BYTES, NO_LINK
 
@@ -524,6 +526,35 @@ class LogFile:
         return table
 
     @_finds_damage
+    def exported(self, after_seq: int, known: Mapping[str, int]) -> Exported:
+        """A page of checkpoints. Seals tell how large records are, and only those records are read that it needs."""
+        seals = list(reversed(list(self.newest_first())))
+        checkpoints = (seal for seal in seals if seal.kind == "checkpoint" and seal.facts["seq"] > after_seq)
+        later = sorted(checkpoints, key=lambda seal: seal.facts["seq"])
+        writes = self._measured_writes()
+        chosen = later[
+            : min(
+                fitting(sum(length for _, length in seal.facts["at"]) for seal in later),
+                fitting(writes[seal.name].size if seal.name in writes else 0 for seal in later),
+            )
+        ]
+        newest = newest_runs(encode(seal.facts["manifest"]) for seal in chosen)
+        seqs, names = {seal.facts["seq"] for seal in chosen}, {seal.name for seal in chosen}
+        table = ThreadTable(self.thread_id)
+        for seal in seals:
+            if seal.kind == "writes":
+                if seal.task[:2] in names:
+                    self.put_writes(table, seal)
+            elif seal.facts["seq"] in seqs:
+                self.put(table, seal)
+            elif any(known.get(run[0], -1) < run[1] <= newest.get(run[0], -1) for run in seal.facts["runs"]):
+                self._put_runs(table, seal, self.texts(seal)[1:])
+        return replace(table.exported(after_seq, None, known), more=len(chosen) < len(later))
+
+    def _put_runs(self, table: ThreadTable, seal: Seal, texts: Sequence[str]) -> None:
+        table.add_runs(_run(place, text) for place, text in zip(seal.facts["runs"], texts, strict=True))
+
+    @_finds_damage
     def put(self, table: ThreadTable, seal: Seal) -> None:
         """Put what a record has into a table."""
         if seal.kind == "writes":
@@ -532,7 +563,7 @@ class LogFile:
             head, *texts = self.texts(seal)
             if seal.facts["seq"] in table.rows or seal.name in table.ids:
                 raise CorruptCheckpointError(f"{self._name} has two checkpoints with one number, or with one name")
-            table.add_runs(_run(place, text) for place, text in zip(seal.facts["runs"], texts, strict=True))
+            self._put_runs(table, seal, texts)
             table.put(Row(seal.entry(self.thread_id), head, encode(seal.facts["manifest"])))
         table.last_seq = max(table.last_seq, seal.facts["last_seq"])
 

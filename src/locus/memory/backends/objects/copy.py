@@ -6,7 +6,7 @@ records.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from zlib import crc32
@@ -16,6 +16,7 @@ from locus.memory.backends.objects.schema import CheckpointRow, Draft, TextRef, 
 from locus.memory.model.manifest import newest_runs, wanted
 from locus.memory.model.records import Entry, Exported, Run, RunInfo, Stored, Write, writes_order
 from locus.memory.model.retention import Line, line_in, unneeded_runs
+from locus.memory.model.sizes import brought, fitting
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Page:
     entries: list[tuple[Entry, CheckpointRow]]
     runs: dict[RunInfo, TextRef]
     writes: dict[tuple[str, str], dict[tuple[str, int], WriteInfo]]
+    more: bool
 
     @property
     def refs(self) -> list[TextRef]:
@@ -49,16 +51,41 @@ class Page:
             [Stored(entry, text(row.head), row.manifest) for entry, row in self.entries],
             [Run(*run, text(ref), ref.before) for run, ref in self.runs.items()],
             {of: sorted(some, key=writes_order) for of, some in writes.items()},
+            self.more,
         )
 
 
 def page_of(
     index: ThreadIndex, after_seq: int, limit: int, known: Mapping[str, int]
 ) -> tuple[Page, list[TextRef]] | None:
-    """The checkpoints that follow a number; `None` if there are none."""
+    """The checkpoints that follow a number; `None` if there are none.
+
+    Texts of which the lengths are not known take no room: they are in an object that is read as a whole in any case.
+    """
     rows = [row for seq, row in sorted(index.rows.items()) if seq > after_seq][:limit]
     if not rows:
         return None
+    page = _page(index, rows, known)
+
+    def size(ref: TextRef) -> int:
+        return index.places.size(ref) or 0
+
+    run_sizes = ((run.branch, run.number, size(ref)) for run, ref in page.runs.items())
+    write_sizes = (
+        sum(size(write.ref) for write in page.writes.get((row.namespace, row.checkpoint_id), {}).values())
+        for row in rows
+    )
+    count = min(
+        fitting(size(row.head) for row in rows),
+        fitting(brought((newest_runs([row.manifest]) for row in rows), run_sizes)),
+        fitting(write_sizes),
+    )
+    if count < len(rows):
+        page = replace(_page(index, rows[:count], known), more=True)
+    return page, page.refs
+
+
+def _page(index: ThreadIndex, rows: Sequence[CheckpointRow], known: Mapping[str, int]) -> Page:
     runs = {
         run: index.run_refs[branch, run.number]
         for branch, newest in newest_runs(row.manifest for row in rows).items()
@@ -67,8 +94,7 @@ def page_of(
     }
     names = [(row.namespace, row.checkpoint_id) for row in rows]
     writes = {name: dict(index.writes[name]) for name in names if name in index.writes}
-    page = Page([(index.entry(row), row) for row in rows], runs, writes)
-    return page, page.refs
+    return Page([(index.entry(row), row) for row in rows], runs, writes, more=False)
 
 
 def line_copy_of(index: ThreadIndex, line: Line) -> tuple[Copy, list[TextRef]] | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -19,6 +18,8 @@ from locus.memory.model.manifest import check_named, has_named, newest_runs, wan
 from locus.memory.model.matching import has_value
 from locus.memory.model.parts import Part, needed
 from locus.memory.model.records import Base, Entry, Exported, Extent, NewestThreads, Run, Stored, Write, writes_order
+from locus.memory.model.retention import Place
+from locus.memory.model.sizes import brought, fitting
 
 PAGE = 200
 AT_ONCE = 20
@@ -575,23 +576,40 @@ def get_writes(
 
 
 def export(sql: Flavour, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Steps[Exported]:
-    """A page of checkpoints, with the runs and the pending writes that belong to it."""
-    rows = yield (
-        f"SELECT {sql.exported} FROM {sql.joined}"
-        f" WHERE {sql.of_thread} AND {sql.alive} AND c.seq > ? ORDER BY c.seq LIMIT ?",
-        (sql.text(thread_id), now(sql), after_seq, limit),
-    )
-    if not rows:
+    """A page of checkpoints, with the runs and the pending writes that belong to it.
+
+    Whoever saves decides how large they are. So the database is asked for sizes first, and then for what fits.
+    """
+    here = f"FROM {sql.joined} WHERE {sql.of_thread} AND {sql.alive} AND c.seq > ? ORDER BY c.seq LIMIT ?"
+    values = (sql.text(thread_id), now(sql), after_seq)
+    size = " + ".join(sql.bytes_of(column) for column in ("c.head", "c.manifest", "c.metadata"))
+    sizes = yield f"SELECT {size} {here}", (*values, limit)
+    if not sizes:
         return Exported([], [])
+    rows = yield f"SELECT {sql.exported} {here}", (*values, fitting(int(size) for (size,) in sizes))
     found = [CheckpointRow(*row) for row in rows]
     checkpoints, thread = [stored_of(sql, row) for row in found], found[0].thread
-    runs = yield from _runs(sql, thread, newest_runs(stored.manifest for stored in checkpoints), known)
     writes = yield from _writes(sql, thread, checkpoints)
-    return Exported(checkpoints, runs, writes)
+    named = [newest_runs([stored.manifest]) for stored in checkpoints[: len(writes)]]
+    run_sizes = yield from _runs(sql, f"branch, number, {sql.bytes_of('items')}", thread, _newest(named), known)
+    count = fitting(brought(named, ((branch, number, int(size)) for branch, number, size in run_sizes)))
+    runs = yield from _runs(sql, sql.run, thread, _newest(named[:count]), known)
+    kept = {place: some for place, some in writes[:count] if some}
+    return Exported(checkpoints[:count], list(map(sql.read_run, runs)), kept, more=count < len(sizes))
 
 
-def _runs(sql: Flavour, thread: int, newest: Mapping[str, int], known: Mapping[str, int]) -> Steps[list[Run]]:
-    select = f"SELECT {sql.run} FROM {sql.runs} WHERE thread = ?"
+def _newest(named: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    newest: dict[str, int] = {}
+    for some in named:
+        for branch, number in some.items():
+            newest[branch] = max(number, newest.get(branch, 0))
+    return newest
+
+
+def _runs(
+    sql: Flavour, columns: str, thread: int, newest: Mapping[str, int], known: Mapping[str, int]
+) -> Steps[list[Row]]:
+    select = f"SELECT {columns} FROM {sql.runs} WHERE thread = ?"
     parts: list[tuple[str, Sequence[Any]]] = []
     single = [branch for branch, number in newest.items() if number == 0 and branch not in known]
     for branches in portions(single):
@@ -601,24 +619,45 @@ def _runs(sql: Flavour, thread: int, newest: Mapping[str, int], known: Mapping[s
         if number > max(0, after):
             condition = "branch = ? AND number > ? AND number <= ?"
             parts.append((f"{select} AND {condition}", (thread, branch, after, number)))
-    found: list[Run] = []
+    found: list[Row] = []
     for together in portions(parts, AT_ONCE):
         statement = " UNION ALL ".join(text for text, _ in together)
-        rows = yield statement, [value for _, values in together for value in values]
-        found += map(sql.read_run, rows)
+        found += yield statement, [value for _, values in together for value in values]
     return found
 
 
-def _writes(sql: Flavour, thread: int, checkpoints: Sequence[Stored]) -> Steps[dict[tuple[str, str], list[Write]]]:
-    found: defaultdict[tuple[str, str], list[Write]] = defaultdict(list)
-    any_writes = yield f"SELECT 1 FROM {sql.writes} WHERE thread = ? LIMIT 1", (thread,)
-    for some in portions(checkpoints if any_writes else []):
-        names = [sql.text(name) for row in some for name in (row.entry.namespace, row.entry.checkpoint_id)]
+def _writes(sql: Flavour, thread: int, checkpoints: Sequence[Stored]) -> Steps[list[tuple[Place, list[Write]]]]:
+    """The pending writes of the first of these checkpoints: of as many as fit."""
+    places = [(stored.entry.namespace, stored.entry.checkpoint_id) for stored in checkpoints]
+    if not (yield f"SELECT 1 FROM {sql.writes} WHERE thread = ? LIMIT 1", (thread,)):
+        return [(place, []) for place in places]
+    sizes = yield from _of_places(
+        sql, f"sum({sql.write_bytes()})", thread, places, " GROUP BY namespace, checkpoint_id"
+    )
+    fit = places[: fitting(int(sizes[place][0][0]) if place in sizes else 0 for place in places)]
+    rows = yield from _of_places(sql, write_list(sql), thread, fit)
+    found: list[tuple[Place, list[Write]]] = []
+
+    def unpacked() -> Iterator[int]:
+        # Kept small, they may be large: each is unpacked when those before it have left room.
+        for place in fit:
+            found.append((place, sorted((write_of(sql, row) for row in rows.get(place, ())), key=writes_order)))
+            yield sum(len(write.value) for write in found[-1][1])
+
+    return found[: fitting(unpacked())]
+
+
+def _of_places(
+    sql: Flavour, columns: str, thread: int, places: Sequence[Place], grouped: str = ""
+) -> Steps[dict[Place, list[Row]]]:
+    """Something about the pending writes of checkpoints, by checkpoint."""
+    found: dict[Place, list[Row]] = {}
+    for some in portions(places):
         rows = yield (
-            f"SELECT namespace, checkpoint_id, {write_list(sql)}"
-            f" FROM {sql.writes} WHERE thread = ? AND (namespace, checkpoint_id) IN {sql.pairs(len(some))}",
-            (thread, *names),
+            f"SELECT namespace, checkpoint_id, {columns} FROM {sql.writes}"
+            f" WHERE thread = ? AND (namespace, checkpoint_id) IN {sql.pairs(len(some))}{grouped}",
+            (thread, *(sql.text(name) for place in some for name in place)),
         )
         for namespace, checkpoint_id, *row in rows:
-            found[sql.read_text(namespace), sql.read_text(checkpoint_id)].append(write_of(sql, row))
-    return {place: sorted(writes, key=writes_order) for place, writes in found.items()}
+            found.setdefault((sql.read_text(namespace), sql.read_text(checkpoint_id)), []).append(row)
+    return found
