@@ -85,3 +85,25 @@ def test_a_server_that_does_not_answer(locus: Commands) -> None:
         assert said.err.startswith("locus: ")
         assert "Traceback" not in said.err
     assert time.monotonic() - began < 120
+
+
+def test_a_vacuum_that_would_keep_nothing_is_a_mistake(locus: Commands, store: str) -> None:
+    done = locus.piped("-s", store, "stats", "--if-vacuum", "keep-last=0")
+    assert (done.code, done.out) == (2, "")
+
+
+def test_a_destination_that_cannot_be_used_is_said_once(locus: Commands, store: str, tmp_path: Path) -> None:
+    for number in range(3):
+        assert locus.piped("-s", store, "fork", "t", f"u{number}").code == 0
+    (tmp_path / "notes.db").write_text("not a database", encoding="ascii")
+    done = locus.piped("copy", store, f"sqlite:{tmp_path / 'notes.db'}")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.count("cannot be read") == 1
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:99999", "http://xn--/", "http://xn--a.example"])
+def test_a_server_that_cannot_be_is_a_mistake_in_the_url(locus: Commands, url: str) -> None:
+    done = locus.piped("-s", url, "threads")
+    assert (done.code, done.out) == (2, "")
+    assert "base_url is no URL" in done.err
+    assert "Traceback" not in done.err

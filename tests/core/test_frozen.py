@@ -13,6 +13,9 @@ import pytest
 from hypothesis import given
 
 from locus.core.frozen import EMPTY, Frozen, FrozenDict, FrozenList, freeze
+from locus.core.messages import Message
+from locus.core.state import AgentState
+from locus.errors import SerializationError
 from locus.testing.data import budget, json_values
 from tests.samples import exact
 
@@ -153,3 +156,18 @@ def test_models_refuse_to_change_and_freeze_what_they_do_not_know() -> None:
     with pytest.raises(TypeError, match="immutable state"):
         extra["extra"]["list"].append(2)
     assert model.model_dump() == {"name": "a", "extra": {"list": [1]}}
+
+
+def test_a_value_that_holds_itself_or_is_too_deep_is_refused() -> None:
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+    circle: list[Any] = []
+    circle.append(circle)
+    for value in (circle, deep):
+        with pytest.raises(SerializationError, match="holds itself, or is nested too deeply"):
+            freeze(value)
+        with pytest.raises(SerializationError):
+            AgentState().with_metadata("key", value)
+        with pytest.raises(ValueError, match="nested too deeply"):
+            Message(role="user", content="", metadata={"key": value})

@@ -37,6 +37,10 @@ JSON = st.recursive(
             Turn("assistant", "", (Call("f", {"a": 1}, "1"),)),
         ),
         (
+            {"role": "assistant", "content": "", "tool_calls": [{"id": "1", "name": "list_notes"}]},
+            Turn("assistant", "", (Call("list_notes", {}, "1"),)),
+        ),
+        (
             {"role": "tool", "content": "ok", "tool_call_id": "1", "name": "f"},
             Turn("tool", "ok", answers="1", name="f"),
         ),

@@ -57,7 +57,7 @@ def _rules(text: str) -> tuple[float | None, int | None]:
             raise argparse.ArgumentTypeError("rules, such as keep-last=10 or keep-last=10,older-than=30d")
         given[found[1]] = found[2]
     older = age(given["older-than"]) if "older-than" in given else None
-    return older, commands.number(0, 10**9)(given["keep-last"]) if "keep-last" in given else None
+    return older, commands.number(1, 10**9)(given["keep-last"]) if "keep-last" in given else None
 
 
 async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Terminal) -> int | None:

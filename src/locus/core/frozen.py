@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Self, SupportsIndex,
 from pydantic import AfterValidator, BaseModel, ConfigDict, PrivateAttr
 from pydantic.fields import FieldInfo
 
+from locus.errors import SerializationError
+
 T = TypeVar("T", covariant=True)
 
 
@@ -67,13 +69,20 @@ EMPTY = FrozenDict()
 
 def freeze(value: Any) -> Any:
     """Return `value` with every dict and list in it frozen; anything else is left as it is."""
+    try:
+        return _frozen(value)
+    except RecursionError:
+        raise SerializationError("a value holds itself, or is nested too deeply to be stored") from None
+
+
+def _frozen(value: Any) -> Any:
     kind = type(value)
     if kind is FrozenDict or kind is FrozenList or kind is str:
         return value
     if isinstance(value, dict):
-        return FrozenDict({key: freeze(item) for key, item in value.items()}) if value else EMPTY
+        return FrozenDict({key: _frozen(item) for key, item in value.items()}) if value else EMPTY
     if isinstance(value, list | tuple):
-        return FrozenList([freeze(item) for item in value])
+        return FrozenList([_frozen(item) for item in value])
     return value
 
 

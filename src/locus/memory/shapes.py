@@ -272,7 +272,8 @@ def _answered(content: Any) -> str | None:
 
 
 def _arguments(call: dict[str, Any]) -> Any:
-    found = next((call[name] for name in ("arguments", "args", "input", "action") if name in call), None)
+    # A call without arguments is stored without them.
+    found: Any = next((call[name] for name in ("arguments", "args", "input", "action") if name in call), {})
     if isinstance(found, str):
         try:
             return json.loads(found)

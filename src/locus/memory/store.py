@@ -532,7 +532,7 @@ class CheckpointStore:
     async def history(
         self, thread_id: str, limit: int | None, before: str | None, namespace: str | None
     ) -> list[Entry]:
-        check_ids(thread_id, before, namespace)
+        check_ids(thread_id, before, "" if namespace is None else namespace)
         async with self.using() as engine:
             before_seq = None
             if before is not None:
@@ -611,7 +611,7 @@ class CheckpointStore:
 
     async def namespaces(self, thread_id: str) -> list[str]:
         """The namespaces in which a thread has checkpoints, in order; empty if there is no such thread."""
-        check_ids(thread_id, None, None)
+        check_id(thread_id)
         async with self.using() as engine:
             return await engine.namespaces(thread_id)
 
@@ -640,7 +640,7 @@ class CheckpointStore:
 
     async def delete(self, thread_id: str, checkpoint_id: str | None, namespace: str | None) -> bool:
         """Delete a checkpoint of a namespace, or a whole namespace, or a whole thread."""
-        check_ids(thread_id, checkpoint_id, namespace)
+        check_ids(thread_id, checkpoint_id, "" if namespace is None else namespace)
         lanes = self._lanes_here
         if lanes is not None and lanes.loop is asyncio.get_running_loop():
             await lanes.settle(thread_id)  # a save whose caller gave up must not come after this
@@ -817,7 +817,8 @@ class CheckpointStore:
         off_loop: bool = False,
     ) -> None:
         self._with_capability(KeepsWrites, "pending writes")
-        check_ids(thread_id, checkpoint_id, namespace)
+        check_ids(thread_id, None, namespace)
+        check_id(checkpoint_id, "checkpoint_id")
         check_id(task_id, "task_id")
         check_id(task_path, "task_path", empty=True)
         if off_loop:
@@ -835,7 +836,8 @@ class CheckpointStore:
         self, thread_id: str, checkpoint_id: str, *, task_id: str | None, namespace: str
     ) -> list[Write]:
         engine = self._with_capability(KeepsWrites, "pending writes")
-        check_ids(thread_id, checkpoint_id, namespace)
+        check_ids(thread_id, None, namespace)
+        check_id(checkpoint_id, "checkpoint_id")
         if task_id is not None:
             check_id(task_id, "task_id")
         async with self.using():

@@ -65,6 +65,9 @@ async def move(
         of = "" if pattern == "*" else f" that matches {pattern!r}"
         raise ConfigurationError(f"there is no thread{of} in {source.name}: nothing to move")
     report.threads = len(ids)
+    if ids and destination is not None:
+        async with destination.using():
+            pass  # if it cannot be used, that is said once, and not for each thread
     waiting = iter(ids)
 
     async def work() -> None:

@@ -46,7 +46,7 @@ class ThreadWriter:
 
     async def read_present(self) -> None:
         """Read which checkpoints are already there."""
-        check_ids(self._thread_id, None, None)
+        check_id(self._thread_id)
         for entry in reversed(await self._store.history(self._thread_id, None, None, None)):
             self._present.setdefault(entry.namespace, []).append(entry)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -172,3 +173,14 @@ def test_a_vacuum_that_makes_no_sense_is_refused(options: dict[str, Any]) -> Non
     with pytest.raises(ConfigurationError):
         cp.vacuum(**options)
     assert cp.exists("t")
+
+
+async def test_the_name_of_a_file_need_not_be_text(tmp_path: Path) -> None:
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff%.db")
+    for _ in range(2):
+        async with SQLiteBackend(path) as backend:
+            await backend.save("t", {"n": 1})
+            assert await backend.load("t") == {"n": 1}
+    assert [os.fsencode(found.name) for found in tmp_path.iterdir()] == [b"\xff%.db"]
+    with pytest.raises(ConfigurationError, match="path of a file"):
+        SQLiteBackend(tmp_path / "a\ud800b.db")

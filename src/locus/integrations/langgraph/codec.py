@@ -54,7 +54,9 @@ class NotAllowedError(SerializationError):
         first, *others = [f"{name:.200}" for name in types[:MOST_NAMED]]
         it, one = ("them", "ones that are") if others else ("it", "one that is")
         neither = f" Neither {'are' if others[1:] else 'is'} {', '.join(others)}." if others else ""
-        shown = ", ".join(name.rpartition(".")[2] for name in (first, *others))
+        # Functions, generators and the like are no data, and those built-in types that are need no permission.
+        allowable = [name for name in (first, *others) if not name.startswith("builtins.")]
+        shown = ", ".join(name.rpartition(".")[2] for name in allowable)
         if loading:
             what = "they are classes" if others else "it is a class"
             short = first.rpartition(".")[2]
@@ -64,10 +66,8 @@ class NotAllowedError(SerializationError):
                 f"moved or was renamed is given with its stored name: allowed_types={{{first!r}: {short}}}"
             )
         else:
-            text = (
-                f"in a checkpoint, so nothing was written.{neither} Allow {it} with LocusSaver(…, "
-                f"allowed_types=[{shown}]), or convert {it} to {one}"
-            )
+            advice = f"Allow {it} with LocusSaver(…, allowed_types=[{shown}]), or convert" if shown else "Convert"
+            text = f"in a checkpoint, so nothing was written.{neither} {advice} {it} to {one}"
         super().__init__(f"{where or 'the value'} is of type {first}, which is not allowed {text}", where)
         self.types = tuple(types)
         self._loading = loading

@@ -187,7 +187,7 @@ class Listing:
         limit: int | None,
     ) -> None:
         if thread_id is not None:
-            check_ids(thread_id, checkpoint_id, None)
+            check_ids(thread_id, checkpoint_id, "")
         self._reader = reader
         self._thread_id = thread_id
         self._namespace = None if namespace is None else stored_namespace(namespace)

@@ -33,11 +33,10 @@ def check_id(value: object, what: str = "thread_id", *, empty: bool = False) -> 
     return str(value)
 
 
-def check_ids(thread_id: str, checkpoint_id: str | None, namespace: str | None) -> None:
-    """Refuse ids that are not valid; `None` means not given."""
+def check_ids(thread_id: str, checkpoint_id: str | None, namespace: str) -> None:
+    """Refuse ids that are not valid. `None` is the latest checkpoint, and no namespace."""
     check_id(thread_id)
-    if namespace is not None:
-        check_id(namespace, "namespace", empty=True)
+    check_id(namespace, "namespace", empty=True)
     if checkpoint_id is not None:
         check_id(checkpoint_id, "checkpoint_id")
 

@@ -165,6 +165,20 @@ class IdLaws(Laws):
         assert await checkpointer.list_threads() == []
         assert await checkpointer.get_writes("t", "c") == []
 
+    async def test_none_is_no_namespace_and_pending_writes_belong_to_a_checkpoint(
+        self, checkpointer: Checkpointer
+    ) -> None:
+        """Code without types may pass it on from a setting that is missing."""
+        await checkpointer.save(AgentState(), "t", "c")
+        before = await snapshot(checkpointer)
+        in_namespace, of_checkpoint = _with_namespace(checkpointer, None), _with_checkpoint_id(checkpointer, None)
+        # All namespaces of a thread, or a thread as a whole, may be looked for and deleted.
+        verbs = {verb: in_namespace[verb] for verb in in_namespace if verb not in ("history", "exists", "delete")}
+        await _all_refused(verbs, None)
+        await _all_refused({verb: of_checkpoint[verb] for verb in ("put_writes", "get_writes")}, None)
+        assert await snapshot(checkpointer) == before
+        assert await checkpointer.get_writes("t", "c") == []
+
     async def test_an_empty_parent_or_expectation_is_not_taken_for_none(self, checkpointer: Checkpointer) -> None:
         for options in ({"parent": ""}, {"if_latest": ""}):
             with pytest.raises(InvalidIdError):

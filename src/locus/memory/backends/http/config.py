@@ -56,13 +56,14 @@ class HTTPConfig:
 def _checked_url(base_url: str) -> httpx.URL:
     if not isinstance(base_url, str):
         raise ConfigurationError(f"base_url is text, got {type(base_url).__name__}")
-    url = None
+    url = host = None
     # Read by the library that will call it. Its error may quote a part of the password, and is gone before ours.
     with suppress(httpx.InvalidURL, UnicodeError):
         url = httpx.URL(base_url)
-    if url is None:
+        host = url.host  # decoded only now
+    if url is None or host is None or not 0 < (url.port or 1) < 1 << 16:
         raise ConfigurationError("base_url is no URL: write http://host:port or https://host")
-    if url.scheme not in ("http", "https") or not url.host:
+    if url.scheme not in ("http", "https") or not host:
         raise ConfigurationError("base_url must begin with http:// or https://, and name a host")
     if "token" in url.params:
         raise ConfigurationError("a token does not belong into a URL, which logs may show: give it as token=…")

@@ -137,7 +137,7 @@ class SQLiteFile:
                 folder = Path(self._path).parent
                 make_folder(folder, within=None if self._makes_folder else folder)
                 _create(self._path)
-        name = IN_MEMORY if self._path == IN_MEMORY else f"file:{quote(self._path)}?mode={mode}"
+        name = IN_MEMORY if self._path == IN_MEMORY else f"file:{_quoted(self._path)}?mode={mode}"
         connection = sqlite3.connect(
             name, timeout=self._timeout, isolation_level=None, check_same_thread=False, uri=True
         )
@@ -292,16 +292,21 @@ def is_read_only(error: sqlite3.Error) -> bool:
     return _primary_code(error) in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 
 
+def _quoted(path: str) -> str:
+    """The name of a file in a URL. It need not be UTF-8."""
+    return quote(os.fsencode(path))
+
+
 def open_untouched(path: str, timeout: float) -> sqlite3.Connection:
     """A connection that can change nothing in an existing file.
 
     Even a reader keeps an index of the journal beside the file. Where it may not, as on a read-only disk, nobody can
     be writing either, so the file is read as it stands, unless it has a journal.
     """
-    ways = [f"file:{quote(path)}?mode=ro"]
+    ways = [f"file:{_quoted(path)}?mode=ro"]
     journal = Path(f"{path}-wal")
     if Path(path).exists() and not (journal.exists() and journal.stat().st_size):
-        ways.append(f"file:{quote(path)}?mode=ro&immutable=1")
+        ways.append(f"file:{_quoted(path)}?mode=ro&immutable=1")
     while True:
         connection = sqlite3.connect(
             ways.pop(0), timeout=timeout, isolation_level=None, check_same_thread=False, uri=True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +54,7 @@ class SQLiteConfig:
         cache_mb: float = CACHE_MB,
     ) -> SQLiteConfig:
         """From what a user gave."""
-        if not isinstance(path, str | Path) or not str(path) or "\0" in str(path):
+        if not isinstance(path, str | Path) or not str(path) or "\0" in str(path) or not _has_bytes(str(path)):
             raise ConfigurationError(f"path must be the path of a file, got {path!r:.80}")
         refuse_url(path, "sqlite")
         if durability not in get_args(Durability):
@@ -102,3 +103,12 @@ def _absolute(path: str | Path) -> str:
     if is_folder:
         raise ConfigurationError(f"{str(path)!r} is a directory; name a file in it: {str(Path(path) / 'agents.db')!r}")
     return absolute
+
+
+def _has_bytes(path: str) -> bool:
+    """Whether a text can be the name of a file: lone surrogates stand for bytes that are no UTF-8, and not all do."""
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+    return True
