@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 
 from locus.core.frozen import EMPTY, Frozen, FrozenDict, FrozenList, freeze
-from locus.core.messages import Message
+from locus.core.messages import Message, Role
 from locus.core.state import AgentState
 from locus.errors import SerializationError
 from locus.testing.data import budget, json_values
@@ -170,4 +170,4 @@ def test_a_value_that_holds_itself_or_is_too_deep_is_refused() -> None:
         with pytest.raises(SerializationError):
             AgentState().with_metadata("key", value)
         with pytest.raises(ValueError, match="nested too deeply"):
-            Message(role="user", content="", metadata={"key": value})
+            Message(role=Role.USER, content="", metadata={"key": value})
