@@ -155,7 +155,6 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "ThreadCache.get: not cached.fresh -> True",
             "ThreadCache.put: before is not None and before.state.position > state.position -> False",
             "ThreadCache.put: before is not None and before.state.changes == state.changes -> False",
-            "ThreadCache.put: before.state.position > state.position -> True",
             "ThreadCache.put: base is not None -> False",
         ),
         ASKS_MORE: (
@@ -221,7 +220,6 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "_find_run: record is None -> False",
             "Log.latest: record is None -> False",
         ),
-        "another OS thread may have dropped it": ("CommitView.__init__: cached is not None -> True",),
         "a name leads to no other checkpoint than its own": ("Log.find: record.name == name -> True",),
         "it tells a record that is lost from one that is being removed, and here none is lost": (
             "commit_to_log: state_is_current and at == unchanged -> False",

@@ -101,7 +101,9 @@ def test_a_destination_that_cannot_be_used_is_said_once(locus: Commands, store: 
     assert done.err.count("cannot be read") == 1
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:99999", "http://xn--/", "http://xn--a.example"])
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:99999", "http://127.0.0.1:0", "http://xn--/", "http://xn--a.example"]
+)
 def test_a_server_that_cannot_be_is_a_mistake_in_the_url(locus: Commands, url: str) -> None:
     done = locus.piped("-s", url, "threads")
     assert (done.code, done.out) == (2, "")

@@ -89,8 +89,9 @@ async def test_no_more_is_in_memory_while_a_page_is_read(
     await checkpointer.close()
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["gone", "written again"])
 async def test_a_thread_that_is_deleted_between_two_small_pages_is_not_all(
-    url: str, monkeypatch: pytest.MonkeyPatch
+    url: str, again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sizes, "EXPORT_BYTES", MOST)
     checkpointer = get_checkpointer(url)
@@ -98,4 +99,6 @@ async def test_a_thread_that_is_deleted_between_two_small_pages_is_not_all(
     with pytest.raises(ConflictError, match="was changed while it was read"):
         async for _ in exported_pages(checkpointer.store, "t", dict):
             await checkpointer.delete("t")
+            if again:
+                await _saved(checkpointer.store, "heads")
     await checkpointer.close()

@@ -20,7 +20,8 @@ async def exported_pages(
     """The checkpoints of a thread, of all its namespaces, oldest first.
 
     `known` is asked before each page: the newest run of each branch that the caller has already. `ConflictError` if the
-    thread is deleted between two pages: what was read of it is not all. Without `whole`, that is no error.
+    thread is deleted between two pages, and perhaps written again: what was read is not all, or is of two threads.
+    Without `whole`, that is no error.
     """
     async with store.using() as engine:
         # Some engines know what they offer only once they are connected.
@@ -29,20 +30,21 @@ async def exported_pages(
         async for page in _one_by_one(store, thread_id):
             yield page
         return
-    after = 0
-    last: Entry | None = None  # of a page that others may follow
+    last: Entry | None = None
+    is_full = False
     while True:
         async with store.using():
-            page = await engine.export(thread_id, after, PAGE, known())
+            page = await engine.export(thread_id, 0 if last is None else last.seq, PAGE, known())
+        if whole and last is not None and (page.checkpoints or is_full):
+            # Asked after the page was read, so that it tells of what was there then.
+            there = await store.entry(thread_id, last.checkpoint_id, last.namespace)
+            if there is None or there.rev != last.rev:
+                raise _changed(thread_id)
         if not page.checkpoints:
             break
         yield page
-        last = page.checkpoints[-1].entry if page.more or len(page.checkpoints) >= PAGE else None
-        after = page.checkpoints[-1].entry.seq
-    if whole and last is not None:
-        there = await store.entry(thread_id, last.checkpoint_id, last.namespace)
-        if there is None or there.rev != last.rev:
-            raise _changed(thread_id)
+        last = page.checkpoints[-1].entry
+        is_full = page.more or len(page.checkpoints) >= PAGE
 
 
 async def _one_by_one(store: CheckpointStore, thread_id: str) -> AsyncGenerator[Exported, None]:

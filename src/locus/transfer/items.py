@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from locus.errors import CorruptCheckpointError
+from locus.memory.model.chain import fits
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.manifest import visible
 from locus.memory.model.plan import Match
@@ -129,6 +130,7 @@ class _BranchItems:
         self._spans: list[Span] = []
         self._version = _BranchVersion()
         self._applied = 0
+        self._fitting: dict[tuple[int, int], bool] = {}
 
     @property
     def newest(self) -> int:
@@ -162,9 +164,18 @@ class _BranchItems:
             found = self._version.slice(extent)
             if found is not None:
                 return found
-        pieces = visible(extent, self._runs)  # raises if something is missing
+        pieces = visible(extent, self._runs, self._fits)  # raises if something is missing
         firsts = [(self._spans[bisect_left(self._numbers, run.number)].first, low, high) for run, low, high in pieces]
         return merge_spans(Span(first + low, first + high) for first, low, high in firsts)
+
+    def _fits(self, older: Run, newer: Run) -> bool:
+        """As `chain.fits`, for runs whose items are here. Many checkpoints ask for the same two."""
+        place = older.number, newer.number
+        if place not in self._fitting:
+            span = self._spans[bisect_left(self._numbers, older.number)]
+            texts = self.texts[span.first - self._origin : span.end - self._origin]
+            self._fitting[place] = fits(older._replace(items=f"[{','.join(texts)}]"), newer)
+        return self._fitting[place]
 
 
 class _BranchVersion:

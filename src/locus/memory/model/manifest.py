@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from types import MappingProxyType
@@ -101,7 +101,7 @@ def items_texts(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]]) ->
         if _is_all(extent, ordered):
             texts += [run.items[1:-1] for run in ordered if run.length]
         else:
-            texts += _texts(_pieces(extent, ordered))
+            texts += _texts(_pieces(extent, ordered, fits))
     return _array(texts)
 
 
@@ -167,18 +167,19 @@ def _decoded_items(run: Run) -> list[Any]:
     return items
 
 
-def visible(extent: Extent, runs: Iterable[Run]) -> list[tuple[Run, int, int]]:
+def visible(extent: Extent, runs: Iterable[Run], fits: Callable[[Run, Run], bool] = fits) -> list[tuple[Run, int, int]]:
     """The pieces of an extent: `(run, from, to)` inside each run, in the order of the list.
 
-    `runs` are at least those of the branch that the extent needs, in any order.
+    `runs` are at least those of the branch that the extent needs, in any order. A caller that does not keep their
+    items gives a `fits` that has them.
     """
     ordered = sorted(runs, key=_NUMBER)
     if _is_all(extent, ordered):
         return [(run, 0, run.length) for run in ordered]
-    return _pieces(extent, ordered)
+    return _pieces(extent, ordered, fits)
 
 
-def _pieces(extent: Extent, ordered: Sequence[Run]) -> list[tuple[Run, int, int]]:
+def _pieces(extent: Extent, ordered: Sequence[Run], fits: Callable[[Run, Run], bool]) -> list[tuple[Run, int, int]]:
     pieces: list[tuple[Run, int, int]] = []
     limit = extent.skip + extent.length
     later: int | None = None

@@ -61,7 +61,7 @@ def _checked_url(base_url: str) -> httpx.URL:
     with suppress(httpx.InvalidURL, UnicodeError):
         url = httpx.URL(base_url)
         host = url.host  # decoded only now
-    if url is None or host is None or not 0 < (url.port or 1) < 1 << 16:
+    if url is None or host is None or (url.port is not None and not 0 < url.port < 1 << 16):
         raise ConfigurationError("base_url is no URL: write http://host:port or https://host")
     if url.scheme not in ("http", "https") or not host:
         raise ConfigurationError("base_url must begin with http:// or https://, and name a host")

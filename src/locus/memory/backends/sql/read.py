@@ -634,7 +634,7 @@ def _writes(sql: Flavour, thread: int, checkpoints: Sequence[Stored]) -> Steps[l
     sizes = yield from _of_places(
         sql, f"sum({sql.write_bytes()})", thread, places, " GROUP BY namespace, checkpoint_id"
     )
-    fit = places[: fitting(int(sizes[place][0][0]) if place in sizes else 0 for place in places)]
+    fit = places[: fitting(int(sizes[place][0][0] or 0) if place in sizes else 0 for place in places)]
     rows = yield from _of_places(sql, write_list(sql), thread, fit)
     found: list[tuple[Place, list[Write]]] = []
 
