@@ -44,6 +44,7 @@ from tests.backends.commit_courses import Overlap, Traits, Work, one_after_anoth
 from tests.backends.groups import committing_together
 from tests.backends.mysql.stores import drop_tables, new_name
 from tests.backends.objects.in_memory import MemoryObjectStore
+from tests.backends.objects.small import make_small
 from tests.backends.opensearch.model import ModelEngine, ModelIndex
 from tests.backends.opensearch.store import OpenSearchStore
 from tests.backends.oracle.stores import place_of
@@ -85,7 +86,8 @@ def _sqlite(_request: pytest.FixtureRequest, folder: Path) -> Iterator[Open]:
 
 
 @contextmanager
-def _objects(_request: pytest.FixtureRequest, _folder: Path) -> Iterator[Open]:
+def _objects(request: pytest.FixtureRequest, _folder: Path) -> Iterator[Open]:
+    make_small(request.getfixturevalue("monkeypatch"))  # a course is long then, and a new handle reads its end only
     objects = MemoryObjectStore()
     yield lambda: ObjectEngine(MemoryObjectStore(shared=objects))
 

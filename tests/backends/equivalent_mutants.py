@@ -14,6 +14,7 @@ FAULTS = "it is about answers that were lost, and here none is"
 FORMATS = "it is about what older or newer versions wrote, and here this one wrote everything"
 FAILURES = "it is about errors of the server, and here none occurs"
 BOUNDS = "it bounds what is remembered, and courses have less"
+STANDBYS = "it is about standbys that confirm what is stored, and here there is none"
 ONE_REV = "no two checkpoints of a thread have the same rev, and the index finds them by their ids"
 WAITS = "what was saved last is looked for, too, but a server may do that before it waits for the thread's lock"
 TYPES = "it tells the type checker what the next step finds out as well"
@@ -71,6 +72,7 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
     "sqlite": {
         SLOWER: (
             "append: run.number > 0 -> False",
+            "append: 0 < len(continued) <= 2 * MOST_CONTINUED -> False",
             "append: is_passed -> True",
             "append: commit.if_latest is not ANY -> True",
             "_follows: commit.if_latest is ANY -> False",
@@ -109,7 +111,10 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
     "objects": {
         READS_ON: (
             "ThreadLog._change: known is None -> False",
-            "ThreadLog._change: known -> False",
+            "ObjectEngine.commit: commit.fresh_id and (commit.namespace, commit.checkpoint_id) not in index.ids"
+            " -> False",
+            "ThreadIndex.parent: isinstance(parent, int) and parent < self.first -> True",
+            "ThreadIndex.parent: parent < self.first -> True",
             "ThreadLog._change: attempt == 0 -> True",
             "ThreadLog._change: attempt == 0 -> False",
         ),
@@ -123,7 +128,17 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "ThreadLog._change: just_begun -> True",
             "ThreadLog._change: proposal.transition is Transition.NONE -> True",
         ),
-        FAULTS: ("ThreadLog._put_event: not await self._was_put_by(by, key) -> False",),
+        FAULTS: (
+            "ThreadLog._put_event: not await self._was_put_by(by, key) -> False",
+            "ObjectEngine.commit: (commit.namespace, commit.checkpoint_id) not in index.ids -> True",
+        ),
+        "the rule looks for an id that is not fresh as well, and has all events read for that": (
+            "ObjectEngine.commit: commit.fresh_id -> True",
+        ),
+        "a tip tells the newest run of each branch; all events are read where one is missing, and here none is": (
+            "ThreadIndex.has_run: top is None -> False",
+        ),
+        "it is about digests, which loads check": ("ThreadIndex._commit: len(run) > 4 -> False",),
         TYPES: (
             "ObjectEngine.commit: named is None -> False",
             "ThreadIndex.parent: isinstance(parent, int) -> True",
@@ -328,6 +343,14 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
         "both ask the same, and one is enough": (
             "in_new_thread: commit.base is not None -> False",
             "can_be_first: commit.base is not None -> False",
+        ),
+        STANDBYS: (
+            "PostgreSQLEngine._commit: outcome.repeated -> False",
+            "PostgreSQLEngine._commit: outcome.verdict is Verdict.EXISTS -> False",
+            "PostgreSQLEngine._commit: outcome.repeated or outcome.verdict is Verdict.EXISTS -> False",
+            "PostgreSQLEngine._commit: outcome.repeated or outcome.verdict is Verdict.EXISTS -> True",
+            "SQL SELECT FROM \"locus_threads\" | current_setting('synchronous_standby_names', true) <> ''",
+            'SQL SELECT FROM "locus_threads" | thread_id = ?',
         ),
         ASKS_MORE: (
             "_Builder._conditions: not shape.fresh_id -> True",

@@ -82,7 +82,7 @@ def test_an_import_writes_to_a_server_with_a_token(
 ) -> None:
     folder = Path(__file__).parents[1] / "transfer" / "samples" / "locus_sdk_3" / "folder"
     command = ["import", "locus-sdk", f"file:{folder}", server.url]
-    assert main(command) == 1
+    assert main(command) == 2
     assert "the server answered 401" in capsys.readouterr().err
     assert main([*command, "--token-file", str(token_file)]) == 0
 

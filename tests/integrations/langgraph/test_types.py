@@ -278,7 +278,8 @@ def test_a_type_that_is_not_allowed_is_named_when_it_is_saved(value: object, nam
     with pytest.raises(SerializationError, match=r"channel_values\.a\[1\]\['b c'\] is of type") as caught:
         typed_codec().encode({"a": [1, {"b c": value}]}, ("channel_values",))
     assert name in str(caught.value)
-    assert "allowed_types=[" in str(caught.value)
+    # Nobody can allow what is built in.
+    assert ("allowed_types=[" in str(caught.value)) is not name.startswith("builtins.")
     assert caught.value.path == "channel_values.a[1]['b c']"
 
 
