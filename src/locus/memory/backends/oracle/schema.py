@@ -84,6 +84,11 @@ class OracleFlavour(Flavour):
     def table(self, name: str) -> str:
         return f"{self.schema}.{self.prefix}{name}" if self.schema else f"{self.prefix}{name}"
 
+    def latest_in(self, namespace: str) -> tuple[str, list[Any]]:
+        """By its number, at the end of an index: a database may read all rows, with their JSON, to sort them."""
+        newest = f"SELECT MAX(n.seq) FROM {self.checkpoints} n WHERE n.thread = t.id AND n.namespace = ?"
+        return f"c.namespace = ? AND c.seq = ({newest})", [self.text(namespace), self.text(namespace)]
+
     def truth(self, condition: str) -> str:
         """Before 23ai a condition cannot be a column."""
         return f"CASE WHEN {condition} THEN 1 ELSE 0 END"
