@@ -1,9 +1,12 @@
 """PostgreSQL 18, from a Python package that has its binaries. TLS is not in this build."""
 
 import signal
+import time
+from contextlib import suppress
 from pathlib import Path
 
-from tests.servers.base import Server
+from tests.servers.base import POLL, Server
+from tests.servers.errors import ServerError
 from tests.servers.install import python_package
 
 NO_FSYNC = ["-c", "fsync=off", "-c", "full_page_writes=off"]
@@ -83,5 +86,13 @@ class PostgreSQLStandby(PostgreSQLServer):
         """Make it a primary, and wait until it takes writes."""
         import psycopg
 
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            assert connection.execute("SELECT pg_promote()").fetchone() == (True,)
+        until = time.monotonic() + self.start_seconds
+        while True:
+            # What the standby is replaying may cancel a question.
+            with suppress(psycopg.OperationalError), psycopg.connect(self.url, autocommit=True) as connection:
+                if connection.execute("SELECT pg_is_in_recovery()").fetchone() == (False,):
+                    return
+                connection.execute("SELECT pg_promote(wait => false)")
+            if time.monotonic() > until:
+                raise ServerError(f"the standby is no primary after {self.start_seconds} s:\n{self.log_tail()}")
+            time.sleep(POLL)
