@@ -96,7 +96,12 @@ class Reader:
         async with self.store.using() as engine:
             assert isinstance(engine, Exports)
             pages = [await engine.export(thread_id, seq - 1, count, {})]
-            while pages[-1].more and (found := sum(len(page.checkpoints) for page in pages)) < count:
+            # A server decides what it sends: a page with nothing on it is the last one, whatever it says.
+            while (
+                pages[-1].more
+                and pages[-1].checkpoints
+                and (found := sum(len(page.checkpoints) for page in pages)) < count
+            ):
                 known = {run.branch: run.number for page in pages for run in sorted(page.runs, key=itemgetter(1))}
                 after = pages[-1].checkpoints[-1].entry.seq
                 pages.append(await engine.export(thread_id, after, count - found, known))
