@@ -30,9 +30,10 @@ from locus.memory.model.codec import canonical, decode
 from locus.memory.model.commit_rules import continued_runs, decide
 from locus.memory.model.manifest import wanted
 from locus.memory.model.payloads import dict_from, dict_payload
-from locus.memory.model.plan import FieldTrace, Plan, Planner, Trace
+from locus.memory.model.plan import Plan, Planner
 from locus.memory.model.records import ANY, Base, Commit, Entry, Known, Outcome, RunInfo, Unset, Verdict, Write
 from locus.memory.model.retention import ancestors, new_parents, unneeded_runs
+from locus.memory.model.trace import FieldTrace, Trace
 from tests.backends.sql.lost_saves import alter
 
 T = TypeVar("T")

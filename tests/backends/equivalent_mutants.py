@@ -53,19 +53,19 @@ _RUN_TAKEN = "chain.newest_runs.get(run.branch, -1) >= run.number"
 _ALL_RUNS_KNOWN = "self.newest_runs.get(run.branch) == run.number - 1"
 _CHAINS_FULL = "len(self._chains) >= MOST_CHAINS and commit.thread_id not in self._chains"
 _FEWER_CHAINS = (
-    "Chain.continued_by: run.number == 0 -> False",
-    f"Chain.continued_by: {_ALL_RUNS_KNOWN} -> False",
-    f"Chains.note: {_CHAINS_FULL} -> True",
-    "Chains.note: len(self._chains) >= MOST_CHAINS -> True",
-    "Chains.note: before -> False",
+    "LastSeenThread.continued_by: run.number == 0 -> False",
+    f"LastSeenThread.continued_by: {_ALL_RUNS_KNOWN} -> False",
+    f"LastSeenThreads.note: {_CHAINS_FULL} -> True",
+    "LastSeenThreads.note: len(self._chains) >= MOST_CHAINS -> True",
+    "LastSeenThreads.note: before -> False",
     "can_be_first: isinstance(commit.parent_id, str) -> True",
     "can_be_first: commit.parent_required or commit.parent_as_named -> True",
 )
 """What MySQL and Oracle have in common: the quick way is left more often."""
 _CHAINS_BOUND = (
-    "Chains.note: len(newest_runs) > MOST_BRANCHES -> False",
-    f"Chains.note: {_CHAINS_FULL} -> False",
-    "Chains.note: commit.thread_id not in self._chains -> True",
+    "LastSeenThreads.note: len(newest_runs) > MOST_BRANCHES -> False",
+    f"LastSeenThreads.note: {_CHAINS_FULL} -> False",
+    "LastSeenThreads.note: commit.thread_id not in self._chains -> True",
 )
 
 EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
@@ -320,10 +320,10 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "PostgreSQLEngine._commit: await self._only_lacks_its_base(connection, commit) -> False",
             "PostgreSQLEngine._commit: statement is not None -> False",
             "PostgreSQLEngine._only_lacks_its_base: entry.rev != base.rev -> False",
-            "_Builder._conditions: shape.if_latest is None -> False",
-            "_Builder._conditions: shape.if_latest is not ANY -> True",
-            "_Builder._conditions: shape.parent_looked_up -> True",
-            "_shape: isinstance(commit.if_latest, str) -> True",
+            "_Builder._conditions: key.if_latest is None -> False",
+            "_Builder._conditions: key.if_latest is not ANY -> True",
+            "_Builder._conditions: key.parent_looked_up -> True",
+            "_statement_key: isinstance(commit.if_latest, str) -> True",
             'SQL SELECT FROM "locus_checkpoints" JOIN "locus_threads" | t.id = c.thread',
             'SQL SELECT FROM "locus_checkpoints" JOIN "locus_threads" | (t.expires_at IS NULL OR t.expires_at > ?)',
             f"{_NO_CHECKPOINT} | c.thread = s.id",
@@ -337,8 +337,8 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             f"{_NO_RUNS} | r.number >= n.number",
             "can_be_first: isinstance(commit.parent_id, str) -> True",
             "can_be_first: commit.parent_required or commit.parent_as_named -> True",
-            "_shape: named (2) -> True",
-            "_shape: not commit.parent_as_named -> True",
+            "_statement_key: named (2) -> True",
+            "_statement_key: not commit.parent_as_named -> True",
         ),
         "both ask the same, and one is enough": (
             "in_new_thread: commit.base is not None -> False",
@@ -353,24 +353,24 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             'SQL SELECT FROM "locus_threads" | thread_id = ?',
         ),
         ASKS_MORE: (
-            "_Builder._conditions: not shape.fresh_id -> True",
+            "_Builder._conditions: not key.fresh_id -> True",
             "_Builder._conditions: continues -> True",
             'SQL SELECT FROM "locus_checkpoints" | checkpoint_id IN (?)',
-            "_Builder.in_thread: shape.if_latest is not ANY or shape.parent is ANY -> True",
-            "_shape: base is None or parent != base.checkpoint_id -> True",
-            "_shape: run.number > 0 -> True",
+            "_Builder.in_thread: key.if_latest is not ANY or key.parent is ANY -> True",
+            "_statement_key: base is None or parent != base.checkpoint_id -> True",
+            "_statement_key: run.number > 0 -> True",
         ),
         "no two checkpoints have the same rev, and the index finds them by their ids": (
             'SQL UPDATE "locus_threads" FROM seen | EXISTS (SELECT 1 FROM "locus_checkpoints" c WHERE c.thread = s.id'
             " AND c.namespace = ? AND c.checkpoint_id = ? AND c.rev = ? OFFSET 0) | c.checkpoint_id = ?",
         ),
         "nothing is there that a run of a new save could collide with": (
-            "_Builder._unless_there: self._shape.fresh_id -> False",
+            "_Builder._unless_there: self._statement_key.fresh_id -> False",
         ),
         "other statements are built, and they say the same": (
-            "_shape: isinstance(commit.if_latest, str) -> False",
-            "_shape: len(commit.runs) > MOST_ROWS -> True",
-            "_shape: len(commit.runs) > MOST_ROWS -> False",
+            "_statement_key: isinstance(commit.if_latest, str) -> False",
+            "_statement_key: len(commit.runs) > MOST_ROWS -> True",
+            "_statement_key: len(commit.runs) > MOST_ROWS -> False",
         ),
     },
     "postgresql in groups": {
@@ -394,13 +394,13 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "_member_row: is_base -> False",
         ),
         ONE_REV: ('SQL SELECT FROM "locus_checkpoints" | base.checkpoint_id = m.base_id',),
-        "nothing is there that a run of a new save could collide with": ("_statement: shape.unless_there -> True",),
+        "nothing is there that a run of a new save could collide with": ("_statement: key.unless_there -> True",),
         "a thread that is there cannot be created; looking for it saves waiting for whoever removes it": (
             f'{_CREATED} | NOT EXISTS (SELECT 1 FROM "locus_threads" t WHERE t.thread_id = m.thread_id OFFSET 0)',
         ),
         ALL_CREATE: (
-            "_commit: shape.creates -> True",
-            "_statement: shape.creates -> True",
+            "_commit: key.creates -> True",
+            "_statement: key.creates -> True",
         ),
         "it is about others who take long to create a thread, and here they are awaited": (
             "_commit: creating -> True",
@@ -443,7 +443,7 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
     "mysql": {
         SLOWER: (
             *_FEWER_CHAINS,
-            "Chain.continued_by: commit.fresh_id -> False",
+            "LastSeenThread.continued_by: commit.fresh_id -> False",
             "MySQLEngine._commit: chain is not None -> False",
             f"MySQLEngine._commit: reliance is not None and {_SENT_IN_CHAIN} -> False",
             "MySQLEngine._commit: chain is None -> True",
@@ -462,10 +462,10 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
         ONE_REV: (f"{BASE_IN_CHAIN} | c.checkpoint_id = ?",),
         WAITS: ("SQL UPDATE threads | id = ?", "SQL UPDATE threads | removals = ?"),
         "an id that is taken cannot be written, and then the rule is asked": (
-            "Chain.continued_by: any_id or commit.fresh_id -> True",
+            "LastSeenThread.continued_by: any_id or commit.fresh_id -> True",
             "reliance: not commit.fresh_id -> False",
         ),
-        "this engine never says so": ("Chain.continued_by: any_id -> False",),
+        "this engine never says so": ("LastSeenThread.continued_by: any_id -> False",),
         ASKS_MORE: ("SQL SELECT FROM checkpoints JOIN threads | c.checkpoint_id IN (?)",),
         "the thread has just been created where this is asked, and holds nothing; on Oracle it holds something": (
             "SQL SELECT FROM checkpoints | namespace = ?",
@@ -483,11 +483,11 @@ EQUIVALENT: dict[str, dict[str, tuple[str, ...]]] = {
             "OracleEngine._commit: chain is None -> True",
         ),
         "this engine takes any id": (
-            "Chain.continued_by: any_id or commit.fresh_id -> True",
-            "Chain.continued_by: commit.fresh_id -> False",
+            "LastSeenThread.continued_by: any_id or commit.fresh_id -> True",
+            "LastSeenThread.continued_by: commit.fresh_id -> False",
         ),
         "only fresh ids take the quick way then, and the other one gives the same answer": (
-            "Chain.continued_by: any_id -> False",
+            "LastSeenThread.continued_by: any_id -> False",
         ),
         ASKS_MORE: (
             "SQL SELECT FROM checkpoints | checkpoint_id IN (?)",

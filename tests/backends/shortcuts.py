@@ -118,7 +118,7 @@ def _forget_statements() -> None:
     postgresql_together._statement.cache_clear()
 
 
-CHAINS = (sql_commit.Chain.continued_by, sql_commit.Chains.note, sql_commit.can_be_first)
+CHAINS = (sql_commit.LastSeenThread.continued_by, sql_commit.LastSeenThreads.note, sql_commit.can_be_first)
 
 SHORTCUTS = {
     "sqlite": Shortcut(
@@ -222,7 +222,7 @@ SHORTCUTS = {
             PostgreSQLEngine._commit,
             PostgreSQLEngine._only_lacks_its_base,
             postgresql_commit.in_new_thread,
-            postgresql_commit._shape,
+            postgresql_commit._statement_key,
             postgresql_commit._Builder.in_thread,
             postgresql_commit._Builder._conditions,
             postgresql_commit._Builder._exists,

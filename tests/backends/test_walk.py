@@ -70,14 +70,14 @@ def check(modules: set[str], backend: str, most: int) -> None:
 
 
 async def test_a_save_on_sqlite_passes_few_modules(tmp_path: Path) -> None:
-    check(await walk(f"sqlite:{tmp_path / 'walk.db'}"), "sqlite", 12)
+    check(await walk(f"sqlite:{tmp_path / 'walk.db'}"), "sqlite", 16)
 
 
 @pytest.mark.postgresql
 async def test_a_save_on_postgresql_passes_few_modules(postgresql_server: PostgreSQLServer) -> None:
-    check(await walk(f"{postgresql_server.url}?schema_name=walk"), "postgresql", 12)
+    check(await walk(f"{postgresql_server.url}?schema_name=walk"), "postgresql", 16)
 
 
 @pytest.mark.opensearch
 async def test_a_save_on_opensearch_passes_few_modules(opensearch_server: OpenSearchServer) -> None:
-    check(await walk(f"{opensearch_server.url.replace('http:', 'opensearch:')}/walk"), "opensearch", 15)
+    check(await walk(f"{opensearch_server.url.replace('http:', 'opensearch:')}/walk"), "opensearch", 18)

@@ -9,8 +9,9 @@ from typing import Any
 from locus.memory.model.codec import decode
 from locus.memory.model.manifest import decode_manifest
 from locus.memory.model.payloads import dict_from, payload_text, stored_trace
-from locus.memory.model.plan import Payload, Plan, Planner, Trace
+from locus.memory.model.plan import Payload, Plan, Planner
 from locus.memory.model.records import Base, Entry, Run, Stored
+from locus.memory.model.trace import Trace
 
 
 @dataclass

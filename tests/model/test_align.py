@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locus.memory.model.plan import MAX_MATCHES, Match, align
+from locus.memory.model.alignment import MAX_MATCHES, Match, align
 from locus.testing.data import budget
 
 few_keys = st.lists(st.integers(0, 5), max_size=25)

@@ -11,9 +11,10 @@ from locus.core.state import AgentState
 from locus.errors import SerializationError
 from locus.memory.model import plan
 from locus.memory.model.codec import decode
+from locus.memory.model.item_texts import item_text
 from locus.memory.model.manifest import decode_manifest
 from locus.memory.model.payloads import anchor, dict_payload, state_payload
-from locus.memory.model.plan import LARGE_VALUE, MANY, MAX_EXTENTS, Planner, item_text
+from locus.memory.model.plan import LARGE_VALUE, MANY, MAX_EXTENTS, Planner
 from locus.memory.model.records import Extent, Run
 from locus.testing.data import conversation, rich_state
 from tests.model.planned import Plans

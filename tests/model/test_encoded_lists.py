@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from locus.memory.model.codec import decode, encode
+from locus.memory.model.digests import fingerprint
 from locus.memory.model.payloads import dict_payload
-from locus.memory.model.plan import MAX_EXTENTS, EncodedList, Payload, fingerprint
+from locus.memory.model.plan import MAX_EXTENTS, EncodedList, Payload
 from tests.model.planned import Plans
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.model import manifest
+from locus.memory.model.alignment import joined, part
 from locus.memory.model.codec import decode
 from locus.memory.model.manifest import items_text, list_items, visible
-from locus.memory.model.plan import joined, part
 from locus.memory.model.records import Extent, Run
 from locus.testing.data import budget
 from tests.model.branches import Branches, lists

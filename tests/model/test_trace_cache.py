@@ -10,8 +10,9 @@ import pytest
 
 from locus.memory.backends import MemoryCheckpointer
 from locus.memory.model.payloads import dict_payload
-from locus.memory.model.plan import Planner, Trace, TraceCache
+from locus.memory.model.plan import Planner
 from locus.memory.model.records import Base
+from locus.memory.model.trace import Trace, TraceCache
 from locus.memory.storage import StorageBackend
 
 ITEMS: list[object] = [{"n": n, "text": "x" * 100} for n in range(50)]

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from locus.core.frozen import freeze
 from locus.core.messages import Message, Role
 from locus.core.state import AgentState
-from locus.memory.model.plan import fingerprint, item_text
+from locus.memory.model.digests import fingerprint
+from locus.memory.model.item_texts import item_text
 
 SUMMARY = "locus:summary"
 """The metadata key of the summary."""

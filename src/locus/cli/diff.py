@@ -108,7 +108,7 @@ def _items(found: ListDiff, terminal: Terminal) -> None:
 
 def _item(change: ItemChange, *, old: bool) -> str:
     """What an item of a conversation says, or its JSON."""
-    from locus.memory.shapes import turn_of
+    from locus.memory.conversations import turn_of
 
     item = change.before if old else change.after
     other = change.after if old else change.before

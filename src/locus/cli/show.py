@@ -122,7 +122,7 @@ async def _conversation(store: CheckpointStore, entry: Entry, wanted: str | None
 
 
 def _turns(page: ItemPage, terminal: Terminal) -> None:
-    from locus.memory.shapes import turn_of
+    from locus.memory.conversations import turn_of
 
     for at, item in enumerate(page.items, page.start):
         turn = turn_of(item)

@@ -22,11 +22,11 @@ from locus.looking.describe import metadata_shown
 from locus.looking.pages import PAGE, exported_pages
 from locus.looking.paths import check_cuts, key_of, position_of
 from locus.looking.reading import lists_of
+from locus.memory.conversations import conversation_path, turn_of
 from locus.memory.model.codec import canonical, decode, texts_in
 from locus.memory.model.comparison import TooMuchText
 from locus.memory.model.manifest import Cuts, decode_manifest
 from locus.memory.model.records import Entry, Extent, Path, Stored
-from locus.memory.shapes import conversation_path, turn_of
 from locus.memory.store import CheckpointStore
 
 R = TypeVar("R")

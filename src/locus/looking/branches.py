@@ -15,8 +15,8 @@ from operator import attrgetter
 from typing import Any, Final
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.model.chain import fits
 from locus.memory.model.codec import canonical, decode
+from locus.memory.model.digests import fits
 from locus.memory.model.records import Extent, Run
 
 _NUMBER = attrgetter("number")

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from locus.looking.visible import visible
+from locus.memory.conversations import Turn, turn_of
 from locus.memory.model.records import Entry
-from locus.memory.shapes import Turn, turn_of
 
 _LINES: Final = "\n\t"
 

@@ -6,12 +6,12 @@ from functools import partial
 from typing import Any
 
 from locus.looking.documents import Conversation
+from locus.memory.conversations import CONVERSATIONS, conversation_path
 from locus.memory.model.codec import decode
 from locus.memory.model.manifest import decode_manifest
 from locus.memory.model.parts import ItemPage, Range, page_of
 from locus.memory.model.payloads import dict_from
 from locus.memory.model.records import Entry, Path, Stored
-from locus.memory.shapes import CONVERSATIONS, conversation_path
 from locus.memory.store import CheckpointStore, read_out
 
 

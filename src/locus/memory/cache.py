@@ -1,8 +1,9 @@
 """What a handle holds of the threads that it has loaded or saved, so that nothing is read and decoded twice.
 
 One cache for each `CheckpointStore`, bounded by bytes of memory. It holds the newest checkpoint of a thread and
-namespace that this handle has seen (`model.warm.Held`). Nothing in it has to be invalidated: with every load the engine
-looks whether that very checkpoint is still there, and answers as to a reader that holds nothing if it is not.
+namespace that this handle has seen (`model.warm.HeldCheckpoint`). Nothing in it has to be invalidated: with every load
+the engine looks whether that very checkpoint is still there, and answers as to a reader that holds nothing if it is
+not.
 
 A save only leaves a note, which is its commit; loads take the notes. So a save pays next to nothing for it.
 """
@@ -15,7 +16,7 @@ from typing import Final, NamedTuple
 
 from locus.memory.model.arguments import CACHE_MB, checked_megabytes
 from locus.memory.model.records import Base, Commit, Run
-from locus.memory.model.warm import Held, followed, weight_of_runs
+from locus.memory.model.warm import HeldCheckpoint, followed, weight_of_runs
 from locus.memory.runtime.forks import fork_safe_lock
 
 MOST_NOTES: Final = 32
@@ -47,7 +48,7 @@ class _Entry:
     """What is held, and the saves that have followed it since."""
 
     base: Base
-    held: Held | None = None
+    held: HeldCheckpoint | None = None
     manifest: str = ""
     runs: list[Run] = field(default_factory=list)
     weight: int = _ENTRY_WEIGHT
@@ -66,7 +67,7 @@ class LoadCache:
         self._misses = 0
         self._lock = fork_safe_lock()  # handles serve several event loops at once
 
-    def get(self, key: Key) -> Held | None:
+    def get(self, key: Key) -> HeldCheckpoint | None:
         """What is held of a thread."""
         with self._lock:
             self._take_notes()
@@ -81,7 +82,7 @@ class LoadCache:
                     self._drop(key)
             return entry.held
 
-    def put(self, key: Key, held: Held | None, seen: Held | None) -> None:
+    def put(self, key: Key, held: HeldCheckpoint | None, seen: HeldCheckpoint | None) -> None:
         """Hold what a load has got, which found `seen` here; None holds nothing more of the thread.
 
         If a save or another load has put something else here meanwhile, that stays.

@@ -34,10 +34,10 @@ from locus.memory.model.codec import decode, encode
 from locus.memory.model.ids import check_ids
 from locus.memory.model.parts import ItemPage, Window, checked_last, checked_range, page_of, page_of_value
 from locus.memory.model.payloads import STATE_LISTS, anchor, loaded_state, state_payload
-from locus.memory.model.plan import Trace
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, CheckpointKey, Entry, Stored, Unset
 from locus.memory.model.retention import VacuumProgress
 from locus.memory.model.sizes import ThreadSizes
+from locus.memory.model.trace import Trace
 from locus.memory.model.warm import STATES
 from locus.memory.runtime.once import made_once
 from locus.memory.store import CheckpointStore

@@ -15,12 +15,14 @@ from locus.core.frozen import freeze
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import CorruptCheckpointError, WindowError
+from locus.memory.model.alignment import align
 from locus.memory.model.changes import PayloadDiff, gaps
 from locus.memory.model.codec import canonical, encode
-from locus.memory.model.comparison import MISSING, Comparison, Side, Steps, items, payload_diff
+from locus.memory.model.comparison import MISSING, Comparison, PartRequests, Side, items, payload_diff
+from locus.memory.model.item_texts import item_text
 from locus.memory.model.payloads import STATE_LISTS, joined_items, parsed_items, state_payload
-from locus.memory.model.plan import Trace, align, item_text, places_left_out
 from locus.memory.model.records import Stored
+from locus.memory.model.trace import Trace, places_left_out
 
 _MESSAGES = ("messages",)
 
@@ -72,7 +74,7 @@ def _changed_messages(old: Sequence[Message], new: Sequence[Message]) -> StateDi
     return StateDiff(tuple(added), tuple(removed), tuple(changed))
 
 
-def checkpoint_diff(comparison: Comparison) -> Steps[StateDiff]:
+def checkpoint_diff(comparison: Comparison) -> PartRequests[StateDiff]:
     """What changed between two stored states. What they share is not read; `fields` has the whole of what differs."""
     yield from comparison.read_ahead()
     added: tuple[Message, ...] = ()
@@ -100,7 +102,7 @@ def _length(side: Side) -> int:
     return length
 
 
-def _messages(side: Side, low: int, high: int) -> Steps[Sequence[Message]]:
+def _messages(side: Side, low: int, high: int) -> PartRequests[Sequence[Message]]:
     found = yield from items(side, _head(side).get("messages"), _MESSAGES, low, high)
     return _parsed("messages", found)
 
@@ -114,7 +116,7 @@ def _parsed(name: str, found: list[Any]) -> Sequence[Any]:
         raise CorruptCheckpointError(f"what is stored is no state: {count} items of {name} do not fit") from None
 
 
-def _stored_fields(comparison: Comparison) -> Steps[dict[str, tuple[Any, Any]]]:
+def _stored_fields(comparison: Comparison) -> PartRequests[dict[str, tuple[Any, Any]]]:
     changed: dict[str, tuple[Any, Any]] = {}
     old, new = _head(comparison.old), _head(comparison.new)
     for name in {**old, **new}:

@@ -36,23 +36,14 @@ from locus.errors import (
     ConflictError,
     CorruptCheckpointError,
 )
+from locus.memory.model.alignment import part
 from locus.memory.model.codec import check, decode, encode, encode_trusted
+from locus.memory.model.digests import OPENED_CHAIN, UNKNOWN_CHAIN, DigestChain, digest_text, texts_of
 from locus.memory.model.ids import check_ids, digest, new_id
 from locus.memory.model.manifest import MOST, checked_extent, decode_manifest, list_items
 from locus.memory.model.parts import Range, Window, page_of
 from locus.memory.model.payloads import chains, dict_from
-from locus.memory.model.plan import (
-    LARGE_VALUE,
-    MAX_EXTENTS,
-    OPENED,
-    UNKNOWN,
-    Chain,
-    digest_text,
-    part,
-    run_of,
-    run_portions,
-    texts_of,
-)
+from locus.memory.model.plan import LARGE_VALUE, MAX_EXTENTS, run_of, run_portions
 from locus.memory.model.records import Base, Commit, Entry, Extent, Outcome, Path, Run, Stored, Verdict
 from locus.memory.runtime.per_loop import LoopLocks
 from locus.memory.runtime.retry import Backoff
@@ -93,7 +84,7 @@ class LogCheckpoint:
     """Where the items are. None: nowhere that a commit could refer to."""
     tail: tuple[str, ...] = ()
     """The newest items, as far as they are known."""
-    chains: Mapping[str, Chain] = field(default_factory=dict)
+    chains: Mapping[str, DigestChain] = field(default_factory=dict)
     """The digests of the branches that the items are on, if they are known: an entry alone does not tell."""
     values: frozenset[str] = frozenset()
     """The branches of its large values, as far as they are known."""
@@ -408,7 +399,7 @@ class ItemLog:
 
     def _chained(
         self, checkpoint: LogCheckpoint | None, extents: Sequence[Extent], runs: tuple[Run, ...]
-    ) -> tuple[tuple[Run, ...], Mapping[str, Chain]]:
+    ) -> tuple[tuple[Run, ...], Mapping[str, DigestChain]]:
         """Runs with the digest of what precedes them, as far as it is known, and the chains with them."""
         branches = {extent.branch for extent in extents}
         before_these = {} if checkpoint is None else checkpoint.chains
@@ -416,7 +407,7 @@ class ItemLog:
         sort_keys = not self.store.engine.dialect.exact
         chained: list[Run] = []
         for run in runs:
-            chain = known.get(run.branch, OPENED if run.start == 0 else UNKNOWN)
+            chain = known.get(run.branch, OPENED_CHAIN if run.start == 0 else UNKNOWN_CHAIN)
             before = chain.at(run.start, sort_keys)
             if before is None:
                 known.pop(run.branch, None)

@@ -52,8 +52,8 @@ from locus.memory.model.codec import canonical, decode, encode
 from locus.memory.model.comparison import (
     HEAD_ONLY,
     Comparison,
+    PartRequests,
     Side,
-    Steps,
     payload_diff,
 )
 from locus.memory.model.cursors import (
@@ -72,16 +72,7 @@ from locus.memory.model.ids import (
 from locus.memory.model.manifest import by_branch
 from locus.memory.model.parts import Ends, Part
 from locus.memory.model.payloads import dict_from, left_out_items, stored_trace, traced_again, unread_trace
-from locus.memory.model.plan import (
-    ContentNeeded,
-    LeftOutNeeded,
-    LeftOutUnknown,
-    Payload,
-    Plan,
-    Planner,
-    Trace,
-    TraceCache,
-)
+from locus.memory.model.plan import ContentNeeded, LeftOutNeeded, LeftOutUnknown, Payload, Plan, Planner
 from locus.memory.model.records import (
     ANY,
     DEFAULT_NAMESPACE,
@@ -109,7 +100,8 @@ from locus.memory.model.retention import (
     retention,
 )
 from locus.memory.model.sizes import ThreadSizes, freed_by, thread_sizes
-from locus.memory.model.warm import TEXTS, Shape
+from locus.memory.model.trace import Trace, TraceCache
+from locus.memory.model.warm import TEXTS, LoadForm
 from locus.memory.runtime.forks import fork_safe_lock
 from locus.memory.together import LANES, MOST_TEXT, Lanes, lanes_to, send_alone
 
@@ -476,12 +468,12 @@ class CheckpointStore:
             return await engine.read(thread_id, namespace, checkpoint_id)
 
     async def load(
-        self, thread_id: str, checkpoint_id: str | None, namespace: str, shape: Shape[R]
+        self, thread_id: str, checkpoint_id: str | None, namespace: str, form: LoadForm[R]
     ) -> Loaded[R] | None:
-        """A checkpoint in the shape that the caller wants. What this handle holds of the thread is not read again."""
+        """A checkpoint in the form that the caller wants. What this handle holds of the thread is not read again."""
         if not self.caches:
             stored = await self.read(thread_id, checkpoint_id, namespace)
-            return None if stored is None else Loaded(shape.whole(stored)[0], stored, None)
+            return None if stored is None else Loaded(form.whole(stored)[0], stored, None)
         check_ids(thread_id, checkpoint_id, namespace)
         key = (thread_id, namespace)
         seen = self.cache.get(key)
@@ -495,7 +487,7 @@ class CheckpointStore:
                     if stored is None:
                         return None
             if held is not None and stored is not None and stored.since is not None:
-                found = shape.since(held, stored)
+                found = form.since(held, stored)
                 if found is not None:
                     self.cache.count(hit=True)
                     if not stored.passed:
@@ -507,7 +499,7 @@ class CheckpointStore:
         self.cache.count(hit=False)
         if stored is None:
             return None
-        value, now_held = shape.whole(stored)
+        value, now_held = form.whole(stored)
         # An older checkpoint does not take the place of what is held, unless that is gone.
         if seen is None or held is not None or not stored.passed:
             self.cache.put(key, now_held, seen)
@@ -557,7 +549,7 @@ class CheckpointStore:
         self,
         old: CheckpointKey,
         new: CheckpointKey,
-        result: Callable[[Comparison], Steps[R]],
+        result: Callable[[Comparison], PartRequests[R]],
         most: int | None = None,
     ) -> R:
         """What a comparison of two checkpoints gives. Both stood at one instant, and only what differs is read.
@@ -576,7 +568,7 @@ class CheckpointStore:
                 continue
         raise ConflictError("these checkpoints keep being replaced while they are compared; try again")
 
-    async def _driven(self, steps: Steps[R], keys: Sequence[CheckpointKey], read: list[Stored]) -> R:
+    async def _driven(self, steps: PartRequests[R], keys: Sequence[CheckpointKey], read: list[Stored]) -> R:
         """Read what a comparison asks for, of the checkpoints that it began with, `read`."""
         revs = [stored.entry.rev for stored in read]
         answer: Stored | None = None
@@ -858,7 +850,7 @@ def _check_keys(*keys: CheckpointKey) -> None:
         check_ids(key.thread_id, None, key.namespace)
 
 
-def _advance(steps: Steps[R], answer: Stored | None) -> tuple[tuple[int, Part] | None, R | None]:
+def _advance(steps: PartRequests[R], answer: Stored | None) -> tuple[tuple[int, Part] | None, R | None]:
     """What a comparison asks for next, or its result."""
     try:
         return (next(steps) if answer is None else steps.send(answer)), None

@@ -20,7 +20,7 @@ from locus.memory.checkpointer import StoreVerbs
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.arguments import SEARCH_SECONDS
 from locus.memory.model.changes import PayloadDiff
-from locus.memory.model.comparison import Comparison, Steps
+from locus.memory.model.comparison import Comparison, PartRequests
 from locus.memory.model.parts import Part
 from locus.memory.model.plan import Payload
 from locus.memory.model.records import (
@@ -37,7 +37,7 @@ from locus.memory.model.records import (
 )
 from locus.memory.model.retention import VacuumProgress
 from locus.memory.model.sizes import ThreadSizes, text_bytes
-from locus.memory.model.warm import Shape
+from locus.memory.model.warm import LoadForm
 from locus.memory.saver import CheckpointSaver
 from locus.memory.store import CheckpointStore, Loaded, Saved
 
@@ -205,10 +205,10 @@ class ObservedStore(CheckpointStore):
             return stored
 
     async def load(
-        self, thread_id: str, checkpoint_id: str | None, namespace: str, shape: Shape[R]
+        self, thread_id: str, checkpoint_id: str | None, namespace: str, form: LoadForm[R]
     ) -> Loaded[R] | None:
         with self._telemetry.operation("load") as span:
-            loaded = await self._inner.load(thread_id, checkpoint_id, namespace, shape)
+            loaded = await self._inner.load(thread_id, checkpoint_id, namespace, form)
             if loaded is None:
                 self._telemetry.loaded(span, None)
             else:
@@ -248,7 +248,7 @@ class ObservedStore(CheckpointStore):
         self,
         old: CheckpointKey,
         new: CheckpointKey,
-        result: Callable[[Comparison], Steps[R]],
+        result: Callable[[Comparison], PartRequests[R]],
         most: int | None = None,
     ) -> R:
         with self._telemetry.operation("diff"):

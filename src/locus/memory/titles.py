@@ -1,4 +1,5 @@
-"""What a thread is about: the beginning of the first message of a user, in whatever shape it is stored (see `shapes`).
+"""Titles of threads: the beginning of the first message of a user, wherever a framework stores it (see
+`conversations`).
 
 Only the first items of a list are read, and only if somebody asks for titles.
 """
@@ -11,11 +12,11 @@ from functools import partial
 from typing import Any, Final
 
 from locus.errors import ConfigurationError, CorruptCheckpointError
+from locus.memory.conversations import BESIDE, CONVERSATIONS, conversation_path, message_in, turn_of
 from locus.memory.engine import warn_of_damage
 from locus.memory.model.manifest import decode_manifest
 from locus.memory.model.parts import Range, needed, page_of
 from locus.memory.model.records import Entry, Stored
-from locus.memory.shapes import BESIDE, CONVERSATIONS, conversation_path, message_in, turn_of
 from locus.memory.store import CheckpointStore, read_out
 
 LONGEST: Final = 200

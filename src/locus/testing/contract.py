@@ -28,6 +28,7 @@ from locus.memory.engine import CheckpointerCapabilities
 from locus.testing.laws.base import Laws
 from locus.testing.laws.capabilities import CapabilityLaws
 from locus.testing.laws.conflicts import ConflictLaws
+from locus.testing.laws.conversations import ConversationLaws
 from locus.testing.laws.copies import CopyLaws
 from locus.testing.laws.cost import CostLaws
 from locus.testing.laws.crash import CrashLaws
@@ -59,7 +60,6 @@ from locus.testing.laws.round_trip import RoundTripLaws
 from locus.testing.laws.safety import SafetyLaws
 from locus.testing.laws.saver import SaverLaws
 from locus.testing.laws.search import SearchLaws
-from locus.testing.laws.shapes import ShapeLaws
 from locus.testing.laws.sizes import SizeLaws
 from locus.testing.laws.stale import StaleBaseLaws
 from locus.testing.laws.stalls import StallLaws
@@ -115,7 +115,7 @@ REQUIRED: Final[dict[str, CheckpointerCapabilities]] = {
 
 class CoreContract(
     RoundTripLaws,
-    ShapeLaws,
+    ConversationLaws,
     RefusalLaws,
     IdLaws,
     PatternLaws,

@@ -20,11 +20,13 @@ from locus.core.state import AgentState
 from locus.looking.paths import check_cuts
 from locus.memory.item_log import logged_change, logged_notes
 from locus.memory.model.codec import canonical, decode, encode_trusted
+from locus.memory.model.digests import DigestChain
 from locus.memory.model.ids import digest
 from locus.memory.model.manifest import decode_manifest
 from locus.memory.model.payloads import chains, dict_from, dict_payload, state_payload, stored_trace
-from locus.memory.model.plan import Chain, ListTrace, ListWriter, Planner, Runs, Trace, encode_manifest
+from locus.memory.model.plan import ListWriter, Planner, Runs, encode_manifest
 from locus.memory.model.records import Base, Entry, Extent, Path, Run, Stored, Write
+from locus.memory.model.trace import ListTrace, Trace
 from locus.transfer.digests import value_digest, writes_digest
 from locus.transfer.items import Span, SpanMatcher, ThreadItems, spans_length
 
@@ -185,7 +187,7 @@ class WrittenList:
 
     spans: list[Span]
     extents: tuple[Extent, ...]
-    chains: Mapping[str, Chain] = field(default_factory=dict)
+    chains: Mapping[str, DigestChain] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

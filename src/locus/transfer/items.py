@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.model.chain import fits
+from locus.memory.model.alignment import Match
 from locus.memory.model.codec import decode, encode
+from locus.memory.model.digests import fits
 from locus.memory.model.manifest import visible
-from locus.memory.model.plan import Match
 from locus.memory.model.records import Extent, Run
 from locus.transfer.digests import SIZE, item_digest, list_digest
 

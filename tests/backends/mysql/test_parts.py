@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from locus.memory.backends.mysql.client import Expression, literal, rendered
 from locus.memory.backends.mysql.commit import in_chain, in_new_thread, metadata_keys
 from locus.memory.backends.mysql.schema import MySQLFlavour
-from locus.memory.backends.sql.commit import MOST_BRANCHES, MOST_CHAINS, Chains, can_be_first
+from locus.memory.backends.sql.commit import MOST_BRANCHES, MOST_CHAINS, LastSeenThreads, can_be_first
 from locus.memory.backends.sql.search import LONGEST_PLAIN, indexed, metadata_key, spelt
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import words
@@ -119,8 +119,8 @@ def test_each_pair_of_the_metadata_has_a_digest() -> None:
     assert metadata_key('a":1,"b', "2") != metadata_key("a", '1,"b":2')
 
 
-def chains_after(*commits: Commit) -> Chains:
-    chains = Chains()
+def chains_after(*commits: Commit) -> LastSeenThreads:
+    chains = LastSeenThreads()
     for seq, commit in enumerate(commits, 1):
         chains.note(commit, 5, seq, 0, chains.get("t"))
     return chains
@@ -159,7 +159,7 @@ def test_a_chain_remembers_the_branches_it_has_written_and_not_too_many() -> Non
 
 
 def test_chains_are_forgotten_before_they_are_too_many() -> None:
-    chains = Chains()
+    chains = LastSeenThreads()
     for number in range(MOST_CHAINS + 10):
         chains.note(replace(FIRST, thread_id=str(number)), number, 1, 0)
     assert chains.get("0") is None

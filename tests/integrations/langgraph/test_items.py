@@ -12,7 +12,7 @@ from locus.integrations.langgraph import items as items_module
 from locus.integrations.langgraph.classes import typed_codec
 from locus.integrations.langgraph.codec import TypedCodec
 from locus.integrations.langgraph.items import KnownList, ListEncoder, newest_items, returned
-from locus.memory.model.plan import fingerprint
+from locus.memory.model.digests import fingerprint
 
 NEWEST = 32
 

@@ -17,7 +17,7 @@ from strands.types.exceptions import SessionException
 from locus.integrations.strands import LocusSessionRepository, LocusStorage, snapshot_key
 from locus.looking.reading import conversation
 from locus.memory.backends import sqlite_checkpointer
-from locus.memory.shapes import turn_of
+from locus.memory.conversations import turn_of
 from tests.integrations.strands.jobs import KINDS
 from tests.integrations.strands.jobs import agent as ticket_agent
 from tests.integrations.strands.models import FakeModel, counting, texts

@@ -23,8 +23,8 @@ from locus.integrations.agent_framework.owned import OwnedStore
 from locus.memory.checkpointer import metadata_of
 from locus.memory.model.ids import check_ids
 from locus.memory.model.payloads import dict_from, dict_payload, unread_trace
-from locus.memory.model.plan import Trace
 from locus.memory.model.records import Entry, Stored
+from locus.memory.model.trace import Trace
 from locus.memory.model.warm import TEXTS
 
 NAMESPACE = "agent-framework-workflow"

@@ -22,8 +22,8 @@ from locus.integrations.points import SessionPoint, session_ids, session_point
 from locus.memory.model.ids import shown_thread
 from locus.memory.model.parts import Range, page_of
 from locus.memory.model.payloads import dict_from, dict_payload, unread_trace
-from locus.memory.model.plan import Trace
 from locus.memory.model.records import ANY
+from locus.memory.model.trace import Trace
 from locus.memory.model.warm import TEXTS
 
 NAMESPACE = "agent-framework-session"

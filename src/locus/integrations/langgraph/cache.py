@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from locus.integrations.langgraph.items import ATOMS, KnownList, NewestItems, Path, newest_items
+from locus.memory.model.alignment import part
 from locus.memory.model.codec import encode
+from locus.memory.model.digests import fingerprint
 from locus.memory.model.manifest import decode_manifest, list_items
 from locus.memory.model.payloads import chains
-from locus.memory.model.plan import FieldTrace, ListTrace, Trace, fingerprint, part
 from locus.memory.model.records import Base, Extent, Run, Stored
+from locus.memory.model.trace import FieldTrace, ListTrace, Trace
 from locus.memory.runtime.forks import fork_safe_lock
 
 CacheKey = tuple[str, str]

@@ -20,7 +20,8 @@ from pydantic import BaseModel
 
 from locus.integrations.langgraph.codec import TypedCodec
 from locus.memory.model.codec import encode
-from locus.memory.model.plan import EncodedList, fingerprint
+from locus.memory.model.digests import fingerprint
+from locus.memory.model.plan import EncodedList
 
 Path = tuple[str, ...]
 

@@ -56,8 +56,9 @@ from locus.memory.model.ids import check_ids, shown_thread
 from locus.memory.model.manifest import MOST
 from locus.memory.model.parts import ItemPage, Range, Window, page_of
 from locus.memory.model.payloads import dict_from, dict_payload, kept_trace
-from locus.memory.model.plan import Payload, Trace
+from locus.memory.model.plan import Payload
 from locus.memory.model.records import Entry, Path, Stored
+from locus.memory.model.trace import Trace
 from locus.memory.model.warm import TEXTS
 
 T = TypeVar("T")

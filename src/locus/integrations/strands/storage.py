@@ -25,12 +25,14 @@ from locus.integrations.points import SessionPoint
 from locus.integrations.stores import AsyncStoreUser
 from locus.integrations.strands.texts import around, message_of, put_together, taken_apart, whole
 from locus.memory.model.codec import decode
+from locus.memory.model.digests import fingerprint
 from locus.memory.model.ids import MAX_ID_LENGTH, check_id, check_text, digest
 from locus.memory.model.manifest import MOST
 from locus.memory.model.parts import Range, page_of
 from locus.memory.model.payloads import dict_from, stored_trace
-from locus.memory.model.plan import EncodedList, ListTrace, Payload, Trace, fingerprint
+from locus.memory.model.plan import EncodedList, Payload
 from locus.memory.model.records import ANY, Entry, Stored
+from locus.memory.model.trace import ListTrace, Trace
 from locus.memory.runtime.per_loop import LoopLocks
 from locus.memory.runtime.portal import PORTAL
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from locus.errors import ConfigurationError
-from locus.memory.model.plan import Match, align
+from locus.memory.model.alignment import Match, align
 from locus.memory.model.records import Path
 
 Kind = Literal["added", "removed", "changed"]

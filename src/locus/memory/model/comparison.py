@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.model.chain import digest_before
+from locus.memory.model.alignment import Match
 from locus.memory.model.changes import (
     Gap,
     ItemChange,
@@ -33,14 +33,14 @@ from locus.memory.model.changes import (
     segments,
 )
 from locus.memory.model.codec import canonical, decode
+from locus.memory.model.digests import digest_before, extended, fingerprint, texts_of
 from locus.memory.model.manifest import Cuts, decode_manifest, has_named, items_text, visible, wanted
 from locus.memory.model.parts import Part, Range, Window, between, total_of
-from locus.memory.model.plan import Match, extended, fingerprint, texts_of
 from locus.memory.model.records import Extent, Path, Run, Stored
 
 T = TypeVar("T")
 
-Steps = Generator[tuple[int, Part], Stored, T]
+PartRequests = Generator[tuple[int, Part], Stored, T]
 """Asks for a part of the old checkpoint (0) or the new one (1), gets it, and returns a result."""
 
 HEAD_ONLY: Final = Range(("messages",), 0, 0)
@@ -93,12 +93,12 @@ class Side:
         for branch, runs in stored.runs.items():
             self._runs.setdefault(branch, {}).update((run.number, run) for run in runs)
 
-    def read_whole(self) -> Steps[None]:
+    def read_whole(self) -> PartRequests[None]:
         if not self._is_whole:
             self._add((yield self._index, EVERYTHING))
             self._is_whole = True
 
-    def read(self, path: Path, low: int, high: int) -> Steps[None]:
+    def read(self, path: Path, low: int, high: int) -> PartRequests[None]:
         """Read some items of a list, unless they are here."""
         here = self._has.setdefault(path, [])
         if low >= high or self._is_whole or any(first <= low and high <= last for first, last in here):
@@ -106,7 +106,7 @@ class Side:
         self._add((yield self._index, Range(path, low, high - low)))
         here.append((low, high))
 
-    def items_of(self, path: Path, low: int, high: int) -> Steps[str]:
+    def items_of(self, path: Path, low: int, high: int) -> PartRequests[str]:
         """Some items of a list that was cut out, as a JSON array."""
         yield from self.read(path, low, high)
         return self._text(between(self.extents(path), low, high))
@@ -120,7 +120,7 @@ class Side:
         """Which runs show an extent, of which everything was read."""
         return visible(extent, self._runs.get(extent.branch, {}).values())
 
-    def value(self, path: Path) -> Steps[Any]:
+    def value(self, path: Path) -> PartRequests[Any]:
         """A large value that was cut out; what was cut out of it is not in it."""
         cut = self.cuts[path]
         assert isinstance(cut, str)
@@ -129,7 +129,7 @@ class Side:
         (value,) = decode(self._text([Extent(cut, 0, 0, 1)]))
         return value
 
-    def size_of(self, path: Path, low: int, high: int) -> Steps[int]:
+    def size_of(self, path: Path, low: int, high: int) -> PartRequests[int]:
         """About how many characters some items of a list have."""
         yield from self.read(path, low, high)
         return self._size(between(self.extents(path), low, high))
@@ -146,7 +146,7 @@ class Side:
         branches = {extent.branch for extent in extents}
         return items_text(extents, {branch: [*self._runs.get(branch, {}).values()] for branch in branches})
 
-    def whole(self, node: Any, path: Path) -> Steps[Any]:
+    def whole(self, node: Any, path: Path) -> PartRequests[Any]:
         """A value with everything that was cut out of it."""
         cut = self.cuts.get(path)
         if isinstance(cut, tuple):
@@ -222,14 +222,14 @@ class Comparison:
         self._left, self._text_left = MOST_COMPARED, MOST_TEXT
         self._inner = _paths_in_values(old.cuts, new.cuts)
 
-    def read_ahead(self) -> Steps[None]:
+    def read_ahead(self) -> PartRequests[None]:
         """Read both whole, if too much differs to ask for each thing."""
         old, new = self.old.cuts, self.new.cuts
         if sum(old.get(path) != new.get(path) for path in {**old, **new}) > MANY_CUTS:
             yield from self.old.read_whole()
             yield from self.new.read_whole()
 
-    def differing(self, old: Any, new: Any, path: Path) -> Steps[list[_Value | _List]]:
+    def differing(self, old: Any, new: Any, path: Path) -> PartRequests[list[_Value | _List]]:
         """What differs at a path and below it; `old` and `new` are what the heads have there."""
         cut, other = self.old.cuts.get(path), self.new.cuts.get(path)
         if isinstance(cut, str) and cut == other:  # its name is a digest of it
@@ -252,7 +252,7 @@ class Comparison:
             return []
         return [_Value(path, old, new)]
 
-    def _inside(self, path: Path) -> Steps[list[_Value | _List]]:
+    def _inside(self, path: Path) -> PartRequests[list[_Value | _List]]:
         """What differs inside of a large value that both have: what was cut out of it. So the value is not needed."""
         found: list[_Value | _List] = []
         done: set[Path] = set()
@@ -269,7 +269,7 @@ class Comparison:
 
     def _list(
         self, old: Any, new: Any, path: Path, old_length: int | None, new_length: int | None
-    ) -> Steps[list[_Value | _List]]:
+    ) -> PartRequests[list[_Value | _List]]:
         matches = yield from self.shared(path)
         found: list[Segment] = []
         for gap in gaps(matches, old_length or 0, new_length or 0):
@@ -278,7 +278,7 @@ class Comparison:
             return []
         return [_List(path, old, new, old_length, new_length, tuple(found))]
 
-    def _in_gap(self, old: Any, new: Any, path: Path, gap: Gap) -> Steps[list[Segment]]:
+    def _in_gap(self, old: Any, new: Any, path: Path, gap: Gap) -> PartRequests[list[Segment]]:
         removed, added = gap.old_end - gap.old, gap.new_end - gap.new
         if not removed or not added:
             return [*segments(gap)]
@@ -295,7 +295,7 @@ class Comparison:
             for segment in segments(inner)
         ]
 
-    def _size_of(self, path: Path, gap: Gap) -> Steps[int]:
+    def _size_of(self, path: Path, gap: Gap) -> PartRequests[int]:
         """About how many characters there are to compare. What is in a head counts for nothing."""
         size = 0
         for side, low, high in ((self.old, gap.old, gap.old_end), (self.new, gap.new, gap.new_end)):
@@ -303,7 +303,7 @@ class Comparison:
                 size += yield from side.size_of(path, low, high)
         return size
 
-    def shared(self, path: Path) -> Steps[list[Match]]:
+    def shared(self, path: Path) -> PartRequests[list[Match]]:
         """What two versions of a list are known to share, in order."""
         cut, other = self.old.cuts.get(path), self.new.cuts.get(path)
         if not isinstance(cut, tuple) or not isinstance(other, tuple):
@@ -316,7 +316,7 @@ class Comparison:
         is_doubtful = length == total_of(other) and any(match.at != match.start for match in matches)
         return [Match(0, 0, length)] if is_doubtful and (yield from self._is_equal(path, length)) else matches
 
-    def _is_equal(self, path: Path, length: int) -> Steps[bool]:
+    def _is_equal(self, path: Path, length: int) -> PartRequests[bool]:
         """Whether two lists of one length are the same; they are read up to the first difference."""
         for low in range(0, length, AT_ONCE):
             high = min(low + AT_ONCE, length)
@@ -329,7 +329,9 @@ class Comparison:
                 return False
         return True
 
-    def _in_same_places(self, path: Path, cut: tuple[Extent, ...], other: tuple[Extent, ...]) -> Steps[list[Match]]:
+    def _in_same_places(
+        self, path: Path, cut: tuple[Extent, ...], other: tuple[Extent, ...]
+    ) -> PartRequests[list[Match]]:
         """The parts that are stored in the same places."""
         places: dict[str, list[tuple[Extent, int]]] = {}
         for extent, place in _placed(cut):
@@ -354,7 +356,7 @@ class Comparison:
 
     def _common(
         self, path: Path, old: tuple[Extent, int], new: tuple[Extent, int], low: int, high: int, looks: _Looks
-    ) -> Steps[int]:
+    ) -> PartRequests[int]:
         """Up to where two extents of a branch show the same between two positions."""
         if not self._same_thread:
             return (yield from self._proved(path, old, new, low, high, looks))
@@ -365,7 +367,7 @@ class Comparison:
 
     def _proved(
         self, path: Path, old: tuple[Extent, int], new: tuple[Extent, int], low: int, high: int, looks: _Looks
-    ) -> Steps[int]:
+    ) -> PartRequests[int]:
         """The same, if the runs may be others: a position before which digests say that all is the same."""
         at, step = high, 1
         while at > low and looks.another():
@@ -375,7 +377,7 @@ class Comparison:
             at, step = at - step, step * 2
         return low
 
-    def _digest(self, side: Side, path: Path, place: tuple[Extent, int], at: int) -> Steps[bytes | None]:
+    def _digest(self, side: Side, path: Path, place: tuple[Extent, int], at: int) -> PartRequests[bytes | None]:
         """The digest of what precedes a position of a branch; None if it is not known."""
         extent, start = place
         index = start + at - 1 - extent.skip
@@ -411,7 +413,7 @@ def _placed(extents: Sequence[Extent]) -> Iterator[tuple[Extent, int]]:
 
 def _parting(
     side: Side, path: Path, place: tuple[Extent, int], known: int, low: int, high: int, looks: _Looks
-) -> Steps[int]:
+) -> PartRequests[int]:
     """Up to which position a version of a branch has nothing from runs newer than the `known` one.
 
     A run that shows a position shows everything from its start up to there. And what is not shown by a newer run is
@@ -458,7 +460,7 @@ def _key(item: Any) -> bytes:
     return fingerprint(canonical(item))
 
 
-def items(side: Side, node: Any, path: Path, low: int, high: int) -> Steps[list[Any]]:
+def items(side: Side, node: Any, path: Path, low: int, high: int) -> PartRequests[list[Any]]:
     """Some items of a list, wherever it is."""
     if low >= high:
         return []
@@ -471,7 +473,7 @@ def items(side: Side, node: Any, path: Path, low: int, high: int) -> Steps[list[
     return found
 
 
-def payload_diff(comparison: Comparison, start: int, limit: int) -> Steps[PayloadDiff]:
+def payload_diff(comparison: Comparison, start: int, limit: int) -> PartRequests[PayloadDiff]:
     """A page of what differs."""
     yield from comparison.read_ahead()
     found = yield from comparison.differing(comparison.old.head, comparison.new.head, ())
@@ -497,7 +499,7 @@ class _Page:
     def _is_full(self) -> bool:
         return self._shown >= self._limit or self._room <= 0
 
-    def add(self, entry: _Value | _List) -> Steps[None]:
+    def add(self, entry: _Value | _List) -> PartRequests[None]:
         if isinstance(entry, _List):
             changes = yield from self._list_changes(entry)
             self._lists.append(
@@ -516,7 +518,7 @@ class _Page:
         elif not self._is_full:
             yield from self._add_value(entry)
 
-    def _add_value(self, entry: _Value) -> Steps[None]:
+    def _add_value(self, entry: _Value) -> PartRequests[None]:
         kind: Kind = "added" if entry.old is MISSING else "removed" if entry.new is MISSING else "changed"
         old = new = None
         if kind != "added":
@@ -527,7 +529,7 @@ class _Page:
         self._values.append(ValueChange(entry.path, kind, old, new))
         self._shown += 1
 
-    def _list_changes(self, entry: _List) -> Steps[list[ItemChange]]:
+    def _list_changes(self, entry: _List) -> PartRequests[list[ItemChange]]:
         """The changes of a list that are on this page."""
         changes: list[ItemChange] = []
         for segment in entry.segments:
@@ -545,7 +547,7 @@ class _Page:
                 self._shown += 1
         return changes
 
-    def _fitting(self, entry: _List, segment: Segment, first: int, count: int) -> Steps[int]:
+    def _fitting(self, entry: _List, segment: Segment, first: int, count: int) -> PartRequests[int]:
         """How many of some changes are put together at once: at least one, and less than would be too long."""
         size = 1
         for side, at, other in ((self._old, segment.old, "added"), (self._new, segment.new, "removed")):
@@ -553,7 +555,7 @@ class _Page:
                 size += yield from side.size_of(entry.path, at + first, at + first + count)
         return max(1, min(count, count * LARGEST_PAGE // size))
 
-    def _changes(self, entry: _List, segment: Segment, first: int, count: int) -> Steps[list[ItemChange]]:
+    def _changes(self, entry: _List, segment: Segment, first: int, count: int) -> PartRequests[list[ItemChange]]:
         """Some changes of one kind, as long as there is room."""
         old, new = segment.old + first, segment.new + first
         before: Sequence[Any] = [None] * count

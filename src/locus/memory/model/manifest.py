@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import Any
 
 from locus.errors import CorruptCheckpointError
-from locus.memory.model.chain import fits
 from locus.memory.model.codec import decode, encode
+from locus.memory.model.digests import fits
 from locus.memory.model.records import Extent, Path, Run, RunInfo
 
 _NUMBER = attrgetter("number")

@@ -20,13 +20,15 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from locus.core.frozen import FrozenDict, FrozenList, Items, freeze
 from locus.core.state import AgentState
 from locus.errors import CorruptCheckpointError, SerializationError, WindowError
-from locus.memory.model.chain import chain_of
 from locus.memory.model.codec import decode, encode
+from locus.memory.model.digests import DigestChain, chain_of, fingerprint
 from locus.memory.model.ids import shown_thread
+from locus.memory.model.item_texts import item_text
 from locus.memory.model.manifest import Cuts, decode_manifest, items_text, items_texts, list_items
 from locus.memory.model.parts import Window, between, total_of
-from locus.memory.model.plan import LARGE_VALUE, Chain, FieldTrace, ListTrace, Payload, Trace, fingerprint, item_text
+from locus.memory.model.plan import LARGE_VALUE, Payload
 from locus.memory.model.records import Base, Extent, Path, Stored
+from locus.memory.model.trace import FieldTrace, ListTrace, Trace
 
 _OMITTED = "locus_omitted"
 """The field of a state that is never stored: it says what a window left out."""
@@ -48,7 +50,7 @@ def times_of(kind: type[BaseModel]) -> tuple[str, ...]:
 
 LoadedState = tuple[AgentState, Trace]
 """A state, and what the next save of it may refer to."""
-ChainsOf = Callable[[Path, tuple[Extent, ...]], dict[str, Chain]]
+ChainsOf = Callable[[Path, tuple[Extent, ...]], dict[str, DigestChain]]
 """Gives the chains of the branches that a list is on."""
 
 
@@ -374,7 +376,7 @@ def traced_again(fields: Mapping[str, FieldTrace], stored: Stored, window: Base 
     return Trace(Base(stored.entry.checkpoint_id, stored.entry.rev), moved, stored.passed, window)
 
 
-def chains(stored: Stored, extents: tuple[Extent, ...]) -> dict[str, Chain]:
+def chains(stored: Stored, extents: tuple[Extent, ...]) -> dict[str, DigestChain]:
     """The chains of the branches that a list is on."""
     newest: dict[str, int] = {}
     for extent in extents:

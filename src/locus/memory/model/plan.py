@@ -1,35 +1,35 @@
-"""What a save writes, and what is remembered of it for the next one.
+"""Plans what a save writes: a head, a manifest and the runs that are new (see `records` for these words).
 
-A `Payload` becomes a `Plan`: a head, a manifest and the runs that are new (see `records` for these words). The
-`Planner` compares the payload with the `Trace` of a stored checkpoint. Whatever is unchanged since then is referred to
-and not written again: frozen objects are recognised by identity, everything else by digest. The fields of a plan are
+The `Planner` compares a `Payload` with the `Trace` of a stored checkpoint. Whatever is unchanged since then is referred
+to and not written again: frozen objects are recognised by identity, everything else by digest. The fields of a plan are
 the trace for the next save.
-
-In this order: the data, the digests of branches (`chain` says what they are), traces and their cache, aligning two
-versions of a list, the planner, the writer of lists, and JSON texts.
 """
 
 from __future__ import annotations
 
-import threading
-from base64 import b64encode
-from bisect import bisect_left
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
-from enum import Enum
-from functools import cache, lru_cache
-from hashlib import blake2b
-from sys import getsizeof
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
-from pydantic import BaseModel
-
-from locus.core.frozen import EMPTY, FrozenDict, FrozenList, Items, is_ours, trusted
-from locus.memory.model.codec import check, decode, encode, encode_trusted
+from locus.core.frozen import EMPTY, FrozenDict, FrozenList, Items
+from locus.memory.model.alignment import Match, align, joined, part
+from locus.memory.model.codec import check, encode, encode_trusted
+from locus.memory.model.digests import (
+    BEGINNING,
+    MOST_MARKS,
+    OPENED_CHAIN,
+    UNKNOWN_CHAIN,
+    DigestChain,
+    digest_text,
+    extended,
+    fingerprint,
+    with_items,
+)
 from locus.memory.model.ids import digest
-from locus.memory.model.records import Base, Extent, Path, Run
+from locus.memory.model.item_texts import item_text
+from locus.memory.model.records import Extent, Path, Run
+from locus.memory.model.trace import FieldTrace, ListTrace, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,320 +73,16 @@ class Plan:
     fields: Mapping[str, FieldTrace]
 
 
-BEGINNING = b""
-"""The digest at the position 0 of a branch: nothing precedes it."""
-DIGEST_SIZE = 16
-DIGEST_LENGTH = 22
-"""Of a digest as text."""
-MOST_MARKS = 64
-"""How many positions of a branch are remembered: those near its end, where a list is changed."""
-
-
-def extended(before: bytes, text: str) -> bytes:
-    """The digest of what precedes a position, after one more item (see `chain`)."""
-    return blake2b(before + text.encode(), digest_size=DIGEST_SIZE).digest()
-
-
-def digest_text(digest: bytes) -> str | None:
-    """A digest as it is stored."""
-    return b64encode(digest)[:DIGEST_LENGTH].decode() if digest else None
-
-
-def texts_of(run: Run, sort_keys: bool) -> list[str]:
-    """The texts of the items in a run."""
-    return [encode(item, sort_keys=sort_keys) for item in decode(run.items)]
-
-
-class Mark(NamedTuple):
-    """A position on a branch, and the digest of what precedes it."""
-
-    position: int
-    digest: bytes
-
-
-class Chain(NamedTuple):
-    """The marks of a branch as of a run, in order, as far as they are known.
-
-    `tip` is that run, if nobody has digested its items yet: most states that are loaded are never saved.
-    """
-
-    marks: tuple[Mark, ...]
-    tip: Run | None = None
-
-    def at(self, position: int, sort_keys: bool) -> bytes | None:
-        """The digest of what precedes a position; None if that is not known."""
-        for mark in reversed(self.digested(sort_keys)):
-            if mark.position <= position:
-                return mark.digest if mark.position == position else None
-        return None
-
-    def continued(self, position: int, texts: Iterable[str], sort_keys: bool) -> Chain:
-        """The chain after a run with these items was added at a position."""
-        found = self.at(position, sort_keys)
-        if found is None:
-            return UNKNOWN
-        kept = self.digested(sort_keys)
-        if kept[-1].position > position:  # most runs are added at the end
-            kept = tuple(mark for mark in kept if mark.position <= position)
-        return Chain(_with_items(kept, texts)[-MOST_MARKS:])
-
-    def digested(self, sort_keys: bool) -> tuple[Mark, ...]:
-        """All marks, also those of the run that nobody has digested yet."""
-        tip = self.tip
-        if tip is None or not self.marks or self.marks[-1].position != tip.start:
-            return self.marks
-        return _with_items(self.marks, texts_of(tip, sort_keys))
-
-
-def _with_items(marks: tuple[Mark, ...], texts: Iterable[str]) -> tuple[Mark, ...]:
-    position, found = marks[-1]
-    more: list[Mark] = []
-    for text in texts:
-        position, found = position + 1, extended(found, text)
-        more.append(Mark(position, found))
-    return (*marks, *more)
-
-
-UNKNOWN = Chain(())
-OPENED = Chain((Mark(0, BEGINNING),))
-"""A branch without items."""
-
-
 _DIGEST_WEIGHT, _MARK_WEIGHT, _EXTENT_WEIGHT, _FIELD_WEIGHT = 60, 160, 220, 300
 """About how many bytes each takes in Python."""
-
-
-@dataclass(frozen=True, slots=True)
-class ListTrace:
-    """A stored list: where its items are, and what they were.
-
-    `items` are kept where they are frozen, so that identity tells what is unchanged; `digests` otherwise.
-    """
-
-    extents: tuple[Extent, ...]
-    items: Sequence[object] | None = None
-    digests: tuple[bytes, ...] | None = None
-    chains: Mapping[str, Chain] = field(default_factory=dict)
-    """The digests of each branch, as of the newest run that the extents name."""
-    omitted: int = 0
-    """How many items precede `items` and `digests` in the stored list: those that a window left out."""
-
-    @property
-    def is_unread(self) -> bool:
-        """Whether nothing but the digests of its branches is known of a list."""
-        return self.items is None and self.digests is None
-
-    @property
-    def weight(self) -> int:
-        """About how many bytes this holds on to, without the items, which a state has anyway."""
-        weight = _DIGEST_WEIGHT * len(self.digests or ()) + _EXTENT_WEIGHT * len(self.extents)
-        for chain in self.chains.values():
-            weight += _MARK_WEIGHT * len(chain.marks) + (0 if chain.tip is None else getsizeof(chain.tip.items))
-        return weight
-
-    def known_digests(self, path: Path, sort_keys: bool) -> tuple[bytes, ...]:
-        if self.digests is not None:
-            return self.digests
-        return tuple(fingerprint(item_text(item, path, sort_keys)) for item in self.items or ())
-
-
-@dataclass(frozen=True, slots=True)
-class FieldTrace:
-    """A field of the payload: its text in the head, and what was cut out of it."""
-
-    value: object
-    text: str
-    cuts: Mapping[Path, ListTrace | str] = field(default_factory=dict)
-    left_out: tuple[object, ...] = ()
-    """The first items of a list that is short, and so all in the head, where a window left them out."""
-
-    @property
-    def weight(self) -> int:
-        """About how many bytes this holds on to, without the value itself."""
-        cuts = (getsizeof(cut) if isinstance(cut, str) else cut.weight for cut in self.cuts.values())
-        return getsizeof(self.text) + sum(cuts)
-
-
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """A stored checkpoint as a base for the next."""
-
-    base: Base
-    fields: Mapping[str, FieldTrace]
-    passed: bool = False
-    """There were newer checkpoints when this one was read, so its branches have most likely grown since."""
-    window: Base | None = None
-    """The checkpoint that a window was loaded from: what it left out has not changed since."""
-
-    @property
-    def weight(self) -> int:
-        """About how many bytes this holds on to, without the objects of a state."""
-        return sum(_FIELD_WEIGHT + trace.weight for trace in self.fields.values())
-
-    @property
-    def has_digests(self) -> bool:
-        """Whether a payload that nobody knows can be compared with this."""
-        lists = [cut for trace in self.fields.values() for cut in trace.cuts.values() if isinstance(cut, ListTrace)]
-        return any(cut.digests for cut in lists) and not any(cut.omitted for cut in lists)
-
-    def without_objects(self) -> Trace:
-        """This trace with digests only, so that it keeps no state alive."""
-        return Trace(
-            self.base,
-            {
-                name: FieldTrace(
-                    None,
-                    trace.text,
-                    {
-                        path: ListTrace(cut.extents, None, cut.digests, cut.chains)
-                        if isinstance(cut, ListTrace)
-                        else cut
-                        for path, cut in trace.cuts.items()
-                    },
-                )
-                for name, trace in self.fields.items()
-            },
-            self.passed,
-        )
-
-
-def places_left_out(trace: Trace) -> dict[str, tuple[object, ...]]:
-    """What a window left out of each list: where the items are, or the items of a list that is short."""
-    found = {name: field_trace.left_out for name, field_trace in trace.fields.items() if field_trace.left_out}
-    for name, field_trace in trace.fields.items():
-        cut = field_trace.cuts.get((name,))
-        if isinstance(cut, ListTrace) and cut.omitted:
-            found[name] = tuple(part(cut.extents, 0, cut.omitted))
-    return found
-
-
-class TraceCache:
-    """Traces for payloads that do not say where they come from; states carry their own trace.
-
-    Bounded by threads and by bytes; the oldest go first.
-    """
-
-    MAX_TRACES = 1_024
-    MAX_WEIGHT = 64 * 1024 * 1024
-
-    def __init__(self, lock: threading.Lock) -> None:
-        self._traces: OrderedDict[tuple[str, str], tuple[Trace, int]] = OrderedDict()
-        self._weight = 0
-        self._lock = lock  # handles serve several event loops at once
-
-    def get(self, key: tuple[str, str]) -> Trace | None:
-        found = self._traces.get(key)
-        return None if found is None else found[0]
-
-    def put(self, key: tuple[str, str], trace: Trace) -> None:
-        wanted = trace.has_digests
-        if not wanted and key not in self._traces:
-            return
-        with self._lock:
-            self._drop(key)
-            if not wanted:
-                return
-            weight = trace.weight
-            self._traces[key] = trace.without_objects(), weight
-            self._weight += weight
-            while self._traces and (len(self._traces) > self.MAX_TRACES or self._weight > self.MAX_WEIGHT):
-                _, (_, oldest) = self._traces.popitem(last=False)
-                self._weight -= oldest
-
-    def drop(self, key: tuple[str, str]) -> None:
-        with self._lock:
-            self._drop(key)
-
-    def _drop(self, key: tuple[str, str]) -> None:
-        self._weight -= self._traces.pop(key, (None, 0))[1]
-
-
-MAX_MATCHES = 16
-"""More pieces than this are never kept (see `MAX_EXTENTS`), so looking for them would be wasted."""
-
-
-class Match(NamedTuple):
-    """`new[at:at + length]` is `old[start:start + length]`."""
-
-    at: int
-    start: int
-    length: int
-
-
-def align(old: Sequence[object], new: Sequence[object]) -> list[Match]:
-    """What `new` shares with `old`, in order. The keys compare with `==`: object ids, or digests.
-
-    Appending, trimming, editing and summarising each give one or two matches; these are found by comparing
-    slices, which runs in C.
-    """
-    matches: list[Match] = []
-    at = start = 0
-    positions: dict[object, int] | None = None
-    while at < len(new) and start < len(old) and len(matches) < MAX_MATCHES:
-        length = _common(old, start, new, at)
-        if length:
-            matches.append(Match(at, start, length))
-            at, start = at + length, start + length
-            continue
-        if positions is None:
-            positions = {key: index for index, key in reversed(list(enumerate(old)))}
-        # The next item of `new` that is found further on in `old`; those before it are fresh.
-        while at < len(new):
-            found = positions.get(new[at], -1)
-            if found >= start:
-                start = found
-                break
-            at += 1
-    return matches
-
-
-def _common(old: Sequence[object], start: int, new: Sequence[object], at: int) -> int:
-    """How many items from `old[start]` and `new[at]` on are the same."""
-    length = min(len(old) - start, len(new) - at)
-    if old[start : start + length] == new[at : at + length]:
-        return length
-    return bisect_left(range(1, length + 1), True, key=lambda n: old[start : start + n] != new[at : at + n])
-
-
-def part(extents: Iterable[Extent], start: int, length: int) -> list[Extent]:
-    """The extents of `list[start:start + length]`."""
-    parts: list[Extent] = []
-    for extent in extents:
-        if length <= 0:
-            break
-        if start >= extent.length:
-            start -= extent.length
-            continue
-        taken = min(extent.length - start, length)
-        parts.append(extent._replace(skip=extent.skip + start, length=taken))
-        start, length = 0, length - taken
-    return parts
-
-
-def joined(extents: Iterable[Extent]) -> list[Extent]:
-    """The same list with neighbouring extents of one version made into one."""
-    whole: list[Extent] = []
-    for extent in extents:
-        last = whole[-1] if whole else None
-        if last is not None and last[:2] == extent[:2] and last.skip + last.length == extent.skip:
-            whole[-1] = last._replace(length=last.length + extent.length)
-        else:
-            whole.append(extent)
-    return whole
-
-
 LARGE_VALUE = 1024
 """Values from this length on are stored once, by their digest, and not in every head."""
-
 SMALL_NAME = 64
 """Names of fields up to this length are remembered as JSON."""
-
 SMALL_LIST = 64
 """A list of plain values shorter than this is shorter than a description of where it is."""
-
 MANY = 64
 """From this many unmatched items on, it is worth comparing contents and not only identities."""
-
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _FROZEN = (FrozenDict, FrozenList, Items)
 _SEQUENCES = (list, tuple, EncodedList)
@@ -506,7 +202,7 @@ class Planner:
         if len(items) == count:
             return ListTrace(stored, items, None, known.chains)
         texts = [item_text(items[index], (*path, index), self._sort_keys) for index in range(count, len(items))]
-        chain = known.chains.get(last.branch, UNKNOWN)
+        chain = known.chains.get(last.branch, UNKNOWN_CHAIN)
         newest, chain = self._runs.add(
             last.branch, last.run + 1, last.skip + last.length, texts, chain, sort_keys=self._sort_keys
         )
@@ -632,7 +328,7 @@ class _ListPlan:
             newest[extent.branch] = max(extent.run, newest.get(extent.branch, 0))
         at = 0
         for extent in known.extents:
-            chain = known.chains.get(extent.branch, UNKNOWN)
+            chain = known.chains.get(extent.branch, UNKNOWN_CHAIN)
             # The chain is that of the branch as of its newest run. Extents of older ones may have other items.
             if extent.run != newest[extent.branch]:
                 break
@@ -645,7 +341,7 @@ class _ListPlan:
             raise ContentNeeded
         return [Match(0, 0, at)] if at else []
 
-    def _common_with(self, chain: Chain, extent: Extent, at: int) -> int:
+    def _common_with(self, chain: DigestChain, extent: Extent, at: int) -> int:
         """How many items of an extent are known to be those of this list from a position on."""
         marks = {mark.position: mark.digest for mark in chain.digested(self._sort_keys)}
         found = BEGINNING if extent.skip == 0 else marks.get(extent.skip)
@@ -711,14 +407,14 @@ class Runs:
         return f"{self._rev}{len(self.added):x}"
 
     def add(
-        self, branch: str, number: int, start: int, texts: Sequence[str], chain: Chain, *, sort_keys: bool
-    ) -> tuple[int, Chain]:
+        self, branch: str, number: int, start: int, texts: Sequence[str], chain: DigestChain, *, sort_keys: bool
+    ) -> tuple[int, DigestChain]:
         """Add items to a branch, from a number and a position on; its newest number then, and its chain with them."""
         for some in run_portions(texts):
             marks = chain.marks
             if chain.tip is None and marks and marks[-1].position == start:  # most runs are added at the end
                 before: bytes | None = marks[-1].digest
-                chain = Chain(_with_items(marks, some)[-MOST_MARKS:])
+                chain = DigestChain(with_items(marks, some)[-MOST_MARKS:])
             else:
                 before = chain.at(start, sort_keys)
                 chain = chain.continued(start, some, sort_keys)
@@ -740,7 +436,7 @@ class ListWriter:
         stored: tuple[Extent, ...],
         count: int,
         text: Callable[[int], str],
-        known: Mapping[str, Chain],
+        known: Mapping[str, DigestChain],
         *,
         sort_keys: bool,
         omitted: int = 0,
@@ -752,7 +448,7 @@ class ListWriter:
         self._text = text
         self._sort_keys = sort_keys
         self._known = known
-        self.chains: dict[str, Chain] = {}
+        self.chains: dict[str, DigestChain] = {}
         """The chains of the list that was written."""
 
     def extents(self, matches: list[Match]) -> tuple[Extent, ...]:
@@ -774,7 +470,7 @@ class ListWriter:
         """The items on a branch of their own."""
         branch = self._runs.open_branch()
         texts = [self._text(index) for index in piece]
-        newest, self.chains[branch] = self._runs.add(branch, 0, 0, texts, OPENED, sort_keys=self._sort_keys)
+        newest, self.chains[branch] = self._runs.add(branch, 0, 0, texts, OPENED_CHAIN, sort_keys=self._sort_keys)
         return Extent(branch, newest, 0, len(piece))
 
     def _pieces(self, matches: list[Match]) -> list[Extent | range]:
@@ -813,7 +509,7 @@ class ListWriter:
             return None
         end = last.skip + last.length
         texts = [self._text(index) for index in fresh]
-        chain = self._known.get(last.branch, UNKNOWN)
+        chain = self._known.get(last.branch, UNKNOWN_CHAIN)
         newest, self.chains[last.branch] = self._runs.add(
             last.branch, last.run + 1, end, texts, chain, sort_keys=self._sort_keys
         )
@@ -843,48 +539,3 @@ def _short_name_text(name: str) -> str:
 def _name_text(name: str) -> str:
     """The name of a field as JSON. They are the same few in every save."""
     return _short_name_text(name) if len(name) <= SMALL_NAME else encode(name)
-
-
-def item_text(item: object, path: tuple[str | int, ...], sort_keys: bool = False) -> str:
-    """One item of a state's list as JSON text; fields at their defaults are left out.
-
-    A user's subclass comes back as its base class, so all of its fields are written.
-    """
-    if is_ours(item) and trusted(item):
-        item = _plain(item)
-    elif isinstance(item, BaseModel):
-        item = item.model_dump(serialize_as_any=True)
-    return encode(item, path, sort_keys=sort_keys)
-
-
-def _plain(model: BaseModel) -> dict[str, Any]:
-    """A built-in model as a dict, without fields at their defaults.
-
-    `model_dump` would turn an object in a metadata dict into something that JSON can hold; here it stays, and
-    is refused.
-    """
-    plain: dict[str, Any] = {}
-    for name, default in _defaults(type(model)):
-        value = getattr(model, name)
-        if value is default or value == default:
-            continue
-        plain[name] = value if type(value) is str else _plain_value(value)
-    return plain | model.__pydantic_extra__ if model.__pydantic_extra__ else plain
-
-
-def _plain_value(value: Any) -> Any:
-    if isinstance(value, Items):
-        return [_plain(inner) if is_ours(inner) else inner for inner in value]
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return value.value if isinstance(value, Enum) else value
-
-
-@cache
-def _defaults(kind: type[BaseModel]) -> list[tuple[str, Any]]:
-    """The fields of a built-in model. There are only a few such classes, so the cache stays small."""
-    return [(name, field_info.default) for name, field_info in kind.model_fields.items()]
-
-
-def fingerprint(text: str) -> bytes:
-    return blake2b(text.encode(), digest_size=16).digest()

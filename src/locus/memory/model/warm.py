@@ -1,9 +1,9 @@
 """What a reader holds of a checkpoint, and how a later load is put together from that and from what is new.
 
-`Held` is what a handle keeps of the newest checkpoint of a thread that it has loaded or saved: texts of runs, or the
-lists that were decoded from them, or decoded lists and the texts of what was saved since. A load tells the engine
-which checkpoint that is (`Engine.read_since`), and gets only the runs that are newer. Everything held came from the
-store or went to it as text, so that a load gives the same whether or not something was held.
+`HeldCheckpoint` is what a handle keeps of the newest checkpoint of a thread that it has loaded or saved: texts of runs,
+or the lists that were decoded from them, or decoded lists and the texts of what was saved since. A load tells the
+engine which checkpoint that is (`Engine.read_since`), and gets only the runs that are newer. Everything held came from
+the store or went to it as text, so that a load gives the same whether or not something was held.
 
 A list as of one run is the list as of an older run, up to the first position that a run between them begins at. That
 part is taken from what is held; the rest is walked from the runs that were sent (see `manifest`). Where the two do not
@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from locus.core.frozen import FrozenList
 from locus.errors import CorruptCheckpointError
-from locus.memory.model.chain import chain_of, digest_before
+from locus.memory.model.digests import MOST_MARKS, UNKNOWN_CHAIN, DigestChain, chain_of, digest_before
 from locus.memory.model.manifest import decode_manifest, newest_runs, pieces_text, visible, wanted
 from locus.memory.model.payloads import (
     LoadedState,
@@ -33,8 +33,8 @@ from locus.memory.model.payloads import (
     state_of,
     with_value,
 )
-from locus.memory.model.plan import MOST_MARKS, UNKNOWN, Chain, ListTrace, Trace
 from locus.memory.model.records import Base, Extent, Path, Run, Stored
+from locus.memory.model.trace import ListTrace, Trace
 
 R = TypeVar("R")
 
@@ -54,7 +54,7 @@ _Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldCheckpoint:
     """What a reader has of the checkpoint `base`: with the texts of `runs` and the lists of `trace` it has all of it.
 
     `runs` are none but those that belong to the checkpoint: of the branches that its manifest names, up to the newest
@@ -86,29 +86,29 @@ def weight_of_runs(runs: Iterable[Run]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape(Generic[R]):
+class LoadForm(Generic[R]):
     """How a payload is loaded: from a whole read, and from what is held and what was sent beside it.
 
     Either gives what the caller wants, and what is held from then on.
     """
 
-    whole: Callable[[Stored], tuple[R, Held | None]]
-    since: Callable[[Held, Stored], tuple[R, Held] | None]
+    whole: Callable[[Stored], tuple[R, HeldCheckpoint | None]]
+    since: Callable[[HeldCheckpoint, Stored], tuple[R, HeldCheckpoint] | None]
 
 
-def followed(held: Held | None, base: Base, manifest: str, added: Iterable[Run]) -> Held | None:
+def followed(held: HeldCheckpoint | None, base: Base, manifest: str, added: Iterable[Run]) -> HeldCheckpoint | None:
     """What a writer holds that has saved `base`, with these runs, on what it held before (None: on nothing)."""
     more: dict[str, list[Run]] = {}
     for run in added:
         more.setdefault(run.branch, []).append(run)
     newest = newest_runs([manifest])
     if held is None:
-        return Held(base, manifest, _named(newest, more))
+        return HeldCheckpoint(base, manifest, _named(newest, more))
     runs = _named(newest, held.runs, more)
     if held.trace is None:
-        return Held(base, manifest, runs) if _covers(held, manifest, runs) else None
+        return HeldCheckpoint(base, manifest, runs) if _covers(held, manifest, runs) else None
     decoded = {branch: number for branch, number in held.decoded.items() if number <= newest.get(branch, -1)}
-    return Held(base, manifest, runs, held.trace, decoded, held.sizes)
+    return HeldCheckpoint(base, manifest, runs, held.trace, decoded, held.sizes)
 
 
 def _named(newest: Mapping[str, int], *sources: Runs) -> dict[str, list[Run]]:
@@ -132,12 +132,12 @@ def _named(newest: Mapping[str, int], *sources: Runs) -> dict[str, list[Run]]:
 # Texts: dicts and graphs. Their values can be changed by whoever gets them, so they are parsed anew for every load.
 
 
-def _whole_texts(stored: Stored) -> tuple[Stored, Held | None]:
+def _whole_texts(stored: Stored) -> tuple[Stored, HeldCheckpoint | None]:
     gathered = _gathered(stored.manifest, _named(newest_runs([stored.manifest]), stored.runs))
-    return replace(stored, runs=gathered), Held(_base_of(stored), stored.manifest, gathered)
+    return replace(stored, runs=gathered), HeldCheckpoint(_base_of(stored), stored.manifest, gathered)
 
 
-def _texts_since(held: Held, sent: Stored) -> tuple[Stored, Held] | None:
+def _texts_since(held: HeldCheckpoint, sent: Stored) -> tuple[Stored, HeldCheckpoint] | None:
     if held.trace is not None:
         return None
     runs = _named(newest_runs([sent.manifest]), held.runs, sent.runs)
@@ -145,10 +145,10 @@ def _texts_since(held: Held, sent: Stored) -> tuple[Stored, Held] | None:
         return None
     gathered = _gathered(sent.manifest, runs)
     whole = Stored(sent.entry, sent.head, sent.manifest, gathered, sent.passed)
-    return whole, Held(_base_of(sent), sent.manifest, gathered)
+    return whole, HeldCheckpoint(_base_of(sent), sent.manifest, gathered)
 
 
-def _covers(held: Held, manifest: str, runs: Runs) -> bool:
+def _covers(held: HeldCheckpoint, manifest: str, runs: Runs) -> bool:
     """Whether these runs are all that a manifest needs. What the held checkpoint has in the same place is there."""
     known = decode_manifest(held.manifest)
     for path, cut in decode_manifest(manifest).items():
@@ -195,13 +195,13 @@ def _gathered(manifest: str, runs: Runs) -> Runs:
     return gathered
 
 
-TEXTS: Final = Shape(_whole_texts, _texts_since)
+TEXTS: Final = LoadForm(_whole_texts, _texts_since)
 
 
 # States. What is in their lists cannot change, so that every load shares it.
 
 
-def _whole_state(stored: Stored) -> tuple[LoadedState, Held | None]:
+def _whole_state(stored: Stored) -> tuple[LoadedState, HeldCheckpoint | None]:
     state, trace = loaded_state(stored)
     sizes: dict[Path, int] = {}
     for path, cut in decode_manifest(stored.manifest).items():
@@ -212,18 +212,18 @@ def _whole_state(stored: Stored) -> tuple[LoadedState, Held | None]:
     return (state, trace), _held_state(stored, trace, sizes)
 
 
-def _held_state(stored: Stored, trace: Trace, sizes: Mapping[Path, int]) -> Held:
-    return Held(_base_of(stored), stored.manifest, {}, trace, newest_runs([stored.manifest]), sizes)
+def _held_state(stored: Stored, trace: Trace, sizes: Mapping[Path, int]) -> HeldCheckpoint:
+    return HeldCheckpoint(_base_of(stored), stored.manifest, {}, trace, newest_runs([stored.manifest]), sizes)
 
 
-def _state_since(held: Held, sent: Stored) -> tuple[LoadedState, Held] | None:
+def _state_since(held: HeldCheckpoint, sent: Stored) -> tuple[LoadedState, HeldCheckpoint] | None:
     try:
         return _Completion(held, sent).state()
     except (_NotCoveredError, CorruptCheckpointError, ValidationError):
         return None
 
 
-STATES: Final = Shape(_whole_state, _state_since)
+STATES: Final = LoadForm(_whole_state, _state_since)
 
 
 class _NotCoveredError(Exception):
@@ -233,14 +233,14 @@ class _NotCoveredError(Exception):
 class _Completion:
     """One state, put together from what is held and what was sent."""
 
-    def __init__(self, held: Held, sent: Stored) -> None:
+    def __init__(self, held: HeldCheckpoint, sent: Stored) -> None:
         self._held = held
         self._sent = sent
         self._cuts = decode_manifest(sent.manifest)
         self._texts: dict[str, list[Run]] = {}
         self._sizes: dict[Path, int] = {}
 
-    def state(self) -> tuple[LoadedState, Held]:
+    def state(self) -> tuple[LoadedState, HeldCheckpoint]:
         values: list[tuple[Path, Any]] = []
         # What lies inside a large value comes after it.
         for path, cut in sorted(self._cuts.items(), key=lambda line: len(line[0])):
@@ -319,25 +319,27 @@ class _Completion:
         first = max(extent.skip, min(end, min(run.start for run in later)))
         spans = _spans(trace.extents, Extent(branch, decoded, extent.skip, first - extent.skip))
         pieces = visible(Extent(branch, extent.run, first, end - first), later) if first < end else []
-        if spans and pieces and not _continues(pieces[0][0], decoded, later, trace.chains.get(branch, UNKNOWN)):
+        if spans and pieces and not _continues(pieces[0][0], decoded, later, trace.chains.get(branch, UNKNOWN_CHAIN)):
             raise _NotCoveredError
         return spans, pieces
 
-    def _chains(self, path: Path, extents: tuple[Extent, ...]) -> dict[str, Chain]:
+    def _chains(self, path: Path, extents: tuple[Extent, ...]) -> dict[str, DigestChain]:
         """The chains of the branches that a list is on, as a whole read has them."""
         newest: dict[str, int] = {}
         for extent in extents:
             newest[extent.branch] = max(extent.run, newest.get(extent.branch, 0))
         known = self._trace_at(path)
         chains = known.chains if isinstance(known, ListTrace) else {}
-        return {branch: self._chain(branch, number, chains.get(branch, UNKNOWN)) for branch, number in newest.items()}
+        return {
+            branch: self._chain(branch, number, chains.get(branch, UNKNOWN_CHAIN)) for branch, number in newest.items()
+        }
 
-    def _chain(self, branch: str, number: int, known: Chain) -> Chain:
+    def _chain(self, branch: str, number: int, known: DigestChain) -> DigestChain:
         decoded = self._held.decoded.get(branch)
         if decoded is None:
             return chain_of(self._runs(branch), number)
         if number <= decoded:
-            return known if number == decoded else UNKNOWN
+            return known if number == decoded else UNKNOWN_CHAIN
         later = [run for run in self._runs(branch) if decoded < run.number <= number]
         chain, first = chain_of(later, number), min(run.start for run in later)
         if not chain.marks:
@@ -377,7 +379,7 @@ def _spans(extents: Iterable[Extent], wanted: Extent) -> list[_Span]:
     return spans
 
 
-def _continues(run: Run, decoded: int, later: Iterable[Run], chain: Chain) -> bool:
+def _continues(run: Run, decoded: int, later: Iterable[Run], chain: DigestChain) -> bool:
     """Whether a run was added to the list that is decoded.
 
     Where no number is missing between the two, it was. Else some runs were removed, because nothing shows them, or were

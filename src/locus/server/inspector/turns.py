@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from locus.memory.shapes import Turn, turn_of
+from locus.memory.conversations import Turn, turn_of
 from locus.server.inspector.trees import folded, is_encoded
 
 LONGEST: Final = 4_000

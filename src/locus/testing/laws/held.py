@@ -13,8 +13,8 @@ from locus.core.messages import Message
 from locus.core.state import LISTS, AgentState, ToolExecution
 from locus.errors import CorruptCheckpointError
 from locus.memory.checkpointer import Checkpointer
-from locus.memory.model.plan import ListTrace, Trace
 from locus.memory.model.records import Path
+from locus.memory.model.trace import ListTrace, Trace
 from locus.testing.data import conversation, message
 from locus.testing.laws.base import Laws, OpenHandle, WorkerLaws, assert_same, assert_same_state, dicts, ids
 from locus.testing.laws.stale import DISTURBANCES

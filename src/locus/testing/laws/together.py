@@ -16,7 +16,7 @@ from locus.errors import CheckpointNotFoundError, ConflictError
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import CommitsTogether, Engine, KeepsWrites
 from locus.memory.model.payloads import dict_from, dict_payload
-from locus.memory.model.plan import Planner, Trace
+from locus.memory.model.plan import Planner
 from locus.memory.model.records import (
     ANY,
     DEFAULT_NAMESPACE,
@@ -28,6 +28,7 @@ from locus.memory.model.records import (
     Write,
     writes_order,
 )
+from locus.memory.model.trace import Trace
 from locus.memory.together import send_alone
 from locus.testing.data import SOAK, conversation, message
 from locus.testing.laws.base import Laws, OpenHandle, assert_same_state, dicts, ids

@@ -22,8 +22,9 @@ from typing import IO, Any
 from locus.errors import BackendUnavailableError, ConfigurationError, CorruptCheckpointError, SerializationError
 from locus.extras import require
 from locus.memory.model.codec import decode, encode
-from locus.memory.model.plan import ListTrace, encode_manifest, run_of
+from locus.memory.model.plan import encode_manifest, run_of
 from locus.memory.model.records import Extent
+from locus.memory.model.trace import ListTrace
 from locus.transfer.content import HEAD, ITEMS, Checkpoint, StoredContent, log_metadata
 from locus.transfer.items import ThreadItems
 from locus.transfer.sources.folder import FolderStore

@@ -19,7 +19,7 @@ be taken for a seal.
 A seal is one line, and the commit point: what has no seal was never saved, and is cut off before the next save. It
 names the seal before it, so that the history is read from the end, without the payloads. It says where in the record
 the texts are, and of each run the branch, number, start, length and, from format 2 on, the digest of what precedes it
-(see `locus.memory.model.chain`). It has checksums of the record and of itself. The kinds of seals are `thread` (the
+(see `locus.memory.model.digests`). It has checksums of the record and of itself. The kinds of seals are `thread` (the
 first line), `checkpoint` and `writes`.
 
 The first line has the format of the log. A log of format 1 keeps its first line until it is written anew. A newer

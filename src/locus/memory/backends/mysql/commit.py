@@ -1,9 +1,9 @@
 """How MySQL saves: one round trip if nothing has to be asked, else two.
 
-A save to a thread that is as this handle has left it needs no questions (see `Chain` in `sql.commit`). All of it goes
-to the server at once. The UPDATE locks the thread's row and raises its counter, if the thread is as expected. The first
-INSERT checks whether it did. If not, it inserts NULL into a column that allows none; the server stops there, and
-nothing is written. A new thread is created the same way: if another process was faster, its row is a duplicate.
+A save to a thread that is as this handle has left it needs no questions (see `LastSeenThread` in `sql.commit`). All of
+it goes to the server at once. The UPDATE locks the thread's row and raises its counter, if the thread is as expected.
+The first INSERT checks whether it did. If not, it inserts NULL into a column that allows none; the server stops there,
+and nothing is written. A new thread is created the same way: if another process was faster, its row is a duplicate.
 
     BEGIN;
     UPDATE locus_threads SET last_seq = 8, … WHERE id = 5 AND thread_id = 'a' AND last_seq = 7 AND removals = 0 AND …
@@ -22,7 +22,7 @@ from collections.abc import Sequence
 
 from locus.memory.backends.mysql.client import Expression, Statement
 from locus.memory.backends.mysql.schema import MySQLFlavour
-from locus.memory.backends.sql.commit import Chain, LoadedView, SQLThread, SQLThreads
+from locus.memory.backends.sql.commit import LastSeenThread, LoadedView, SQLThread, SQLThreads
 from locus.memory.backends.sql.flavour import Row, Steps, marks, portions
 from locus.memory.backends.sql.read import now
 from locus.memory.backends.sql.schema import KNOWN, of
@@ -114,7 +114,7 @@ def in_new_thread(sql: MySQLFlavour, commit: Commit) -> list[Statement]:
     return [BEGIN, begun, *statements_of(thread.add(commit, Outcome(Verdict.COMMITTED, 1)))[:-1], COMMIT]
 
 
-def reliance(sql: MySQLFlavour, commit: Commit, chain: Chain) -> list[Statement] | None:
+def reliance(sql: MySQLFlavour, commit: Commit, chain: LastSeenThread) -> list[Statement] | None:
     """The conditions that a save relies on, if the thread is as the chain has left it; None if they take questions.
 
     None at all for a save that continues the chain. One that goes on from an older checkpoint needs its base, which is
@@ -145,7 +145,9 @@ def is_there(sql: MySQLFlavour, key: int, namespace: str, base: Base) -> Stateme
     )
 
 
-def in_chain(sql: MySQLFlavour, commit: Commit, chain: Chain, reliance: Sequence[Statement] = ()) -> list[Statement]:
+def in_chain(
+    sql: MySQLFlavour, commit: Commit, chain: LastSeenThread, reliance: Sequence[Statement] = ()
+) -> list[Statement]:
     """A save to a thread that is as a chain has left it, and where these conditions hold. Fails with a NULL if not."""
     thread = MySQLThread(sql, chain.key, commit.thread_id, chain.seq)
     outcome = in_chain_outcome(commit, chain)
@@ -168,7 +170,7 @@ def in_chain(sql: MySQLFlavour, commit: Commit, chain: Chain, reliance: Sequence
     return [BEGIN, moved, (statement, (key, *values[1:])), *others, COMMIT]
 
 
-def in_chain_outcome(commit: Commit, chain: Chain) -> Outcome:
+def in_chain_outcome(commit: Commit, chain: LastSeenThread) -> Outcome:
     assert commit.base is not None, "without one, questions have to be asked"
     return Outcome(Verdict.COMMITTED, chain.seq + 1, commit.base.checkpoint_id)
 

@@ -36,7 +36,7 @@ from locus.memory.backends.mysql.config import MySQLConfig
 from locus.memory.backends.mysql.examine import findings
 from locus.memory.backends.mysql.schema import NATIVE, MySQLFlavour
 from locus.memory.backends.mysql.together import Group, Save, Task
-from locus.memory.backends.sql.commit import Chains, can_be_first
+from locus.memory.backends.sql.commit import LastSeenThreads, can_be_first
 from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
 from locus.memory.backends.sql.flavour import run_steps_async
 from locus.memory.backends.sql.schema import check_format, other_tables, script
@@ -71,7 +71,7 @@ class MySQLEngine(SQLServerEngine[MySQLConnection], CommitsTogether):
         self._address = config.address
         self._connector = Connector(config)
         self.has_several_hosts = self._connector.hosts is not None
-        self._chains = Chains()
+        self._chains = LastSeenThreads()
         self._parser_checked = False
 
     @property

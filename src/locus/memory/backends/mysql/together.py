@@ -25,7 +25,7 @@ from typing import Any
 from locus.memory.backends.mysql.client import Expression, Result, Statement
 from locus.memory.backends.mysql.commit import BEGIN, COMMIT, looked, metadata_keys, questions_in_lock
 from locus.memory.backends.mysql.schema import MySQLFlavour
-from locus.memory.backends.sql.commit import OF_TASK, Chain, added_entry, branches_sent_before, can_be_first
+from locus.memory.backends.sql.commit import OF_TASK, LastSeenThread, added_entry, branches_sent_before, can_be_first
 from locus.memory.backends.sql.flavour import Row, marks
 from locus.memory.backends.sql.read import now
 from locus.memory.model.commit_rules import decide
@@ -37,7 +37,7 @@ class Save:
     """A commit of a group, and what has become of it so far."""
 
     commit: Commit
-    chain: Chain | None
+    chain: LastSeenThread | None
     """The chain that it continues, as far as its handle knows."""
     outcome: Outcome | None = None
     key: Any = None
@@ -202,7 +202,7 @@ class Group:
         return [*statements, *_rows(sql.put_write(), rows)]
 
 
-def _base_revs(sql: MySQLFlavour, chains: Sequence[Chain]) -> Statement:
+def _base_revs(sql: MySQLFlavour, chains: Sequence[LastSeenThread]) -> Statement:
     """Asks for the revs of the checkpoints that chains end with, all in one row."""
     rev = f"(SELECT c.rev FROM {sql.checkpoints} c WHERE c.thread = ? AND c.namespace = ? AND c.checkpoint_id = ?)"
     values = [value for chain in chains for value in (chain.key, chain.namespace, chain.base.checkpoint_id)]

@@ -51,9 +51,9 @@ reader of a part gets neither the runs before that part, nor those behind it, no
 an earlier version has stored have no `starts`; then only what is before the part is left out.
 
 **Damage.** A checkpoint and each of its runs have a checksum (`sum`), a run the digest of what precedes it (`before`,
-see `locus.memory.model.chain`), and a checkpoint the rev of the record before it (`after`), so that no record can take
-the place of one that was lost. Documents of format 1 have none of these. `_meta` of the mapping has the format of the
-index; a newer one may say there from which format on it can be used (see `locus.memory.model.formats`).
+see `locus.memory.model.digests`), and a checkpoint the rev of the record before it (`after`), so that no record can
+take the place of one that was lost. Documents of format 1 have none of these. `_meta` of the mapping has the format of
+the index; a newer one may say there from which format on it can be used (see `locus.memory.model.formats`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How Oracle Database saves: three round trips, or two if the save adds nothing to any list.
 
-A save that continues what this handle saved last needs no questions (see `Chain` in `sql.commit`):
+A save that continues what this handle saved last needs no questions (see `LastSeenThread` in `sql.commit`):
 
     UPDATE locus_threads SET last_seq = 8, … WHERE id = 5 AND thread_id = 'a' AND last_seq = 7 AND removals = 0 AND …
         AND EXISTS (SELECT 1 FROM locus_checkpoints …)    what this handle has saved last
@@ -21,7 +21,14 @@ from typing import Any
 
 from locus.memory.backends.oracle.client import DUPLICATE, BindRows, OracleConnection, OutBind, has_code, oracledb
 from locus.memory.backends.oracle.schema import PAIR_COLUMNS, OracleFlavour
-from locus.memory.backends.sql.commit import OF_TASK, Chain, SQLThread, SQLThreads, added_entry, branches_sent_before
+from locus.memory.backends.sql.commit import (
+    OF_TASK,
+    LastSeenThread,
+    SQLThread,
+    SQLThreads,
+    added_entry,
+    branches_sent_before,
+)
 from locus.memory.backends.sql.flavour import Row, Steps, marks, portions, run_steps_async
 from locus.memory.backends.sql.read import now
 from locus.memory.backends.sql.schema import WRITE_COLUMNS
@@ -148,7 +155,9 @@ class OracleThreads(SQLThreads):
             yield f"INSERT INTO {sql.writes} ({WRITE_COLUMNS}) VALUES {marks(8)}", rows
 
 
-async def in_chain(sql: OracleFlavour, connection: OracleConnection, commit: Commit, chain: Chain) -> Outcome | None:
+async def in_chain(
+    sql: OracleFlavour, connection: OracleConnection, commit: Commit, chain: LastSeenThread
+) -> Outcome | None:
     """Save without questions. None if the thread has changed or the id exists, and then nothing was written."""
     outcome = Outcome(Verdict.COMMITTED, chain.seq + 1, chain.base.checkpoint_id)
     try:

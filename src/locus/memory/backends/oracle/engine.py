@@ -29,7 +29,7 @@ from locus.memory.backends.oracle.client import (
 from locus.memory.backends.oracle.commit import OracleThreads
 from locus.memory.backends.oracle.config import OracleConfig
 from locus.memory.backends.oracle.schema import NATIVE, OracleFlavour
-from locus.memory.backends.sql.commit import Chains, SQLThread, can_be_first
+from locus.memory.backends.sql.commit import LastSeenThreads, SQLThread, can_be_first
 from locus.memory.backends.sql.engine import SQLServerEngine, Trouble
 from locus.memory.backends.sql.schema import check_format
 from locus.memory.engine import Deadline
@@ -53,7 +53,7 @@ class OracleEngine(SQLServerEngine[OracleConnection]):
         self._connector = Connector(config)
         self._address = self._connector.address
         self._setup = TableSetup(self._connector, sql, auto_create_table=config.auto_create_table)
-        self._chains = Chains()
+        self._chains = LastSeenThreads()
 
     @property
     def identity(self) -> str:

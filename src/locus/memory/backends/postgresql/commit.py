@@ -6,7 +6,7 @@ lock, and then what `seen` says is old. But once PostgreSQL has the lock, it che
 on the row as it is by then. Every commit raises `last_seq` and every deletion `removals`, so in that case the row is
 left alone, nothing is written, and the save takes the steps that all SQL backends share (`PostgreSQLThreads`).
 
-Most saves differ in their values only, so the text of a statement is built once for each `Shape` of commits.
+Most saves differ in their values only, so the text of a statement is built once for each `StatementKey` of commits.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ Get = Callable[[Commit], Any]
 
 MOST_ROWS = 16
 """So many runs are written row by row. More are sent as arrays, so that a statement does not grow with them: it may
-have 65,535 parameters, and each shape is a text that the server keeps."""
+have 65,535 parameters, and each key is a text that the server keeps."""
 
 
-class Shape(NamedTuple):
+class StatementKey(NamedTuple):
     """What the text of a statement depends on. An id is `ANY`, `None` for none, or "" for one that is named."""
 
     base: bool
@@ -63,12 +63,12 @@ def in_new_thread(sql: PostgreSQLFlavour, commit: Commit) -> Statement | None:
     # Most saves have a base, and need not ask any further.
     if commit.base is not None or not can_be_first(commit):
         return None
-    return _for_new_thread(sql, _shape(commit))
+    return _for_new_thread(sql, _statement_key(commit))
 
 
 def in_thread(sql: PostgreSQLFlavour, commit: Commit) -> Statement:
     """For a thread that is there."""
-    return _for_thread(sql, _shape(commit))
+    return _for_thread(sql, _statement_key(commit))
 
 
 def confirm(sql: PostgreSQLFlavour, thread_id: str) -> Steps[None]:
@@ -84,10 +84,10 @@ def confirm(sql: PostgreSQLFlavour, thread_id: str) -> Steps[None]:
     )
 
 
-def _shape(commit: Commit) -> Shape:
+def _statement_key(commit: Commit) -> StatementKey:
     base, parent = commit.base, commit.parent_id
     named = isinstance(parent, str)
-    return Shape(
+    return StatementKey(
         base=base is not None,
         fresh_id=commit.fresh_id,
         if_latest="" if isinstance(commit.if_latest, str) else commit.if_latest,
@@ -99,21 +99,21 @@ def _shape(commit: Commit) -> Shape:
 
 
 @lru_cache(maxsize=64)
-def _for_new_thread(sql: PostgreSQLFlavour, shape: Shape) -> Statement:
-    return _Builder(sql, shape).in_new_thread()
+def _for_new_thread(sql: PostgreSQLFlavour, key: StatementKey) -> Statement:
+    return _Builder(sql, key).in_new_thread()
 
 
 @lru_cache(maxsize=64)
-def _for_thread(sql: PostgreSQLFlavour, shape: Shape) -> Statement:
-    return _Builder(sql, shape).in_thread()
+def _for_thread(sql: PostgreSQLFlavour, key: StatementKey) -> Statement:
+    return _Builder(sql, key).in_thread()
 
 
 class _Builder:
-    """Builds the statement for one shape."""
+    """Builds the statement for one key."""
 
-    def __init__(self, sql: PostgreSQLFlavour, shape: Shape) -> None:
+    def __init__(self, sql: PostgreSQLFlavour, key: StatementKey) -> None:
         self._sql = sql
-        self._shape = shape
+        self._statement_key = key
         self._getters: list[Get] = []
         self._namespace = self._id(lambda commit: commit.namespace)
 
@@ -138,11 +138,11 @@ class _Builder:
         return self._statement([moved], parent="NULL::text")
 
     def in_thread(self) -> Statement:
-        sql, shape = self._sql, self._shape
+        sql, key = self._sql, self._statement_key
         latest = (
             f"(SELECT c.checkpoint_id FROM {sql.checkpoints} c WHERE c.thread = t.id"
             f" AND {sql.in_order('c.namespace')} = {self._namespace} ORDER BY c.seq DESC LIMIT 1)"
-            if shape.if_latest is not ANY or shape.parent is ANY
+            if key.if_latest is not ANY or key.parent is ANY
             else "NULL::text"
         )
         seen = (
@@ -163,21 +163,21 @@ class _Builder:
         OFFSET 0 keeps each a look into an index. As a join it might become a scan of the whole table, which is cheap
         while the table is small, and the server would keep that plan.
         """
-        shape = self._shape
-        if shape.if_latest is None:
+        key = self._statement_key
+        if key.if_latest is None:
             yield "s.latest IS NULL"
-        elif shape.if_latest is not ANY:
+        elif key.if_latest is not ANY:
             yield f"s.latest = {self._id(lambda commit: str(commit.if_latest))}"
-        if not shape.fresh_id:
+        if not key.fresh_id:
             yield f"NOT {self._exists(lambda commit: commit.checkpoint_id)}"
-        if shape.base:
+        if key.base:
             yield self._exists(lambda commit: _base(commit).checkpoint_id, lambda commit: _base(commit).rev)
-        if shape.parent_looked_up:
+        if key.parent_looked_up:
             yield self._exists(lambda commit: str(commit.parent_id))
-        if shape.continues is None:
+        if key.continues is None:
             yield self._are_next()
             return
-        for at, continues in enumerate(shape.continues):
+        for at, continues in enumerate(key.continues):
             if continues:
                 yield self._is_next(partial(_nth, _runs, at))
 
@@ -204,21 +204,21 @@ class _Builder:
         )
 
     def _parent(self) -> str:
-        if self._shape.parent is ANY:
+        if self._statement_key.parent is ANY:
             return "m.latest"
-        return "NULL::text" if self._shape.parent is None else self._id(lambda commit: str(commit.parent_id))
+        return "NULL::text" if self._statement_key.parent is None else self._id(lambda commit: str(commit.parent_id))
 
     def _expiry(self) -> str:
         time = self._sql.time
         return self._value(lambda commit: time(commit.expires_at) if commit.expires_at else None, "timestamptz")
 
     def _statement(self, parts: list[str], parent: str) -> Statement:
-        sql, shape = self._sql, self._shape
-        if shape.continues != ():
-            rows = self._arrays() if shape.continues is None else self._rows(_runs, len(shape.continues))
+        sql, key = self._sql, self._statement_key
+        if key.continues != ():
+            rows = self._arrays() if key.continues is None else self._rows(_runs, len(key.continues))
             parts.append(f"runs AS ({self._insert(rows)}{self._unless_there()})")
-        if shape.values:
-            parts.append(f"large AS ({self._insert(self._rows(_large, shape.values))} ON CONFLICT DO NOTHING)")
+        if key.values:
+            parts.append(f"large AS ({self._insert(self._rows(_large, key.values))} ON CONFLICT DO NOTHING)")
         columns = NewCheckpoint(
             thread="m.id",
             namespace=self._namespace,
@@ -239,7 +239,7 @@ class _Builder:
 
     def _unless_there(self) -> str:
         """See `branches_sent_before`. The runs that continue a branch are not there, or nothing would be written."""
-        return "" if self._shape.fresh_id else " ON CONFLICT DO NOTHING"
+        return "" if self._statement_key.fresh_id else " ON CONFLICT DO NOTHING"
 
     def _insert(self, rows: str) -> str:
         return (

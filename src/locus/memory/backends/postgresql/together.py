@@ -95,7 +95,7 @@ _WRITE: Columns = {
 }
 
 
-class Shape(NamedTuple):
+class GroupStatementKey(NamedTuple):
     """What the text of a statement depends on."""
 
     creates: bool
@@ -130,13 +130,13 @@ def steps(
 def _commit(sql: PostgreSQLFlavour, commits: Sequence[Commit], creating: bool) -> tuple[str, Sequence[Any]]:
     runs = [row for number, commit in enumerate(commits, 1) for row in _run_rows(sql, number, commit)]
     firsts = [creating and can_be_first(commit) for commit in commits]
-    shape = Shape(
+    key = GroupStatementKey(
         creates=any(firsts),
         unless_there=any(not commit.fresh_id or commit.values for commit in commits),
     )
     members = [_member_row(sql, commit, first) for commit, first in zip(commits, firsts, strict=True)]
-    patience = [PATIENCE] if shape.creates else []
-    return _statement(sql, shape), (*_arrays(_MEMBER, members), *_arrays(_RUN, runs), now(sql), *patience)
+    patience = [PATIENCE] if key.creates else []
+    return _statement(sql, key), (*_arrays(_MEMBER, members), *_arrays(_RUN, runs), now(sql), *patience)
 
 
 def _member_row(sql: PostgreSQLFlavour, commit: Commit, first: bool) -> tuple[Cell, ...]:
@@ -188,7 +188,7 @@ def _run_row(sql: PostgreSQLFlavour, member: int, run: Run, continues: bool) -> 
 
 
 @lru_cache(maxsize=64)
-def _statement(sql: PostgreSQLFlavour, shape: Shape) -> str:
+def _statement(sql: PostgreSQLFlavour, key: GroupStatementKey) -> str:
     """Returns the number, the sequence number and the parent of each member that was written."""
     after_arrays = len(_MEMBER) + len(_RUN) + 1
     at_now, patience = f"${after_arrays}::timestamptz", f"${after_arrays + 1}::text"
@@ -228,7 +228,7 @@ def _statement(sql: PostgreSQLFlavour, shape: Shape) -> str:
         " WHERE t.id = l.id RETURNING l.number, t.id, t.last_seq, l.parent_id)",
     ]
     done = ["SELECT number, id, last_seq, parent_id FROM moved"]
-    if shape.creates:
+    if key.creates:
         parts.append(
             f"created AS (INSERT INTO {sql.threads} (thread_id, last_seq, expires_at)"
             " SELECT m.thread_id, 1, m.expires_at FROM member m WHERE m.can_be_first"
@@ -258,7 +258,7 @@ def _statement(sql: PostgreSQLFlavour, shape: Shape) -> str:
         f"done AS MATERIALIZED ({' UNION ALL '.join(done)})",
         f"runs AS (INSERT INTO {sql.runs} ({RUN_COLUMNS}) SELECT d.id, {of('r', RUN_INFO)}, d.last_seq, r.items,"
         f" r.items_before FROM done d JOIN run r ON r.member = d.number"
-        f"{' ON CONFLICT DO NOTHING' if shape.unless_there else ''})",
+        f"{' ON CONFLICT DO NOTHING' if key.unless_there else ''})",
         f"checkpoints AS (INSERT INTO {sql.checkpoints} ({CHECKPOINT_COLUMNS}) SELECT {', '.join(columns)}"
         " FROM done d JOIN member m ON m.number = d.number)",
     ]

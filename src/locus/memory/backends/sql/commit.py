@@ -4,11 +4,11 @@ Every change of a thread begins with a lock on its row, so that commits and dele
 has the operations, and `SQLThread` is a thread whose row is locked. A backend overrides what its own columns and
 indexes need.
 
-A handle that has just saved to a thread knows its row (`Chain`). If `last_seq` and `removals` are still what they
-were, nothing has happened to the thread since, and a save that builds on the last one needs no questions. A server that
-has lost saves, in a failover or with a backup that was restored, may give the same numbers out again: the key of a
+A handle that has just saved to a thread knows its row (`LastSeenThread`). If `last_seq` and `removals` are still what
+they were, nothing has happened to the thread since, and a save that builds on the last one needs no questions. A server
+that has lost saves, in a failover or with a backup that was restored, may give the same numbers out again: the key of a
 thread to another thread, and sequence numbers to what others save. So a save that asks nothing names the thread by its
-id, too, and wants the checkpoint that the chain ends with (`Chain.base`) to be there, with its rev.
+id, too, and wants the checkpoint that the chain ends with (`LastSeenThread.base`) to be there, with its rev.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class SQLThread:
     """A thread whose row this transaction has locked."""
 
     removals = 0
-    """How often something was deleted from it, where a save has to know that (see `Chain`)."""
+    """How often something was deleted from it, where a save has to know that (see `LastSeenThread`)."""
 
     def __init__(self, sql: Flavour, key: int, thread_id: str, last_seq: int) -> None:
         self.sql = sql
@@ -543,7 +543,7 @@ MOST_BRANCHES = 100
 
 
 @dataclass(frozen=True)
-class Chain:
+class LastSeenThread:
     """What a handle knows of a thread after its last save, if nobody else has changed the thread since."""
 
     key: int
@@ -570,19 +570,19 @@ class Chain:
         )
 
 
-class Chains:
+class LastSeenThreads:
     """The chains of a handle, by thread. Several event loops use them, so each step is atomic."""
 
     def __init__(self) -> None:
-        self._chains: dict[str, Chain] = {}
+        self._chains: dict[str, LastSeenThread] = {}
 
-    def get(self, thread_id: str) -> Chain | None:
+    def get(self, thread_id: str) -> LastSeenThread | None:
         return self._chains.get(thread_id)
 
     def forget(self, thread_id: str) -> None:
         self._chains.pop(thread_id, None)
 
-    def note(self, commit: Commit, key: int, seq: int, removals: int, before: Chain | None = None) -> None:
+    def note(self, commit: Commit, key: int, seq: int, removals: int, before: LastSeenThread | None = None) -> None:
         """A commit was written; `before` is the chain that it continues."""
         newest_runs = {**(before.newest_runs if before else {}), **{run.branch: run.number for run in commit.runs}}
         while len(newest_runs) > MOST_BRANCHES:
@@ -590,7 +590,7 @@ class Chains:
         if len(self._chains) >= MOST_CHAINS and commit.thread_id not in self._chains:
             self._chains.clear()
         base = Base(commit.checkpoint_id, commit.rev)
-        self._chains[commit.thread_id] = Chain(key, seq, removals, commit.namespace, base, newest_runs)
+        self._chains[commit.thread_id] = LastSeenThread(key, seq, removals, commit.namespace, base, newest_runs)
 
 
 def can_be_first(commit: Commit) -> bool:

@@ -177,7 +177,7 @@ def _standing(sql: Flavour, row: CheckpointRow) -> tuple[str, Sequence[Any]]:
 
 def one_since(
     sql: Flavour, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base
-) -> Steps[tuple[CheckpointRow | None, Held | None]]:
+) -> Steps[tuple[CheckpointRow | None, HeldExtents | None]]:
     """The row of one checkpoint, and what the checkpoint `held` has.
 
     None if that one is not there: it is gone, or another has its id. If it is damaged, it is of no use either, and no
@@ -202,11 +202,11 @@ def one_since(
         return row, None
 
 
-Held = Mapping[str, Sequence[Extent]]
+HeldExtents = Mapping[str, Sequence[Extent]]
 """What a reader has, by branch."""
 
 
-def held_by(manifest: str) -> Held:
+def held_by(manifest: str) -> HeldExtents:
     """What a reader has who holds the checkpoint with this manifest."""
     held: dict[str, list[Extent]] = {}
     for extent in wanted(manifest):
@@ -214,7 +214,7 @@ def held_by(manifest: str) -> Held:
     return held
 
 
-def continued(extent: Extent, held: Held) -> Extent | None:
+def continued(extent: Extent, held: HeldExtents) -> Extent | None:
     """What a reader has of an extent, in its newest version: of this version all of it, or an older one's beginning.
 
     Of a version the reader has only what lies within the extent that it holds.
@@ -228,14 +228,14 @@ def continued(extent: Extent, held: Held) -> Extent | None:
     return found
 
 
-def new_extents(extents: Iterable[Extent], held: Held) -> list[Extent]:
+def new_extents(extents: Iterable[Extent], held: HeldExtents) -> list[Extent]:
     """Those of which something has to be read."""
     found = ((extent, continued(extent, held)) for extent in extents)
     return [extent for extent, other in found if other is None or other.run < extent.run]
 
 
 def runs_of(
-    sql: Flavour, row: CheckpointRow, extents: Sequence[Extent], held: Held, *, at_once: bool
+    sql: Flavour, row: CheckpointRow, extents: Sequence[Extent], held: HeldExtents, *, at_once: bool
 ) -> Steps[dict[str, list[Run]]]:
     """The runs that extents of a checkpoint show, by branch, without those that a reader has of what is held.
 

@@ -11,7 +11,7 @@
     locus_format       the version of these tables, and from which version on Locus may use them (see `formats`)
 
 Rows of checkpoints, runs and pending writes have a `checksum` of what they hold. `items_before` of a run is a digest
-of the items that precede it (see `locus.memory.model.chain`). What is NULL there was stored by an older version.
+of the items that precede it (see `locus.memory.model.digests`). What is NULL there was stored by an older version.
 
 All names begin with `locus_`, so that the tables can live in an application's own database. `locus_search` is created
 by the first search (see `search`), and everything else by the migrations.

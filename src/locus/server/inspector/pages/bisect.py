@@ -33,7 +33,7 @@ _BEFORE: Final = 4
 REFRESH_SECONDS: Final = 1
 
 
-class Asked(Query):
+class BisectQuery(Query):
     ns: Annotated[str | None, Field(max_length=MAX_ID_LENGTH)] = None
     appears: Annotated[Text, Field(max_length=LONGEST)] = ""
     path: Annotated[Text, Field(max_length=LONGEST)] = ""
@@ -71,17 +71,17 @@ def routes(pages: Pages) -> list[Route]:
 
     async def bisect(request: Request) -> Response:
         thread_id = pages.thread(request)
-        asked = Asked.of(request)
-        if asked.appears and asked.path:
+        query = BisectQuery.of(request)
+        if query.appears and query.path:
             raise invalid("appears", "given, or path, and not both")
-        namespace = await pages.namespace(thread_id, asked.ns)
-        last = await _last(pages, thread_id, namespace, asked.to)
+        namespace = await pages.namespace(thread_id, query.ns)
+        last = await _last(pages, thread_id, namespace, query.to)
         job = None
-        if asked.is_question:
+        if query.is_question:
             grant = pages.authorized.grant(request)
-            question = (asked.appears, asked.case, asked.path, asked.equals)
+            question = (query.appears, query.case, query.path, query.equals)
             key = (grant.token_id, thread_id, namespace, last.rev, *question)
-            job = jobs.find(key) or jobs.begin(key, lambda job: _found(pages, last, asked, job))
+            job = jobs.find(key) or jobs.begin(key, lambda job: _found(pages, last, query, job))
             try:
                 await jobs.waited(job)
             except ConfigurationError as error:
@@ -95,7 +95,7 @@ def routes(pages: Pages) -> list[Route]:
             "bisect.html",
             headers={"Refresh": str(REFRESH_SECONDS)} if running else None,
             thread_id=thread_id,
-            asked=asked,
+            query=query,
             namespace=namespace,
             title=await title_of(pages.store, last),
             last=last,
@@ -103,11 +103,11 @@ def routes(pages: Pages) -> list[Route]:
             found=found,
             in_metadata=answer is not None and answer.in_metadata,
             passage=passage,
-            pieces=[] if passage is None else marked(passage.text, [asked.appears], any_case=not asked.case),
-            place=None if first is None or passage is None else _place(pages, first, passage, asked),
+            pieces=[] if passage is None else marked(passage.text, [query.appears], any_case=not query.case),
+            place=None if first is None or passage is None else _place(pages, first, passage, query),
             field=None if passage is None else dotted(passage.path),
             metadata={} if first is None else some_metadata(first),
-            later=await _later(pages, last) if found is not None and first is None and asked.to else None,
+            later=await _later(pages, last) if found is not None and first is None and query.to else None,
             most_flips=MOST_FLIPS,
         )
 
@@ -123,15 +123,15 @@ async def _last(pages: Pages, thread_id: str, namespace: str, to: str) -> Entry:
     return latest
 
 
-async def _found(pages: Pages, last: Entry, asked: Asked, job: Job[Answer]) -> Answer:
+async def _found(pages: Pages, last: Entry, query: BisectQuery, job: Job[Answer]) -> Answer:
     line = await line_of(pages.store, last)
     job.total = len(line)
-    most, path = pages.authorized.limits.state_bytes, asked.path.split(".")
+    most, path = pages.authorized.limits.state_bytes, query.path.split(".")
     try:
-        if asked.appears:
-            found = await bisect_text(pages.store, line, asked.appears, not asked.case, progress=job.step, most=most)
+        if query.appears:
+            found = await bisect_text(pages.store, line, query.appears, not query.case, progress=job.step, most=most)
             return Answer(found)
-        return Answer(*await bisect_path(pages.store, line, path, asked.wanted, progress=job.step, most=most))
+        return Answer(*await bisect_path(pages.store, line, path, query.wanted, progress=job.step, most=most))
     except TooMuchText:
         raise Problem(
             507, "state_too_large", f"The items of this thread are larger than {most:,} bytes: use `locus bisect`."
@@ -144,7 +144,7 @@ async def _later(pages: Pages, last: Entry) -> Entry | None:
     return latest if latest is not None and latest.seq > last.seq else None
 
 
-def _place(pages: Pages, entry: Entry, passage: Passage, asked: Asked) -> str | None:
+def _place(pages: Pages, entry: Entry, passage: Passage, query: BisectQuery) -> str | None:
     """The address of the item that has the text, on the page of the checkpoint."""
     if passage.position is None:
         return None
@@ -155,7 +155,7 @@ def _place(pages: Pages, entry: Entry, passage: Passage, asked: Asked) -> str | 
         entry.checkpoint_id,
         ns=entry.namespace,
         path=None if passage.in_conversation else path_text(passage.path),
-        text=asked.appears,
+        text=query.appears,
         **{"from": max(0, passage.position - _BEFORE)},
     )
     return f"{address}#m{passage.position}"

@@ -37,7 +37,7 @@ VACUUM_WORD: Final = "vacuum"
 """What is typed to remove old checkpoints."""
 
 
-class Asked(Query):
+class ChangeQuery(Query):
     ns: Annotated[str | None, Field(max_length=MAX_ID_LENGTH)] = None
     checkpoint: Annotated[Text, Field(max_length=MAX_ID_LENGTH)] = ""
 
@@ -79,10 +79,10 @@ def routes(pages: Pages) -> list[Route]:
         authorized.grant(request).check_writing()
         return pages.thread(request, writing=True)
 
-    async def entry_of(thread_id: str, asked: Asked) -> Entry:
-        namespace = await pages.namespace(thread_id, asked.ns)
-        if asked.checkpoint:
-            return await pages.checkpoint(thread_id, asked.checkpoint, namespace)
+    async def entry_of(thread_id: str, query: ChangeQuery) -> Entry:
+        namespace = await pages.namespace(thread_id, query.ns)
+        if query.checkpoint:
+            return await pages.checkpoint(thread_id, query.checkpoint, namespace)
         latest = await store.entry(thread_id, None, namespace)
         if latest is None:
             raise no_such_thread()
@@ -90,7 +90,7 @@ def routes(pages: Pages) -> list[Route]:
 
     # Fork
 
-    async def fork_form(request: Request, entry: Entry, asked: Asked, suggested: str, said: str = "") -> Response:
+    async def fork_form(request: Request, entry: Entry, query: ChangeQuery, suggested: str, said: str = "") -> Response:
         return rendering.page(
             request,
             "fork.html",
@@ -98,40 +98,42 @@ def routes(pages: Pages) -> list[Route]:
             thread_id=entry.thread_id,
             title=await title_of(store, entry),
             entry=entry,
-            asked=asked,
+            query=query,
             said=said,
             suggested=suggested[:MAX_ID_LENGTH],
         )
 
     async def fork_page(request: Request) -> Response:
         """What would be copied, and the form for it."""
-        thread_id, asked = thread(request), Asked.of(request)
-        return await fork_form(request, await entry_of(thread_id, asked), asked, f"{thread_id}-again")
+        thread_id, query = thread(request), ChangeQuery.of(request)
+        return await fork_form(request, await entry_of(thread_id, query), query, f"{thread_id}-again")
 
     async def fork(request: Request) -> Response:
         """Continue a checkpoint as a new thread."""
-        thread_id, asked = thread(request), Asked.of(request)
+        thread_id, query = thread(request), ChangeQuery.of(request)
         form = Fork.check({**await read_form(request, authorized.limits)})
-        entry = await entry_of(thread_id, asked)
+        entry = await entry_of(thread_id, query)
         if not isinstance(store.engine, Copies):
             raise CapabilityError("the store of this server does not support branching")
         new_thread = authorized.use(request, check_id(form.new_thread, "the new thread"), writing=True)
         ancestors = form.most_ancestors
         line = Line(entry.namespace, entry.checkpoint_id, None if ancestors == "all" else ancestors)
-        whole = not asked.checkpoint and ancestors == "all" and len(await store.namespaces(thread_id)) > 1
+        whole = not query.checkpoint and ancestors == "all" and len(await store.namespaces(thread_id)) > 1
         try:
             saves = await authorized.saves_of_copy(request, thread_id, None if whole else line)
             with authorized.charged(request, saves):
-                await forked(store, entry, new_thread, ancestors, latest=not asked.checkpoint)
+                await forked(store, entry, new_thread, ancestors, latest=not query.checkpoint)
         except ConflictError:
             taken = "A thread with this id exists already: choose another one."
-            return await fork_form(request, entry, asked, form.new_thread, taken)
+            return await fork_form(request, entry, query, form.new_thread, taken)
         return RedirectResponse(rendering.url("t", new_thread), 303)
 
     # Delete
 
-    async def delete_form(request: Request, entry: Entry, asked: Asked, said: str = "", status: int = 200) -> Response:
-        sizes = await authorized.query(_sizes(pages, entry, asked))
+    async def delete_form(
+        request: Request, entry: Entry, query: ChangeQuery, said: str = "", status: int = 200
+    ) -> Response:
+        sizes = await authorized.query(_sizes(pages, entry, query))
         return rendering.page(
             request,
             "delete.html",
@@ -139,67 +141,67 @@ def routes(pages: Pages) -> list[Route]:
             thread_id=entry.thread_id,
             title=await title_of(store, entry),
             entry=entry,
-            asked=asked,
+            query=query,
             said=said,
             sizes=sizes,
         )
 
     async def delete_page(request: Request) -> Response:
         """What would be deleted, and the form for it."""
-        thread_id, asked = thread(request), Asked.of(request)
-        return await delete_form(request, await entry_of(thread_id, asked), asked)
+        thread_id, query = thread(request), ChangeQuery.of(request)
+        return await delete_form(request, await entry_of(thread_id, query), query)
 
     async def delete(request: Request) -> Response:
         """Delete a checkpoint, or a thread with all its namespaces."""
-        thread_id, asked = thread(request), Asked.of(request)
+        thread_id, query = thread(request), ChangeQuery.of(request)
         form = Delete.check({**await read_form(request, authorized.limits)})
-        entry = await entry_of(thread_id, asked)
-        named = asked.checkpoint or thread_id
+        entry = await entry_of(thread_id, query)
+        named = query.checkpoint or thread_id
         if form.confirm not in (named, visible_id(named)):  # what has no shape can only be typed as it is shown
-            return await delete_form(request, entry, asked, "That is not the id: nothing was deleted.", 422)
+            return await delete_form(request, entry, query, "That is not the id: nothing was deleted.", 422)
         if form.rev != entry.rev:
             changed = "It has changed since you looked: nothing was deleted. Look again."
-            return await delete_form(request, entry, asked, changed, 409)
-        namespace = entry.namespace if asked.checkpoint else None
-        if not await store.delete(thread_id, asked.checkpoint or None, namespace):
+            return await delete_form(request, entry, query, changed, 409)
+        namespace = entry.namespace if query.checkpoint else None
+        if not await store.delete(thread_id, query.checkpoint or None, namespace):
             raise no_such_thread()
-        return RedirectResponse(rendering.url("t", thread_id) if asked.checkpoint else rendering.url("threads"), 303)
+        return RedirectResponse(rendering.url("t", thread_id) if query.checkpoint else rendering.url("threads"), 303)
 
     # Vacuum
 
     async def vacuum_page(request: Request) -> Response:
         """What would be removed, and the form for it."""
         authorized.grant(request).check_writing()
-        asked = Rules.of(request)
+        query = Rules.of(request)
         preview = None
-        if (asked.older_than or asked.keep_last) and not asked.wrong:
-            preview = await vacuumed(request, asked, dry_run=True)
-        status = 422 if asked.wrong else 200
+        if (query.older_than or query.keep_last) and not query.wrong:
+            preview = await vacuumed(request, query, dry_run=True)
+        status = 422 if query.wrong else 200
         return rendering.page(
-            request, "vacuum.html", status=status, asked=asked, preview=preview, done=None, said="", word=VACUUM_WORD
+            request, "vacuum.html", status=status, query=query, preview=preview, done=None, said="", word=VACUUM_WORD
         )
 
     async def vacuum(request: Request) -> Response:
         """Remove old checkpoints of the threads that the sender may see."""
         authorized.grant(request).check_writing()
-        asked = Vacuum.check({**await read_form(request, authorized.limits)})
-        if asked.wrong:
+        query = Vacuum.check({**await read_form(request, authorized.limits)})
+        if query.wrong:
             return rendering.page(
-                request, "vacuum.html", status=422, asked=asked, preview=None, done=None, said="", word=VACUUM_WORD
+                request, "vacuum.html", status=422, query=query, preview=None, done=None, said="", word=VACUUM_WORD
             )
-        if asked.given() == (None, None):
+        if query.given() == (None, None):
             raise Problem(422, "invalid_request", "Say what is old: an age, how many to keep, or both.")
         said, done, status = "", None, 200
-        if asked.confirm == VACUUM_WORD:
-            done = await vacuumed(request, asked, dry_run=False)
+        if query.confirm == VACUUM_WORD:
+            done = await vacuumed(request, query, dry_run=False)
         else:
             said, status = f"Type {VACUUM_WORD} to remove them: nothing was removed.", 422
         return rendering.page(
-            request, "vacuum.html", status=status, asked=asked, preview=None, done=done, said=said, word=VACUUM_WORD
+            request, "vacuum.html", status=status, query=query, preview=None, done=done, said=said, word=VACUUM_WORD
         )
 
-    async def vacuumed(request: Request, asked: Rules, *, dry_run: bool) -> Vacuumed:
-        kept, prefix = retention(datetime.now(UTC), *asked.given()), authorized.prefix(request) or ""
+    async def vacuumed(request: Request, query: Rules, *, dry_run: bool) -> Vacuumed:
+        kept, prefix = retention(datetime.now(UTC), *query.given()), authorized.prefix(request) or ""
         done, after, _ = await vacuum_portion(store, kept, "", prefix, dry_run=dry_run, seconds=VACUUM_SECONDS)
         if not dry_run and authorized.grant(request).everywhere:
             done += VacuumProgress(checkpoints=await expire(store))
@@ -215,9 +217,9 @@ def routes(pages: Pages) -> list[Route]:
     ]
 
 
-async def _sizes(pages: Pages, entry: Entry, asked: Asked) -> ThreadSizes:
+async def _sizes(pages: Pages, entry: Entry, query: ChangeQuery) -> ThreadSizes:
     """What the thread takes, and what is free without the checkpoint that is named."""
-    deleting = [entry.checkpoint_id] if asked.checkpoint else ()
+    deleting = [entry.checkpoint_id] if query.checkpoint else ()
     found = await pages.store.sizes(entry.thread_id, deleting=deleting, namespace=entry.namespace)
     if found is None:
         raise no_such_thread()

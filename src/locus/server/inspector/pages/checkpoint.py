@@ -39,7 +39,7 @@ _MOST_CUTS: Final = 1_000
 _MOST_PATH: Final = 2_000
 
 
-class Asked(Query):
+class CheckpointQuery(Query):
     ns: Annotated[str, Field(max_length=MAX_ID_LENGTH)] = DEFAULT_NAMESPACE
     view: Literal["conversation", "state", "value", "item"] = "conversation"
     start: Annotated[str, Field(max_length=20, pattern="^[0-9]*$", alias="from")] = ""
@@ -48,7 +48,7 @@ class Asked(Query):
     words: Annotated[Text, Field(max_length=MAX_QUERY_LENGTH)] = ""
     """What brought somebody here: a text, or the words of a search. They are marked."""
     at: Annotated[str, Field(max_length=40)] = ""
-    """The time that somebody has asked for."""
+    """The time that somebody has query for."""
 
     @property
     def terms(self) -> list[str]:
@@ -61,7 +61,7 @@ class Asked(Query):
 
 @dataclass(frozen=True)
 class CutShown:
-    """A long list or a large value that was cut out of the payload: its name, and how it is asked for."""
+    """A long list or a large value that was cut out of the payload: its name, and how it is query for."""
 
     name: str
     path: str
@@ -103,8 +103,8 @@ class Part:
 def routes(pages: Pages) -> list[Route]:
     async def checkpoint(request: Request) -> Response:
         thread_id = pages.thread(request)
-        asked = Asked.of(request)
-        entry = await pages.checkpoint(thread_id, pages.authorized.checkpoint(request), asked.ns)
+        query = CheckpointQuery.of(request)
+        entry = await pages.checkpoint(thread_id, pages.authorized.checkpoint(request), query.ns)
         parent, later = await _relatives(pages, entry)
         facts: dict[str, Any] = {
             "part": None,
@@ -115,12 +115,12 @@ def routes(pages: Pages) -> list[Route]:
             "more_writes": 0,
         }
         try:
-            if asked.view in ("conversation", "item"):
-                facts["part"] = await _part(pages, entry, asked)
-            elif asked.view == "state":
+            if query.view in ("conversation", "item"):
+                facts["part"] = await _part(pages, entry, query)
+            elif query.view == "state":
                 facts["state"], facts["lists"], facts["more_lists"] = await _state(pages, entry)
             else:
-                facts["state"] = await _value(pages, entry, path_of(asked.path))
+                facts["state"] = await _value(pages, entry, path_of(query.path))
         except ConfigurationError as error:  # the path leads elsewhere: the one who asks has to say another
             raise Problem(422, "invalid_request", str(error)) from None
         writes = await _writes(pages, entry)
@@ -138,9 +138,9 @@ def routes(pages: Pages) -> list[Route]:
                 entry=entry,
                 parent=parent,
                 children=[one for one in later if one.parent_id == entry.checkpoint_id],
-                asked=asked,
-                terms=asked.terms,
-                as_of=_as_of(entry, later, asked.at),
+                query=query,
+                terms=query.terms,
+                as_of=_as_of(entry, later, query.at),
                 page_size=PAGE,
                 metadata=tree(metadata_shown(entry)),
                 **facts,
@@ -152,7 +152,7 @@ def routes(pages: Pages) -> list[Route]:
 
 
 def _as_of(entry: Entry, later: Sequence[Entry], at: str) -> datetime | None:
-    """The time that somebody has asked for, if this checkpoint was the latest then."""
+    """The time that somebody has query for, if this checkpoint was the latest then."""
     try:
         moment = moment_of(at) if at else None
     except ConfigurationError:
@@ -172,12 +172,12 @@ async def _relatives(pages: Pages, entry: Entry) -> tuple[Entry | None, list[Ent
     return parent, [one for one in reversed(later) if one.seq > entry.seq]
 
 
-async def _part(pages: Pages, entry: Entry, asked: Asked) -> Part | None:
+async def _part(pages: Pages, entry: Entry, query: CheckpointQuery) -> Part | None:
     """Some items of the conversation, or of another list if a path is given: the last ones, unless it is said which."""
-    count = 1 if asked.view == "item" else PAGE
-    start = int(asked.start) if asked.start else -count
-    if asked.path:
-        path = path_of(asked.path)
+    count = 1 if query.view == "item" else PAGE
+    start = int(query.start) if query.start else -count
+    if query.path:
+        path = path_of(query.path)
         part = Range(path, start, count)
         stored = await _stored(pages, entry, part)
         page = await off_loop(lambda: page_of(stored, part))
@@ -186,8 +186,8 @@ async def _part(pages: Pages, entry: Entry, asked: Asked) -> Part | None:
         if found is None:
             return None
         path, page = found
-    turns = await off_loop(lambda: conversation_shown(page.items, page.start, whole=asked.view == "item"))
-    hit = await off_loop(lambda: best_turn(turns, asked.terms))
+    turns = await off_loop(lambda: conversation_shown(page.items, page.start, whole=query.view == "item"))
+    hit = await off_loop(lambda: best_turn(turns, query.terms))
     return Part(dotted(path), turns, page.start, page.start + len(page.items), page.total, hit)
 
 

@@ -14,11 +14,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from locus.looking.describe import dotted
+from locus.memory.conversations import turn_of
 from locus.memory.model.changes import PAGE, ItemChange, ListDiff, PayloadDiff
 from locus.memory.model.comparison import LARGEST_PAGE, TooMuchText
 from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.memory.model.records import DEFAULT_NAMESPACE, CheckpointKey, Entry
-from locus.memory.shapes import turn_of
 from locus.server.inspector.pages.base import Pages, off_loop
 from locus.server.inspector.trees import without_encoded
 from locus.server.inspector.words import Effort, Piece, compared
@@ -35,7 +35,7 @@ _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?
 _KNOWN: Final = frozenset({"user", "assistant", "system", "tool", "developer", "reasoning"})
 
 
-class Asked(Query):
+class DiffQuery(Query):
     ns: Annotated[str, Field(max_length=MAX_ID_LENGTH)] = DEFAULT_NAMESPACE
     other: Annotated[str | None, Field(max_length=MAX_ID_LENGTH)] = None
     start: Annotated[str, Field(max_length=12, pattern="^[0-9]*$")] = ""
@@ -76,12 +76,12 @@ class ListShown:
 def routes(pages: Pages) -> list[Route]:
     async def diff(request: Request) -> Response:
         thread_id = pages.thread(request)
-        asked = Asked.of(request)
+        query = DiffQuery.of(request)
         ids = [from_segment(request.path_params[name]) for name in ("a", "b")]
-        other = asked.ns if asked.other is None else asked.other
-        old = await pages.checkpoint(thread_id, ids[0], asked.ns)
+        other = query.ns if query.other is None else query.other
+        old = await pages.checkpoint(thread_id, ids[0], query.ns)
         new = await pages.checkpoint(thread_id, ids[1], other)
-        found = await _compared(pages, request, old, new, int(asked.start or 0))
+        found = await _compared(pages, request, old, new, int(query.start or 0))
         branches = await _branches(pages, old, new)
 
         def page() -> Response:
@@ -93,7 +93,7 @@ def routes(pages: Pages) -> list[Route]:
                 thread_id=thread_id,
                 old=old,
                 new=new,
-                asked=asked,
+                query=query,
                 found=found,
                 values=[one for one in values if not one.is_time],
                 times=[one for one in values if one.is_time],

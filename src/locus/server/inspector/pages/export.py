@@ -31,7 +31,7 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _TYPES: Final = {"json": "application/json", "md": "text/markdown", "html": "text/html"}
 
 
-class Asked(Query):
+class ExportQuery(Query):
     ns: Annotated[str | None, Field(max_length=MAX_ID_LENGTH)] = None
     checkpoint: Annotated[Text, Field(max_length=MAX_ID_LENGTH)] = ""
     """The latest, if it is empty. JSON Lines always have all of them."""
@@ -41,29 +41,29 @@ class Asked(Query):
 def routes(pages: Pages) -> list[Route]:
     async def export(request: Request) -> Response:
         thread_id = pages.thread(request)
-        asked = Asked.of(request)
-        if asked.format == "jsonl":
+        query = ExportQuery.of(request)
+        if query.format == "jsonl":
             if not await pages.store.history(thread_id, 1, None, None):
                 raise no_such_thread()
             response = jsonl_response(request, _lines(pages, thread_id))
             response.headers["Content-Disposition"] = _attachment(thread_id, "jsonl")
             return response
-        namespace = await pages.namespace(thread_id, asked.ns)
-        if not asked.format:
-            entry = await _entry(pages, thread_id, asked.checkpoint, namespace)
+        namespace = await pages.namespace(thread_id, query.ns)
+        if not query.format:
+            entry = await _entry(pages, thread_id, query.checkpoint, namespace)
             title = await title_of(pages.store, entry)
             return pages.rendering.page(
-                request, "export.html", thread_id=thread_id, title=title, asked=asked, entry=entry
+                request, "export.html", thread_id=thread_id, title=title, query=query, entry=entry
             )
-        stored = await pages.store.read(thread_id, asked.checkpoint or None, namespace)
+        stored = await pages.store.read(thread_id, query.checkpoint or None, namespace)
         if stored is None:
             raise no_such_thread()
         _check_size(pages, request, stored)
-        pieces = await off_loop(partial(_pieces, stored, asked.format))
+        pieces = await off_loop(partial(_pieces, stored, query.format))
         return StreamingResponse(
             _streamed(pieces),
-            media_type=f"{_TYPES[asked.format]}; charset=utf-8",
-            headers={"Content-Disposition": _attachment(thread_id, asked.format)},
+            media_type=f"{_TYPES[query.format]}; charset=utf-8",
+            headers={"Content-Disposition": _attachment(thread_id, query.format)},
         )
 
     return [Route("/t/{thread_id}/export", export)]

@@ -26,7 +26,7 @@ _ROLE = re.compile(r"(?:^|(?<=…)|(?<=[.!?)…] ))(user|assistant|system|tool|h
 """A role where a sentence could begin: no sentence does with a small letter, and goes on with a capital."""
 
 
-class Asked(Query):
+class SearchQuery(Query):
     q: Annotated[str, Field(max_length=MAX_QUERY_LENGTH)] = ""
     start: Annotated[str, Field(max_length=3, pattern="^[0-9]*$")] = ""
 
@@ -41,14 +41,14 @@ class Found:
 
 def routes(pages: Pages) -> list[Route]:
     async def search(request: Request) -> Response:
-        asked = Asked.of(request)
-        start = min(int(asked.start or 0), MOST - PAGE)
+        query = SearchQuery.of(request)
+        start = min(int(query.start or 0), MOST - PAGE)
         hits: list[Hit] = []
         complete, note = True, None
         prefix = pages.authorized.prefix(request)
         await pages.ready()
         try:
-            terms = query_terms(asked.q)
+            terms = query_terms(query.q)
             if terms and prefix is not None:
                 found = await pages.store.search_terms(terms, start + PAGE + 1, prefix, SECONDS)
                 hits, complete = pages.authorized.visible(request, list(found), _thread), found.complete
@@ -59,7 +59,7 @@ def routes(pages: Pages) -> list[Route]:
         return pages.rendering.page(
             request,
             "search.html",
-            asked=asked,
+            query=query,
             found=shown,
             complete=complete,
             note=note,

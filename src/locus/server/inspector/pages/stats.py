@@ -60,14 +60,14 @@ class Rules(Query):
         return found
 
     def given(self) -> tuple[float | None, int | None]:
-        """The age in days, and how many are kept; both None if nothing is asked, or if something is wrong."""
+        """The age in days, and how many are kept; both None if nothing is query, or if something is wrong."""
         if self.wrong:
             return None, None
         older = days(self.older_than) if self.older_than else None
         return older, int(self.keep_last) if self.keep_last else None
 
 
-class Asked(Rules):
+class StatsQuery(Rules):
     ns: Annotated[str | None, Field(max_length=MAX_ID_LENGTH)] = None
 
 
@@ -98,12 +98,12 @@ def routes(pages: Pages) -> list[Route]:
 
     async def thread_stats(request: Request) -> Response:
         thread_id = pages.thread(request)
-        asked = Asked.of(request)
-        older, keep = asked.given()
+        query = StatsQuery.of(request)
+        older, keep = query.given()
         sizes = await pages.authorized.query(pages.store.sizes(thread_id, older, keep))
         if sizes is None:
             raise no_such_thread()
-        namespace = await pages.namespace(thread_id, asked.ns)
+        namespace = await pages.namespace(thread_id, query.ns)
         newest = await pages.history(thread_id, namespace, TURNS, None)
         title = await title_of(pages.store, newest[0]) if newest else None
 
@@ -112,10 +112,10 @@ def routes(pages: Pages) -> list[Route]:
             return pages.rendering.page(
                 request,
                 "thread_stats.html",
-                status=422 if asked.wrong else 200,
+                status=422 if query.wrong else 200,
                 thread_id=thread_id,
                 title=title,
-                asked=asked,
+                query=query,
                 sizes=sizes,
                 kinds=shown[:MOST_KINDS],
                 more_kinds=max(0, len(shown) - MOST_KINDS),
@@ -129,11 +129,11 @@ def routes(pages: Pages) -> list[Route]:
         return await off_loop(page)
 
     async def stats(request: Request) -> Response:
-        asked = Rules.of(request)
-        return await shown(request, asked)
+        query = Rules.of(request)
+        return await shown(request, query)
 
-    async def shown(request: Request, asked: Rules) -> Response:
-        job = None if asked.wrong else jobs.find(_key(pages, request, asked))
+    async def shown(request: Request, query: Rules) -> Response:
+        job = None if query.wrong else jobs.find(_key(pages, request, query))
         if job is not None:
             await jobs.waited(job)
         sums = None if job is None else job.result
@@ -142,9 +142,9 @@ def routes(pages: Pages) -> list[Route]:
         return pages.rendering.page(
             request,
             "stats.html",
-            status=422 if asked.wrong else 200,
+            status=422 if query.wrong else 200,
             headers=_REFRESH if job is not None and job.is_running else None,
-            asked=asked,
+            query=query,
             job=job,
             sums=sums,
             lists=[] if sums is None else sorted(sums.by_list.items(), key=lambda kind: -kind[1])[:TOP],
@@ -157,11 +157,11 @@ def routes(pages: Pages) -> list[Route]:
         """Begin to measure all threads that the sender may see, or stop that."""
         form = await read_form(request, pages.authorized.limits)
         action = form.pop("action", "measure")
-        asked = Rules.check({**form})
-        if asked.wrong:
-            return await shown(request, asked)
-        older, keep = asked.given()
-        key = _key(pages, request, asked)
+        query = Rules.check({**form})
+        if query.wrong:
+            return await shown(request, query)
+        older, keep = query.given()
+        key = _key(pages, request, query)
         if action == "stop":
             job = jobs.find(key)
             if job is not None:
@@ -169,7 +169,7 @@ def routes(pages: Pages) -> list[Route]:
         else:
             prefix = pages.authorized.prefix(request) or ""
             jobs.begin(key, lambda job: _measured(pages, prefix, older, keep, job))
-        way = pages.rendering.url("stats", older_than=asked.older_than or None, keep_last=asked.keep_last or None)
+        way = pages.rendering.url("stats", older_than=query.older_than or None, keep_last=query.keep_last or None)
         return RedirectResponse(way, 303)
 
     return [
@@ -179,9 +179,9 @@ def routes(pages: Pages) -> list[Route]:
     ]
 
 
-def _key(pages: Pages, request: Request, asked: Rules) -> tuple[str, ...]:
+def _key(pages: Pages, request: Request, query: Rules) -> tuple[str, ...]:
     grant = pages.authorized.grant(request)
-    return grant.token_id, grant.prefix, asked.older_than, asked.keep_last
+    return grant.token_id, grant.prefix, query.older_than, query.keep_last
 
 
 async def _measured(pages: Pages, prefix: str, older: float | None, keep: int | None, job: Job[Sums]) -> Sums:

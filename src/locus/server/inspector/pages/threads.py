@@ -24,7 +24,7 @@ PAGE: Final = 50
 _AT_ONCE: Final = 8
 
 
-class Asked(Query):
+class ThreadsQuery(Query):
     q: Annotated[str, Field(max_length=MAX_QUERY_LENGTH)] = ""
     meta: Annotated[str, Field(max_length=MAX_QUERY_LENGTH)] = ""
     order: Literal["recent", "id"] = "recent"
@@ -51,10 +51,10 @@ class Listed:
 
 def routes(pages: Pages) -> list[Route]:
     async def threads(request: Request) -> Response:
-        asked = Asked.of(request)
+        query = ThreadsQuery.of(request)
         await pages.ready()
         try:
-            listed = await pages.authorized.query(_listed(pages, request, asked))
+            listed = await pages.authorized.query(_listed(pages, request, query))
         except (ConfigurationError, CapabilityError) as error:  # of what was typed into the form
             listed = Listed([], note=str(error))
         titles = await pages.authorized.query(titles_of(pages.store, listed.entries, _AT_ONCE))
@@ -62,7 +62,7 @@ def routes(pages: Pages) -> list[Route]:
         def page() -> Response:
             named = zip(listed.entries, titles, strict=True)
             rows = [ThreadRow(entry, title, some_metadata(entry)) for entry, title in named]
-            return pages.rendering.page(request, "threads.html", rows=rows, asked=asked, listed=listed)
+            return pages.rendering.page(request, "threads.html", rows=rows, query=query, listed=listed)
 
         return await off_loop(page)
 
@@ -72,23 +72,23 @@ def routes(pages: Pages) -> list[Route]:
     return [Route("/threads", threads), Route("/", start)]
 
 
-async def _listed(pages: Pages, request: Request, asked: Asked) -> Listed:
+async def _listed(pages: Pages, request: Request, query: ThreadsQuery) -> Listed:
     prefix = pages.authorized.prefix(request)
-    pattern = replace(_pattern(asked.q), within=prefix or "")
+    pattern = replace(_pattern(query.q), within=prefix or "")
     if prefix is None or pattern.matches_none:
         return Listed([])
-    if asked.meta:
-        found, complete = await threads_by_metadata(pages.store, asked.meta, PAGE, pattern)
+    if query.meta:
+        found, complete = await threads_by_metadata(pages.store, query.meta, PAGE, pattern)
         found = pages.authorized.visible(request, found, lambda entry: entry.thread_id)
         note = None if complete and len(found) < PAGE else f"These are the newest {len(found)}; there may be more."
         return Listed(found, note=note)
-    if asked.order == "id" or asked.q:
-        pattern = replace(pattern, after=asked.after)
+    if query.order == "id" or query.q:
+        pattern = replace(pattern, after=query.after)
         ids = await pages.authorized.thread_ids(request, pattern, PAGE + 1)
         more = ids[PAGE - 1] if len(ids) > PAGE else None
         newest = [entry for thread_id in ids[:PAGE] for entry in await pages.store.history(thread_id, 1, None, None)]
         return Listed(newest, more)
-    page = await pages.store.newest_threads(PAGE, asked.after or None, pattern.prefix)
+    page = await pages.store.newest_threads(PAGE, query.after or None, pattern.prefix)
     return Listed(pages.authorized.visible(request, page.entries, lambda entry: entry.thread_id), page.next)
 
 

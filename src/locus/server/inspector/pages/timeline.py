@@ -30,7 +30,7 @@ PAGE: Final = 100
 INTERRUPT: Final = "__interrupt__"
 """The channel of the pending writes with which LangGraph waits for somebody."""
 _TIPS: Final = 8
-"""How many checkpoints without a successor are asked for their pending writes."""
+"""How many checkpoints without a successor are query for their pending writes."""
 
 _MOST_NEWER: Final = 500
 """How many newer checkpoints are looked at for the lines that lead to an older page."""
@@ -49,7 +49,7 @@ ROW: Final = 36
 COLOURS: Final = 6
 
 
-class Asked(Query):
+class TimelineQuery(Query):
     ns: Annotated[str | None, Field(max_length=MAX_ID_LENGTH)] = None
     before: Annotated[str, Field(max_length=18, pattern="^[0-9]*$")] = ""
     at: Annotated[str, Field(max_length=40)] = ""
@@ -114,21 +114,21 @@ class Drawing:
 def routes(pages: Pages) -> list[Route]:
     async def timeline(request: Request) -> Response:
         thread_id = pages.thread(request)
-        asked = Asked.of(request)
+        query = TimelineQuery.of(request)
         said = None
-        if asked.at:
+        if query.at:
             try:
-                found_at = await _at(pages, thread_id, asked)
+                found_at = await _at(pages, thread_id, query)
             except ConfigurationError as error:  # of what was typed into the form
                 said = NotThere(str(error))
             else:
                 if isinstance(found_at, Response):
                     return found_at
                 said = found_at
-        before = int(asked.before) if asked.before else None
+        before = int(query.before) if query.before else None
         names = await pages.store.namespaces(thread_id)
         # Where there is one namespace, an index has its checkpoints in order.
-        where = names[0] if asked.ns is None and len(names) == 1 else asked.ns
+        where = names[0] if query.ns is None and len(names) == 1 else query.ns
         found, newer = await pages.history(thread_id, where, PAGE + 1, before), list[Entry]()
         if before is not None and found:
             near = await pages.history(thread_id, where, _MOST_NEWER, found[0].seq + _MOST_NEWER + 1)
@@ -151,7 +151,7 @@ def routes(pages: Pages) -> list[Route]:
                 drawing=drawing(entries, newer),
                 said=said,
                 chosen=_chosen(entries),
-                asked=asked,
+                query=query,
                 namespaces=names[:_MOST_NAMESPACES],
                 more_namespaces=max(0, len(names) - _MOST_NAMESPACES),
                 older=entries[-1].seq if older else None,
@@ -162,10 +162,10 @@ def routes(pages: Pages) -> list[Route]:
     async def compare(request: Request) -> Response:
         """The form of the timeline: two numbers become the address of a page that can be shared."""
         thread_id = pages.thread(request)
-        asked = Compared.of(request)
+        query = Compared.of(request)
         old, new = [
             await resolve(pages.store, thread_id, checkpoint=f"#{number}")
-            for number in sorted([asked.a, asked.b], key=int)
+            for number in sorted([query.a, query.b], key=int)
         ]
         other = new.namespace if new.namespace != old.namespace else None
         return RedirectResponse(
@@ -188,17 +188,17 @@ class NotThere:
     """The time as the field of a form has it."""
 
 
-async def _at(pages: Pages, thread_id: str, asked: Asked) -> Response | NotThere:
+async def _at(pages: Pages, thread_id: str, query: TimelineQuery) -> Response | NotThere:
     """Go to the checkpoint that was the latest at a time."""
-    moment = moment_of(asked.at)
-    found = await latest_at(pages.store, thread_id, asked.ns, moment)
+    moment = moment_of(query.at)
+    found = await latest_at(pages.store, thread_id, query.ns, moment)
     if found is None:
-        first = await first_of(pages.store, thread_id, asked.ns)
+        first = await first_of(pages.store, thread_id, query.ns)
         if first is None:
             raise no_such_thread()
         typed = moment.strftime("%Y-%m-%dT%H:%M:%S")
         return NotThere(f"There was no checkpoint yet at {clock(moment)}.", first, typed)
-    at = None if found.created_at == moment else asked.at
+    at = None if found.created_at == moment else query.at
     address = pages.rendering.url("t", thread_id, "c", found.checkpoint_id, ns=found.namespace, at=at)
     return RedirectResponse(address, 303)
 
@@ -269,11 +269,11 @@ async def _with_writes(pages: Pages, rows: list[Row]) -> list[Row]:
     if not (isinstance(store.engine, KeepsWrites) and store.engine.offers(KeepsWrites)):
         return rows
     parents = {(row.entry.namespace, row.entry.parent_id) for row in rows}
-    asked, found = 0, []
+    query, found = 0, []
     for row in rows:
         entry = row.entry
-        if (entry.namespace, entry.checkpoint_id) not in parents and asked < _TIPS:
-            asked += 1
+        if (entry.namespace, entry.checkpoint_id) not in parents and query < _TIPS:
+            query += 1
             writes = await store.get_writes(
                 entry.thread_id, entry.checkpoint_id, task_id=None, namespace=entry.namespace
             )

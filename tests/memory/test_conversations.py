@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locus.memory.shapes import Call, Turn, conversation_path, turn_of
+from locus.memory.conversations import Call, Turn, conversation_path, turn_of
 from locus.memory.titles import user_text
 
 JSON = st.recursive(

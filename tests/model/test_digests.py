@@ -10,10 +10,9 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.memory.backends import MemoryCheckpointer
 from locus.memory.backends.memory import MemoryEngine
-from locus.memory.model import plan as planning
-from locus.memory.model.chain import digest_before, fits
+from locus.memory.model import digests
+from locus.memory.model.digests import BEGINNING, digest_before, digest_text, extended, fits, texts_of
 from locus.memory.model.manifest import visible
-from locus.memory.model.plan import BEGINNING, digest_text, extended, texts_of
 from locus.memory.model.records import Extent, Run
 
 
@@ -87,7 +86,7 @@ async def test_a_warm_save_digests_only_what_is_new(monkeypatch: pytest.MonkeyPa
         digested.append(text)
         return extended(before, text)
 
-    monkeypatch.setattr(planning, "extended", noted)
+    monkeypatch.setattr(digests, "extended", noted)
     await cp.save(state.with_message(Message.user("last")), "t")
     assert len(digested) == 1
 

@@ -38,7 +38,7 @@ _CHANGES: tuple[Any, ...] = (
 )
 
 
-class ShapeLaws(Laws):
+class ConversationLaws(Laws):
     """Law 2, for payloads that change."""
 
     async def test_a_path_can_become_a_list_a_dict_a_text_and_a_list_again(self, checkpointer: Checkpointer) -> None:
