@@ -42,7 +42,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "token": ("token", "make a bearer token for a server"),
     "completion": ("completion", "print the completion script for a shell"),
 }
-"""Each command: the module that has it, and what it does."""
+"""By the name of each command: its module, and its line in `locus --help`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -57,7 +57,7 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
 
 @contextmanager
 def _new_file(name: str) -> Iterator[TextIO]:
-    """A file that is there under its name only when it is complete. One that exists is not replaced."""
+    """A new file that gets its name only when it is complete. An existing file is not replaced."""
     target = Path(name)
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
@@ -113,15 +113,15 @@ async def _write_lines(store: CheckpointStore, options: argparse.Namespace, file
     with Progress(terminal.err, "lines") as progress:
         count = 0
         for thread_id in dict.fromkeys(options.thread):
-            found = 0
+            written = 0
             lines: AsyncGenerator[str, None] = exported_lines(store, thread_id)
             async with aclosing(lines):
                 async for line in lines:
                     # On a terminal nothing may drive it, and JSON has escapes for that.
                     shown = json.dumps(json.loads(line)) if file is sys.stdout and terminal.interactive else line
                     file.write(f"{shown}\n")
-                    found += 1
-                    progress.show(count + found)
-            if not found:
+                    written += 1
+                    progress.show(count + written)
+            if not written:
                 await resolve_thread(store, thread_id)  # which says that there is none
-            count += found
+            count += written

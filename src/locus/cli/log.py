@@ -27,7 +27,7 @@ List the checkpoints of a thread, newest first: number, id, time, and what their
   locus log THREAD --until 14:03 -n 1  the checkpoint that was the latest at that time"""
 
 _MADE, _SHORT = 20, 10
-"""How long the ids are that Locus makes, and how much of them is shown. Ids of other kinds are shown as they are."""
+"""The length of the ids that Locus makes, and the part of them that is shown. Other ids are shown whole."""
 _PAGE = 500
 
 
@@ -73,12 +73,12 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
             terminal.note("that time is still to come: for an earlier day, say '2026-11-16 14:03'")
         before_seq = await _first_after(store, thread_id, namespace, before_seq, options.until)
     async with store.using() as engine:
-        found = await engine.history(thread_id, namespace, options.limit + 1, before_seq)
-    entries = found[: options.limit]
+        page = await engine.history(thread_id, namespace, options.limit + 1, before_seq)
+    entries = page[: options.limit]
     if not entries:
         terminal.note("no checkpoints by then" if options.until is not None else "no checkpoints before that")
     await _print(store, options, terminal, entries, latest=before_seq is None)
-    if len(found) > options.limit and not terminal.json and not options.follow:
+    if len(page) > options.limit and not terminal.json and not options.follow:
         terminal.note(f"older ones: --before '#{entries[-1].seq}'")
     if options.follow:
         terminal.flush()
@@ -89,7 +89,7 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
 async def _first_after(
     store: CheckpointStore, thread_id: str, namespace: str | None, before_seq: int | None, until: datetime
 ) -> int | None:
-    """The number of the oldest of the newest checkpoints that were saved after a moment; what is older comes before."""
+    """The number of the oldest checkpoint in the row of newest ones that were saved after a moment."""
     while True:
         async with store.using() as engine:
             page = await engine.history(thread_id, namespace, _PAGE, before_seq)
@@ -102,7 +102,7 @@ async def _first_after(
 
 
 def moment(text: str) -> datetime:
-    """A moment: a time of today, a date and time, both local, or how long ago.
+    """A type for argparse: a time of today or a date and time, both local, or an age such as `90min`.
 
     `locus show` tells times to the second, so a time without a fraction is the end of its second.
     """
@@ -173,7 +173,7 @@ def _cells(
 
 
 def short_id(checkpoint_id: str, entries: Sequence[Entry]) -> str:
-    """An id as far as it is needed to tell it from the others on the page."""
+    """The beginning of an id that tells it from the others on the page."""
     short = checkpoint_id[:_SHORT]
     alone = sum(entry.checkpoint_id.startswith(short) for entry in entries) == 1
     return short if alone and len(checkpoint_id) == _MADE and checkpoint_id.isalnum() else checkpoint_id

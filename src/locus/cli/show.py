@@ -29,7 +29,7 @@ _LAST = 10
 _MOST = 10_000
 _SLICE = re.compile(r"(-?[0-9]{1,12})?:(-?[0-9]{1,12})?")
 _LONG = 2_000
-"""Characters of one message that are shown on a terminal."""
+"""The most characters of one message on a terminal."""
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -128,13 +128,13 @@ def _items(page: ItemPage, terminal: Terminal) -> None:
 
 
 def _slice(text: str) -> tuple[int, int]:
-    found = _SLICE.fullmatch(text)
-    if found is None:
+    bounds = _SLICE.fullmatch(text)
+    if bounds is None:
         raise ConfigurationError(f"--messages takes A:B, such as 0:20 or -5:, got {text!r:.40}")
-    start = int(found[1] or 0)
-    if found[2] is None:
+    start = int(bounds[1] or 0)
+    if bounds[2] is None:
         return start, _MOST
-    stop = int(found[2])
+    stop = int(bounds[2])
     if (start < 0) != (stop < 0):
         raise ConfigurationError("--messages A:B counts both from the front, or both from the end")
     return start, max(0, min(stop - start, _MOST))
@@ -160,8 +160,13 @@ async def _writes(store: CheckpointStore, entry: Entry, terminal: Terminal) -> N
     terminal.line("")
     terminal.table(
         [
-            [Styled(visible(w.task_id), "id"), str(w.idx), Styled(visible(w.channel), "tool"), one_line(w.value, 400)]
-            for w in writes
+            [
+                Styled(visible(write.task_id), "id"),
+                str(write.idx),
+                Styled(visible(write.channel), "tool"),
+                one_line(write.value, 400),
+            ]
+            for write in writes
         ]
     )
     if not writes:

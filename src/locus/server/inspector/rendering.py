@@ -26,7 +26,7 @@ from locus.wire.problems import Problem
 
 _LINES: Final = "\n\t"
 LOGIN_KEY: Final = "locus.login"
-"""Where the scope of a request says whether its sender has logged in with a token, and so can log out."""
+"""The key in a request's scope that tells if its sender has logged in with a token, and so can log out."""
 
 _TITLES: Final = {
     400: "That is not possible",
@@ -45,7 +45,7 @@ _TITLES: Final = {
 
 
 class Rendering:
-    """The templates, for an inspector under the path `base`. `writes`: whether it may change the store."""
+    """The templates of an inspector under the path `base`. With `writes`, its pages may change the store."""
 
     def __init__(self, *, base: str = "", writes: bool = False) -> None:
         self.base = base
@@ -53,7 +53,7 @@ class Rendering:
         self._templates = _templates(base)
 
     def url(self, *segments: str, **query: str | int | None) -> str:
-        """The address of a page. Ids are encoded; what is None in the query is left out."""
+        """The address of a page. Ids are encoded, and parameters that are None are left out."""
         return _url(self.base, *segments, **query)
 
     def page(
@@ -125,7 +125,7 @@ def shown(text: Any) -> str:
 
 
 def moment(when: datetime) -> str:
-    """A time for programs: what a `time` element has as its `datetime`."""
+    """A time for the attribute `datetime` of a `time` element."""
     return when.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -33,10 +33,10 @@ from locus.wire.problems import Problem
 
 PAGE: Final = 50
 _NEAR: Final = 200
-"""How many later checkpoints are looked at for the successors of one."""
+"""The number of later checkpoints among which successors are looked for."""
 _MOST_WRITES: Final = 200
 _MOST_CUTS: Final = 1_000
-"""How many long lists and large values are named on a page."""
+"""The most long lists and large values that a page names."""
 _MOST_PATH: Final = 2_000
 
 
@@ -47,9 +47,9 @@ class CheckpointQuery(Query):
     path: Annotated[str, Field(max_length=_MOST_PATH)] = ""
     text: Annotated[Text, Field(max_length=_MOST_PATH)] = ""
     words: Annotated[Text, Field(max_length=MAX_QUERY_LENGTH)] = ""
-    """What brought somebody here: a text, or the words of a search. They are marked."""
+    """The words of the search that led here. They are marked, as `text` is."""
     at: Annotated[str, Field(max_length=40)] = ""
-    """The time that somebody asked for."""
+    """The time for which somebody asked the timeline."""
 
     @property
     def terms(self) -> list[str]:
@@ -67,7 +67,7 @@ class CutShown:
     name: str
     path: str
     total: int | None
-    """How many items a list has."""
+    """The length of a list; None for a value."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Part:
     end: int
     total: int
     hit: int | None = None
-    """The item that has the most of what is marked, and of several the last one."""
+    """The number of the item with the most marked terms."""
 
     @property
     def earlier(self) -> int | None:
@@ -138,7 +138,7 @@ def routes(pages: Pages) -> list[Route]:
                 thread_id=thread_id,
                 entry=entry,
                 parent=parent,
-                children=[one for one in later if one.parent_id == entry.checkpoint_id],
+                children=[child for child in later if child.parent_id == entry.checkpoint_id],
                 query=query,
                 terms=query.terms,
                 as_of=_as_of(entry, later, query.at),
@@ -158,7 +158,7 @@ def _as_of(entry: Entry, later: Sequence[Entry], at: str) -> datetime | None:
         moment = moment_of(at) if at else None
     except ConfigurationError:
         return None
-    if moment is None or entry.created_at > moment or any(one.created_at <= moment for one in later[:1]):
+    if moment is None or entry.created_at > moment or any(following.created_at <= moment for following in later[:1]):
         return None
     return moment
 
@@ -170,11 +170,11 @@ async def _relatives(pages: Pages, entry: Entry) -> tuple[Entry | None, list[Ent
         if entry.parent_id is not None:
             parent = await engine.entry(entry.thread_id, entry.namespace, entry.parent_id)
     later = await pages.history(entry.thread_id, entry.namespace, _NEAR, entry.seq + _NEAR + 1)
-    return parent, [one for one in reversed(later) if one.seq > entry.seq]
+    return parent, [following for following in reversed(later) if following.seq > entry.seq]
 
 
 async def _part(pages: Pages, entry: Entry, query: CheckpointQuery) -> Part | None:
-    """Some items of the conversation, or of another list if a path is given: the last ones, unless it is said which."""
+    """A page of the conversation, or of the list at the query's path: its end, unless the query names a start."""
     count = 1 if query.view == "item" else PAGE
     start = int(query.start) if query.start else -count
     if query.path:
@@ -193,7 +193,7 @@ async def _part(pages: Pages, entry: Entry, query: CheckpointQuery) -> Part | No
 
 
 async def _state(pages: Pages, entry: Entry) -> tuple[Node, list[CutShown], int]:
-    """The payload without what was cut out of it, what that is, and how much more of it there is."""
+    """The head of the payload, the parts that were cut out of it, and the number of parts that are not listed."""
     stored = await _stored(pages, entry, Range(("",), 0, 0))
 
     def shown() -> tuple[Node, list[CutShown], int]:
@@ -208,7 +208,7 @@ async def _state(pages: Pages, entry: Entry) -> tuple[Node, list[CutShown], int]
 
 
 def _without(head: Any, cuts: Sequence[Path]) -> Any:
-    """The head without what stands there in the places of what was cut out."""
+    """The head without the placeholders of the parts that were cut out."""
     for path in cuts:
         value = head
         for step in path[:-1]:
@@ -219,7 +219,7 @@ def _without(head: Any, cuts: Sequence[Path]) -> Any:
 
 
 async def _value(pages: Pages, entry: Entry, path: Path) -> Node:
-    """A large value."""
+    """A large value as a tree."""
     stored = await _stored(pages, entry, Range(path, 0, 0))
 
     def shown() -> Node:
@@ -247,16 +247,16 @@ async def _writes(pages: Pages, entry: Entry) -> list[Write]:
 
 
 def path_text(path: Path) -> str:
-    """A path as it stands in a query: names may contain anything, so it is JSON."""
+    """A path as a parameter of a query. It is JSON, because names may contain anything."""
     return json.dumps(list(path), ensure_ascii=False, separators=(",", ":"))
 
 
 def path_of(text: str) -> Path:
-    """The path that a query names."""
+    """The path that a parameter of a query names."""
     try:
-        found = json.loads(text)
+        names = json.loads(text)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, list) or not found or not all(isinstance(name, str) for name in found):
+        names = None
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise ConfigurationError("path is a JSON list of names")
-    return tuple(found)
+    return tuple(names)

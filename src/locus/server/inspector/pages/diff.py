@@ -1,4 +1,4 @@
-"""`/t/{id}/diff/{a}/{b}`: what changed from one checkpoint to another. What they share is not read."""
+"""`/t/{id}/diff/{a}/{b}`: the changes from one checkpoint to another. What they share is not read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from locus.looking.formatting import dotted
 from locus.looking.tool_calls import ChangedSide, changed_sides
-from locus.memory.model.changes import PAGE, ItemChange, ListDiff, PayloadDiff
+from locus.memory.model.changes import PAGE, ItemChange, ListDiff, PayloadDiff, ValueChange
 from locus.memory.model.comparison import LARGEST_PAGE, TooMuchText
 from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.memory.model.records import DEFAULT_NAMESPACE, CheckpointKey, Entry
@@ -27,9 +27,9 @@ from locus.wire.format import from_segment
 from locus.wire.problems import Problem
 
 LONGEST: Final = 6_000
-"""Characters of one value that are shown."""
+"""The most characters of one value on a page."""
 _NEAR: Final = 500
-"""How many checkpoints are looked at to see whether one continues the other."""
+"""The number of checkpoints that are read to tell if one continues the other."""
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?")
 
 
@@ -50,19 +50,19 @@ class Side:
 
 @dataclass(frozen=True)
 class ChangeShown:
-    """A change of a value or of an item. One side is None if nothing is there."""
+    """A change of a value or of an item. A side is None where there was or is nothing."""
 
     kind: str
     place: str
     before: Side | None
     after: Side | None
     is_time: bool = False
-    """Whether it is only a time that moved on, as it does with every save."""
+    """True if only a time moved on, as it does with every save."""
 
 
 @dataclass(frozen=True)
 class ListShown:
-    """A list that differs, with the changes of this page. `breaks_off`: whether this page ends with it."""
+    """A list that differs, with the changes of this page. With `breaks_off`, the next page has more of them."""
 
     name: str
     found: ListDiff
@@ -71,19 +71,19 @@ class ListShown:
 
 
 def routes(pages: Pages) -> list[Route]:
-    async def diff(request: Request) -> Response:
+    async def diff_page(request: Request) -> Response:
         thread_id = pages.thread(request)
         query = DiffQuery.of(request)
         ids = [from_segment(request.path_params[name]) for name in ("a", "b")]
         other = query.ns if query.other is None else query.other
         old = await pages.checkpoint(thread_id, ids[0], query.ns)
         new = await pages.checkpoint(thread_id, ids[1], other)
-        found = await _compared(pages, request, old, new, int(query.start or 0))
+        diff = await _compared(pages, request, old, new, int(query.start or 0))
         branches = await _branches(pages, old, new)
 
         def page() -> Response:
             effort = Effort()
-            values = [_value(dotted(one.path), one.kind, one.before, one.after, effort) for one in found.values]
+            values = [_value(change, effort) for change in diff.values]
             return pages.rendering.page(
                 request,
                 "diff.html",
@@ -91,23 +91,23 @@ def routes(pages: Pages) -> list[Route]:
                 old=old,
                 new=new,
                 query=query,
-                found=found,
-                values=[one for one in values if not one.is_time],
-                times=[one for one in values if one.is_time],
-                lists=_lists(found, effort),
+                found=diff,
+                values=[value for value in values if not value.is_time],
+                times=[value for value in values if value.is_time],
+                lists=_lists(diff, effort),
                 branches=branches,
             )
 
         return await off_loop(page)
 
-    return [Route("/t/{thread_id}/diff/{a}/{b}", diff)]
+    return [Route("/t/{thread_id}/diff/{a}/{b}", diff_page)]
 
 
 async def _compared(pages: Pages, request: Request, old: Entry, new: Entry, start: int) -> PayloadDiff:
-    """What changed, within the limits that the API has for the same question."""
+    """The differences of two checkpoints, within the limits of the API."""
     most = pages.authorized.limits.state_bytes
     share_of(request).take(2 * LARGEST_PAGE)
-    keys = [CheckpointKey(one.thread_id, one.namespace, one.checkpoint_id) for one in (old, new)]
+    keys = [CheckpointKey(entry.thread_id, entry.namespace, entry.checkpoint_id) for entry in (old, new)]
     try:
         return await pages.authorized.query(pages.store.diff(keys[0], keys[1], start, PAGE, most))
     except TooMuchText:
@@ -116,20 +116,23 @@ async def _compared(pages: Pages, request: Request, old: Entry, new: Entry, star
         ) from None
 
 
-def _lists(found: PayloadDiff, effort: Effort) -> list[ListShown]:
-    """The lists that differ. A page ends at one place: inside of the last list that has changes on it, or after it."""
+def _lists(diff: PayloadDiff, effort: Effort) -> list[ListShown]:
+    """The lists that differ. A page ends inside of the last list that has changes on it, or after it."""
     shown = []
-    last = next((one for one in reversed(found.lists) if one.changes), None)
-    for one in found.lists:
-        is_whole = len(one.changes) == one.added + one.removed + one.changed
-        breaks_off = found.next is not None and one is last and not is_whole
-        shown.append(ListShown(dotted(one.path), one, [_item(change, effort) for change in one.changes], breaks_off))
+    last = next((changed for changed in reversed(diff.lists) if changed.changes), None)
+    for changed in diff.lists:
+        is_whole = len(changed.changes) == changed.added + changed.removed + changed.changed
+        breaks_off = diff.next is not None and changed is last and not is_whole
+        changes = [_item(change, effort) for change in changed.changes]
+        shown.append(ListShown(dotted(changed.path), changed, changes, breaks_off))
     return shown
 
 
 async def _branches(pages: Pages, old: Entry, new: Entry) -> Entry | None | Literal[False]:
-    """False if one of two checkpoints continues the other, as far as is known; or else they are on two branches, and
-    this is the last checkpoint that both continue, if it is near."""
+    """The last checkpoint that both continue, if two checkpoints are on two branches and it is near enough to be known.
+
+    False if one of them continues the other, as far as is known.
+    """
     first, last = sorted([old, new], key=lambda entry: entry.seq)
     if first.namespace != last.namespace or last.parent_id == first.checkpoint_id or first.seq == last.seq:
         return False
@@ -137,9 +140,9 @@ async def _branches(pages: Pages, old: Entry, new: Entry) -> Entry | None | Lite
     known = {entry.checkpoint_id: entry for entry in near}
 
     def parent_of(entry: Entry) -> Entry | None:
-        """Only an older one: parents that were named before they were there may lead in a circle."""
-        found = known.get(entry.parent_id or "")
-        return found if found is not None and found.seq < entry.seq else None
+        """The parent, if it is older: parents that were named before they were saved may lead in a circle."""
+        parent = known.get(entry.parent_id or "")
+        return parent if parent is not None and parent.seq < entry.seq else None
 
     at: Entry | None = last
     while at is not None and at.seq > first.seq:
@@ -158,11 +161,11 @@ async def _branches(pages: Pages, old: Entry, new: Entry) -> Entry | None | Lite
     return other
 
 
-def _value(name: str, kind: str, before: Any, after: Any, effort: Effort) -> ChangeShown:
-    old = None if kind == "added" else ChangedSide("", _text(before))
-    new = None if kind == "removed" else ChangedSide("", _text(after))
-    is_time = kind == "changed" and _is_time(before) and _is_time(after)
-    return replace(_change(kind, name, old, new, effort), is_time=is_time)
+def _value(change: ValueChange, effort: Effort) -> ChangeShown:
+    before = None if change.kind == "added" else ChangedSide("", _text(change.before))
+    after = None if change.kind == "removed" else ChangedSide("", _text(change.after))
+    is_time = change.kind == "changed" and _is_time(change.before) and _is_time(change.after)
+    return replace(_change(change.kind, dotted(change.path), before, after, effort), is_time=is_time)
 
 
 def _is_time(value: Any) -> bool:

@@ -37,19 +37,19 @@ from locus.wire.problems import Problem
 
 MOST_STREAMS: Final = 32
 MOST_OF_A_TOKEN: Final = 8
-"""Streams of one token, so that nobody takes all of them."""
+"""The most streams of one token, so that nobody takes all of them."""
 MOST_AT_ONCE: Final = 200
-"""How many checkpoints a stream reads at once, after the browser was away for a while: as many as the timeline has."""
+"""The most checkpoints that a stream reads at once, after the browser was away for a while."""
 LIFE_SECONDS: Final = 600.0
 RETRY_MS: Final = 2_000
-"""How long a browser waits before it asks again."""
+"""The time that a browser waits before it asks again."""
 
 _NAME, _SAID = 30, 80
-"""Columns that a namespace and what the metadata say may take."""
+"""The most columns of a namespace, and of the metadata."""
 
 Event = dict[str, Any]
 _ALIVE: Final = b":\n\n"
-"""A comment, which shows whoever is between that there is somebody."""
+"""A comment, which keeps proxies from closing the connection."""
 
 
 class FollowPages:
@@ -94,27 +94,27 @@ class FollowPages:
         until, fine = monotonic() + LIFE_SECONDS, True
         while not ended.is_set() and monotonic() < until:
             try:
-                found = await self._authorized.query(following.look())
+                fresh = await self._authorized.query(following.look())
             except (LocusError, Problem):
                 following.slower()
                 yield event("trouble", {}) if fine else _ALIVE
                 fine = False
             else:
-                for part in await off_loop(partial(self._told, following, found, fine)):
+                for part in await off_loop(partial(self._told, following, fresh, fine)):
                     yield part
                 fine = True
                 if following.missed or following.shortened:
                     return
             await _sleep(following.pause, ended)
 
-    def _told(self, following: Following, found: list[Entry], fine: bool) -> list[bytes]:
+    def _told(self, following: Following, fresh: list[Entry], fine: bool) -> list[bytes]:
         told = [] if fine else [event("fine", {})]
         if following.missed:
             return [*told, event("missed", {})]
         if following.shortened:
             return [*told, event("shortened", {})]
         rows = {row.entry.seq: row for row in rows_of(following.page, {}, newest=True)}
-        shown = [event("checkpoint", facts_of(self._rendering, rows[entry.seq]), entry.seq) for entry in found]
+        shown = [event("checkpoint", facts_of(self._rendering, rows[entry.seq]), entry.seq) for entry in fresh]
         return [*told, *shown] or [_ALIVE]
 
 
@@ -123,7 +123,7 @@ def _too_many(what: str) -> Problem:
 
 
 def facts_of(rendering: Rendering, row: Row) -> Event:
-    """What the timeline shows of a new checkpoint, as texts that can be shown as they are."""
+    """The row of a new checkpoint in the timeline, as texts that a browser can show as they are."""
     entry = row.entry
     place = ("t", entry.thread_id)
     changes = None
@@ -197,7 +197,7 @@ async def _sleep(seconds: float, ended: asyncio.Event) -> None:
 
 
 def _number(text: str | None, otherwise: int) -> int:
-    """The number of the last checkpoint that the browser has; whoever says nonsense gets what comes from now on."""
+    """The number in a text; `otherwise`, if the text is none."""
     return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) <= 18 else otherwise
 
 
