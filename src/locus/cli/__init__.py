@@ -42,7 +42,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "token": ("token", "make a bearer token for a server"),
     "completion": ("completion", "print the completion script for a shell"),
 }
-"""Each command: the module that has it, and what it does."""
+"""By the name of each command: its module, and its line in `locus --help`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except LocusError as error:
         from locus.cli.commands import exit_code
-        from locus.looking.visible import visible
+        from locus.looking.formatting import visible
 
         sys.stderr.write(f"locus: {visible(str(error), keep=chr(10))}{tokens.hint(error)}\n")
         return exit_code(error)

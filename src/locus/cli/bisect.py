@@ -14,8 +14,7 @@ from locus.cli import commands
 from locus.cli.commands import ExitCode
 from locus.cli.terminal import Progress, Styled, Terminal
 from locus.errors import ConfigurationError
-from locus.looking.visible import visible
-from locus.looking.wording import ago, clock
+from locus.looking.formatting import ago, local_time, visible
 
 if TYPE_CHECKING:
     from locus.looking.bisect import Bisected
@@ -69,28 +68,28 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
     in_metadata = False
     if options.appears is not None:
         with Progress(terminal.err, "checkpoints") as progress:
-            found = await bisect.bisect_text(store, line, options.appears, progress=progress.show)
+            answer = await bisect.bisect_text(store, line, options.appears, progress=progress.show)
     elif options.path is not None:
         wanted = ... if options.equals is None else _value(options.equals)
         with Progress(terminal.err, "checkpoints") as progress:
-            found, in_metadata = await bisect.bisect_path(
+            answer, in_metadata = await bisect.bisect_path(
                 store, line, options.path.split("."), wanted, progress=progress.show
             )
     else:
         with Progress(terminal.err, "runs") as progress:
-            found = await bisect.bisect_run(line, _test(store, options.command, progress))
-    _print(found, options, terminal, in_metadata=in_metadata)
-    return None if found.first is not None else ExitCode.DIFFERS
+            answer = await bisect.bisect_run(line, _test(store, options.command, progress))
+    _print(answer, options, terminal, in_metadata=in_metadata)
+    return None if answer.first is not None else ExitCode.DIFFERS
 
 
 def _place(options: argparse.Namespace) -> list[str]:
-    """The options that say where this was found."""
+    """The options `-s` and `--ns` with which another command finds the same thread."""
     store, namespace = getattr(options, "store", None) or getattr(options, "taken_for_store", None), options.ns
     return [*(["-s", store] if store else []), *(["--ns", namespace] if namespace is not None else [])]
 
 
 def _end_at(entry: Entry, last: Entry) -> str:
-    """The options with which the line ends at a checkpoint of another one, which may be in another namespace."""
+    """The options that make the line end at a checkpoint of another line, which may be in another namespace."""
     where = [] if entry.namespace == last.namespace else ["--ns", entry.namespace]
     return shlex.join(["--to", f"#{entry.seq}", *where])
 
@@ -103,7 +102,7 @@ def _value(text: str) -> Any:
 
 
 def _test(store: CheckpointStore, command: str, progress: Progress) -> Any:
-    """Whether the user's command finds a checkpoint broken."""
+    """A test for `bisect_run`: true if the user's command finds a checkpoint broken."""
     from locus.memory.model.payloads import dict_from
 
     try:
@@ -152,10 +151,10 @@ def _test(store: CheckpointStore, command: str, progress: Progress) -> Any:
     return test
 
 
-def _print(found: Bisected, options: argparse.Namespace, terminal: Terminal, *, in_metadata: bool) -> None:
+def _print(answer: Bisected, options: argparse.Namespace, terminal: Terminal, *, in_metadata: bool) -> None:
     from locus.memory.checkpointer import entry_dict
 
-    first, before, elsewhere = found.first, found.before, found.elsewhere
+    first, before, elsewhere = answer.first, answer.before, answer.elsewhere
     if terminal.json:
         terminal.document(
             {
@@ -163,35 +162,35 @@ def _print(found: Bisected, options: argparse.Namespace, terminal: Terminal, *, 
                 "before": None if before is None else entry_dict(before),
                 "flips": [
                     {"seq": flip.entry.seq, "checkpoint_id": flip.entry.checkpoint_id, "holds": flip.holds}
-                    for flip in found.flips
+                    for flip in answer.flips
                 ],
-                "looked_at": found.looked_at,
-                "line": len(found.line),
+                "looked_at": answer.looked_at,
+                "line": len(answer.line),
                 "in_metadata": in_metadata,
                 "elsewhere": None if first is not None or elsewhere is None else entry_dict(elsewhere),
             }
         )
         return
     if first is None:
-        terminal.line(f"not in any of {len(found.line):,} checkpoints")
+        terminal.line(f"not in any of {len(answer.line):,} checkpoints")
         if elsewhere is not None:
-            terminal.text(f"but on another line, in #{elsewhere.seq}: {_end_at(elsewhere, found.line[-1])}")
+            terminal.text(f"but on another line, in #{elsewhere.seq}: {_end_at(elsewhere, answer.line[-1])}")
         return
     thread = visible(first.thread_id)
     terminal.line(
         Styled(f"{thread}@#{first.seq}", "strong"),
         "  ",
         Styled(visible(first.checkpoint_id), "id"),
-        f"  {clock(first.created_at)} ({ago(first.created_at)})",
+        f"  {local_time(first.created_at)} ({ago(first.created_at)})",
     )
     if before is None:
         terminal.line("it is there from the first checkpoint of the line on")
     else:
-        line = ["locus", "diff", *_place(options), *(f"{one.thread_id}@#{one.seq}" for one in (before, first))]
+        line = ["locus", "diff", *_place(options), *(f"{entry.thread_id}@#{entry.seq}" for entry in (before, first))]
         terminal.command(line)
     if in_metadata:
         terminal.text("it is in the metadata that checkpoints were saved with; the state has nothing there")
-    if len(found.flips) > 1:
-        words = ", ".join(f"{'came' if flip.holds else 'went'} with #{flip.entry.seq}" for flip in found.flips[:20])
-        more = ", …" if len(found.flips) > 20 else ""
+    if len(answer.flips) > 1:
+        words = ", ".join(f"{'came' if flip.holds else 'went'} with #{flip.entry.seq}" for flip in answer.flips[:20])
+        more = ", …" if len(answer.flips) > 20 else ""
         terminal.line(Styled(f"it {words}{more}", "warning"))

@@ -1,4 +1,4 @@
-"""What commands have in common: exit codes, the options of those that look at a store, and how they are run."""
+"""Shared by all commands: exit codes, the options of those that look at a store, and how they are run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """What a command ends with."""
+    """The exit codes of `locus`."""
 
     DONE = 0
     DIFFERS = 1
@@ -33,7 +33,7 @@ class ExitCode(IntEnum):
 
 
 def exit_code(error: LocusError) -> ExitCode:
-    """What a command ends with that could not be done because of this."""
+    """The exit code of a command that failed with this error."""
     if isinstance(error, ConflictError):
         return ExitCode.CONFLICT
     if isinstance(error, CapabilityError):
@@ -44,11 +44,11 @@ def exit_code(error: LocusError) -> ExitCode:
 
 
 class UsageError(ConfigurationError):
-    """The words of a command are not what it takes."""
+    """The command line has words that the command does not take, or lacks some."""
 
 
 Looking = Callable[["CheckpointStore", argparse.Namespace, Terminal], Awaitable[int | None]]
-"""A command that looks at a store. It returns an exit code, or None for `DONE`."""
+"""The function that runs a command on a store. It returns an exit code, or None for `DONE`."""
 
 
 def configure(
@@ -59,10 +59,10 @@ def configure(
     many: bool = False,
     writes: bool = False,
 ) -> None:
-    """Make a command of one that looks at a store.
+    """Set up a command that looks at a store.
 
-    `words` are what it takes besides its options, each under its name in `options`; the last `optional` ones may be
-    missing (None), and with `many` the last one is a list of all that are left.
+    `words` are its positional arguments; each is stored in `options` under its name, in lower case. The last `optional`
+    ones may be missing (None). With `many`, the last one is a list of all words that are left.
     """
     command.formatter_class = argparse.RawDescriptionHelpFormatter
     command.epilog = stores.HELP
@@ -112,7 +112,7 @@ def _assign(
 
 
 def number(least: int, most: int) -> Callable[[str], int]:
-    """The type of an option that takes a number."""
+    """A type for argparse: a number from `least` to `most`."""
 
     def parse(text: str) -> int:
         if not text.lstrip("-").isdecimal() or not least <= int(text) <= most:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from locus.cli import commands
 from locus.cli.commands import ExitCode
 from locus.cli.terminal import Styled, Terminal
-from locus.looking.visible import one_line, visible
+from locus.looking.formatting import dotted, one_line, visible
 
 if TYPE_CHECKING:
-    from locus.memory.model.changes import ItemChange, ListDiff, PayloadDiff
+    from locus.memory.model.changes import ListDiff, PayloadDiff
     from locus.memory.model.records import Entry
     from locus.memory.store import CheckpointStore
 
@@ -24,7 +24,7 @@ Show what changed from one checkpoint to another, of any two threads of the stor
 
 _PAGE = 200
 _WIDE = 400
-"""Characters of one value that are shown."""
+"""The most characters of one value on a line."""
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -44,82 +44,64 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
 
     old, new = [await resolve(store, text, namespace=options.ns) for text in (options.rev, options.other_rev)]
     keys = [CheckpointKey(entry.thread_id, entry.namespace, entry.checkpoint_id) for entry in (old, new)]
-    found = await store.diff(keys[0], keys[1], options.start, 0 if options.stat else options.limit)
+    diff = await store.diff(keys[0], keys[1], options.start, 0 if options.stat else options.limit)
     if terminal.json:
-        terminal.document(diff_document(found, old, new))
+        terminal.document(diff_document(diff, old, new))
     else:
-        _print(found, old, new, options, terminal)
-    return ExitCode.DIFFERS if options.exit_code and found else None
+        _print(diff, old, new, options, terminal)
+    return ExitCode.DIFFERS if options.exit_code and diff else None
 
 
-def diff_document(found: PayloadDiff, old: Entry, new: Entry) -> dict[str, Any]:
+def diff_document(diff: PayloadDiff, old: Entry, new: Entry) -> dict[str, Any]:
     """A page of a diff as JSON."""
     from dataclasses import asdict
 
     return {
         "old": {"thread_id": old.thread_id, "checkpoint_id": old.checkpoint_id, "seq": old.seq},
         "new": {"thread_id": new.thread_id, "checkpoint_id": new.checkpoint_id, "seq": new.seq},
-        **asdict(found),
+        **asdict(diff),
     }
 
 
-def _print(found: PayloadDiff, old: Entry, new: Entry, options: argparse.Namespace, terminal: Terminal) -> None:
+def _print(diff: PayloadDiff, old: Entry, new: Entry, options: argparse.Namespace, terminal: Terminal) -> None:
     for sign, entry, style in (("---", old, "removed"), ("+++", new, "added")):
         terminal.line(
             Styled(f"{sign} {visible(entry.thread_id)}@#{entry.seq}", style), f"  {visible(entry.checkpoint_id)}"
         )
-    if not found:
+    if not diff:
         terminal.line("no difference")
         return
-    for change in found.values:
-        _values(".".join(change.path), change.kind, change.before, change.after, terminal)
-    for each in found.lists:
+    for change in diff.values:
+        _values(dotted(change.path), change.kind, change.before, change.after, terminal)
+    for changed in diff.lists:
         counts = ", ".join(
             f"{count:,} {name}"
-            for name, count in (("added", each.added), ("removed", each.removed), ("changed", each.changed))
+            for name, count in (("added", changed.added), ("removed", changed.removed), ("changed", changed.changed))
             if count
         )
-        lengths = f"{_length(each.old_length)} → {_length(each.new_length)}"
-        terminal.line(Styled(visible(".".join(each.path)), "strong"), f"  {lengths}  {counts}")
-        _items(each, terminal)
+        lengths = f"{_length(changed.old_length)} → {_length(changed.new_length)}"
+        terminal.line(Styled(visible(dotted(changed.path)), "strong"), f"  {lengths}  {counts}")
+        _items(changed, terminal)
     if options.stat:
-        terminal.line(f"{found.total:,} changes")
-    elif found.next is not None:
-        terminal.note(f"{found.total - found.next:,} more changes: --start {found.next}")
+        terminal.line(f"{diff.total:,} changes")
+    elif diff.next is not None:
+        terminal.note(f"{diff.total - diff.next:,} more changes: --start {diff.next}")
 
 
 def _length(length: int | None) -> str:
     return "none" if length is None else f"{length:,}"
 
 
-def _items(found: ListDiff, terminal: Terminal) -> None:
-    for change in found.changes:
-        place = change.new_index if change.new_index is not None else change.old_index
-        if change.kind in ("removed", "changed"):
-            terminal.line(
-                Styled(
-                    f"  - [{change.old_index if change.old_index is not None else place}] {_item(change, old=True)}",
-                    "removed",
-                )
-            )
-        if change.kind in ("added", "changed"):
-            terminal.line(Styled(f"  + [{place}] {_item(change, old=False)}", "added"))
+def _items(changed: ListDiff, terminal: Terminal) -> None:
+    from locus.looking.tool_calls import changed_sides
 
-
-def _item(change: ItemChange, *, old: bool) -> str:
-    """What an item of a conversation says, or its JSON."""
-    from locus.memory.conversations import turn_of
-
-    item = change.before if old else change.after
-    other = change.after if old else change.before
-    turn = turn_of(item)
-    said = turn.text or ", ".join(
-        f"→ {call.name}({json.dumps(call.arguments, ensure_ascii=False)})" for call in turn.calls
-    )
-    # Where the difference is in something else than what is said, all of it is shown.
-    if not turn.role or (change.kind == "changed" and turn_of(other) == turn):
-        return one_line(json.dumps(item, ensure_ascii=False), _WIDE)
-    return f"{visible(turn.role)}: {one_line(said, _WIDE)}"
+    for change in changed.changes:
+        before, after = changed_sides(change)
+        sides = (("-", change.old_index, before, "removed"), ("+", change.new_index, after, "added"))
+        for sign, position, side, style in sides:
+            if side is not None:
+                role = f"{visible(side.role)}: " if side.role else ""
+                terminal.line(Styled(f"  {sign} [{position}] {role}{one_line(side.text, _WIDE)}", style))
 
 
 def _values(path: str, kind: str, before: Any, after: Any, terminal: Terminal) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from locus.cli import commands
 from locus.cli.commands import ExitCode, UsageError
 from locus.cli.terminal import Progress, Styled, Terminal
-from locus.looking.visible import visible
+from locus.looking.formatting import visible
 
 if TYPE_CHECKING:
     from locus.doctor import Examination
@@ -56,81 +56,81 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
 
     with Progress(terminal.err, "threads read") as bar:
 
-        def show(found: Examination) -> None:
-            bar.show(found.threads)
+        def show(examination: Examination) -> None:
+            bar.show(examination.threads)
 
-        found = await examine(store, read_all=not options.quick, progress=show)
-    repairs = await repair(store, found, apply=options.apply) if options.repair and found.reached else []
+        examination = await examine(store, read_all=not options.quick, progress=show)
+    repairs = await repair(store, examination, apply=options.apply) if options.repair and examination.reached else []
     if terminal.json:
-        terminal.document(_document(found, repairs, options))
+        terminal.document(_document(examination, repairs, options))
     else:
-        _print(found, options, terminal)
+        _print(examination, options, terminal)
         _print_repairs(repairs, options, terminal)
-    if not found.reached:
+    if not examination.reached:
         return ExitCode.UNUSABLE
-    return None if found.healthy else ExitCode.DIFFERS
+    return None if examination.healthy else ExitCode.DIFFERS
 
 
-def _document(found: Examination, repairs: Sequence[Repair], options: argparse.Namespace) -> dict[str, object]:
+def _document(examination: Examination, repairs: Sequence[Repair], options: argparse.Namespace) -> dict[str, object]:
     document: dict[str, object] = {
-        "healthy": found.healthy,
-        "threads": found.threads,
-        "checkpoints": found.checkpoints,
-        "findings": [finding._asdict() for finding in found.findings],
+        "healthy": examination.healthy,
+        "threads": examination.threads,
+        "checkpoints": examination.checkpoints,
+        "findings": [finding._asdict() for finding in examination.findings],
         "damaged": [
             {
-                "thread_id": one.thread_id,
-                "error": str(one.error),
-                "checkpoints": [list(each) for each in one.unreadable],
-                "readable": one.readable,
+                "thread_id": damage.thread_id,
+                "error": str(damage.error),
+                "checkpoints": [list(each) for each in damage.unreadable],
+                "readable": damage.readable,
             }
-            for one in found.damaged
+            for damage in examination.damaged
         ],
     }
     if options.repair:
         document["repairs"] = [
             {
-                "what": one.what,
-                "thread_id": one.thread_id,
-                "lost": [list(each) for each in one.lost],
-                "statement": one.statement,
-                "left_alone": one.left_alone,
+                "what": repair.what,
+                "thread_id": repair.thread_id,
+                "lost": [list(each) for each in repair.lost],
+                "statement": repair.statement,
+                "left_alone": repair.left_alone,
             }
-            for one in repairs
+            for repair in repairs
         ]
         document["dry_run"] = not options.apply
     return document
 
 
-def _print(found: Examination, options: argparse.Namespace, terminal: Terminal) -> None:
-    for finding in found.findings:
+def _print(examination: Examination, options: argparse.Namespace, terminal: Terminal) -> None:
+    for finding in examination.findings:
         terminal.text(f"{finding.severity}: {finding.what}", _STYLES[finding.severity])
         terminal.text(finding.advice, indent="    ")
         if finding.repair:
             terminal.text(f"{finding.repair};", indent="    ")
-    for one in found.damaged:
-        terminal.text(f"error: {one.what} of {visible(one.thread_id)} cannot be read: {one.error}", "error")
+    for damage in examination.damaged:
+        terminal.text(f"error: {damage.what} of {visible(damage.thread_id)} cannot be read: {damage.error}", "error")
         if not options.repair:
             terminal.text("`locus doctor --repair` shows what can be kept", indent="    ")
-    if found.reached and not options.quick:
-        terminal.line(f"{found.threads:,} threads with {found.checkpoints:,} checkpoints read")
-    if found.healthy:
+    if examination.reached and not options.quick:
+        terminal.line(f"{examination.threads:,} threads with {examination.checkpoints:,} checkpoints read")
+    if examination.healthy:
         terminal.line(Styled("all is well", "added"))
 
 
 def _print_repairs(repairs: Sequence[Repair], options: argparse.Namespace, terminal: Terminal) -> None:
-    for one in repairs:
-        where = "" if one.thread_id is None else f" ({visible(one.thread_id)})"
-        if one.left_alone:
-            terminal.text(f"left alone: {one.what}{where}", "warning")
-            terminal.text(one.left_alone, indent="    ")
+    for repair in repairs:
+        where = "" if repair.thread_id is None else f" ({visible(repair.thread_id)})"
+        if repair.left_alone:
+            terminal.text(f"left alone: {repair.what}{where}", "warning")
+            terminal.text(repair.left_alone, indent="    ")
         else:
-            terminal.text(f"{'done' if options.apply else 'would do'}: {one.what}{where}")
-        for namespace, checkpoint_id in one.lost:
+            terminal.text(f"{'done' if options.apply else 'would do'}: {repair.what}{where}")
+        for namespace, checkpoint_id in repair.lost:
             inside = "" if namespace == "default" else f" in {visible(namespace) or 'the empty namespace'}"
             terminal.text(f"lost: {visible(checkpoint_id)}{inside}", indent="    ")
-        if one.statement:
-            terminal.text(f"{one.statement};", indent="    ")
+        if repair.statement:
+            terminal.text(f"{repair.statement};", indent="    ")
     if options.repair and not repairs:
         terminal.line("there is nothing that can be repaired")
     elif repairs and not options.apply:

@@ -10,7 +10,7 @@ from locus.cli import commands
 from locus.cli.commands import ExitCode
 from locus.cli.terminal import Progress, Styled, Terminal
 from locus.errors import BackendUnavailableError, ConfigurationError, LocusError
-from locus.looking.visible import visible
+from locus.looking.formatting import visible
 
 if TYPE_CHECKING:
     from locus.memory.store import CheckpointStore
@@ -35,6 +35,7 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 
 async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Terminal) -> int | None:
+    from locus.looking.usage import thread_ids
     from locus.transfer.store_items import StoreItems
 
     prefix = options.prefix
@@ -61,7 +62,7 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
         return True
 
     with Progress(terminal.err, "threads") as bar:
-        async for thread_id in _threads(store, prefix):
+        async for thread_id in thread_ids(store, prefix):
             if await erased(thread_id):
                 count += 1
                 shown += [thread_id] if len(shown) < _SHOWN else []
@@ -95,14 +96,6 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
     for thread_id, reason in failed:
         terminal.note(f"thread {thread_id!r} was not deleted: {reason}")
     return ExitCode.DIFFERS if failed else None
-
-
-async def _threads(store: CheckpointStore, prefix: str) -> AsyncGenerator[str, None]:
-    after: str | None = None
-    while page := await store.list_threads(_PAGE, "*", after=after, prefix=prefix):
-        for thread_id in page:
-            yield thread_id
-        after = page[-1]
 
 
 async def _unlisted(store: CheckpointStore, prefix: str) -> AsyncGenerator[str, None]:

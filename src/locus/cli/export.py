@@ -57,7 +57,7 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
 
 @contextmanager
 def _new_file(name: str) -> Iterator[TextIO]:
-    """A file that is there under its name only when it is complete. One that exists is not replaced."""
+    """A new file that gets its name only when it is complete. An existing file is not replaced."""
     target = Path(name)
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
@@ -87,6 +87,7 @@ async def _write(
     if kind == "jsonl":
         await _write_lines(store, options, file, terminal)
         return
+    from locus.looking.reading import read_whole, whole_conversation
     from locus.looking.revisions import resolve
 
     entries = [await resolve(store, text, namespace=options.ns) for text in options.thread]
@@ -94,39 +95,33 @@ async def _write(
         from locus.memory.checkpointer import entry_dict
         from locus.memory.model.payloads import dict_from
 
-        documents = []
-        for entry in entries:
-            stored = await store.read(entry.thread_id, entry.checkpoint_id, entry.namespace)
-            if stored is None:
-                raise await store.not_found(entry.thread_id, entry.checkpoint_id, entry.namespace)
-            documents.append({**entry_dict(entry), "state": dict_from(stored)})
+        documents = [{**entry_dict(entry), "state": dict_from(await read_whole(store, entry))} for entry in entries]
         terminal_json = Terminal(file, terminal.err, json=True, interactive=file is sys.stdout and terminal.interactive)
         terminal_json.document(documents[0] if len(documents) == 1 else documents)
         terminal_json.flush()
         return
-    from locus.looking import documents as made
-    from locus.looking.reading import whole_conversation
+    from locus.looking.documents import markdown, page
 
-    conversations = [await whole_conversation(store, entry) for entry in entries]
-    file.write(made.markdown(conversations) if kind == "md" else made.page(conversations))
+    conversations = [whole_conversation(await read_whole(store, entry)) for entry in entries]
+    file.write(markdown(conversations) if kind == "md" else page(conversations))
 
 
 async def _write_lines(store: CheckpointStore, options: argparse.Namespace, file: TextIO, terminal: Terminal) -> None:
-    from locus.looking.lines import exported_lines
+    from locus.looking.documents import exported_lines
     from locus.looking.revisions import resolve_thread
 
     with Progress(terminal.err, "lines") as progress:
         count = 0
         for thread_id in dict.fromkeys(options.thread):
-            found = 0
+            written = 0
             lines: AsyncGenerator[str, None] = exported_lines(store, thread_id)
             async with aclosing(lines):
                 async for line in lines:
                     # On a terminal nothing may drive it, and JSON has escapes for that.
                     shown = json.dumps(json.loads(line)) if file is sys.stdout and terminal.interactive else line
                     file.write(f"{shown}\n")
-                    found += 1
-                    progress.show(count + found)
-            if not found:
+                    written += 1
+                    progress.show(count + written)
+            if not written:
                 await resolve_thread(store, thread_id)  # which says that there is none
-            count += found
+            count += written

@@ -79,6 +79,6 @@ def _store(url: str, options: argparse.Namespace) -> CheckpointStore:
 
 
 def _has_screen() -> bool:
-    """Whether a browser has somewhere to show itself. One for terminals would take this terminal over."""
+    """True if there is a screen for a browser. A browser for terminals would take this terminal over."""
     on_desktop = sys.platform in ("darwin", "win32") or "BROWSER" in os.environ
     return on_desktop or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))

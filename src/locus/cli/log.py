@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from locus.cli import commands
 from locus.cli.terminal import Cell, Styled, Terminal
 from locus.errors import ConfigurationError
-from locus.looking.visible import one_line, visible
-from locus.looking.wording import ago
+from locus.looking.formatting import ago, dotted, one_line, visible
 
 if TYPE_CHECKING:
     from locus.memory.model.records import Entry, Path
@@ -28,7 +27,7 @@ List the checkpoints of a thread, newest first: number, id, time, and what their
   locus log THREAD --until 14:03 -n 1  the checkpoint that was the latest at that time"""
 
 _MADE, _SHORT = 20, 10
-"""How long the ids are that Locus makes, and how much of them is shown. Ids of other kinds are shown as they are."""
+"""The length of the ids that Locus makes, and the part of them that is shown. Other ids are shown whole."""
 _PAGE = 500
 
 
@@ -74,12 +73,12 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
             terminal.note("that time is still to come: for an earlier day, say '2026-11-16 14:03'")
         before_seq = await _first_after(store, thread_id, namespace, before_seq, options.until)
     async with store.using() as engine:
-        found = await engine.history(thread_id, namespace, options.limit + 1, before_seq)
-    entries = found[: options.limit]
+        page = await engine.history(thread_id, namespace, options.limit + 1, before_seq)
+    entries = page[: options.limit]
     if not entries:
         terminal.note("no checkpoints by then" if options.until is not None else "no checkpoints before that")
     await _print(store, options, terminal, entries, latest=before_seq is None)
-    if len(found) > options.limit and not terminal.json and not options.follow:
+    if len(page) > options.limit and not terminal.json and not options.follow:
         terminal.note(f"older ones: --before '#{entries[-1].seq}'")
     if options.follow:
         terminal.flush()
@@ -90,7 +89,7 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
 async def _first_after(
     store: CheckpointStore, thread_id: str, namespace: str | None, before_seq: int | None, until: datetime
 ) -> int | None:
-    """The number of the oldest of the newest checkpoints that were saved after a moment; what is older comes before."""
+    """The number of the oldest checkpoint in the row of newest ones that were saved after a moment."""
     while True:
         async with store.using() as engine:
             page = await engine.history(thread_id, namespace, _PAGE, before_seq)
@@ -103,12 +102,12 @@ async def _first_after(
 
 
 def moment(text: str) -> datetime:
-    """A moment: a time of today, a date and time, both local, or how long ago.
+    """A type for argparse: a time of today or a date and time, both local, or an age such as `90min`.
 
     `locus show` tells times to the second, so a time without a fraction is the end of its second.
     """
     from locus.cli.vacuum import age
-    from locus.looking.moments import end_of_second
+    from locus.looking.revisions import end_of_second
 
     now = datetime.now().astimezone()
     with suppress(argparse.ArgumentTypeError, OverflowError):
@@ -124,9 +123,8 @@ def moment(text: str) -> datetime:
 async def _print(
     store: CheckpointStore, options: argparse.Namespace, terminal: Terminal, entries: Sequence[Entry], *, latest: bool
 ) -> None:
-    from locus.looking.describe import dotted
     from locus.looking.graph import Node, drawn
-    from locus.looking.growths import growths
+    from locus.looking.histories import growths
 
     stats = await growths(store, entries) if options.stat else {}
     if terminal.json:
@@ -159,7 +157,7 @@ def _cells(
     entries: Sequence[Entry],
     latest: bool,
 ) -> list[Cell]:
-    from locus.looking.describe import about, dotted
+    from locus.looking.histories import about
 
     newest = latest and entry is entries[0]
     words = [f"{by:+} {dotted(path)}" for path, by in stats.get(entry.seq, {}).items()]
@@ -175,7 +173,7 @@ def _cells(
 
 
 def short_id(checkpoint_id: str, entries: Sequence[Entry]) -> str:
-    """An id as far as it is needed to tell it from the others on the page."""
+    """The beginning of an id that tells it from the others on the page."""
     short = checkpoint_id[:_SHORT]
     alone = sum(entry.checkpoint_id.startswith(short) for entry in entries) == 1
     return short if alone and len(checkpoint_id) == _MADE and checkpoint_id.isalnum() else checkpoint_id
@@ -184,7 +182,7 @@ def short_id(checkpoint_id: str, entries: Sequence[Entry]) -> str:
 async def _follow(
     store: CheckpointStore, options: argparse.Namespace, terminal: Terminal, namespace: str | None, seen: int
 ) -> None:
-    from locus.looking.following import Following
+    from locus.looking.histories import Following
 
     following = Following(store, options.thread, namespace, seen)
     while True:

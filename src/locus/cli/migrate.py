@@ -29,34 +29,34 @@ def configure(command: argparse.ArgumentParser) -> None:
 async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Terminal) -> int | None:
     from locus.doctor import stored_format
 
-    found = await stored_format(store)
+    before = await stored_format(store)
     if options.apply:
         async with store.using():  # which migrates it
             pass
-    elif found is not None and not found.found:
+    elif before is not None and not before.found:
         raise store.engine.nothing_there()
     if terminal.json:
-        now = found if found is None or not options.apply else await stored_format(store)
+        now = before if before is None or not options.apply else await stored_format(store)
         terminal.document({"format": None if now is None else now._asdict(), "dry_run": not options.apply})
     else:
-        _print(found, options, terminal)
+        _print(before, options, terminal)
     return None
 
 
-def _print(found: StoredFormat | None, options: argparse.Namespace, terminal: Terminal) -> None:
-    if found is None:
+def _print(before: StoredFormat | None, options: argparse.Namespace, terminal: Terminal) -> None:
+    if before is None:
         terminal.line("this kind of store has nothing to migrate: each save writes the newest format")
-    elif found.found > found.newest:
+    elif before.found > before.newest:
         terminal.line(
-            f"the store has format {found.found}, and this version of Locus knows {found.newest}: upgrade Locus"
+            f"the store has format {before.found}, and this version of Locus knows {before.newest}: upgrade Locus"
         )
-    elif found.found == found.newest:
-        terminal.line(f"the store has the newest format, {found.found}")
+    elif before.found == before.newest:
+        terminal.line(f"the store has the newest format, {before.found}")
     elif options.apply:
-        terminal.line(Styled(f"migrated from format {found.found} to {found.newest}", "added"))
+        terminal.line(Styled(f"migrated from format {before.found} to {before.newest}", "added"))
     else:
-        terminal.line(Styled(f"would migrate from format {found.found} to {found.newest}", "warning"))
-        if found.migration:
+        terminal.line(Styled(f"would migrate from format {before.found} to {before.newest}", "warning"))
+        if before.migration:
             terminal.line("")
-            terminal.text(found.migration.rstrip())
+            terminal.text(before.migration.rstrip())
         terminal.note("nothing was changed: --apply does it")

@@ -153,7 +153,7 @@ def _config(options: argparse.Namespace) -> ServerConfig:
 
 
 def _store(options: argparse.Namespace) -> str:
-    """The URL of the store. A file that is in the folder by chance is not served to others."""
+    """The URL of the store to serve. It must be named: a file in the folder is not served to others by chance."""
     from locus.transfer.stores import resolve_url
 
     words = list(options.words)
@@ -165,7 +165,7 @@ def _store(options: argparse.Namespace) -> str:
 
 
 def _given_tokens(given: list[str]) -> str:
-    """The tokens in options and in the variable. One that holds none was meant to close the server, and would not."""
+    """The tokens from the options and the variable. An empty one is refused: it would leave the server open."""
     from locus.server.auth import parse_tokens
 
     places = [("--token", text) for text in given]

@@ -12,9 +12,7 @@ from locus.cli.commands import ExitCode
 from locus.cli.terminal import Cell, Progress, Styled, Terminal
 from locus.cli.vacuum import age
 from locus.errors import BackendUnavailableError, ConfigurationError, LocusError
-from locus.looking.describe import dotted
-from locus.looking.visible import visible
-from locus.looking.wording import bytes_text
+from locus.looking.formatting import bytes_text, dotted, visible
 
 if TYPE_CHECKING:
     from locus.looking.usage import Sums
@@ -52,10 +50,10 @@ def configure(command: argparse.ArgumentParser) -> None:
 def _rules(text: str) -> tuple[float | None, int | None]:
     given: dict[str, str] = {}
     for rule in text.split(","):
-        found = _RULE.fullmatch(rule.strip())
-        if found is None:
+        parts = _RULE.fullmatch(rule.strip())
+        if parts is None:
             raise argparse.ArgumentTypeError("rules, such as keep-last=10 or keep-last=10,older-than=30d")
-        given[found[1]] = found[2]
+        given[parts[1]] = parts[2]
     older = age(given["older-than"]) if "older-than" in given else None
     return older, commands.number(1, 10**9)(given["keep-last"]) if "keep-last" in given else None
 
@@ -67,11 +65,11 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
     if options.thread is not None:
         from locus.looking.revisions import resolve_thread
 
-        found = await store.sizes(options.thread, older, keep)
-        if found is None:
+        sizes = await store.sizes(options.thread, older, keep)
+        if sizes is None:
             await resolve_thread(store, options.thread)
             raise ConfigurationError("this store does not tell what a thread takes")
-        _one(found, terminal)
+        _one_thread(sizes, terminal)
         return None
     sums = Sums()
     with Progress(terminal.err, "threads measured") as bar:
@@ -83,31 +81,31 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
             except LocusError as error:
                 sums.damaged.append((thread_id, error))
             bar.show(sums.threads)
-    _all(sums, options, terminal)
+    _all_threads(sums, options, terminal)
     for thread_id, reason in sums.damaged[:10]:
         terminal.note(f"thread {thread_id!r} cannot be measured: {reason}")
     return ExitCode.DIFFERS if sums.damaged else None
 
 
-def _one(found: ThreadSizes, terminal: Terminal) -> None:
+def _one_thread(sizes: ThreadSizes, terminal: Terminal) -> None:
     from locus.looking.usage import kinds
 
     if terminal.json:
-        terminal.document({**asdict(found), "bytes": found.bytes})
+        terminal.document({**asdict(sizes), "bytes": sizes.bytes})
         return
     terminal.line(
-        Styled(visible(found.thread_id), "strong"),
-        f"  {bytes_text(found.bytes)} in {found.checkpoints:,} checkpoints and {found.runs:,} runs",
+        Styled(visible(sizes.thread_id), "strong"),
+        f"  {bytes_text(sizes.bytes)} in {sizes.checkpoints:,} checkpoints and {sizes.runs:,} runs",
     )
-    shared = {dotted(each.path) or "(other)": each.shared_bytes for each in found.lists}
+    shared = {dotted(each.path) or "(other)": each.shared_bytes for each in sizes.lists}
     rows: list[list[Cell]] = []
-    for name, size in sorted(kinds(found), key=lambda kind: -kind[1]):
+    for name, size in sorted(kinds(sizes), key=lambda kind: -kind[1]):
         if size:
             said = f"{bytes_text(shared[name])} shared by forks" if shared.get(name) else ""
-            rows.append([f"{bytes_text(size):>10}", _share(size, found.bytes), visible(name), Styled(said, "faint")])
+            rows.append([f"{bytes_text(size):>10}", _share(size, sizes.bytes), visible(name), Styled(said, "faint")])
     terminal.table(rows)
-    if found.freed is not None:
-        freed = found.freed
+    if sizes.freed is not None:
+        freed = sizes.freed
         terminal.line(
             Styled("a vacuum would free ", "warning"),
             f"{bytes_text(freed.bytes)}: {freed.checkpoints:,} checkpoints, {freed.runs:,} runs",
@@ -118,7 +116,7 @@ def _share(size: int, whole: int) -> str:
     return f"{100 * size / whole if whole else 0:3.0f} %"
 
 
-def _all(sums: Sums, options: argparse.Namespace, terminal: Terminal) -> None:
+def _all_threads(sums: Sums, options: argparse.Namespace, terminal: Terminal) -> None:
     sums.cut(options.top)
     if terminal.json:
         document: dict[str, Any] = {
@@ -126,7 +124,7 @@ def _all(sums: Sums, options: argparse.Namespace, terminal: Terminal) -> None:
             "checkpoints": sums.checkpoints,
             "bytes": sums.bytes,
             "by_list": dict(sorted(sums.by_list.items(), key=lambda kind: -kind[1])),
-            "largest": [{**asdict(found), "bytes": found.bytes} for found in sums.largest],
+            "largest": [{**asdict(sizes), "bytes": sizes.bytes} for sizes in sums.largest],
         }
         if options.if_vacuum is not None:
             document["freed"] = {"bytes": sums.freed_bytes, "checkpoints": sums.freed_checkpoints}
@@ -146,8 +144,8 @@ def _all(sums: Sums, options: argparse.Namespace, terminal: Terminal) -> None:
     else:
         terminal.table(
             [
-                [f"{bytes_text(found.bytes):>10}", _share(found.bytes, sums.bytes), visible(found.thread_id)]
-                for found in sums.largest
+                [f"{bytes_text(sizes.bytes):>10}", _share(sizes.bytes, sums.bytes), visible(sizes.thread_id)]
+                for sizes in sums.largest
             ]
         )
         if len(sums.largest) < sums.threads:

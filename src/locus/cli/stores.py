@@ -1,4 +1,4 @@
-"""Which store a command looks at, and how it is opened.
+"""The store that a command looks at: how it is named, and how it is opened.
 
 It is named with `-s URL`, as the first argument, or by the variable LOCUS_STORE; in a folder with one SQLite file of
 Locus it may be left out. `env:NAME` stands for the URL in the variable NAME, so that a password is in no process list.
@@ -33,7 +33,7 @@ _MOST_FILES: Final = 50
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
-    """The options that say which store is meant."""
+    """Add the options that name a store."""
     command.add_argument(
         "-s", "--store", metavar="URL", default=argparse.SUPPRESS, help="the store: sqlite:///agents.db, redis://…"
     )
@@ -41,7 +41,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 
 def take_store(options: argparse.Namespace, words: Sequence[str]) -> tuple[str, list[str]]:
-    """The URL of the store, and the words that are left. What begins like a URL is the store, unless `-s` names it."""
+    """The URL of the store, and the words that are left. A first word like a URL is the store, unless `-s` names it."""
     given = named_by_option(options)
     rest = list(words)
     if given is None and rest and is_store(rest[0]):
@@ -59,7 +59,7 @@ def take_store(options: argparse.Namespace, words: Sequence[str]) -> tuple[str, 
 
 
 def named_by_option(options: argparse.Namespace) -> str | None:
-    """What `-s` names, if it was given. An empty one was meant to name a store, and must not end up at another one."""
+    """The URL given with `-s`, if any. An empty one is refused: it was meant to name one store, and no other."""
     given: str | None = getattr(options, "store", None)
     if given is not None and not given.strip():
         raise ConfigurationError("-s is empty: give the URL of a store (was it made from a variable that is not set?)")
@@ -67,7 +67,7 @@ def named_by_option(options: argparse.Namespace) -> str | None:
 
 
 def is_store(word: str) -> bool:
-    """Whether a word names a store rather than a thread."""
+    """True if a word names a store rather than a thread."""
     from locus.memory.registry import list_checkpointers
     from locus.transfer.stores import FROM_ENVIRONMENT
 
@@ -75,12 +75,12 @@ def is_store(word: str) -> bool:
 
 
 def _in_folder() -> str:
-    """The one SQLite file of ours in this folder."""
-    found = [path for path in sorted(Path().glob("*.db"))[:_MOST_FILES] if _is_ours(path)]
-    if len(found) == 1:
-        return f"sqlite:{found[0]}"
-    if found:
-        names = ", ".join(f"sqlite:{path}" for path in found[:5])
+    """The URL of the only SQLite file of Locus in this folder."""
+    stores = [path for path in sorted(Path().glob("*.db"))[:_MOST_FILES] if _is_ours(path)]
+    if len(stores) == 1:
+        return f"sqlite:{stores[0]}"
+    if stores:
+        names = ", ".join(f"sqlite:{path}" for path in stores[:5])
         raise ConfigurationError(f"several stores are in this folder: choose one with -s: {names}")
     raise ConfigurationError("say where the threads are kept: -s sqlite:///agents.db, or the variable LOCUS_STORE")
 
@@ -95,7 +95,7 @@ def _is_ours(path: Path) -> bool:
 
 @asynccontextmanager
 async def opened(url: str, options: argparse.Namespace, *, to_write: bool = False) -> AsyncIterator[CheckpointStore]:
-    """The store at a URL, closed at the end. It is only read, unless a command is there to write; it is never made."""
+    """Open the store at a URL, and close it at the end. Without `to_write` it is only read; it is never created."""
     from locus.transfer.stores import open_store, open_to_read
 
     token = tokens.token_for(url, options.token_file)

@@ -1,4 +1,4 @@
-"""What commands print on: columns that fit, times that people read, colours, a pager, and progress.
+"""The output of commands: columns that fit, colours, a pager, and progress.
 
 Standard output is data. On a terminal it is cut to the width, coloured (unless `NO_COLOR` is set) and shown by a pager
 if it is longer than the screen; into a pipe it goes as it is. Progress and errors go to standard error.
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Self, TextIO
 
-from locus.looking.visible import cut, fitting, visible, width
+from locus.looking.formatting import cut, fitting, visible, width
 
 _STYLES: Final = {
     "id": "33",  # yellow, as git shows a commit
@@ -42,7 +42,7 @@ _PAGER: Final = "less -FRX"
 
 @dataclass(frozen=True, slots=True)
 class Styled:
-    """A text and what it means, which decides its colour."""
+    """A text with a style, such as `added` or `id`, which decides its colour."""
 
     text: str
     style: str = ""
@@ -53,7 +53,7 @@ Cell = str | Styled
 
 @dataclass
 class Terminal:
-    """Where a command prints. `lines` gathers what is shown at the end, by a pager if need be."""
+    """The output of a command. Lines are gathered and written by `flush`, through a pager if they fill the screen."""
 
     out: TextIO
     err: TextIO
@@ -67,7 +67,7 @@ class Terminal:
 
     @classmethod
     def of_process(cls, *, json: bool = False) -> Self:
-        """The terminal of this process, or the pipe in its place."""
+        """The terminal of this process, or the pipe that stands in its place."""
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):  # an encoding that lacks a letter is no reason to stop
                 stream.reconfigure(errors="backslashreplace")
@@ -91,22 +91,22 @@ class Terminal:
         return f"\x1b[{code}m{cell.text}\x1b[0m" if self.colours and code and cell.text else cell.text
 
     def line(self, *cells: Cell) -> None:
-        """A line of its own; on a terminal it ends where the screen ends."""
+        """Add a line. On a terminal it is cut where the screen ends."""
         self._lines.append(self._fitted(cells))
 
     def command(self, words: Sequence[str]) -> None:
-        """A command to copy. It is never cut, wherever the screen ends: a part of it would do something else."""
+        """Add a command to copy. It is never cut: a part of it would do something else."""
         self._lines.append(self.styled(Styled(visible(shlex.join(words)), "faint")))
 
     def text(self, text: str, style: str = "", indent: str = "") -> None:
-        """Lines of stored text, made visible, and folded to the width of a terminal."""
+        """Add lines of stored text, made visible, and folded to the width of a terminal."""
         for line in text.split("\n"):
             shown = visible(line)
             for piece in self._folded(shown, self.columns - len(indent)) if self.interactive else [shown]:
                 self._lines.append(f"{indent}{self.styled(Styled(piece, style))}")
 
     def table(self, rows: Sequence[Sequence[Cell]], *, last_cut: bool = True) -> None:
-        """Aligned columns. What does not fit is cut from the last one, which holds the most text."""
+        """Add rows in aligned columns. On a terminal, the widest columns are cut until a row fits."""
         if not rows:
             return
         count = max(map(len, rows))
@@ -123,11 +123,11 @@ class Terminal:
             self._lines.append("".join(cells).rstrip())
 
     def document(self, value: Any) -> None:
-        """One JSON document."""
+        """Add a JSON document."""
         self._lines.append(self._json(value, indent=2))
 
     def record(self, value: Any) -> None:
-        """One line of JSON."""
+        """Add a line of JSON."""
         self._lines.append(self._json(value))
 
     def _json(self, value: Any, indent: int | None = None) -> str:
@@ -137,7 +137,7 @@ class Terminal:
         return _SHAPELESS.sub(_json_escape, text)
 
     def flush(self) -> None:
-        """Write what was gathered, and then the notes about it."""
+        """Write the gathered lines, and then the notes."""
         lines, self._lines = self._lines, []
         self._write(lines)
         notes, self._notes = self._notes, []
@@ -154,7 +154,7 @@ class Terminal:
         self.out.flush()
 
     def note(self, text: str) -> None:
-        """A remark beside the data, on standard error."""
+        """Add a remark, which is written to standard error, after the data."""
         self._notes.append(visible(text))
 
     def _paged(self, text: str) -> bool:
@@ -218,8 +218,8 @@ _SHAPELESS: Final = re.compile(
 )
 
 
-def _json_escape(found: re.Match[str]) -> str:
-    return json.dumps(found[0])[1:-1]
+def _json_escape(character: re.Match[str]) -> str:
+    return json.dumps(character[0])[1:-1]
 
 
 def _plain(cell: Cell) -> str:
@@ -244,7 +244,7 @@ def _as_json(value: Any) -> Any:
 
 
 class Progress:
-    """One line on standard error for what takes longer than a second. Nothing, if nobody watches."""
+    """A line on standard error that counts what was done, if that takes more than a second and a terminal shows it."""
 
     PAUSE: Final = 0.1
     AFTER: Final = 1.0
@@ -277,5 +277,5 @@ class Progress:
 
 
 def columns_of(pairs: Iterable[tuple[str, Cell]]) -> list[list[Cell]]:
-    """Rows for names and what belongs to them."""
+    """The rows of a table with a name and a value each."""
     return [[Styled(name, "faint"), cell] for name, cell in pairs]

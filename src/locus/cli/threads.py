@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from locus.cli import commands
 from locus.cli.terminal import Cell, Styled, Terminal
 from locus.errors import ConfigurationError, CorruptCheckpointError, LocusError, UnsupportedFormatError
-from locus.looking.visible import one_line, visible
-from locus.looking.wording import ago
+from locus.looking.formatting import ago, one_line, visible
 
 if TYPE_CHECKING:
     from locus.memory.model.records import Entry
@@ -27,7 +26,7 @@ List threads by id, or the newest first, each with its last checkpoint and what 
 
 _AT_ONCE = 8
 _MOST_PAGES = 20
-"""How many pages of the newest threads are looked through for those that match a pattern."""
+"""The number of pages of newest threads that are searched for a pattern."""
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -49,7 +48,7 @@ def _check_options(options: argparse.Namespace) -> None:
 
 
 async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Terminal) -> int | None:
-    from locus.looking.finding import threads_by_metadata
+    from locus.looking.revisions import threads_by_metadata
     from locus.memory.model.ids import check_pattern
 
     glob = options.glob or "*"
@@ -88,7 +87,7 @@ def _row(entry: Entry, title: str | None) -> list[Cell]:
 
 
 async def _latest(store: CheckpointStore, ids: Sequence[str], terminal: Terminal) -> list[Entry]:
-    """The newest checkpoint of each thread. One that was deleted meanwhile is left out."""
+    """The newest checkpoint of each thread. A thread that was deleted meanwhile is left out."""
 
     async def newest(thread_id: str) -> list[Entry]:
         try:
@@ -99,7 +98,7 @@ async def _latest(store: CheckpointStore, ids: Sequence[str], terminal: Terminal
             terminal.note(f"thread {thread_id!r} cannot be read: {error}. Ask `locus doctor`")
             return []
 
-    return [entry for found in await _each(newest, ids) for entry in found]
+    return [entry for entries in await _each(newest, ids) for entry in entries]
 
 
 async def _titles(store: CheckpointStore, entries: Sequence[Entry]) -> list[str | None]:
@@ -117,26 +116,26 @@ async def _titles(store: CheckpointStore, entries: Sequence[Entry]) -> list[str 
 async def _each(work: Any, of: Sequence[Any]) -> list[Any]:
     gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(value: Any) -> Any:
+    async def gated(value: Any) -> Any:
         async with gate:
             return await work(value)
 
-    return list(await asyncio.gather(*map(one, of)))
+    return list(await asyncio.gather(*map(gated, of)))
 
 
 async def _recent(store: CheckpointStore, options: argparse.Namespace) -> tuple[list[Entry], str | None]:
-    """The newest threads. A pattern goes into the query as far as it begins with plain text."""
+    """The newest threads that match the pattern, and how to go on. The query has the pattern's plain beginning."""
     from locus.memory.model.ids import check_pattern
 
     if options.after is not None:
         raise ConfigurationError("--after is for threads in the order of ids; --recent goes on with --before")
     pattern = check_pattern(options.glob or "*")
-    found: list[Entry] = []
+    entries: list[Entry] = []
     before = options.before
     for _page in range(_MOST_PAGES):
-        page = await store.newest_threads(options.limit - len(found), before, pattern.prefix)
-        found += [entry for entry in page.entries if pattern.matches(entry.thread_id)]
+        page = await store.newest_threads(options.limit - len(entries), before, pattern.prefix)
+        entries += [entry for entry in page.entries if pattern.matches(entry.thread_id)]
         before = page.next
-        if before is None or len(found) >= options.limit:
+        if before is None or len(entries) >= options.limit:
             break
-    return found, None if before is None else f"there may be more: --before {before}"
+    return entries, None if before is None else f"there may be more: --before {before}"

@@ -32,7 +32,7 @@ def add_option(
 
 
 def is_server(url: str) -> bool:
-    """Whether the store at a URL is on a Locus server, which may want a token."""
+    """True if the store at a URL is on a Locus server, which may want a token."""
     return url.partition(":")[0].lower() in _SERVERS
 
 
@@ -41,9 +41,9 @@ def in_environment() -> bool:
 
 
 def token_for(url: str, file: str | None) -> str | None:
-    """The token to use the store at `url` with. `file` is what an option has named.
+    """The token for the store at `url`: from the file that an option has named, or from the environment.
 
-    A URL that has a user and a password brings its own credentials, so what the environment says is not for it.
+    A URL with a user and a password has credentials of its own, so the environment does not count for it.
     """
     if not is_server(url):
         if file is not None:
@@ -60,7 +60,7 @@ def token_for(url: str, file: str | None) -> str | None:
 
 
 def read_token(path: str) -> str:
-    """The token in a file. Empty lines, and those that begin with `#`, do not count.
+    """The token in a file. Empty lines, and lines that begin with `#`, do not count.
 
     Errors don't quote the path: somebody may have written the token itself in its place.
     """
@@ -79,7 +79,7 @@ def read_token(path: str) -> str:
 
 
 def hint(error: LocusError) -> str:
-    """What to do about an error, if a server has refused the token or wants one."""
+    """Advice to append to an error, if a server has refused the token or wants one; else nothing."""
     client = sys.modules.get("locus.memory.backends.http.client")  # whose driver is not for all commands
     if client is None or not isinstance(error, client.HTTPAuthenticationError):
         return ""

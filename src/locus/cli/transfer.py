@@ -1,4 +1,4 @@
-"""What `locus copy` and `locus import` share: options, the progress bar, the summary, and the exit code."""
+"""Shared by `locus copy` and `locus import`: options, the progress bar, the summary, and the exit code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ some are not (they are listed), 2 if nothing could be done, and 130 if it was in
 def describe(
     command: argparse.ArgumentParser, description: str, run: Callable[[argparse.Namespace], int]
 ) -> argparse.ArgumentParser:
-    """Give a command what both have."""
+    """Give a command the texts and the format of `locus copy` and `locus import`."""
     command.description, command.epilog = description, _EPILOG
     command.formatter_class = argparse.RawDescriptionHelpFormatter
     command.set_defaults(run=run)
@@ -53,7 +53,7 @@ def _jobs(text: str) -> int:
 
 
 def run(options: argparse.Namespace, work: Callable[..., Awaitable[Report]]) -> int:
-    """Run `work`, a copy or an import, with the options that both have; print the result, and return the exit code."""
+    """Run a copy or an import with the options that both have, print the result, and return the exit code."""
 
     async def main() -> Report:
         return await work(
@@ -96,11 +96,11 @@ def summary(report: Report) -> str:
 
 WIDTH = 30
 PAUSE = 0.1
-"""Seconds between two updates."""
+"""Seconds between two updates of the progress bar."""
 
 
 class ProgressBar:
-    """Shows progress in one line of a terminal. Writes nothing if the stream is not a terminal."""
+    """Shows progress on one line of a terminal. Writes nothing if the stream is not a terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

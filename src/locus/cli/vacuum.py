@@ -9,7 +9,7 @@ from locus.cli import commands
 from locus.cli.commands import ExitCode
 from locus.cli.terminal import Progress, Styled, Terminal
 from locus.errors import ConfigurationError, CorruptCheckpointError, UnsupportedFormatError
-from locus.looking.ages import days
+from locus.looking.formatting import days
 
 if TYPE_CHECKING:
     from locus.memory.model.retention import VacuumProgress
@@ -31,7 +31,7 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 
 def add_retention(command: argparse.ArgumentParser) -> None:
-    """The options that say what is old."""
+    """Add the options that tell which checkpoints are old."""
     command.add_argument("--older-than", type=age, metavar="AGE", help="what is older: 30d, 12h, 2w (30d)")
     command.add_argument(
         "--keep-last", type=commands.number(0, 10**9), metavar="N", help="keep so many of each line of history"
@@ -39,7 +39,7 @@ def add_retention(command: argparse.ArgumentParser) -> None:
 
 
 def age(text: str) -> float:
-    """A number of days: `30d`, `12h`, `2w`, or a plain number."""
+    """A type for argparse: an age such as `30d`, as a number of days."""
     try:
         return days(text)
     except ConfigurationError:
@@ -47,7 +47,7 @@ def age(text: str) -> float:
 
 
 def retention(options: argparse.Namespace) -> tuple[float | None, int | None]:
-    """The age in days, and how many are kept. Without either, what is older than 30 days is meant."""
+    """The age in days and the number to keep, as the options give them. Without either, the age is 30 days."""
     by_age = options.older_than
     return (30.0 if by_age is None and options.keep_last is None else by_age), options.keep_last
 

@@ -1,11 +1,12 @@
 """The inspector: pages that show the threads of a store in a browser.
 
-Pages are made on the server, from the same store and with the same grants as the answers of the HTTP API. Whatever is
-stored is text there: templates escape everything, and the browser is told to run and to load nothing but our own files.
+Pages are made on the server, from the same store and with the same grants as the answers of the HTTP API. What is
+stored is only text in them: templates escape everything, and the browser runs and loads nothing but files of the
+inspector.
 
-    rendering   templates, links, times and sizes as people read them
+    rendering   templates, links and times
     pages       one module for each kind of page
     trees       a JSON value as a tree that can be folded
-    turns       a conversation as people read it
-    words       what differs between two texts
+    items       the items of a conversation, with calls and their results side by side
+    words       the words that differ between two texts, or that somebody looks for
 """

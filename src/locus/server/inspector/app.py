@@ -31,7 +31,7 @@ from locus.server.requests import Query, Text
 from locus.wire.problems import UNAUTHENTICATED, Problem
 
 BASE: Final = "/ui"
-"""Where the inspector is beside the API."""
+"""The path of the inspector on a server that has the API, too."""
 
 _STATIC_TYPES: Final = {
     ".css": "text/css; charset=utf-8",
@@ -50,7 +50,7 @@ class _Login(Query):
 
 
 class Inspector:
-    """The pages under one path, and who may see them. `hosts` are the names that the server goes by."""
+    """The pages under one path, with their sessions. `hosts` are the names by which the server may be called."""
 
     headers = safety.HEADERS
 
@@ -81,7 +81,7 @@ class Inspector:
         ]
         self.routes = [
             *([Route(base, self.index)] if base else []),
-            *(Route(base + one.path, one.endpoint, methods=list(one.methods or ())) for one in (*own, *pages)),
+            *(Route(base + route.path, route.endpoint, methods=list(route.methods or ())) for route in (*own, *pages)),
         ]
 
     # What the middleware asks before it passes a request on
@@ -93,17 +93,17 @@ class Inspector:
         safety.check(scope, self._hosts)
 
     def is_public(self, path: str) -> bool:
-        """Whether a path is for those who have not logged in, too."""
+        """True for paths that need no login."""
         below = path.removeprefix(self._base)
         return below in ("/login", "/open") or below.startswith("/static/")
 
     def takes_secrets(self, path: str, method: str) -> bool:
-        """Whether a request tries a token or a code: those are limited as those of strangers are."""
+        """True for requests that try a token or a code. They are limited as requests of strangers are."""
         below = path.removeprefix(self._base)
         return below == "/open" or (below == "/login" and method not in safety.SAFE_METHODS)
 
     def admit(self, scope: Scope) -> Grant:
-        """What the sender of a request may do, by the cookie."""
+        """The grant of the session that a request's cookie names."""
         grant = self.sessions.grant(_cookies(scope))
         if grant is None:
             raise Problem(401, UNAUTHENTICATED, "Nobody has logged in here, or that was too long ago.")
@@ -111,7 +111,7 @@ class Inspector:
         return grant
 
     def problem_page(self, request: Request, problem: Problem) -> Response:
-        """An error as a page; the page to log in, where that is what is missing."""
+        """An error as a page; for a missing login, the page to log in."""
         if problem.status == 401:
             return self._login_page(request, self._own_way(_way(request)), problem.detail, 401)
         return self._rendering.problem(request, safety.hidden(problem))
@@ -156,10 +156,10 @@ class Inspector:
         return self._with_cookie(self._to(self._rendering.url("threads")), request, secret)
 
     async def static(self, request: Request) -> Response:
-        found = self._static.get(request.path_params["file"])
-        if found is None:
+        file = self._static.get(request.path_params["file"])
+        if file is None:
             raise Problem(404, "no_such_path", "")
-        body, kind, tag = found
+        body, kind, tag = file
         headers = {"ETag": tag, "Cache-Control": "no-cache"}
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)
@@ -171,7 +171,7 @@ class Inspector:
         )
 
     def _own_way(self, way: str) -> str:
-        """Where to go after the login: a page of this inspector, and of nobody else."""
+        """The address to go to after the login: `way`, if it is a page of this inspector; else the list of threads."""
         is_own = way.startswith(f"{self._base}/") and not way.startswith("//") and len(way) <= _LONGEST_WAY
         plain = way.isascii() and way.isprintable() and "\\" not in way
         return way if is_own and plain else self._rendering.url("threads")
@@ -217,32 +217,32 @@ def create_inspector(
 
 
 def _static_files() -> dict[str, tuple[bytes, str, str]]:
-    """The files that pages load: content, type and entity tag. Nothing else can be asked for."""
-    found: dict[str, tuple[bytes, str, str]] = {}
+    """The content, type and entity tag of each file that pages load, by name. No other file is served."""
+    served: dict[str, tuple[bytes, str, str]] = {}
     for file in files("locus.server.inspector").joinpath("static").iterdir():
         kind = next((kind for ending, kind in _STATIC_TYPES.items() if file.name.endswith(ending)), None)
         if kind is not None:
             body = file.read_bytes()
-            found[file.name] = body, kind, f'"{hashlib.sha256(body).hexdigest()[:16]}"'
-    return found
+            served[file.name] = body, kind, f'"{hashlib.sha256(body).hexdigest()[:16]}"'
+    return served
 
 
 def _cookie_name(scope: Scope) -> str:
-    """Named after the port: cookies do not tell apart the servers of one machine."""
+    """The name of the cookie, which has the port in it: browsers send a cookie to all servers of a machine."""
     server = scope.get("server") or ("", None)
     return f"locus-inspector-{server[1] or 0}"
 
 
 def _cookies(scope: Scope) -> list[str]:
-    """The secrets that a request brings. Another server of this machine may have set a cookie of the same name."""
-    name, found = _cookie_name(scope), []
+    """The secrets in a request's cookies: several, if another server has set a cookie of the same name."""
+    name, secrets = _cookie_name(scope), []
     for header, value in scope["headers"]:
         if header == b"cookie":
             for part in value.decode("latin-1").split(";"):
                 key, _, text = part.strip().partition("=")
                 if key == name:
-                    found.append(text.strip())
-    return found
+                    secrets.append(text.strip())
+    return secrets
 
 
 def _way(request: Request) -> str:

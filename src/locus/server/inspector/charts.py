@@ -11,14 +11,14 @@ WIDTH: Final = 720
 BAR: Final = 20
 GAP: Final = 6
 NAMES: Final = 220
-"""How much of the width is for the names of bars."""
+"""The part of the width that the names of bars take."""
 FIGURES: Final = 90
 COLUMNS_HEIGHT: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A horizontal bar. Of its length, a part may be told apart."""
+    """A horizontal bar. `part` is the length of the piece that has another colour."""
 
     name: str
     figure: str
@@ -29,7 +29,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Bars, one below the other."""
+    """A chart of bars, one below the other."""
 
     bars: list[Bar]
     width: int
@@ -38,18 +38,18 @@ class Bars:
 
 
 def bars(values: Sequence[tuple[str, str, float, float]]) -> Bars:
-    """Bars for names, figures, values, and the parts of these that are told apart."""
+    """A chart of bars, made of the name, the figure, the value and the part of the value for each."""
     most = max((value for _, _, value, _ in values), default=0.0)
     room = WIDTH - NAMES - FIGURES
 
     def length(value: float) -> int:
         return 0 if most <= 0 or value <= 0 else max(1, round(room * value / most))
 
-    found = [
+    made = [
         Bar(name, figure, (BAR + GAP) * at, length(value), min(length(part), length(value)))
         for at, (name, figure, value, part) in enumerate(values)
     ]
-    return Bars(found, WIDTH, max((BAR + GAP) * len(found), 1))
+    return Bars(made, WIDTH, max((BAR + GAP) * len(made), 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Columns side by side, with the lines that say how high they are."""
+    """A chart of columns side by side, with lines that mark heights."""
 
     columns: list[Column]
     lines: list[tuple[int, str]]
@@ -72,7 +72,7 @@ class Columns:
 
 
 def columns(values: Sequence[tuple[float, str]]) -> Columns:
-    """Columns for seconds, on a scale on which ten times as long is a step higher: pauses of people are among them."""
+    """A chart of durations. The scale is logarithmic, because pauses of people are among them."""
     most = max((seconds for seconds, _ in values), default=0.0)
     top = math.log10(1 + 1_000 * max(most, 0.001))
 
@@ -80,12 +80,12 @@ def columns(values: Sequence[tuple[float, str]]) -> Columns:
         return max(1, round((COLUMNS_HEIGHT - 14) * math.log10(1 + 1_000 * max(seconds, 0.0)) / top))
 
     step = WIDTH / max(len(values), 12)
-    found = []
+    made = []
     for at, (seconds, label) in enumerate(values):
         high = height(seconds)
-        found.append(Column(round(step * at, 2), COLUMNS_HEIGHT - high, round(max(step - 1, 0.5), 2), high, label))
+        made.append(Column(round(step * at, 2), COLUMNS_HEIGHT - high, round(max(step - 1, 0.5), 2), high, label))
     marks = [(seconds, text) for seconds, text in _MARKS if most / 200 < seconds <= most]
-    return Columns(found, [(COLUMNS_HEIGHT - height(seconds), text) for seconds, text in marks])
+    return Columns(made, [(COLUMNS_HEIGHT - height(seconds), text) for seconds, text in marks])
 
 
 _MARKS: Final = (
@@ -97,13 +97,3 @@ _MARKS: Final = (
     (3_600, "1 h"),
     (86_400, "1 d"),
 )
-
-
-def seconds_text(seconds: float) -> str:
-    """A time as people read it."""
-    if seconds < 1:
-        return f"{1_000 * seconds:.0f} ms"
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.1f} s"

@@ -1,7 +1,7 @@
 """Work that takes longer than a page may. It goes on between two requests, says how far it is, and can be stopped.
 
 A job belongs to whoever has begun it: its key begins with the id of the token. It ends by itself when nobody asks for
-it any more. All of them together, and those of each token, are bounded in number and in time.
+it any more. The jobs of each token, and all jobs together, are bounded in number and in time.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from locus.wire.problems import Problem
 T = TypeVar("T")
 
 Key = tuple[str, ...]
-"""The id of the token, and what the work is about."""
+"""The id of the token, and words that say what the work is about."""
 
 AT_ONCE: Final = 16
 AT_ONCE_OF_A_TOKEN: Final = 2
 MOST_KEPT: Final = 64
 KEPT_SECONDS: Final = 300.0
 PATIENCE_SECONDS: Final = 60.0
-"""How long a job goes on without anybody who asks for it."""
+"""The time after which a job ends if nobody asks for it."""
 LONGEST_SECONDS: Final = 900.0
 WAIT_SECONDS: Final = 1.0
-"""How long a request waits for the end: most work is done by then."""
+"""The time that a request waits for the end of a job. Most jobs are done by then."""
 
 
 class Job(Generic[T]):
-    """One piece of work. Whoever does it calls `step` now and then, and may put what there is so far into `result`."""
+    """A piece of work. The work calls `step` now and then, and may put a partial answer into `result`."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -40,7 +40,7 @@ class Job(Generic[T]):
         self.total: int | None = None
         self.result: T | None = None
         self.stopped = False
-        """Whether it was ended before all was done."""
+        """True if the job ended before all was done."""
         self.error: Exception | None = None
         self.task: asyncio.Task[None] | None = None
 
@@ -53,14 +53,14 @@ class Job(Generic[T]):
         return (self.ended_at or self._clock()) - self._began
 
     def step(self, done: int) -> None:
-        """Note how far the work is, and end it if nobody waits for it."""
+        """Note how much is done, and end the work if nobody waits for it."""
         self.done = done
         now = self._clock()
         if now - self.asked_at > PATIENCE_SECONDS or now - self._began > LONGEST_SECONDS:
             self.stop()
 
     def stop(self) -> None:
-        """Let the work end where it waits next. What it has put into `result` stays."""
+        """End the work where it waits next. Its partial `result` stays."""
         if self.is_running and self.task is not None:
             self.stopped = True
             self.task.cancel()
@@ -81,10 +81,10 @@ class Jobs(Generic[T]):
         return job
 
     def begin(self, key: Key, work: Callable[[Job[T]], Awaitable[T | None]]) -> Job[T]:
-        """Begin a job, in the place of one with this key that has ended. Raises a problem if too many are running."""
-        found = self.find(key)
-        if found is not None and found.is_running:
-            return found
+        """The running job with this key, or a new one. Raises a problem if too many jobs are running."""
+        same = self.find(key)
+        if same is not None and same.is_running:
+            return same
         running = [other for other, job in self._jobs.items() if job.is_running]
         if sum(other[0] == key[0] for other in running) >= AT_ONCE_OF_A_TOKEN or len(running) >= AT_ONCE:
             raise Problem(
@@ -112,7 +112,7 @@ class Jobs(Generic[T]):
             job.ended_at = self._clock()
 
     async def waited(self, job: Job[T], seconds: float | None = None) -> Job[T]:
-        """The same job, after its end or after some time. Raises what the work has raised."""
+        """Wait for the end of a job, for some seconds at most, and return the job. Raises the error of the work."""
         if job.task is not None and job.is_running:
             await asyncio.wait({job.task}, timeout=WAIT_SECONDS if seconds is None else seconds)
         if job.error is not None:

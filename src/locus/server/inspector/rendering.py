@@ -1,6 +1,6 @@
 """Turns templates and facts into pages.
 
-Every value is escaped by Jinja2, and before that everything without a shape is made visible (see `looking.visible`), so
+Every value is escaped by Jinja2, and before that everything without a shape is made visible (`looking.formatting`), so
 that a page shows exactly what is stored.
 """
 
@@ -18,8 +18,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from locus import __version__
-from locus.looking.visible import one_line, visible, visible_id
-from locus.looking.wording import ago, bytes_text
+from locus.looking.formatting import ago, bytes_text, one_line, visible, visible_id
 from locus.server.auth import GRANT_KEY, Grant
 from locus.server.inspector.words import marked
 from locus.wire.format import segment
@@ -27,7 +26,7 @@ from locus.wire.problems import Problem
 
 _LINES: Final = "\n\t"
 LOGIN_KEY: Final = "locus.login"
-"""Where the scope of a request says whether its sender has logged in with a token, and so can log out."""
+"""The key in a request's scope that tells if its sender has logged in with a token, and so can log out."""
 
 _TITLES: Final = {
     400: "That is not possible",
@@ -46,7 +45,7 @@ _TITLES: Final = {
 
 
 class Rendering:
-    """The templates, for an inspector under the path `base`. `writes`: whether it may change the store."""
+    """The templates of an inspector under the path `base`. With `writes`, its pages may change the store."""
 
     def __init__(self, *, base: str = "", writes: bool = False) -> None:
         self.base = base
@@ -54,7 +53,7 @@ class Rendering:
         self._templates = _templates(base)
 
     def url(self, *segments: str, **query: str | int | None) -> str:
-        """The address of a page. Ids are encoded; what is None in the query is left out."""
+        """The address of a page. Ids are encoded, and parameters that are None are left out."""
         return _url(self.base, *segments, **query)
 
     def page(
@@ -105,7 +104,7 @@ def _templates(base: str) -> Environment:
         id=visible_id,
         ago=ago,
         moment=moment,
-        clock=clock,
+        clock=utc_time,
         bytes=bytes_text,
         pretty=pretty,
         marked=marked,
@@ -126,12 +125,12 @@ def shown(text: Any) -> str:
 
 
 def moment(when: datetime) -> str:
-    """A time for programs: what a `time` element has as its `datetime`."""
+    """A time for the attribute `datetime` of a `time` element."""
     return when.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def clock(when: datetime) -> str:
-    """A time for people. The server does not know their time zone, so it says which one it is."""
+def utc_time(when: datetime) -> str:
+    """A time for people, in UTC and saying so: the server does not know their time zone."""
     return when.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

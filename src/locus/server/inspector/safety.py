@@ -1,9 +1,8 @@
-"""What keeps other web pages, other tenants and stored content out of the inspector.
+"""Keeps other web pages, other tenants and stored content out of the inspector.
 
-- `check`: a request calls the server by a name that is its own, and one that may change something comes from a page of
-  this very inspector.
-- `HEADERS`: the browser runs and loads nothing but what this server has sent as files, and shows no page in a frame.
-- `hidden`: what is not there and what somebody may not see are the same page.
+- `check` refuses requests that call the server by a name of somebody else, and changes that come from another page.
+- `HEADERS` make the browser run and load nothing but files of this server, and show no page in a frame.
+- `hidden` makes a thread that is not there and a thread that somebody may not see the same page.
 """
 
 from __future__ import annotations
@@ -47,14 +46,14 @@ HEADERS: Final[tuple[tuple[bytes, bytes], ...]] = (
 
 
 def check(scope: Scope, hosts: Collection[str]) -> None:
-    """Refuse a request that a page of somebody else has made."""
+    """Refuse a request that calls the server by another name, or that a page of another server has made."""
     check_host(scope["headers"], hosts)
     if scope["method"] not in SAFE_METHODS and not _is_own(scope):
         raise Problem(403, FORBIDDEN, "This did not come from a page of the inspector. Open the page, and try again.")
 
 
 def _is_own(scope: Scope) -> bool:
-    """Whether a request comes from a page of this server: the browser says so, and no page can make it say that."""
+    """True if a request comes from a page of this server. The browser says so, and no page can make it lie."""
     sites = _values(scope, b"sec-fetch-site")
     if sites:
         return sites == [b"same-origin"]
@@ -74,7 +73,7 @@ def _values(scope: Scope, wanted: bytes) -> list[bytes]:
 
 
 def hidden(problem: Problem) -> Problem:
-    """The problem as a page may tell it: of a thread that is not there, and of one of somebody else, it is the same."""
+    """The problem as a page may show it: the same for a thread that is not there and for one of somebody else."""
     if problem.code == "no_such_path":
         return Problem(404, problem.code, "There is no page under this address.")
     if problem.status == 404 or isinstance(problem, Unreachable):

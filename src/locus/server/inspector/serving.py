@@ -22,7 +22,7 @@ from locus.server.middleware import ServerMiddleware
 from locus.server.serving import uvicorn_config
 
 HOST: Final = "127.0.0.1"
-"""Nobody else can connect to this address."""
+"""The address to listen on, to which no other machine can connect."""
 _GRACE_SECONDS: Final = 1.0
 
 
@@ -39,7 +39,7 @@ def serve(store: CheckpointStore, *, port: int, writes: bool, announce: Callable
 
 
 class _Server(uvicorn.Server):
-    """Says when it has started. From then on Ctrl-C ends it in order."""
+    """A server that says when it has started. From then on Ctrl-C ends it in order."""
 
     def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
         super().__init__(config)
@@ -52,7 +52,7 @@ class _Server(uvicorn.Server):
 
 
 def app_of(store: CheckpointStore, *, writes: bool) -> tuple[ServerMiddleware, Sessions]:
-    """The app, and the sessions that make codes for it. The store is closed when the app shuts down."""
+    """The app that `locus inspect` serves, and its sessions. The app closes the store when it shuts down."""
 
     @asynccontextmanager
     async def lifespan(_app: Any) -> AsyncIterator[None]:

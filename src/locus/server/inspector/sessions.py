@@ -1,8 +1,9 @@
-"""Who looks at the pages: sessions, which cookies name, and the codes and tokens that begin them.
+"""The sessions of those who look at the pages, and the codes and tokens that begin them.
 
 A session begins with a one-time code, which `locus inspect` puts into the address that it opens, or with a token that
-somebody pastes on the page to log in. The cookie holds a random text, and never the token. What is kept of it here is a
-digest, and the id of the token: each request asks anew what that token may do, so a session ends when its token does.
+somebody pastes on the page to log in. The cookie holds a random text, and never the token. The server keeps a digest of
+that text, and the id of the token: each request asks anew what that token may do, so a session ends when its token
+does.
 
 Sessions live in the memory of one process. They are bounded in time, and in number for each token.
 """
@@ -21,19 +22,19 @@ from locus.server.auth import Grant, Guard
 SESSION_SECONDS: Final = 12 * 3600.0
 CODE_SECONDS: Final = 600.0
 MOST_OF_A_TOKEN: Final = 8
-"""Sessions of one token; a new one takes the place of the oldest."""
+"""The most sessions of one token. A new session takes the place of the oldest."""
 MOST_CODES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class _Session:
     token_id: str
-    """Empty for one that a code has begun."""
+    """The id of the token that began the session; empty if a code did."""
     until: float
 
 
 class Sessions:
-    """The sessions of an inspector. With `by_code`, one is needed even where no tokens are."""
+    """The sessions of an inspector. With `by_code`, a session is needed even if the server has no tokens."""
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class Sessions:
 
     @property
     def needed(self) -> bool:
-        """Whether somebody without a session sees nothing."""
+        """True if nobody sees a page without a session."""
         return self._by_code or self._guard.has_tokens
 
     @property
@@ -62,7 +63,7 @@ class Sessions:
         return self._guard.has_tokens
 
     def new_code(self) -> str:
-        """A code that begins one session, soon."""
+        """A code that begins one session, if it is used soon."""
         code = secrets.token_urlsafe(32)
         while len(self._codes) >= MOST_CODES:
             del self._codes[next(iter(self._codes))]
@@ -77,7 +78,7 @@ class Sessions:
         return self._begun("")
 
     def log_in(self, token: str) -> tuple[str, Grant]:
-        """The secret of a new session for a token, and what that may do. Raises a problem if it is not known."""
+        """The secret of a new session for a token, and the token's grant. Raises a problem for an unknown token."""
         grant = self._guard.admit(f"Bearer {token.strip()}")
         return self._begun(grant.token_id), grant
 
@@ -99,7 +100,7 @@ class Sessions:
         }
 
     def grant(self, given: Iterable[str]) -> Grant | None:
-        """What the session that one of these secrets names may do; None if there is none, or none any more."""
+        """The grant of the session that one of these secrets names; None if there is none, or it has ended."""
         if not self.needed:
             return self._guard.grant_of("")
         for secret in given:

@@ -1,7 +1,7 @@
 """A JSON value as a tree that can be folded, however large it is. Pure functions.
 
-What is shown is bounded: long texts are cut, long lists end with how many more there are, and what lies deep is left
-out. Base64 is named by its size: nobody reads it.
+Trees are bounded: long texts are cut, long lists end with the number of items that are left out, and so do deep
+values. Base64 is named by its size: nobody reads it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 LONGEST: Final = 2_000
-"""Characters of one text."""
+"""The most characters of one text."""
 MOST: Final = 600
-"""Nodes of one tree."""
+"""The most nodes of one tree."""
 DEEPEST: Final = 12
 ENCODED: Final = 1_024
-"""Characters from which on base64 is folded."""
+"""The length from which on base64 is folded."""
 _SHORT: Final = 80
 
 _BASE64 = re.compile(r"(?:data:[\w.+-]+/[\w.+-]+;base64,)?[A-Za-z0-9+/_-]+={0,2}")
@@ -26,14 +26,14 @@ _BASE64 = re.compile(r"(?:data:[\w.+-]+/[\w.+-]+;base64,)?[A-Za-z0-9+/_-]+={0,2}
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value with the name or number that it has in its parent. `link` leads to the rest of a list."""
+    """A value in a tree, with the name or number that it has in its parent."""
 
     name: str
     kind: str
-    """`object`, `list`, `text`, `number`, `flag`, `null`, `bytes`."""
+    """One of `object`, `list`, `text`, `number`, `flag`, `null`, `bytes`."""
     text: str = ""
     more: str = ""
-    """What is left out."""
+    """A note about the part that is left out."""
     children: tuple[Node, ...] = field(default=())
     path: tuple[str, ...] = field(default=())
 
@@ -68,14 +68,14 @@ def _node(name: str, value: Any, budget: Iterator[int], depth: int, path: tuple[
 
 
 def _children(items: Any, budget: Iterator[int], depth: int, path: tuple[str, ...]) -> tuple[tuple[Node, ...], str]:
-    found: list[Node] = []
+    nodes: list[Node] = []
     left = 0
     for name, item in items:
         if left or next(budget, None) is None:
             left += 1
             continue
-        found.append(_node(name, item, budget, depth + 1, (*path, name)))
-    return tuple(found), f"{left:,} more" if left else ""
+        nodes.append(_node(name, item, budget, depth + 1, (*path, name)))
+    return tuple(nodes), f"{left:,} more" if left else ""
 
 
 def _count(number: int, what: str) -> str:
@@ -90,7 +90,7 @@ def _text(name: str, value: str, path: tuple[str, ...]) -> Node:
 
 
 def is_encoded(text: str) -> str | None:
-    """What to say instead of a long piece of base64; None if it is something else."""
+    """The kind and size of a long piece of base64, to show instead of it; None if the text is something else."""
     if len(text) < ENCODED or not _BASE64.fullmatch(text):
         return None
     head, comma, _ = text.partition(",")
@@ -99,13 +99,13 @@ def is_encoded(text: str) -> str | None:
 
 
 def folded(value: Any, most: int = 20_000) -> tuple[str, str]:
-    """A value as JSON, base64 folded and cut to so many characters, and what is said about what is left out."""
+    """A value as JSON, with base64 folded, cut to `most` characters, and a note about the part that is left out."""
     text = json.dumps(without_encoded(value), ensure_ascii=False, indent=2)
     return (text, "") if len(text) <= most else (text[:most], f"{len(text) - most:,} more characters")
 
 
 def without_encoded(value: Any) -> Any:
-    """The same value, with long base64 named by its size."""
+    """A copy of a value in which long base64 is named by its size."""
     if isinstance(value, dict):
         return {key: without_encoded(item) for key, item in value.items()}
     if isinstance(value, list):

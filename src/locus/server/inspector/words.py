@@ -1,4 +1,4 @@
-"""What differs between two texts, word by word. Pure functions, bounded in time whatever the texts are."""
+"""Marks the words in which two texts differ, or that somebody looks for. Pure functions, bounded in time."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from difflib import Match, SequenceMatcher
 from typing import Final, Literal, NamedTuple
 
 MOST_WORDS: Final = 1_500
-"""In longer texts only what is between their common beginning and end is marked, as a whole."""
+"""The most words that are compared one by one. Of longer texts, the part between common beginning and end is marked."""
 MOST_STEPS: Final = 10_000_000
-"""How often two words may be looked at for one page: about a second. Texts that repeat a few words can make
-the search for what they share take the cube of their length."""
+"""The most comparisons of two words for one page: about a second. Texts that repeat a few words can make the search
+for their common parts take the cube of their length."""
 MOST_MARKS: Final = 2_000
-"""How often something is marked in one text."""
+"""The most marks in one text."""
 
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 
 
 class Piece(NamedTuple):
-    """A piece of a text, and what it is there."""
+    """A piece of a text, and how it is marked."""
 
     kind: Literal["same", "added", "removed", "marked"]
     text: str
 
 
 class Effort:
-    """What may still be done to compare the texts of one page."""
+    """The effort that is left to compare the texts of one page, in comparisons of two words."""
 
     def __init__(self, steps: int = MOST_STEPS) -> None:
         self._left = steps
@@ -44,7 +44,7 @@ class _TooMuchError(Exception):
 
 
 class _Matcher(SequenceMatcher[str]):
-    """Counts what the search for the longest common part will look at, before it looks."""
+    """Takes the effort of each search for the longest common part, before it begins."""
 
     def __init__(self, old: Sequence[str], new: Sequence[str], effort: Effort) -> None:
         self._old = old
@@ -58,9 +58,9 @@ class _Matcher(SequenceMatcher[str]):
 
 
 def compared(old: str, new: str, effort: Effort | None = None) -> tuple[list[Piece], list[Piece]]:
-    """Both texts in pieces: the old one with what was removed, the new one with what was added.
+    """Both texts in pieces: removed words are marked in the old one, added words in the new one.
 
-    If it takes more than `effort`, what is between their common beginning and end is marked as a whole.
+    If that takes more than `effort`, the part between their common beginning and end is marked as a whole.
     """
     before, after = _WORD.findall(old), _WORD.findall(new)
     start = _common(before, after)
@@ -80,10 +80,10 @@ def compared(old: str, new: str, effort: Effort | None = None) -> tuple[list[Pie
     return [piece for piece in sides[0] if piece.text], [piece for piece in sides[1] if piece.text]
 
 
-def _common(one: list[str], other: list[str]) -> int:
-    """How many words both begin with."""
+def _common(first: list[str], second: list[str]) -> int:
+    """The number of words that both begin with."""
     count = 0
-    for left, right in zip(one, other, strict=False):
+    for left, right in zip(first, second, strict=False):
         if left != right:
             break
         count += 1
@@ -91,9 +91,9 @@ def _common(one: list[str], other: list[str]) -> int:
 
 
 def marked(text: str, terms: Sequence[str], *, any_case: bool = True) -> list[Piece]:
-    """A text in pieces, those that are looked for marked: the first ones, up to a bound.
+    """A text in pieces, with the terms marked that somebody looks for. After `MOST_MARKS` no more are marked.
 
-    No regular expression: for a long term it may take the product of both lengths, and nobody else has a turn then.
+    A regular expression could take the product of the lengths of text and term, while all others wait.
     """
     folded = _same_length(text) if any_case else text
     wanted = sorted({_same_length(term) if any_case else term for term in terms if term}, key=len, reverse=True)
@@ -101,10 +101,10 @@ def marked(text: str, terms: Sequence[str], *, any_case: bool = True) -> list[Pi
     pieces: list[Piece] = []
     at = 0
     for _ in range(MOST_MARKS):
-        found = [(start, -len(term)) for term, start in places.items() if start >= 0]
-        if not found:
+        ahead = [(start, -len(term)) for term, start in places.items() if start >= 0]
+        if not ahead:
             break
-        start, length = min(found)
+        start, length = min(ahead)
         if start > at:
             pieces.append(Piece("same", text[at:start]))
         at = start - length
@@ -116,7 +116,7 @@ def marked(text: str, terms: Sequence[str], *, any_case: bool = True) -> list[Pi
 
 
 def _same_length(text: str) -> str:
-    """A text in small letters, in which everything is where it was."""
+    """A text in small letters, in which every letter has the place that it had."""
     small = text.lower()
     if len(small) == len(text):
         return small

@@ -1,5 +1,4 @@
-"""The pages of the inspector, a module for each kind. A page reads a page: what it may read does not grow with the
-store."""
+"""The pages of the inspector, a module for each kind. What a page reads does not grow with the store."""
 
 from __future__ import annotations
 

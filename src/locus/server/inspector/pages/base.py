@@ -1,7 +1,7 @@
-"""What every page has at hand.
+"""Shared by all pages: the store as the sender of a request may see it, templates, and the threads that make pages.
 
-A handler gets its thread from `Pages.thread`, which checks the grant of the sender. What is not there and what the
-sender may not see are the same to it.
+A handler gets its thread from `Pages.thread`, which checks the grant of the sender. A thread that is not there and one
+that the sender may not see lead to the same answer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Pages:
-    """The store as the sender of a request may see it, and the templates. `writes`: whether it may be changed."""
+    """The store, as far as the sender of a request may see it, and the templates. With `writes` it may be changed."""
 
     authorized: AuthorizedStore
     rendering: Rendering
@@ -50,33 +50,35 @@ class Pages:
             raise no_such_thread() from None
 
     async def ready(self) -> None:
-        """Raise here what is wrong with the store: a page that shows what is wrong with a form would show it as that,
-        and its text may name hosts and files."""
+        """Raise an error here if the store cannot be used.
+
+        Otherwise a page with a form would show it as a mistake in the form, and the text may name hosts and files.
+        """
         async with self.store.using():
             pass
 
     async def checkpoint(self, thread_id: str, checkpoint_id: str, namespace: str) -> Entry:
         """A checkpoint of a thread that the sender may use."""
-        found = await self.store.entry(thread_id, check_id(checkpoint_id, "checkpoint_id"), namespace)
-        if found is None:
+        entry = await self.store.entry(thread_id, check_id(checkpoint_id, "checkpoint_id"), namespace)
+        if entry is None:
             raise no_such_thread()
-        return found
+        return entry
 
     async def history(self, thread_id: str, namespace: str | None, limit: int, before: int | None) -> list[Entry]:
         """Checkpoints of a thread, newest first: a portion at a time, because the metadata of each may be large."""
-        most, found = self.authorized.limits.state_bytes, list[Entry]()
+        most, entries = self.authorized.limits.state_bytes, list[Entry]()
         while True:
-            wanted = min(limit - len(found), FIRST_PORTION)
+            wanted = min(limit - len(entries), FIRST_PORTION)
             async with self.store.using() as engine:
-                portion = await engine.history(thread_id, namespace, wanted, found[-1].seq if found else before)
-            found += portion
-            if size_of(found) > most:
+                portion = await engine.history(thread_id, namespace, wanted, entries[-1].seq if entries else before)
+            entries += portion
+            if size_of(entries) > most:
                 raise Problem(413, "too_large", f"The metadata of these checkpoints are larger than {most:,} bytes.")
-            if len(portion) < wanted or len(found) >= limit:
-                return found
+            if len(portion) < wanted or len(entries) >= limit:
+                return entries
 
     async def namespace(self, thread_id: str, asked: str | None) -> str:
-        """The namespace that is asked for; else the default one if the thread is there, or the one of its newest."""
+        """The namespace `asked` for; else the default one if the thread has it, or that of its newest checkpoint."""
         if asked is not None:
             return asked
         if await self.store.entry(thread_id, None, DEFAULT_NAMESPACE) is not None:
@@ -88,15 +90,15 @@ class Pages:
 
 
 async def off_loop(work: Callable[[], T]) -> T:
-    """What some work gives. What is stored may be very large, and everybody else waits for the event loop."""
+    """Do work in another thread, and return its result: payloads may be very large, and others wait for the loop."""
     return await asyncio.get_running_loop().run_in_executor(_workers(os.getpid()), work)
 
 
 @cache
 def _workers(_process: int) -> ThreadPoolExecutor:
-    """The threads that make pages. They are few, so that pages do not take the processor from the API.
+    """The OS threads that make pages: few, so that pages do not take the processor from the API.
 
-    Each process has its own: those of a parent do not survive a fork.
+    Each process has its own. Those of a parent do not survive a fork.
     """
     return ThreadPoolExecutor(2, thread_name_prefix="locus-pages")
 
@@ -107,5 +109,5 @@ def thread_named(request: Request) -> str:
 
 
 def no_such_thread() -> Problem:
-    """The same for what is not there and for what somebody may not see."""
+    """One and the same problem for a thread that is not there and for one that the sender may not see."""
     return Problem(404, "not_found", "There is no such thread or checkpoint, or it is not yours to see.")

@@ -1,4 +1,4 @@
-"""`/t/{id}/bisect`: with which checkpoint a text or a value came. What takes long goes on while the page reloads."""
+"""`/t/{id}/bisect`: the checkpoint with which a text or a value came. A long search goes on while the page reloads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from starlette.routing import Route
 
 from locus.errors import ConfigurationError
 from locus.looking.bisect import Bisected, Passage, bisect_path, bisect_text, line_of
-from locus.looking.describe import dotted, some_metadata
+from locus.looking.formatting import dotted
+from locus.looking.histories import some_metadata
+from locus.looking.tool_calls import style_of
 from locus.memory.model.comparison import TooMuchText
 from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.memory.model.records import Entry
@@ -26,10 +28,10 @@ from locus.server.requests import Query, Text, invalid
 from locus.wire.problems import Problem
 
 LONGEST: Final = 2_000
-"""Characters of what is looked for."""
+"""The most characters of a text, a path or a value to look for."""
 MOST_FLIPS: Final = 50
 _BEFORE: Final = 4
-"""How many items before the one that was found are on the page that is opened."""
+"""The number of items before the match on the page that a link opens."""
 REFRESH_SECONDS: Final = 1
 
 
@@ -39,9 +41,9 @@ class BisectQuery(Query):
     path: Annotated[Text, Field(max_length=LONGEST)] = ""
     equals: Annotated[Text, Field(max_length=LONGEST)] = ""
     case: Literal["", "1"] = ""
-    """Whether upper and lower case are told apart in a text."""
+    """`1` if upper and lower case count."""
     to: Annotated[Text, Field(max_length=MAX_ID_LENGTH)] = ""
-    """The checkpoint at which the line ends; the latest, if it is empty."""
+    """The id of the checkpoint at which the line ends; empty for the latest."""
 
     @property
     def is_question(self) -> bool:
@@ -49,7 +51,7 @@ class BisectQuery(Query):
 
     @property
     def wanted(self) -> Any:
-        """The value to look for; anything, if none is given."""
+        """The value to look for; `...`, which means any value, if none is given."""
         if not self.equals:
             return ...
         try:
@@ -60,9 +62,9 @@ class BisectQuery(Query):
 
 @dataclass(frozen=True)
 class Answer:
-    """What was found: in the states, or else in the metadata of the checkpoints."""
+    """The answer of a bisection of the states, or else of the metadata of the checkpoints."""
 
-    found: Bisected
+    bisected: Bisected
     in_metadata: bool = False
 
 
@@ -81,15 +83,15 @@ def routes(pages: Pages) -> list[Route]:
             grant = pages.authorized.grant(request)
             question = (query.appears, query.case, query.path, query.equals)
             key = (grant.token_id, thread_id, namespace, last.rev, *question)
-            job = jobs.find(key) or jobs.begin(key, lambda job: _found(pages, last, query, job))
+            job = jobs.find(key) or jobs.begin(key, lambda job: _bisected(pages, last, query, job))
             try:
                 await jobs.waited(job)
             except ConfigurationError as error:
                 raise Problem(422, "invalid_request", str(error)) from None
         running = job is not None and job.is_running
         answer = None if job is None else job.result
-        found = None if answer is None else answer.found
-        first, passage = (None, None) if found is None else (found.first, found.passage)
+        bisected = None if answer is None else answer.bisected
+        first, passage = (None, None) if bisected is None else (bisected.first, bisected.passage)
         return pages.rendering.page(
             request,
             "bisect.html",
@@ -100,14 +102,15 @@ def routes(pages: Pages) -> list[Route]:
             title=await title_of(pages.store, last),
             last=last,
             job=job,
-            found=found,
+            found=bisected,
             in_metadata=answer is not None and answer.in_metadata,
             passage=passage,
+            passage_style="" if passage is None else style_of(passage.role),
             pieces=[] if passage is None else marked(passage.text, [query.appears], any_case=not query.case),
             place=None if first is None or passage is None else _place(pages, first, passage, query),
             field=None if passage is None else dotted(passage.path),
             metadata={} if first is None else some_metadata(first),
-            later=await _later(pages, last) if found is not None and first is None and query.to else None,
+            later=await _later(pages, last) if bisected is not None and first is None and query.to else None,
             most_flips=MOST_FLIPS,
         )
 
@@ -123,14 +126,16 @@ async def _last(pages: Pages, thread_id: str, namespace: str, to: str) -> Entry:
     return latest
 
 
-async def _found(pages: Pages, last: Entry, query: BisectQuery, job: Job[Answer]) -> Answer:
+async def _bisected(pages: Pages, last: Entry, query: BisectQuery, job: Job[Answer]) -> Answer:
     line = await line_of(pages.store, last)
     job.total = len(line)
     most, path = pages.authorized.limits.state_bytes, query.path.split(".")
     try:
         if query.appears:
-            found = await bisect_text(pages.store, line, query.appears, not query.case, progress=job.step, most=most)
-            return Answer(found)
+            ignore_case = not query.case
+            return Answer(
+                await bisect_text(pages.store, line, query.appears, ignore_case, progress=job.step, most=most)
+            )
         return Answer(*await bisect_path(pages.store, line, path, query.wanted, progress=job.step, most=most))
     except TooMuchText:
         raise Problem(
@@ -139,13 +144,13 @@ async def _found(pages: Pages, last: Entry, query: BisectQuery, job: Job[Answer]
 
 
 async def _later(pages: Pages, last: Entry) -> Entry | None:
-    """The latest checkpoint, if it is not the one at which the line ends."""
+    """The latest checkpoint, if it is newer than the one at which the line ends."""
     latest = await pages.store.entry(last.thread_id, None, last.namespace)
     return latest if latest is not None and latest.seq > last.seq else None
 
 
 def _place(pages: Pages, entry: Entry, passage: Passage, query: BisectQuery) -> str | None:
-    """The address of the item that has the text, on the page of the checkpoint."""
+    """The address of the item that has the text, on the page of its checkpoint; None if a field has it."""
     if passage.position is None:
         return None
     address = pages.rendering.url(

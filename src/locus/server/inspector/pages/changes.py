@@ -1,7 +1,7 @@
-"""`/t/{id}/fork`, `/t/{id}/delete` and `/vacuum`: what changes the store. A page shows first what would happen.
+"""`/t/{id}/fork`, `/t/{id}/delete` and `/vacuum`: pages that change the store. Each shows first what would happen.
 
-Without `writes` these pages are not there at all, and a token that may only read is refused. Whatever removes something
-wants the id of it to be typed.
+Without `writes` these pages do not exist, and a token that may only read is refused. To remove something, one has to
+type its id.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from locus.errors import CapabilityError, ConflictError
 from locus.looking.forking import fork as forked
-from locus.looking.visible import visible_id
+from locus.looking.formatting import visible_id
 from locus.memory.engine import Copies
 from locus.memory.model.ids import MAX_ID_LENGTH, check_id
 from locus.memory.model.records import Entry
@@ -32,9 +32,9 @@ from locus.server.vacuuming import expire, vacuum_portion
 from locus.wire.problems import Problem
 
 VACUUM_SECONDS: Final = 20.0
-"""How long one request looks for old checkpoints, or removes them."""
+"""The time that one request takes to look for old checkpoints, or to remove them."""
 VACUUM_WORD: Final = "vacuum"
-"""What is typed to remove old checkpoints."""
+"""The word that confirms a vacuum."""
 
 
 class ChangeQuery(Query):
@@ -54,7 +54,7 @@ class Fork(Body):
 class Delete(Body):
     confirm: Text
     rev: Text
-    """What was shown: something else may be there by now."""
+    """The revision that the page has shown. The checkpoint may have been replaced since."""
 
 
 class Vacuum(Rules):
@@ -63,7 +63,7 @@ class Vacuum(Rules):
 
 @dataclass(frozen=True)
 class Vacuumed:
-    """What a vacuum has found or removed, and whether that is all of it."""
+    """The checkpoints that a vacuum has counted or removed, and whether these are all."""
 
     progress: VacuumProgress
     complete: bool
@@ -75,7 +75,7 @@ def routes(pages: Pages) -> list[Route]:
     store, authorized, rendering = pages.store, pages.authorized, pages.rendering
 
     def thread(request: Request) -> str:
-        """The thread to change. Whoever may not write is told so for every thread, whether it is there or not."""
+        """The thread to change. A sender who may not write is refused whether the thread is there or not."""
         authorized.grant(request).check_writing()
         return pages.thread(request, writing=True)
 
@@ -104,7 +104,7 @@ def routes(pages: Pages) -> list[Route]:
         )
 
     async def fork_page(request: Request) -> Response:
-        """What would be copied, and the form for it."""
+        """The form to fork a checkpoint."""
         thread_id, query = thread(request), ChangeQuery.of(request)
         return await fork_form(request, await entry_of(thread_id, query), query, f"{thread_id}-again")
 
@@ -147,7 +147,7 @@ def routes(pages: Pages) -> list[Route]:
         )
 
     async def delete_page(request: Request) -> Response:
-        """What would be deleted, and the form for it."""
+        """The form to delete a checkpoint or a thread, which says what would go."""
         thread_id, query = thread(request), ChangeQuery.of(request)
         return await delete_form(request, await entry_of(thread_id, query), query)
 
@@ -170,7 +170,7 @@ def routes(pages: Pages) -> list[Route]:
     # Vacuum
 
     async def vacuum_page(request: Request) -> Response:
-        """What would be removed, and the form for it."""
+        """The form for a vacuum, which says what would go."""
         authorized.grant(request).check_writing()
         query = Rules.of(request)
         preview = None
@@ -218,9 +218,9 @@ def routes(pages: Pages) -> list[Route]:
 
 
 async def _sizes(pages: Pages, entry: Entry, query: ChangeQuery) -> ThreadSizes:
-    """What the thread takes, and what is free without the checkpoint that is named."""
+    """The sizes of a thread, with the bytes that deleting the named checkpoint would free."""
     deleting = [entry.checkpoint_id] if query.checkpoint else ()
-    found = await pages.store.sizes(entry.thread_id, deleting=deleting, namespace=entry.namespace)
-    if found is None:
+    sizes = await pages.store.sizes(entry.thread_id, deleting=deleting, namespace=entry.namespace)
+    if sizes is None:
         raise no_such_thread()
-    return found
+    return sizes

@@ -15,27 +15,28 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from locus.errors import ConfigurationError
-from locus.looking.describe import dotted, metadata_shown
-from locus.looking.moments import moment_of
+from locus.looking.formatting import dotted
+from locus.looking.histories import readable_metadata
 from locus.looking.reading import conversation
+from locus.looking.revisions import moment_of
 from locus.memory.engine import KeepsWrites
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import MAX_ID_LENGTH, MAX_QUERY_LENGTH, query_terms
 from locus.memory.model.manifest import decode_manifest, list_items
 from locus.memory.model.parts import Range, page_of, total_of
 from locus.memory.model.records import DEFAULT_NAMESPACE, Entry, Extent, Path, Stored, Write
+from locus.server.inspector.items import ItemShown, best_item, items_shown
 from locus.server.inspector.pages.base import Pages, no_such_thread, off_loop
 from locus.server.inspector.trees import Node, tree
-from locus.server.inspector.turns import TurnShown, best_turn, conversation_shown
 from locus.server.requests import Query, Text
 from locus.wire.problems import Problem
 
 PAGE: Final = 50
 _NEAR: Final = 200
-"""How many later checkpoints are looked at for the successors of one."""
+"""The number of later checkpoints among which successors are looked for."""
 _MOST_WRITES: Final = 200
 _MOST_CUTS: Final = 1_000
-"""How many long lists and large values are named on a page."""
+"""The most long lists and large values that a page names."""
 _MOST_PATH: Final = 2_000
 
 
@@ -46,9 +47,9 @@ class CheckpointQuery(Query):
     path: Annotated[str, Field(max_length=_MOST_PATH)] = ""
     text: Annotated[Text, Field(max_length=_MOST_PATH)] = ""
     words: Annotated[Text, Field(max_length=MAX_QUERY_LENGTH)] = ""
-    """What brought somebody here: a text, or the words of a search. They are marked."""
+    """The words of the search that led here. They are marked, as `text` is."""
     at: Annotated[str, Field(max_length=40)] = ""
-    """The time that somebody has query for."""
+    """The time for which somebody asked the timeline."""
 
     @property
     def terms(self) -> list[str]:
@@ -61,12 +62,12 @@ class CheckpointQuery(Query):
 
 @dataclass(frozen=True)
 class CutShown:
-    """A long list or a large value that was cut out of the payload: its name, and how it is query for."""
+    """A long list or a large value that was cut out of the payload: its name, and the query that shows it."""
 
     name: str
     path: str
     total: int | None
-    """How many items a list has."""
+    """The length of a list; None for a value."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +85,12 @@ class Part:
     """A page of one list."""
 
     name: str
-    turns: list[TurnShown]
+    items: list[ItemShown]
     start: int
     end: int
     total: int
     hit: int | None = None
-    """The item that has the most of what is marked, and of several the last one."""
+    """The number of the item with the most marked terms."""
 
     @property
     def earlier(self) -> int | None:
@@ -137,12 +138,12 @@ def routes(pages: Pages) -> list[Route]:
                 thread_id=thread_id,
                 entry=entry,
                 parent=parent,
-                children=[one for one in later if one.parent_id == entry.checkpoint_id],
+                children=[child for child in later if child.parent_id == entry.checkpoint_id],
                 query=query,
                 terms=query.terms,
                 as_of=_as_of(entry, later, query.at),
                 page_size=PAGE,
-                metadata=tree(metadata_shown(entry)),
+                metadata=tree(readable_metadata(entry)),
                 **facts,
             )
 
@@ -152,12 +153,12 @@ def routes(pages: Pages) -> list[Route]:
 
 
 def _as_of(entry: Entry, later: Sequence[Entry], at: str) -> datetime | None:
-    """The time that somebody has query for, if this checkpoint was the latest then."""
+    """The time that the query names, if this checkpoint was the latest then."""
     try:
         moment = moment_of(at) if at else None
     except ConfigurationError:
         return None
-    if moment is None or entry.created_at > moment or any(one.created_at <= moment for one in later[:1]):
+    if moment is None or entry.created_at > moment or any(following.created_at <= moment for following in later[:1]):
         return None
     return moment
 
@@ -169,11 +170,11 @@ async def _relatives(pages: Pages, entry: Entry) -> tuple[Entry | None, list[Ent
         if entry.parent_id is not None:
             parent = await engine.entry(entry.thread_id, entry.namespace, entry.parent_id)
     later = await pages.history(entry.thread_id, entry.namespace, _NEAR, entry.seq + _NEAR + 1)
-    return parent, [one for one in reversed(later) if one.seq > entry.seq]
+    return parent, [following for following in reversed(later) if following.seq > entry.seq]
 
 
 async def _part(pages: Pages, entry: Entry, query: CheckpointQuery) -> Part | None:
-    """Some items of the conversation, or of another list if a path is given: the last ones, unless it is said which."""
+    """A page of the conversation, or of the list at the query's path: its end, unless the query names a start."""
     count = 1 if query.view == "item" else PAGE
     start = int(query.start) if query.start else -count
     if query.path:
@@ -182,17 +183,17 @@ async def _part(pages: Pages, entry: Entry, query: CheckpointQuery) -> Part | No
         stored = await _stored(pages, entry, part)
         page = await off_loop(lambda: page_of(stored, part))
     else:
-        found = await conversation(pages.store, entry, start, count)
-        if found is None:
+        path_and_page = await conversation(pages.store, entry, start, count)
+        if path_and_page is None:
             return None
-        path, page = found
-    turns = await off_loop(lambda: conversation_shown(page.items, page.start, whole=query.view == "item"))
-    hit = await off_loop(lambda: best_turn(turns, query.terms))
-    return Part(dotted(path), turns, page.start, page.start + len(page.items), page.total, hit)
+        path, page = path_and_page
+    items = await off_loop(lambda: items_shown(page.items, page.start, whole=query.view == "item"))
+    hit = await off_loop(lambda: best_item(items, query.terms))
+    return Part(dotted(path), items, page.start, page.start + len(page.items), page.total, hit)
 
 
 async def _state(pages: Pages, entry: Entry) -> tuple[Node, list[CutShown], int]:
-    """The payload without what was cut out of it, what that is, and how much more of it there is."""
+    """The head of the payload, the parts that were cut out of it, and the number of parts that are not listed."""
     stored = await _stored(pages, entry, Range(("",), 0, 0))
 
     def shown() -> tuple[Node, list[CutShown], int]:
@@ -207,7 +208,7 @@ async def _state(pages: Pages, entry: Entry) -> tuple[Node, list[CutShown], int]
 
 
 def _without(head: Any, cuts: Sequence[Path]) -> Any:
-    """The head without what stands there in the places of what was cut out."""
+    """The head without the placeholders of the parts that were cut out."""
     for path in cuts:
         value = head
         for step in path[:-1]:
@@ -218,7 +219,7 @@ def _without(head: Any, cuts: Sequence[Path]) -> Any:
 
 
 async def _value(pages: Pages, entry: Entry, path: Path) -> Node:
-    """A large value."""
+    """A large value as a tree."""
     stored = await _stored(pages, entry, Range(path, 0, 0))
 
     def shown() -> Node:
@@ -246,16 +247,16 @@ async def _writes(pages: Pages, entry: Entry) -> list[Write]:
 
 
 def path_text(path: Path) -> str:
-    """A path as it stands in a query: names may contain anything, so it is JSON."""
+    """A path as a parameter of a query. It is JSON, because names may contain anything."""
     return json.dumps(list(path), ensure_ascii=False, separators=(",", ":"))
 
 
 def path_of(text: str) -> Path:
-    """The path that a query names."""
+    """The path that a parameter of a query names."""
     try:
-        found = json.loads(text)
+        names = json.loads(text)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, list) or not found or not all(isinstance(name, str) for name in found):
+        names = None
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise ConfigurationError("path is a JSON list of names")
-    return tuple(found)
+    return tuple(names)

@@ -1,10 +1,9 @@
-"""`/t/{id}/diff/{a}/{b}`: what changed from one checkpoint to another. What they share is not read."""
+"""`/t/{id}/diff/{a}/{b}`: the changes from one checkpoint to another. What they share is not read."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal
 
@@ -13,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from locus.looking.describe import dotted
-from locus.memory.conversations import turn_of
-from locus.memory.model.changes import PAGE, ItemChange, ListDiff, PayloadDiff
+from locus.looking.formatting import dotted
+from locus.looking.tool_calls import ChangedSide, changed_sides
+from locus.memory.model.changes import PAGE, ItemChange, ListDiff, PayloadDiff, ValueChange
 from locus.memory.model.comparison import LARGEST_PAGE, TooMuchText
 from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.memory.model.records import DEFAULT_NAMESPACE, CheckpointKey, Entry
@@ -28,11 +27,10 @@ from locus.wire.format import from_segment
 from locus.wire.problems import Problem
 
 LONGEST: Final = 6_000
-"""Characters of one value that are shown."""
+"""The most characters of one value on a page."""
 _NEAR: Final = 500
-"""How many checkpoints are looked at to see whether one continues the other."""
+"""The number of checkpoints that are read to tell if one continues the other."""
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?")
-_KNOWN: Final = frozenset({"user", "assistant", "system", "tool", "developer", "reasoning"})
 
 
 class DiffQuery(Query):
@@ -43,29 +41,28 @@ class DiffQuery(Query):
 
 @dataclass(frozen=True)
 class Side:
-    """What stood or stands at a place, in pieces."""
+    """A value or an item before or after a change, in pieces. The label of an item is its role."""
 
     label: str
-    kind: str
     pieces: list[Piece]
     more: int
 
 
 @dataclass(frozen=True)
 class ChangeShown:
-    """A change of a value or of an item. One side is None if nothing is there."""
+    """A change of a value or of an item. A side is None where there was or is nothing."""
 
     kind: str
     place: str
     before: Side | None
     after: Side | None
     is_time: bool = False
-    """Whether it is only a time that moved on, as it does with every save."""
+    """True if only a time moved on, as it does with every save."""
 
 
 @dataclass(frozen=True)
 class ListShown:
-    """A list that differs, with the changes of this page. `breaks_off`: whether this page ends with it."""
+    """A list that differs, with the changes of this page. With `breaks_off`, the next page has more of them."""
 
     name: str
     found: ListDiff
@@ -74,19 +71,19 @@ class ListShown:
 
 
 def routes(pages: Pages) -> list[Route]:
-    async def diff(request: Request) -> Response:
+    async def diff_page(request: Request) -> Response:
         thread_id = pages.thread(request)
         query = DiffQuery.of(request)
         ids = [from_segment(request.path_params[name]) for name in ("a", "b")]
         other = query.ns if query.other is None else query.other
         old = await pages.checkpoint(thread_id, ids[0], query.ns)
         new = await pages.checkpoint(thread_id, ids[1], other)
-        found = await _compared(pages, request, old, new, int(query.start or 0))
+        diff = await _compared(pages, request, old, new, int(query.start or 0))
         branches = await _branches(pages, old, new)
 
         def page() -> Response:
             effort = Effort()
-            values = [_value(dotted(one.path), one.kind, one.before, one.after, effort) for one in found.values]
+            values = [_value(change, effort) for change in diff.values]
             return pages.rendering.page(
                 request,
                 "diff.html",
@@ -94,23 +91,23 @@ def routes(pages: Pages) -> list[Route]:
                 old=old,
                 new=new,
                 query=query,
-                found=found,
-                values=[one for one in values if not one.is_time],
-                times=[one for one in values if one.is_time],
-                lists=_lists(found, effort),
+                found=diff,
+                values=[value for value in values if not value.is_time],
+                times=[value for value in values if value.is_time],
+                lists=_lists(diff, effort),
                 branches=branches,
             )
 
         return await off_loop(page)
 
-    return [Route("/t/{thread_id}/diff/{a}/{b}", diff)]
+    return [Route("/t/{thread_id}/diff/{a}/{b}", diff_page)]
 
 
 async def _compared(pages: Pages, request: Request, old: Entry, new: Entry, start: int) -> PayloadDiff:
-    """What changed, within the limits that the API has for the same question."""
+    """The differences of two checkpoints, within the limits of the API."""
     most = pages.authorized.limits.state_bytes
     share_of(request).take(2 * LARGEST_PAGE)
-    keys = [CheckpointKey(one.thread_id, one.namespace, one.checkpoint_id) for one in (old, new)]
+    keys = [CheckpointKey(entry.thread_id, entry.namespace, entry.checkpoint_id) for entry in (old, new)]
     try:
         return await pages.authorized.query(pages.store.diff(keys[0], keys[1], start, PAGE, most))
     except TooMuchText:
@@ -119,20 +116,23 @@ async def _compared(pages: Pages, request: Request, old: Entry, new: Entry, star
         ) from None
 
 
-def _lists(found: PayloadDiff, effort: Effort) -> list[ListShown]:
-    """The lists that differ. A page ends at one place: inside of the last list that has changes on it, or after it."""
+def _lists(diff: PayloadDiff, effort: Effort) -> list[ListShown]:
+    """The lists that differ. A page ends inside of the last list that has changes on it, or after it."""
     shown = []
-    last = next((one for one in reversed(found.lists) if one.changes), None)
-    for one in found.lists:
-        is_whole = len(one.changes) == one.added + one.removed + one.changed
-        breaks_off = found.next is not None and one is last and not is_whole
-        shown.append(ListShown(dotted(one.path), one, [_item(change, effort) for change in one.changes], breaks_off))
+    last = next((changed for changed in reversed(diff.lists) if changed.changes), None)
+    for changed in diff.lists:
+        is_whole = len(changed.changes) == changed.added + changed.removed + changed.changed
+        breaks_off = diff.next is not None and changed is last and not is_whole
+        changes = [_item(change, effort) for change in changed.changes]
+        shown.append(ListShown(dotted(changed.path), changed, changes, breaks_off))
     return shown
 
 
 async def _branches(pages: Pages, old: Entry, new: Entry) -> Entry | None | Literal[False]:
-    """False if one of two checkpoints continues the other, as far as is known; or else they are on two branches, and
-    this is the last checkpoint that both continue, if it is near."""
+    """The last checkpoint that both continue, if two checkpoints are on two branches and it is near enough to be known.
+
+    False if one of them continues the other, as far as is known.
+    """
     first, last = sorted([old, new], key=lambda entry: entry.seq)
     if first.namespace != last.namespace or last.parent_id == first.checkpoint_id or first.seq == last.seq:
         return False
@@ -140,9 +140,9 @@ async def _branches(pages: Pages, old: Entry, new: Entry) -> Entry | None | Lite
     known = {entry.checkpoint_id: entry for entry in near}
 
     def parent_of(entry: Entry) -> Entry | None:
-        """Only an older one: parents that were named before they were there may lead in a circle."""
-        found = known.get(entry.parent_id or "")
-        return found if found is not None and found.seq < entry.seq else None
+        """The parent, if it is older: parents that were named before they were saved may lead in a circle."""
+        parent = known.get(entry.parent_id or "")
+        return parent if parent is not None and parent.seq < entry.seq else None
 
     at: Entry | None = last
     while at is not None and at.seq > first.seq:
@@ -161,11 +161,11 @@ async def _branches(pages: Pages, old: Entry, new: Entry) -> Entry | None | Lite
     return other
 
 
-def _value(name: str, kind: str, before: Any, after: Any, effort: Effort) -> ChangeShown:
-    old = None if kind == "added" else _text(before)
-    new = None if kind == "removed" else _text(after)
-    is_time = kind == "changed" and _is_time(before) and _is_time(after)
-    return replace(_change(kind, name, (old, new), ("", ""), effort), is_time=is_time)
+def _value(change: ValueChange, effort: Effort) -> ChangeShown:
+    before = None if change.kind == "added" else ChangedSide("", _text(change.before))
+    after = None if change.kind == "removed" else ChangedSide("", _text(change.after))
+    is_time = change.kind == "changed" and _is_time(change.before) and _is_time(change.after)
+    return replace(_change(change.kind, dotted(change.path), before, after, effort), is_time=is_time)
 
 
 def _is_time(value: Any) -> bool:
@@ -178,32 +178,21 @@ def _text(value: Any) -> str:
 
 
 def _item(change: ItemChange, effort: Effort) -> ChangeShown:
-    """An item of a list: what it says, or its JSON where that is not what differs."""
     place = change.new_index if change.new_index is not None else change.old_index
-    before = None if change.kind == "added" else turn_of(change.before)
-    after = None if change.kind == "removed" else turn_of(change.after)
-    texts: list[str | None] = []
-    for turn, item in ((before, change.before), (after, change.after)):
-        if turn is None:
-            texts.append(None)
-        elif not turn.role or before == after:
-            texts.append(_text(item))
-        else:
-            calls = [f"→ {call.name}({_text(call.arguments)})" for call in turn.calls]
-            texts.append("\n".join(filter(None, [turn.text, *calls])))
-    labels = [turn.role if turn is not None else "" for turn in (before, after)]
-    return _change(change.kind, str(place), texts, labels, effort)
+    return _change(change.kind, str(place), *changed_sides(change, _text), effort)
 
 
-def _change(kind: str, place: str, texts: Sequence[str | None], labels: Sequence[str], effort: Effort) -> ChangeShown:
-    """A change of what stood at a place into what stands there."""
-    cut = [None if text is None else text[:LONGEST] for text in texts]
-    if cut[0] is not None and cut[1] is not None:
-        pieces = compared(cut[0], cut[1], effort)
+def _change(
+    kind: str, place: str, before: ChangedSide | None, after: ChangedSide | None, effort: Effort
+) -> ChangeShown:
+    """A change at a place, with the words marked that differ."""
+    old, new = ("" if side is None else side.text[:LONGEST] for side in (before, after))
+    if before is not None and after is not None:
+        old_pieces, new_pieces = compared(old, new, effort)
     else:
-        pieces = ([Piece("removed", cut[0] or "")], [Piece("added", cut[1] or "")])
-    sides = [
-        None if text is None else Side(label, label if label in _KNOWN else "other", part, max(0, len(text) - LONGEST))
-        for text, label, part in zip(texts, labels, pieces, strict=True)
-    ]
-    return ChangeShown(kind, place, sides[0], sides[1])
+        old_pieces, new_pieces = [Piece("removed", old)], [Piece("added", new)]
+    return ChangeShown(kind, place, _side(before, old_pieces), _side(after, new_pieces))
+
+
+def _side(side: ChangedSide | None, pieces: list[Piece]) -> Side | None:
+    return None if side is None else Side(side.role, pieces, max(0, len(side.text) - LONGEST))

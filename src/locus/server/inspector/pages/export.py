@@ -13,9 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from locus.looking.documents import markdown_pieces, page_pieces
-from locus.looking.lines import exported_lines
-from locus.looking.reading import taken_apart
+from locus.looking.documents import exported_lines, markdown_pieces, page_pieces
+from locus.looking.reading import whole_conversation
 from locus.memory.checkpointer import entry_dict
 from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.memory.model.payloads import dict_from
@@ -34,7 +33,7 @@ _TYPES: Final = {"json": "application/json", "md": "text/markdown", "html": "tex
 class ExportQuery(Query):
     ns: Annotated[str | None, Field(max_length=MAX_ID_LENGTH)] = None
     checkpoint: Annotated[Text, Field(max_length=MAX_ID_LENGTH)] = ""
-    """The latest, if it is empty. JSON Lines always have all of them."""
+    """The id of the checkpoint to export; empty for the latest. JSON Lines always have all checkpoints."""
     format: Literal["", "jsonl", "json", "md", "html"] = ""
 
 
@@ -72,10 +71,10 @@ def routes(pages: Pages) -> list[Route]:
 async def _entry(pages: Pages, thread_id: str, checkpoint_id: str, namespace: str) -> Entry:
     if checkpoint_id:
         return await pages.checkpoint(thread_id, checkpoint_id, namespace)
-    found = await pages.store.entry(thread_id, None, namespace)
-    if found is None:
+    latest = await pages.store.entry(thread_id, None, namespace)
+    if latest is None:
         raise no_such_thread()
-    return found
+    return latest
 
 
 async def _lines(pages: Pages, thread_id: str) -> AsyncIterator[bytes]:
@@ -84,7 +83,7 @@ async def _lines(pages: Pages, thread_id: str) -> AsyncIterator[bytes]:
 
 
 def _check_size(pages: Pages, request: Request, stored: Stored) -> None:
-    """Refuse what is too large to build here, and count the rest."""
+    """Refuse a state that is too large to build here; count the memory that others take."""
     most = pages.authorized.limits.state_bytes
     size = len(stored.head) + sum(len(run.items) for runs in stored.runs.values() for run in runs)
     if size > most:
@@ -97,16 +96,16 @@ def _check_size(pages: Pages, request: Request, stored: Stored) -> None:
 
 
 def _pieces(stored: Stored, kind: str) -> Iterable[str]:
-    """What a file is made of. The state is decoded here, and written while it is sent."""
+    """The pieces of a file. The state is decoded here, and written while it is sent."""
     if kind == "json":
         document: dict[str, Any] = {**entry_dict(stored.entry), "state": dict_from(stored)}
         return json.JSONEncoder(ensure_ascii=False, indent=2, default=str).iterencode(document)
-    conversation = taken_apart(stored)
+    conversation = whole_conversation(stored)
     return markdown_pieces([conversation]) if kind == "md" else page_pieces([conversation])
 
 
 async def _streamed(pieces: Iterable[str]) -> AsyncIterator[bytes]:
-    """Pieces, gathered to a size that is worth to be sent. One of them may be a very long message."""
+    """Pieces as bytes, gathered or cut to a size that is worth sending."""
     left = iter(pieces)
     while gathered := await off_loop(partial(_gathered, left)):
         for start in range(0, len(gathered), PIECE_BYTES):
@@ -123,6 +122,6 @@ def _gathered(pieces: Iterator[str]) -> bytes:
 
 
 def _attachment(thread_id: str, kind: str) -> str:
-    """A file to save under a name, and not a page to show: it would be one of this server."""
+    """A header that makes the browser save a file, and never show it as a page of this server."""
     name = _UNSAFE.sub("-", thread_id).strip("-.")[:60] or "thread"
     return f'attachment; filename="{name}.{kind}"'

@@ -25,32 +25,31 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from locus.errors import LocusError
-from locus.looking.following import Following
-from locus.looking.visible import one_line
-from locus.looking.wording import ago
+from locus.looking.formatting import ago, one_line
+from locus.looking.histories import Following
 from locus.memory.model.codec import encode_trusted
 from locus.memory.model.records import DEFAULT_NAMESPACE, Entry
 from locus.server.connections import ON_SHUTDOWN
 from locus.server.inspector.pages.base import Pages, no_such_thread, off_loop
 from locus.server.inspector.pages.timeline import Row, rows_of
-from locus.server.inspector.rendering import Rendering, clock, moment
+from locus.server.inspector.rendering import Rendering, moment, utc_time
 from locus.wire.problems import Problem
 
 MOST_STREAMS: Final = 32
 MOST_OF_A_TOKEN: Final = 8
-"""Streams of one token, so that nobody takes all of them."""
+"""The most streams of one token, so that nobody takes all of them."""
 MOST_AT_ONCE: Final = 200
-"""How many checkpoints a stream reads at once, after the browser was away for a while: as many as the timeline has."""
+"""The most checkpoints that a stream reads at once, after the browser was away for a while."""
 LIFE_SECONDS: Final = 600.0
 RETRY_MS: Final = 2_000
-"""How long a browser waits before it asks again."""
+"""The time that a browser waits before it asks again."""
 
 _NAME, _SAID = 30, 80
-"""Columns that a namespace and what the metadata say may take."""
+"""The most columns of a namespace, and of the metadata."""
 
 Event = dict[str, Any]
 _ALIVE: Final = b":\n\n"
-"""A comment, which shows whoever is between that there is somebody."""
+"""A comment, which keeps proxies from closing the connection."""
 
 
 class FollowPages:
@@ -95,27 +94,27 @@ class FollowPages:
         until, fine = monotonic() + LIFE_SECONDS, True
         while not ended.is_set() and monotonic() < until:
             try:
-                found = await self._authorized.query(following.look())
+                fresh = await self._authorized.query(following.look())
             except (LocusError, Problem):
                 following.slower()
                 yield event("trouble", {}) if fine else _ALIVE
                 fine = False
             else:
-                for part in await off_loop(partial(self._told, following, found, fine)):
+                for part in await off_loop(partial(self._told, following, fresh, fine)):
                     yield part
                 fine = True
                 if following.missed or following.shortened:
                     return
             await _sleep(following.pause, ended)
 
-    def _told(self, following: Following, found: list[Entry], fine: bool) -> list[bytes]:
+    def _told(self, following: Following, fresh: list[Entry], fine: bool) -> list[bytes]:
         told = [] if fine else [event("fine", {})]
         if following.missed:
             return [*told, event("missed", {})]
         if following.shortened:
             return [*told, event("shortened", {})]
         rows = {row.entry.seq: row for row in rows_of(following.page, {}, newest=True)}
-        shown = [event("checkpoint", facts_of(self._rendering, rows[entry.seq]), entry.seq) for entry in found]
+        shown = [event("checkpoint", facts_of(self._rendering, rows[entry.seq]), entry.seq) for entry in fresh]
         return [*told, *shown] or [_ALIVE]
 
 
@@ -124,7 +123,7 @@ def _too_many(what: str) -> Problem:
 
 
 def facts_of(rendering: Rendering, row: Row) -> Event:
-    """What the timeline shows of a new checkpoint, as texts that can be shown as they are."""
+    """The row of a new checkpoint in the timeline, as texts that a browser can show as they are."""
     entry = row.entry
     place = ("t", entry.thread_id)
     changes = None
@@ -140,7 +139,7 @@ def facts_of(rendering: Rendering, row: Row) -> Event:
         "href": rendering.url(*place, "c", entry.checkpoint_id, ns=entry.namespace),
         "changes": changes,
         "at": moment(entry.created_at),
-        "clock": clock(entry.created_at),
+        "clock": utc_time(entry.created_at),
         "ago": ago(entry.created_at),
         "chips": chips,
         "said": one_line(row.said, _SAID),
@@ -198,7 +197,7 @@ async def _sleep(seconds: float, ended: asyncio.Event) -> None:
 
 
 def _number(text: str | None, otherwise: int) -> int:
-    """The number of the last checkpoint that the browser has; whoever says nonsense gets what comes from now on."""
+    """The number in a text; `otherwise`, if the text is none."""
     return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) <= 18 else otherwise
 
 

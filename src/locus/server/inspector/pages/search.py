@@ -20,10 +20,10 @@ from locus.server.requests import Query
 
 PAGE: Final = 20
 MOST: Final = 100
-"""How many hits all pages have together. Engines give the best ones, and begin anew for each page."""
+"""The most hits of all pages together. An engine gives the best ones, and begins anew for each page."""
 SECONDS: Final = 3.0
 _ROLE = re.compile(r"(?:^|(?<=…)|(?<=[.!?)…] ))(user|assistant|system|tool|human|ai)(?= [^\W\d_a-z])")
-"""A role where a sentence could begin: no sentence does with a small letter, and goes on with a capital."""
+"""A role at the beginning of a sentence: no sentence begins with a small letter and goes on with a capital."""
 
 
 class SearchQuery(Query):
@@ -32,7 +32,7 @@ class SearchQuery(Query):
 
 
 @dataclass(frozen=True)
-class Found:
+class HitShown:
     """A hit, with the words that were looked for marked in its text."""
 
     hit: Hit
@@ -50,11 +50,11 @@ def routes(pages: Pages) -> list[Route]:
         try:
             terms = query_terms(query.q)
             if terms and prefix is not None:
-                found = await pages.store.search_terms(terms, start + PAGE + 1, prefix, SECONDS)
-                hits, complete = pages.authorized.visible(request, list(found), _thread), found.complete
+                best = await pages.store.search_terms(terms, start + PAGE + 1, prefix, SECONDS)
+                hits, complete = pages.authorized.visible(request, list(best), _thread), best.complete
         except (ConfigurationError, CapabilityError) as error:
             terms, note = [], str(error)
-        shown = [Found(hit, marked(spoken(hit.snippet), terms)) for hit in hits[start : start + PAGE]]
+        shown = [HitShown(hit, marked(spoken(hit.snippet), terms)) for hit in hits[start : start + PAGE]]
         end = start + len(shown)
         return pages.rendering.page(
             request,
@@ -75,7 +75,7 @@ def routes(pages: Pages) -> list[Route]:
 
 
 def spoken(snippet: str) -> str:
-    """A piece of what was said, in which the roles are told from the words: engines find both in the same text."""
+    """A snippet with a colon behind each role. Engines index roles and words as one text."""
     return _ROLE.sub(r"\1:", snippet)
 
 

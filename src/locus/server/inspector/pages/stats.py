@@ -1,7 +1,7 @@
-"""`/stats` and `/t/{id}/stats`: where the bytes are, what a vacuum would free, and how long turns took.
+"""`/stats` and `/t/{id}/stats`: where the bytes are, what a vacuum would free, and the times between checkpoints.
 
-One thread is measured at once. All of them are measured by a job, which can be stopped; what is shown of it before its
-end is marked as partial.
+One thread is measured at once. A job measures all of them, and can be stopped; its answer is marked as partial before
+the end.
 """
 
 from __future__ import annotations
@@ -16,51 +16,48 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from locus.errors import BackendUnavailableError, ConfigurationError, LocusError
-from locus.looking.ages import days
-from locus.looking.describe import dotted
+from locus.looking.formatting import bytes_text, days, dotted, duration, one_line
 from locus.looking.usage import Sums, kinds, thread_ids
-from locus.looking.visible import one_line
-from locus.looking.wording import bytes_text
 from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.memory.model.records import Entry
 from locus.memory.model.sizes import ThreadSizes
 from locus.memory.titles import title_of
 from locus.server.bodies import read_form
-from locus.server.inspector.charts import Bars, bars, columns, seconds_text
+from locus.server.inspector.charts import Bars, bars, columns
 from locus.server.inspector.jobs import Job, Jobs
 from locus.server.inspector.pages.base import Pages, no_such_thread, off_loop
 from locus.server.requests import Query, Text
 
 TOP: Final = 20
-"""How many threads are listed, and how many lists of a thread are drawn."""
+"""The number of threads that are listed, and of lists that are drawn for one thread."""
 MOST_KINDS: Final = 500
-"""How many lists of a thread a page names."""
-TURNS: Final = 200
-"""How many checkpoints the times of turns are taken from."""
+"""The most lists of a thread that a page names."""
+SAVES: Final = 200
+"""The number of checkpoints whose times are drawn."""
 _NAME: Final = 32
 _REFRESH: Final = {"Refresh": "1"}
 
 
 class Rules(Query):
-    """What a vacuum would keep."""
+    """The rules of a vacuum, as a form has them."""
 
     older_than: Annotated[Text, Field(max_length=20)] = ""
     keep_last: Annotated[Text, Field(max_length=10)] = ""
 
     @property
     def wrong(self) -> dict[str, str]:
-        """What is wrong, by field."""
-        found: dict[str, str] = {}
+        """The mistakes in the form, by field."""
+        mistakes: dict[str, str] = {}
         try:
             _ = days(self.older_than) if self.older_than else None
         except ConfigurationError:
-            found["older_than"] = "Write an age such as 30d, 12h or 2w."
+            mistakes["older_than"] = "Write an age such as 30d, 12h or 2w."
         if self.keep_last and not (self.keep_last.isascii() and self.keep_last.isdecimal() and int(self.keep_last)):
-            found["keep_last"] = "Write a number, 1 or more."
-        return found
+            mistakes["keep_last"] = "Write a number, 1 or more."
+        return mistakes
 
     def given(self) -> tuple[float | None, int | None]:
-        """The age in days, and how many are kept; both None if nothing is query, or if something is wrong."""
+        """The age in days, and how many are kept; both None if the form is empty or wrong."""
         if self.wrong:
             return None, None
         older = days(self.older_than) if self.older_than else None
@@ -73,7 +70,7 @@ class StatsQuery(Rules):
 
 @dataclass(frozen=True)
 class Kind:
-    """What a list or another kind of bytes takes."""
+    """The bytes of a list, or of another kind of data."""
 
     name: str
     bytes: int
@@ -82,15 +79,15 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class TurnTime:
-    """How long after its parent a checkpoint was saved."""
+class SaveTime:
+    """The time between a checkpoint and its parent."""
 
     entry: Entry
     seconds: float
 
     @property
     def text(self) -> str:
-        return seconds_text(self.seconds)
+        return duration(self.seconds)
 
 
 def routes(pages: Pages) -> list[Route]:
@@ -104,11 +101,11 @@ def routes(pages: Pages) -> list[Route]:
         if sizes is None:
             raise no_such_thread()
         namespace = await pages.namespace(thread_id, query.ns)
-        newest = await pages.history(thread_id, namespace, TURNS, None)
+        newest = await pages.history(thread_id, namespace, SAVES, None)
         title = await title_of(pages.store, newest[0]) if newest else None
 
         def page() -> Response:
-            turns, shown = turn_times(newest), kinds_of(sizes)
+            saves, shown = save_times(newest), kinds_of(sizes)
             return pages.rendering.page(
                 request,
                 "thread_stats.html",
@@ -120,10 +117,10 @@ def routes(pages: Pages) -> list[Route]:
                 kinds=shown[:MOST_KINDS],
                 more_kinds=max(0, len(shown) - MOST_KINDS),
                 chart=_chart([(kind.name, kind.bytes, kind.shared) for kind in shown[:TOP] if kind.bytes]),
-                turns=turns,
-                times=columns([(turn.seconds, f"#{turn.entry.seq}: {turn.text}") for turn in turns]),
-                longest=sorted(turns, key=lambda turn: -turn.seconds)[:5],
-                median=seconds_text(sorted(turn.seconds for turn in turns)[len(turns) // 2]) if turns else None,
+                saves=saves,
+                times=columns([(save.seconds, f"#{save.entry.seq}: {save.text}") for save in saves]),
+                longest=sorted(saves, key=lambda save: -save.seconds)[:5],
+                median=duration(sorted(save.seconds for save in saves)[len(saves) // 2]) if saves else None,
             )
 
         return await off_loop(page)
@@ -149,7 +146,7 @@ def routes(pages: Pages) -> list[Route]:
             sums=sums,
             lists=[] if sums is None else sorted(sums.by_list.items(), key=lambda kind: -kind[1])[:TOP],
             chart=_chart(
-                [(found.thread_id, found.bytes, found.shared_bytes) for found in sums.largest] if sums else ()
+                [(sizes.thread_id, sizes.bytes, sizes.shared_bytes) for sizes in sums.largest] if sums else ()
             ),
         )
 
@@ -198,25 +195,25 @@ async def _measured(pages: Pages, prefix: str, older: float | None, keep: int | 
 
 
 def kinds_of(sizes: ThreadSizes) -> list[Kind]:
-    """What the bytes of a thread are, the largest first."""
+    """The bytes of a thread by kind, the largest first."""
     shared = {dotted(each.path) or "(other)": each.shared_bytes for each in sizes.lists}
-    found = [
+    by_kind = [
         Kind(name, size, shared.get(name, 0), 100 * size / sizes.bytes if sizes.bytes else 0.0)
         for name, size in kinds(sizes)
     ]
-    return sorted(found, key=lambda kind: -kind.bytes)
+    return sorted(by_kind, key=lambda kind: -kind.bytes)
 
 
 def _chart(values: Sequence[tuple[str, int, int]]) -> Bars:
     return bars([(one_line(name, _NAME), bytes_text(size), size, shared) for name, size, shared in values])
 
 
-def turn_times(entries: Sequence[Entry]) -> list[TurnTime]:
-    """How long after its parent each checkpoint was saved, oldest first, as far as the parent is among them."""
+def save_times(entries: Sequence[Entry]) -> list[SaveTime]:
+    """The time between each checkpoint and its parent, oldest first, if both are among the entries."""
     known = {entry.checkpoint_id: entry for entry in entries}
-    found = []
+    times = []
     for entry in reversed(entries):
         parent = known.get(entry.parent_id or "")
         if parent is not None:
-            found.append(TurnTime(entry, max(0.0, (entry.created_at - parent.created_at).total_seconds())))
-    return found
+            times.append(SaveTime(entry, max(0.0, (entry.created_at - parent.created_at).total_seconds())))
+    return times

@@ -1,4 +1,4 @@
-"""`/threads`: which threads there are, the newest first, or by id, or by their metadata."""
+"""`/threads`: the threads of a store, newest first, by id, or by their metadata."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from locus.errors import CapabilityError, ConfigurationError
-from locus.looking.describe import some_metadata
-from locus.looking.finding import threads_by_metadata
+from locus.looking.histories import some_metadata
+from locus.looking.revisions import threads_by_metadata
 from locus.memory.model import cursors
 from locus.memory.model.ids import MAX_QUERY_LENGTH, Pattern, check_pattern
 from locus.memory.model.records import Entry
@@ -42,7 +42,7 @@ class ThreadRow:
 
 @dataclass(frozen=True)
 class Listed:
-    """A page of threads. `next` is where to go on."""
+    """A page of threads. `next` is the cursor of the page that follows."""
 
     entries: list[Entry]
     next: str | None = None
@@ -78,10 +78,10 @@ async def _listed(pages: Pages, request: Request, query: ThreadsQuery) -> Listed
     if prefix is None or pattern.matches_none:
         return Listed([])
     if query.meta:
-        found, complete = await threads_by_metadata(pages.store, query.meta, PAGE, pattern)
-        found = pages.authorized.visible(request, found, lambda entry: entry.thread_id)
-        note = None if complete and len(found) < PAGE else f"These are the newest {len(found)}; there may be more."
-        return Listed(found, note=note)
+        entries, complete = await threads_by_metadata(pages.store, query.meta, PAGE, pattern)
+        entries = pages.authorized.visible(request, entries, lambda entry: entry.thread_id)
+        note = None if complete and len(entries) < PAGE else f"These are the newest {len(entries)}; there may be more."
+        return Listed(entries, note=note)
     if query.order == "id" or query.q:
         pattern = replace(pattern, after=query.after)
         ids = await pages.authorized.thread_ids(request, pattern, PAGE + 1)
@@ -93,6 +93,6 @@ async def _listed(pages: Pages, request: Request, query: ThreadsQuery) -> Listed
 
 
 def _pattern(text: str) -> Pattern:
-    """What somebody typed: a pattern, or else a part of the id."""
+    """The pattern for a text that somebody typed: a pattern, or a part of an id."""
     text = text.strip()
     return check_pattern(text if "*" in text or "?" in text else f"*{text}*" if text else "*")

@@ -12,36 +12,35 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from locus.errors import ConfigurationError
-from locus.looking.describe import about, dotted
+from locus.looking.formatting import dotted
 from locus.looking.graph import Node, lanes_of, lines
-from locus.looking.growths import growths
-from locus.looking.moments import first_of, latest_at, moment_of
-from locus.looking.revisions import resolve
+from locus.looking.histories import about, growths
+from locus.looking.revisions import first_of, latest_at, moment_of, resolve
 from locus.memory.engine import KeepsWrites
 from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.memory.model.records import Entry, Path
 from locus.memory.store import CheckpointStore
 from locus.memory.titles import title_of
 from locus.server.inspector.pages.base import Pages, no_such_thread, off_loop
-from locus.server.inspector.rendering import clock
+from locus.server.inspector.rendering import utc_time
 from locus.server.requests import Query
 
 PAGE: Final = 100
 INTERRUPT: Final = "__interrupt__"
 """The channel of the pending writes with which LangGraph waits for somebody."""
 _TIPS: Final = 8
-"""How many checkpoints without a successor are query for their pending writes."""
+"""The number of checkpoints without a successor whose pending writes a page reads."""
 
 _MOST_NEWER: Final = 500
-"""How many newer checkpoints are looked at for the lines that lead to an older page."""
+"""The number of newer checkpoints that are read for the lines that lead to an older page."""
 
 _MOST_PARENTS: Final = 8
-"""How many checkpoints of older pages are looked at that some of a page continue."""
+"""The number of parents on older pages that are read to tell which rows are forks."""
 _SOON: Final = 20
-"""How many checkpoints after such a one are looked at for an older successor. It is nearly always the next one."""
+"""The number of checkpoints after such a parent among which its oldest successor is looked for."""
 
 _MOST_NAMESPACES: Final = 20
-"""How many are offered to choose from."""
+"""The number of namespaces that a page offers."""
 
 LANE: Final = 14
 ROW: Final = 36
@@ -68,9 +67,9 @@ class Row:
     lane: int
     latest: bool
     fork_of: int | None
-    """The number of its parent, if that has an older successor, too."""
+    """The number of the parent, if the parent has an older successor, too."""
     forks: list[Entry]
-    """What continues it besides its oldest successor."""
+    """The checkpoints that continue this one, besides the oldest of them."""
     added: list[str]
     said: str
     writes: int = 0
@@ -78,7 +77,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """What the row is called by a screen reader."""
+        """The name of the row for screen readers."""
         words = [f"Checkpoint {self.entry.seq}"]
         words += [f"fork of {self.fork_of}"] if self.fork_of is not None else []
         words += ["latest"] if self.latest else []
@@ -104,7 +103,7 @@ class Stroke:
 
 @dataclass(frozen=True)
 class Drawing:
-    """The lanes beside the rows. It tells nothing that the rows don't say, too."""
+    """The drawing of the lanes beside the rows. The rows say the same in words."""
 
     width: int
     height: int
@@ -118,26 +117,26 @@ def routes(pages: Pages) -> list[Route]:
         said = None
         if query.at:
             try:
-                found_at = await _at(pages, thread_id, query)
+                checkpoint_then = await _at(pages, thread_id, query)
             except ConfigurationError as error:  # of what was typed into the form
                 said = NotThere(str(error))
             else:
-                if isinstance(found_at, Response):
-                    return found_at
-                said = found_at
+                if isinstance(checkpoint_then, Response):
+                    return checkpoint_then
+                said = checkpoint_then
         before = int(query.before) if query.before else None
         names = await pages.store.namespaces(thread_id)
         # Where there is one namespace, an index has its checkpoints in order.
         where = names[0] if query.ns is None and len(names) == 1 else query.ns
-        found, newer = await pages.history(thread_id, where, PAGE + 1, before), list[Entry]()
-        if before is not None and found:
-            near = await pages.history(thread_id, where, _MOST_NEWER, found[0].seq + _MOST_NEWER + 1)
-            newer = [entry for entry in near if entry.seq > found[0].seq]
-        if not found and before is None:
+        page, newer = await pages.history(thread_id, where, PAGE + 1, before), list[Entry]()
+        if before is not None and page:
+            near = await pages.history(thread_id, where, _MOST_NEWER, page[0].seq + _MOST_NEWER + 1)
+            newer = [entry for entry in near if entry.seq > page[0].seq]
+        if not page and before is None:
             raise no_such_thread()
-        entries, older = found[:PAGE], len(found) > PAGE
+        entries, older = page[:PAGE], len(page) > PAGE
         added = await growths(pages.store, entries)
-        below = await _below(pages.store, thread_id, entries, found[PAGE:])
+        below = await _below(pages.store, thread_id, entries, page[PAGE:])
         rows = await off_loop(lambda: rows_of(entries, added, newest=before is None, above=newer, below=below))
         rows = await _with_writes(pages, rows)
         title = await title_of(pages.store, entries[0]) if entries else None
@@ -180,31 +179,31 @@ def routes(pages: Pages) -> list[Route]:
 
 @dataclass(frozen=True)
 class NotThere:
-    """Why a time leads nowhere; the first checkpoint, if it is later."""
+    """The reason why a time leads to no checkpoint; and the first checkpoint, if it is later."""
 
     text: str
     first: Entry | None = None
     typed: str = ""
-    """The time as the field of a form has it."""
+    """The time in the format of a form's field."""
 
 
 async def _at(pages: Pages, thread_id: str, query: TimelineQuery) -> Response | NotThere:
-    """Go to the checkpoint that was the latest at a time."""
+    """A redirection to the checkpoint that was the latest at the time of the query."""
     moment = moment_of(query.at)
-    found = await latest_at(pages.store, thread_id, query.ns, moment)
-    if found is None:
+    latest = await latest_at(pages.store, thread_id, query.ns, moment)
+    if latest is None:
         first = await first_of(pages.store, thread_id, query.ns)
         if first is None:
             raise no_such_thread()
         typed = moment.strftime("%Y-%m-%dT%H:%M:%S")
-        return NotThere(f"There was no checkpoint yet at {clock(moment)}.", first, typed)
-    at = None if found.created_at == moment else query.at
-    address = pages.rendering.url("t", thread_id, "c", found.checkpoint_id, ns=found.namespace, at=at)
+        return NotThere(f"There was no checkpoint yet at {utc_time(moment)}.", first, typed)
+    at = None if latest.created_at == moment else query.at
+    address = pages.rendering.url("t", thread_id, "c", latest.checkpoint_id, ns=latest.namespace, at=at)
     return RedirectResponse(address, 303)
 
 
 def _chosen(entries: Sequence[Entry]) -> tuple[int, int]:
-    """What is offered to be compared: the newest checkpoint, and the one that it continues."""
+    """The numbers in the form that compares two checkpoints: those of the newest one and its parent."""
     if not entries:
         return 0, 0
     new = entries[0]
@@ -224,13 +223,13 @@ def rows_of(
 ) -> list[Row]:
     """The rows of a page, newest first.
 
-    `above` are newer checkpoints, of which some may continue those of the page. `below` are older ones: those that the
-    page's continue, and what continues these, too.
+    `above` are newer checkpoints, which may continue those of the page. `below` are older ones: parents of checkpoints
+    on the page, and their other successors.
     """
     known = [*above, *entries]
     numbers = {(entry.namespace, entry.checkpoint_id): entry.seq for entry in [*known, *below]}
     successors: dict[tuple[str, str], list[Entry]] = {}
-    """What continues each checkpoint, oldest first."""
+    """The checkpoints that continue each one, oldest first."""
     for entry in reversed([*known, *below]):
         if entry.parent_id is not None:
             successors.setdefault((entry.namespace, entry.parent_id), []).append(entry)
@@ -249,38 +248,38 @@ def rows_of(
 async def _below(
     store: CheckpointStore, thread_id: str, entries: Sequence[Entry], next_older: Sequence[Entry]
 ) -> list[Entry]:
-    """What is needed of older pages to tell which rows of this one are forks, newest first."""
+    """The checkpoints of older pages that tell which rows of this one are forks, newest first."""
     known = {(entry.namespace, entry.checkpoint_id) for entry in [*entries, *next_older]}
     parents = dict.fromkeys((entry.namespace, entry.parent_id) for entry in entries if entry.parent_id is not None)
-    found = {entry.seq: entry for entry in next_older}
+    older = {entry.seq: entry for entry in next_older}
     for namespace, parent_id in [parent for parent in parents if parent not in known][:_MOST_PARENTS]:
         parent = await store.entry(thread_id, parent_id, namespace)
         if parent is None:  # it was deleted
             continue
         async with store.using() as engine:
             after = await engine.history(thread_id, namespace, _SOON, parent.seq + _SOON)
-        found.update((entry.seq, entry) for entry in [parent, *after] if entry.seq < entries[-1].seq)
-    return [found[number] for number in sorted(found, reverse=True)]
+        older.update((entry.seq, entry) for entry in [parent, *after] if entry.seq < entries[-1].seq)
+    return [older[number] for number in sorted(older, reverse=True)]
 
 
 async def _with_writes(pages: Pages, rows: list[Row]) -> list[Row]:
-    """The rows at which something may be waiting: those without a successor on this page."""
+    """The rows with the pending writes of those that have no successor on this page: they may wait for somebody."""
     store = pages.store
     if not (isinstance(store.engine, KeepsWrites) and store.engine.offers(KeepsWrites)):
         return rows
     parents = {(row.entry.namespace, row.entry.parent_id) for row in rows}
-    query, found = 0, []
+    tips, with_writes = 0, []
     for row in rows:
         entry = row.entry
-        if (entry.namespace, entry.checkpoint_id) not in parents and query < _TIPS:
-            query += 1
+        if (entry.namespace, entry.checkpoint_id) not in parents and tips < _TIPS:
+            tips += 1
             writes = await store.get_writes(
                 entry.thread_id, entry.checkpoint_id, task_id=None, namespace=entry.namespace
             )
             waits = any(write.channel == INTERRUPT for write in writes)
             row = replace(row, writes=len(writes), waits=waits)
-        found.append(row)
-    return found
+        with_writes.append(row)
+    return with_writes
 
 
 def _nodes(entries: Sequence[Entry]) -> list[Node]:
@@ -296,9 +295,9 @@ def _nodes(entries: Sequence[Entry]) -> list[Node]:
 def drawing(entries: Sequence[Entry], above: Sequence[Entry] = ()) -> Drawing:
     """The lines beside the rows of these checkpoints; those of newer ones come in at the top."""
     nodes = _nodes([*above, *entries])
-    found = lines(nodes, len(above))
-    strokes = [Stroke(_path(line.points), max(lane for _, lane in line.points) % COLOURS) for line in found]
-    inside = [lane for line in found for row, lane in line.points if row >= 0]
+    drawn = lines(nodes, len(above))
+    strokes = [Stroke(_path(line.points), max(lane for _, lane in line.points) % COLOURS) for line in drawn]
+    inside = [lane for line in drawn for row, lane in line.points if row >= 0]
     lanes = max([*inside, *lanes_of(nodes)[len(above) :]], default=0) + 1
     return Drawing(LANE * lanes + 2, ROW * len(entries), strokes)
 
