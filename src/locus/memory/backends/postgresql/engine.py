@@ -254,16 +254,16 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether):
         return await run_steps_async(operation(), connection.execute)
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
-        return await self._read_one(lambda: postgresql_read.read(self.sql, thread_id, namespace, checkpoint_id))
+        return await self._read_one(partial(postgresql_read.read, self.sql, thread_id, namespace, checkpoint_id))
 
     async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
         place = (thread_id, namespace, checkpoint_id)
-        return await self._read_one(lambda: postgresql_read.read_part(self.sql, *place, part))
+        return await self._read_one(partial(postgresql_read.read_part, self.sql, *place, part))
 
     async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
         place = (thread_id, namespace, checkpoint_id)
         try:
-            return await self._read(lambda: postgresql_read.read_since(self.sql, *place, held))
+            return await self._read(partial(postgresql_read.read_since, self.sql, *place, held))
         except (psycopg.DataError, CorruptCheckpointError):
             # Something cannot be read. If it is the manifest of the held checkpoint, that one is just of no use.
             return await self.read(*place)
@@ -276,13 +276,13 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether):
             raise CorruptCheckpointError("stored manifest cannot be read: a number in it is too large") from None
 
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
-        return await self._read(lambda: postgresql_read.find(self.sql, key, value, limit, prefix))
+        return await self._read(partial(postgresql_read.find, self.sql, key, value, limit, prefix))
 
     async def ranked(self, terms: Sequence[str], limit: int, prefix: str) -> list[Hit]:
-        return await self._read(lambda: postgresql_search.search(self.sql, terms, limit, prefix), at_once=True)
+        return await self._read(partial(postgresql_search.search, self.sql, terms, limit, prefix), at_once=True)
 
     async def index_until(self, prefix: str, deadline: Deadline) -> bool:
-        for thread, after in await self._read(lambda: postgresql_search.behind(self.sql, prefix)):
+        for thread, after in await self._read(partial(postgresql_search.behind, self.sql, prefix)):
             if self.reading_only or not await self._index(thread, after, deadline):
                 return False
         return True
