@@ -32,7 +32,7 @@ from locus.memory.backends.postgresql.client import (
 from locus.memory.backends.postgresql.commit import PostgreSQLThreads
 from locus.memory.backends.postgresql.config import PostgreSQLConfig
 from locus.memory.backends.postgresql.examine import asked_for, findings, partitions_of
-from locus.memory.backends.postgresql.schema import JSONB, PostgreSQLFlavour, ddl, lock_number, statements
+from locus.memory.backends.postgresql.schema import JSONB, PostgreSQLFlavour, ddl, statements
 from locus.memory.backends.sql import read as sql_read
 from locus.memory.backends.sql.engine import Operation, SQLServerEngine, Trouble
 from locus.memory.backends.sql.flavour import Steps, run_steps_async
@@ -155,16 +155,13 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether):
 
     def _format(self) -> Steps[int]:
         """The version of the tables; 0 if there are none."""
-        ((encoding, there),) = yield (
-            "SELECT current_setting('server_encoding'), to_regclass(?) IS NOT NULL",
-            (self.sql.format,),
-        )
+        ((encoding, has_tables),) = yield self.sql.tables_exist()
         if encoding != "UTF8":
             raise ConfigurationError(
                 f"the database at {self._connector} has the encoding {encoding}, and cannot hold every text: "
                 "create one with ENCODING 'UTF8'"
             )
-        rows = (yield f"SELECT max(version) FROM {self.sql.format}", ()) if there else [(0,)]
+        rows = (yield f"SELECT max(version) FROM {self.sql.format}", ()) if has_tables else [(0,)]
         found = int(rows[0][0] or 0)
         if found > self.sql.newest_format:
             # As JSON, because the tables of older formats do not have this column.
@@ -176,10 +173,9 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether):
         return found
 
     def _migrate(self) -> Steps[None]:
-        yield "SELECT pg_advisory_xact_lock(?)", (lock_number(self.sql),)
+        yield self.sql.migration_lock()
         # CREATE SCHEMA IF NOT EXISTS asks for the right to create a schema even if it exists.
-        there = yield "SELECT 1 FROM pg_namespace WHERE nspname = ?", (self.sql.schema_name,)
-        if self.sql.schema is not None and not there:
+        if self.sql.schema is not None and not (yield self.sql.schema_exists()):
             yield f"CREATE SCHEMA {self.sql.schema}", ()
         found = yield from self._format()
         if found < self.sql.newest_format:
