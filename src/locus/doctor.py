@@ -1,6 +1,6 @@
 """Examines a store: can it be reached, is its format right, is anything damaged, is it set up well.
 
-What only an engine can know, it tells itself (`Engine.examine`). Everything here is the same for every store: each
+What only an engine can know, it tells itself (`Maintains.examine`). Everything here is the same for every store: each
 thread is read through once, each item once, so that a damaged row is found before somebody needs it. Nothing is
 changed.
 """
@@ -24,7 +24,7 @@ from locus.errors import (
     UnsupportedFormatError,
 )
 from locus.looking.reading import exported_pages
-from locus.memory.engine import NothingThereError
+from locus.memory.engine import Maintains, NothingThereError
 from locus.memory.model.codec import decode
 from locus.memory.model.payloads import dict_from
 from locus.memory.model.records import Entry, Finding, Stored, StoredFormat
@@ -90,7 +90,8 @@ async def examine(
                 found.reached = True
                 if formats is not None and is_older:
                     found.findings.append(_older(formats))
-                found.findings += await engine.examine()
+                if isinstance(engine, Maintains):
+                    found.findings += await engine.examine()
         except ConfigurationError as error:
             if not is_older:
                 raise
@@ -114,6 +115,8 @@ async def examine(
 async def stored_format(store: CheckpointStore) -> StoredFormat | None:
     """The format of a store, before anything is set up or migrated."""
     engine = store.engine
+    if not isinstance(engine, Maintains):
+        return None
     try:
         return await engine.stored_format()
     except LocusError:

@@ -10,6 +10,7 @@ from typing import Final
 
 from locus.doctor import DamagedThread, Examination, content, is_readable, read_through
 from locus.errors import BackendUnavailableError, CheckpointError, UnsupportedFormatError
+from locus.memory.engine import Maintains, Salvages
 from locus.memory.model.records import Finding
 from locus.memory.store import CheckpointStore
 
@@ -40,6 +41,7 @@ async def _mend(store: CheckpointStore, finding: Finding, *, apply: bool) -> Rep
     if apply:
         try:
             async with store.using() as engine:
+                assert isinstance(engine, Maintains), "it reported the finding"
                 await engine.mend(finding)
         except CheckpointError as error:
             return Repair(finding.what, statement=finding.repair, left_alone=f"that failed: {error}")
@@ -50,7 +52,7 @@ async def _keep_readable(store: CheckpointStore, damaged: DamagedThread, *, appl
     thread_id = damaged.thread_id
     try:
         async with store.using() as engine:
-            salvaged = await engine.salvage(thread_id, content, apply=apply)
+            salvaged = await engine.salvage(thread_id, content, apply=apply) if isinstance(engine, Salvages) else None
         if salvaged is not None:
             what = f"keep {len(salvaged.kept):,} checkpoints, and put the damaged log aside as *.damaged"
             if salvaged.lost_bytes:

@@ -223,7 +223,7 @@ async def test_no_transaction_of_sqlite_is_long(tmp_path: Path, monkeypatch: pyt
         await other.save(AgentState(), "another")
         engine = handle.store.engine
         assert isinstance(engine, SQLiteEngine)
-        await engine._write(lambda connection: [commit_within(connection, one) for one in _commits(COUNT)])
+        await engine._in_transaction(lambda connection: [commit_within(connection, one) for one in _commits(COUNT)])
         changed: list[int] = []
 
         @contextmanager

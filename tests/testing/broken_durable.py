@@ -43,7 +43,7 @@ class RunsAfterwards(SQLite):
     async def commit(self, commit: Commit) -> Outcome:
         outcome = await super().commit(replace(commit, runs=(), values=()))
         if outcome.verdict is Verdict.COMMITTED:
-            await self._write(lambda connection: self._add_runs(connection, commit, outcome.seq))
+            await self._in_transaction(lambda connection: self._add_runs(connection, commit, outcome.seq))
         return outcome
 
     @staticmethod
@@ -67,13 +67,15 @@ class LatestAfterwards(SQLite):
 
     async def setup(self) -> None:
         await super().setup()
-        await self._write(lambda connection: connection.execute("CREATE TABLE IF NOT EXISTS latest (thread, id)"))
+        await self._in_transaction(
+            lambda connection: connection.execute("CREATE TABLE IF NOT EXISTS latest (thread, id)")
+        )
 
     async def commit(self, commit: Commit) -> Outcome:
         outcome = await super().commit(commit)
         if outcome.verdict is Verdict.COMMITTED:
             row = (commit.thread_id, commit.checkpoint_id)
-            await self._write(lambda connection: connection.execute("INSERT INTO latest VALUES (?, ?)", row))
+            await self._in_transaction(lambda connection: connection.execute("INSERT INTO latest VALUES (?, ?)", row))
         return outcome
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
@@ -83,7 +85,7 @@ class LatestAfterwards(SQLite):
             rows = yield sql, (thread_id,)
             return rows[0][0] if rows else None
 
-        found = await super().read(thread_id, namespace, checkpoint_id or await self._read(noted()))
+        found = await super().read(thread_id, namespace, checkpoint_id or await self._read(noted))
         return found or await super().read(thread_id, namespace, checkpoint_id)
 
     async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
@@ -177,7 +179,7 @@ class OneForAll(SQLite):
                     connection.execute("BEGIN IMMEDIATE")
             return outcomes
 
-        return await self._write(work)
+        return await self._in_transaction(work)
 
 
 class WritesAtHome(SQLite):

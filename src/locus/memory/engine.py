@@ -1,7 +1,7 @@
-"""The engine port: what a database has to do for Locus. Each capability beyond the basics is a type of its own.
+"""The port to databases. An `Engine` keeps threads in one database; every further capability is a type of its own.
 
-An engine only stores. Before it is called, ids are checked, payloads are encoded and the plan of a save is made;
-after it raised, its driver's exceptions are translated. Engines are used from several event loops.
+An engine only stores. `CheckpointStore` calls it: that checks ids, encodes payloads and plans each save beforehand, and
+translates the driver's exceptions afterwards. Several event loops may use an engine at once.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ from locus.memory.model.sizes import (
 )
 
 LOOKED_AT = 2_000
-"""How many checkpoints a list of the newest threads is put together from, unless an engine can look at more cheaply."""
+"""The number of checkpoints that a page of the newest threads is made from. An engine may look at more."""
 
 PAGE = 500
-"""How many threads a vacuum looks at between two reports of its progress, about."""
+"""The approximate number of threads that a vacuum looks at between two reports of its progress."""
 
 
 def warn_of_damage(damaged: Collection[CorruptCheckpointError]) -> None:
-    """Tell whoever asked about many threads that some are left out, because they cannot be read."""
+    """Warn that an answer about many threads leaves out those that cannot be read."""
     if damaged:
         first = next(iter(damaged))
         warnings.warn(
@@ -76,71 +76,78 @@ def warn_of_damage(damaged: Collection[CorruptCheckpointError]) -> None:
 
 
 class NothingThereError(ConfigurationError):
-    """A store that is only to be read has never been used."""
+    """A store that is opened for reading only does not exist."""
 
 
 class Engine(ABC):
-    """The primitives of a store of threads."""
+    """Threads in one database: the operations that every store needs.
+
+    A thread is named by its id, a checkpoint by its namespace and its id in the thread.
+    """
 
     dialect: ClassVar[Dialect] = EXACT
-    """Which JSON values the database would change, if it were given them as they are."""
+    """The JSON values that the database would change if they were handed to it unchanged."""
 
     keeps_runs: ClassVar[bool] = True
-    """Whether a commit may refer to what earlier ones stored; without it, every commit is whole."""
+    """True if a commit may refer to runs that earlier commits stored. Otherwise every commit brings the whole state."""
 
     checks_extents: ClassVar[bool] = False
-    """Whether the store itself refuses a commit that names runs of others than its base."""
+    """True if the store itself refuses a commit that names runs which its base does not show."""
 
     driver_errors: ClassVar[tuple[type[BaseException], ...]] = ()
     """The exceptions that `translate` understands."""
 
     reading_only: bool = False
-    """Set before the first use: then `setup` makes nothing, and a store that is not there is an error."""
+    """Set it before the first use. Then `setup` creates nothing, and raises if the store does not exist."""
 
     @property
     @abstractmethod
     def identity(self) -> str:
-        """Names the store (not the handle): equal for two handles on the same data. Holds no secret."""
+        """A name of the store, without secrets. Two engines on the same data have the same one."""
 
     def offers(self, capability: type) -> bool:
-        """Whether the store has a capability that the engine has: with some it depends on the server."""
+        """Tell whether this store has a capability. Some depend on the server, and not on the engine's type alone."""
         return isinstance(self, capability)
 
     async def setup(self) -> None:
-        """Create or migrate what is needed. Safe to repeat, and from many processes at once."""
+        """Create or migrate what the store needs. May be repeated, and run in many processes at once."""
 
     def nothing_there(self) -> NothingThereError:
-        """What `setup` raises where there is nothing to read, and nothing may be made."""
+        """The error that `setup` raises if the store does not exist and may only be read."""
         return NothingThereError(f"no threads were ever kept in {self.identity}: is that the right place?")
 
     @abstractmethod
     async def commit(self, commit: Commit) -> Outcome:
         """Write a checkpoint in one atomic step, or refuse it and write nothing.
 
-        The step excludes other commits and deletions on the same thread. See `commit_rules.decide`.
+        The step excludes other commits and deletions on the same thread. `commit_rules.decide` is the rule for what
+        may be written, and for its number and parent.
         """
 
     @abstractmethod
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
-        """One checkpoint (the latest if no id is given), with its runs, as of one instant."""
+        """Read one checkpoint with its runs, as of one instant; the latest checkpoint if no id is given."""
 
     async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
-        """One checkpoint as `read` gives it, but only the runs that hold a part of it need to be there.
+        """Read one checkpoint with at least the runs that hold a part of it.
 
-        Engines override this where they can read less for it.
+        Engines override this where they can read less than the whole checkpoint.
         """
         return await self.read(thread_id, namespace, checkpoint_id)
 
     async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
-        """One checkpoint as `read` gives it, to a reader that has the checkpoint `held`.
+        """Read one checkpoint for a caller that has the checkpoint `held` already.
 
-        If that is in this thread and namespace, with this rev, runs may be left out that show nothing but what the
-        *stored* manifest of `held` shows, too, in the same version of their branch. Then `Stored.since` is `held`, and
-        all is as of one instant. Whoever holds a checkpoint has the runs that it shows, and not those that they hide.
-        And a number of a run is no identity: after deletions it is given out again, and copies share the names of
-        branches. While a checkpoint stands, nothing takes the place of its runs.
+        An engine may leave out runs that the caller has. It may do so if `held` still exists in this thread and
+        namespace with the same rev, and only for runs of which the new checkpoint shows nothing that the stored
+        manifest of `held` does not show in the same version of the branch. It then sets `Stored.since` to `held`.
+        Everything is read as of one instant.
 
-        Engines override this where they can read less for it.
+        The caller has the runs that `held` shows, but not older ones that those hide. The number of a run does not
+        identify it: after a deletion another run may get it, and copies of a thread use the same names of branches.
+        As long as a checkpoint exists, though, no other run takes the place of one of its runs.
+
+        Engines override this where they can read less than the whole checkpoint.
         """
         return await self.read(thread_id, namespace, checkpoint_id)
 
@@ -148,86 +155,86 @@ class Engine(ABC):
     async def history(
         self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
     ) -> list[Entry]:
-        """Entries, newest first; of all namespaces if none is named."""
+        """List entries of a thread, newest first: those of a namespace, or of all if none is named.
+
+        Only entries with a sequence number below `before_seq` count.
+        """
 
     @abstractmethod
     async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
-        """One entry (the latest if no id is given), without its payload."""
+        """Read the entry of one checkpoint, without its payload; of the latest one if no id is given."""
 
     async def manifest(self, thread_id: str, namespace: str, checkpoint_id: str) -> tuple[str, str] | None:
-        """The rev and the manifest of one checkpoint. Engines override this where they can read less for it."""
+        """Read the rev and the manifest of one checkpoint.
+
+        Engines override this where they can read less than the whole checkpoint.
+        """
         stored = await self.read(thread_id, namespace, checkpoint_id)
         return None if stored is None else (stored.entry.rev, stored.manifest)
 
     async def namespaces(self, thread_id: str) -> list[str]:
-        """The namespaces in which a thread has checkpoints, in code point order, as of one instant.
+        """List the namespaces in which a thread has checkpoints, in code point order, as of one instant.
 
-        Engines override this where they can read less for it.
+        Engines override this where they can read less than the whole history.
         """
         return sorted({entry.namespace for entry in await self.history(thread_id, None, None, None)})
 
     @abstractmethod
     async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
-        """Ids of threads that have a checkpoint, in code point order."""
+        """List the ids of threads that match and have a checkpoint, in code point order."""
 
     async def unlisted(self, prefix: str, after: str, limit: int) -> list[str]:
-        """Ids of what `threads` does not list and is stored all the same: threads that have expired and were not
-        removed yet, and those of which there are only pending writes. Those that start with `prefix` and follow
-        `after`, in code point order. `delete` removes them.
+        """List the ids of threads that are stored although `threads` does not list them, in code point order.
 
-        Engines override this where they can find them.
+        These are expired threads that were not removed yet, and threads that have nothing but pending writes. Their
+        ids start with `prefix` and follow `after`. `delete` removes them. Engines override this where they can find
+        such threads.
         """
         return []
 
     @abstractmethod
     async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
-        """Remove checkpoints (those with these sequence numbers, or all), their pending writes, and the runs
-        that nothing else needs, in one step; children of a removed checkpoint get its parent.
+        """Remove checkpoints in one step, and return how many.
 
-        `seqs` has the `rev` of each: a thread that was begun anew meanwhile counts from 1 again, and its
-        checkpoints are not meant. Return how many checkpoints were removed."""
-
-    async def confirm(self, thread_id: str | None = None) -> None:
-        """Wait until what was deleted from a thread, or from all, is as safe as this store promises of a deletion.
-
-        A deletion whose answer was lost may have been carried out. Whoever repeats it finds nothing there, and has to
-        know that it stays so. Engines override this where a failover may bring back what their reads do not see.
+        Their pending writes go with them, and so do the runs that no other checkpoint needs. Children of a removed
+        checkpoint get its parent. `namespace` and `seqs` choose checkpoints; without them the whole thread is removed.
+        `seqs` has the rev of each sequence number: a thread that was deleted and begun anew meanwhile counts from 1
+        again, and its new checkpoints stay.
         """
 
     async def trim(self, thread_id: str, seqs: Mapping[int, str]) -> int:
-        """Remove what a vacuum has found, as `delete` does, but not necessarily in one step.
+        """Remove the checkpoints that a vacuum has found, as `delete` does, but possibly in several steps.
 
-        After each step the thread is whole, so that a vacuum may be interrupted, and others may save in between.
-        Engines override this where to remove very many checkpoints at once would hold up others.
+        The thread is whole after each step, so that a vacuum may be interrupted, and others may save in between.
+        Engines override this where removing very many checkpoints at once would hold up others.
         """
         return await self.delete(thread_id, None, seqs)
 
     async def outlived(
         self, kept: Retention, after: str = "", prefix: str = "", limit: int = PAGE
     ) -> AsyncGenerator[OutlivedPage]:
-        """What a vacuum removes from threads whose ids start with `prefix`, page by page, without removing it.
+        """List what a vacuum would remove from threads whose ids start with `prefix`, page by page.
 
-        `limit` is about how many threads are looked at for a page. Each page says where the next one begins, so that
-        another call can go on `after` it. What `retention.outlived` gives for each thread must come out, but a thread
-        of which nothing goes need not be read for that. Damage in one thread is part of its page, and does not stop the
-        rest.
+        A page covers about `limit` threads and says where it ends, so that another call can continue `after` it. It has
+        what `retention.outlived_in` gives for each thread; a thread that keeps everything need not be read for that.
+        Damage in one thread is reported in its page, and does not stop the rest.
 
-        Engines override this where they need not ask for the history of every thread.
+        Engines override this where they need not read the history of every thread.
         """
-        while thread_ids := await self._ids_after(Pattern(within=prefix, after=after), limit):
-            found: list[Outlived] = []
+        while thread_ids := await _ids_after(self, Pattern(within=prefix, after=after), limit):
+            outlived: list[Outlived] = []
             damaged: list[CorruptCheckpointError] = []
             for thread_id in thread_ids:
                 try:
                     entries = await self.history(thread_id, None, None, None)
-                    found.append(outlived_in(thread_id, entries, kept, {}))
+                    outlived.append(outlived_in(thread_id, entries, kept, {}))
                 except CorruptCheckpointError as error:
                     damaged.append(error)
             after = thread_ids[-1]
-            yield OutlivedPage(after, len(thread_ids), [one for one in found if one], damaged)
+            yield OutlivedPage(after, len(thread_ids), list(filter(None, outlived)), damaged)
 
     async def measure(self, thread_id: str) -> Measured | None:
-        """The bytes of everything that a thread has; None if there is no such thread.
+        """Measure the bytes of everything that a thread has; None if there is no such thread.
 
         Engines override this where they can tell without reading every text.
         """
@@ -239,106 +246,128 @@ class Engine(ABC):
             if stored is None or stored.entry.rev != entry.rev:
                 continue
             checkpoints.append(measured_checkpoint(stored.entry, stored.head, stored.manifest))
-            runs |= dict(measured_run(run) for found in stored.runs.values() for run in found)
+            runs |= dict(measured_run(run) for branch in stored.runs.values() for run in branch)
             if isinstance(self, KeepsWrites):
-                found = await self.get_writes(thread_id, entry.namespace, entry.checkpoint_id, None)
-                writes[entry.namespace, entry.checkpoint_id] = measured_writes(found)
+                pending = await self.get_writes(thread_id, entry.namespace, entry.checkpoint_id, None)
+                writes[entry.namespace, entry.checkpoint_id] = measured_writes(pending)
         return Measured(checkpoints, runs, writes) if checkpoints else None
-
-    async def _ids_after(self, pattern: Pattern, limit: int) -> list[str]:
-        found = await self.threads(pattern, limit)
-        if found and not pattern.matches(found[0]):
-            # An engine that does not know `after` would begin anew, again and again.
-            found = list(filter(pattern.matches, await self.threads(pattern, None)))[:limit]
-        return found
 
     @abstractmethod
     async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
-        """The newest entries of all threads whose ids start with `prefix`, a text without any syntax."""
+        """List the newest entries of all threads whose ids start with `prefix`, in which no character is syntax."""
 
     async def newest_threads(self, limit: int, before: str | None = None, prefix: str = "") -> NewestThreads:
-        """Threads, the one with the newest checkpoint first, each with that checkpoint; from a cursor on.
+        """List threads by their newest checkpoints, the newest first, from the cursor `before` on.
 
-        `limit` is at most `LOOKED_AT`. An engine may stop before it has found that many, when it has looked at
-        `LOOKED_AT` checkpoints or more: then it gives the cursor of where it is. A thread that is saved to between two
-        pages moves to the front, and may be missing from the second one. None is on both, unless the checkpoint that
-        was its newest is removed in between.
+        `limit` is at most `LOOKED_AT`. An engine that has looked at `LOOKED_AT` checkpoints may stop early, with a
+        cursor of where it stopped. A thread that is saved to between two pages moves to the front, and may be missing
+        from the second page. No thread is on both pages, unless its newest checkpoint is removed in between.
 
         Engines override this where they need not look at every thread.
         """
-        found: list[Entry] = []
+        entries: list[Entry] = []
         damaged: list[CorruptCheckpointError] = []
         for thread_id in await self.threads(Pattern(within=prefix), None):
             try:
-                found += await self.history(thread_id, None, 1, None)
+                entries += await self.history(thread_id, None, 1, None)
             except CorruptCheckpointError as error:
                 damaged.append(error)
         warn_of_damage(damaged)
-        return newest_threads(found, limit, before)
-
-    async def examine(self) -> list[Finding]:
-        """What is wrong with how the store is set up: an index that is missing, a clock that is off, a server that may
-        lose what it acknowledged. Engines override this as far as they can find it out."""
-        return []
-
-    async def stored_format(self) -> StoredFormat | None:
-        """The format of the store, 0 if nothing is there; None where there is nothing that a migration could change.
-
-        It is asked before `setup`, which migrates.
-        """
-        return None
-
-    async def mend(self, finding: Finding) -> None:
-        """Do what `Finding.repair` says, for one of the findings of `examine`."""
-        raise CapabilityError(f"{type(self).__name__} cannot repair this")
-
-    async def salvage(
-        self, thread_id: str, content: Callable[[Stored], object | None], *, apply: bool
-    ) -> Salvage | None:
-        """Find out what can be kept of a thread that cannot be read as a whole, and with `apply` keep only that.
-
-        `content` puts a checkpoint together, and returns None if that is not possible. What is damaged is put aside
-        first, where somebody can look at it. None means that the engine cannot tell, and has changed nothing.
-        """
-        return None
+        return newest_threads(entries, limit, before)
 
     @abstractmethod
     def translate(self, error: BaseException) -> CheckpointError:
-        """The `CheckpointError` for one of `driver_errors`."""
+        """Make a `CheckpointError` of one of `driver_errors`."""
 
     async def close(self) -> None:
-        """Release what this engine opened itself; never raises. Later use opens it anew."""
+        """Release what this engine opened itself. Never raises. A later use opens it anew."""
+
+
+async def _ids_after(engine: Engine, pattern: Pattern, limit: int) -> list[str]:
+    ids = await engine.threads(pattern, limit)
+    if ids and not pattern.matches(ids[0]):
+        # An engine that does not know `Pattern.after` would begin anew, again and again.
+        ids = list(filter(pattern.matches, await engine.threads(pattern, None)))[:limit]
+    return ids
+
+
+class Maintains:
+    """Maintenance of a store, for `locus doctor` and `locus migrate`. An engine overrides the methods that it has."""
+
+    async def examine(self) -> list[Finding]:
+        """Look for faults in how the store is set up.
+
+        Examples are a missing index, a clock that is off, and a server that may lose what it has acknowledged.
+        """
+        return []
+
+    async def mend(self, finding: Finding) -> None:
+        """Carry out `Finding.repair` of a finding that `examine` reported."""
+        raise CapabilityError(f"{type(self).__name__} cannot repair this")
+
+    async def stored_format(self) -> StoredFormat | None:
+        """Tell the format of the store, 0 if it does not exist; None if there is nothing to migrate.
+
+        May be called before `setup`, which migrates.
+        """
+        return None
+
+
+class Salvages(ABC):
+    """Keep the readable part of a damaged thread."""
+
+    @abstractmethod
+    async def salvage(
+        self, thread_id: str, content: Callable[[Stored], object | None], *, apply: bool
+    ) -> Salvage | None:
+        """Find out what can be kept of a thread that cannot be read as a whole; with `apply`, keep only that.
+
+        `content` puts a checkpoint together, and returns None if that is impossible. Damaged data is put aside first,
+        where somebody can look at it. None means that the engine cannot tell, and has changed nothing.
+        """
+
+
+class ConfirmsDeletions(ABC):
+    """Deletions that a failover may undo until they are confirmed."""
+
+    @abstractmethod
+    async def confirm(self, thread_id: str | None = None) -> None:
+        """Wait until the deletions from a thread, or from all threads, are as safe as this store promises.
+
+        A deletion whose answer was lost may have been carried out. Whoever repeats it finds nothing to delete, and has
+        to know that the thread stays deleted.
+        """
 
 
 class NothingCommitted(Exception):
-    """Raised by `commit_together`: nothing was written, and alone each member would fail for the same cause."""
+    """Raised by `commit_together` if nothing was written, and sending each member alone would fail as well."""
 
 
 class NotConfirmed(Exception):
-    """Raised by `commit_together`: whatever was written may still be lost, and nobody knows what was.
+    """Raised by `commit_together` if what was written may still be lost, and nobody knows what was written.
 
-    Alone, each member would wait as long again, for the same answer.
+    Sent alone, each member would wait as long again for the same answer.
     """
 
 
 class CommitsTogether(ABC):
-    """Write for many threads in one commit of the database, so that saves that wait at the same time share it."""
+    """Commit for several threads in one transaction of the database, so that saves that wait share its cost."""
 
     @abstractmethod
     async def commit_together(self, group: Sequence[Commit | TaskWrites]) -> list[Outcome | None]:
         """Answer each member as `commit` would (with `Verdict.COMMITTED` for pending writes), or with None.
 
-        Each member is of another thread. Each is decided by itself: one that is refused leaves the others alone.
-        None means that this one has to be sent alone, because another holds its thread, or nobody knows what became of
-        it: it then looks for itself, with `fresh_id=False`.
-        Nothing is answered before everything in it is durable. If this raises, nobody knows what was written, and each
-        member is sent again by itself, with `fresh_id=False`. `NothingCommitted` and `NotConfirmed`, from one of
-        `driver_errors`, are told to all instead: then not each of them has to wait again for what all have waited for.
+        Each member is of another thread, and is decided by itself: a refused one leaves the others alone. Nothing is
+        answered before all of it is durable.
+
+        None tells the caller to send this member alone, with `fresh_id=False`: somebody else holds its thread, or its
+        outcome is unknown. If this method raises, the caller does so with every member. `NothingCommitted` and
+        `NotConfirmed` are the exceptions: their cause, one of `driver_errors`, is reported to every caller at once.
         """
 
 
 class KeepsWrites(ABC):
-    """Pending writes."""
+    """Pending writes: what tasks have written beside a checkpoint that does not include it yet."""
 
     @abstractmethod
     async def put_writes(
@@ -351,20 +380,20 @@ class KeepsWrites(ABC):
         *,
         keep_numbered: bool = False,
     ) -> None:
-        """Replace the task's writes with index ≥ 0, and those with a negative index that are named again.
+        """Replace all writes of a task with index ≥ 0, and of those with a negative index the ones that are given.
 
-        `keep_numbered` lets those with index ≥ 0 stay that are not named again.
+        `keep_numbered` lets writes with index ≥ 0 stay unless they are given anew.
         """
 
     @abstractmethod
     async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
-        """In the order of (task_path, task_id, idx)."""
+        """Read the pending writes of a checkpoint, of one task or of all, by (task_path, task_id, idx)."""
 
     async def delete_orphans(self, thread_id: str, places: Collection[Place]) -> int:
-        """Remove the pending writes of those of these checkpoints that are not there; return how many writes.
+        """Remove the pending writes of these checkpoints, except of those that exist; return how many writes.
 
-        A thread that has nothing else is gone with them. Engines that never report any (see `Engine.outlived`) need not
-        have this.
+        A thread that has nothing else is removed with them. Engines whose `outlived` reports no pending writes need not
+        override this.
         """
         return 0
 
@@ -374,21 +403,21 @@ class FindsMetadata(ABC):
 
     @abstractmethod
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
-        """Entries whose metadata has this value (canonical JSON) under this key, newest first.
+        """List entries whose metadata has this value (canonical JSON) under this key, newest first.
 
-        With a prefix: only of threads whose ids start with it.
+        Only threads whose ids start with `prefix` count.
         """
 
 
 class Deadline:
-    """A time at which something has to end, so many seconds from now."""
+    """The end of a time that began when this object was made."""
 
     def __init__(self, seconds: float) -> None:
         self._at = time.monotonic() + seconds
 
     @property
     def left(self) -> float:
-        """In seconds."""
+        """The time that is left, in seconds."""
         return max(0.0, self._at - time.monotonic())
 
     @property
@@ -396,7 +425,7 @@ class Deadline:
         return self.left <= 0
 
     def timeout(self, least: float = 0.0) -> asyncio.Timeout:
-        """Ends what is done inside with a `TimeoutError` when the time is up, but not before it had `least` seconds."""
+        """A context that raises `TimeoutError` at the deadline, but lets its body run for `least` seconds at least."""
         return asyncio.timeout(None if self._at == math.inf else max(self.left, least))
 
 
@@ -405,17 +434,17 @@ class Searches(ABC):
 
     @abstractmethod
     async def search(self, terms: Sequence[str], limit: int, prefix: str = "") -> list[Hit]:
-        """Checkpoints with a run or a head that contains all terms, best first. Terms are different words.
+        """Find checkpoints with a run or a head that contains all terms, best first. Terms are different words.
 
-        With a prefix: only of threads whose ids start with it; and neither the scores nor the order may depend on what
-        other threads hold. It is enough to rank the newest `matching.RANKED` texts that have all terms.
+        With a prefix, only threads count whose ids start with it, and neither the scores nor the order may depend on
+        other threads. Ranking the newest `matching.RANKED` texts that have all terms is enough.
         """
 
     async def search_until(self, terms: Sequence[str], limit: int, prefix: str, deadline: Deadline) -> Hits:
-        """The same, up to a deadline: what was found by then, and whether that is all.
+        """Search up to a deadline, and tell whether the hits are complete.
 
-        Engines override this where they can tell what they have found so far. A store that cannot be reached is an
-        error all the same: then there is no answer at all, and not an empty one.
+        A store that cannot be reached raises: no answer is not an empty answer. Engines override this where they can
+        return the hits that they have at the deadline.
         """
         try:
             async with deadline.timeout():
@@ -424,16 +453,16 @@ class Searches(ABC):
             if not deadline.has_passed:
                 raise
         assert isinstance(self, Engine)
-        await self.entry("locus-search", DEFAULT_NAMESPACE, None)  # it raises what is wrong, if anything is
+        await self.entry("locus-search", DEFAULT_NAMESPACE, None)  # raises if the store cannot be reached
         return Hits(complete=False)
 
 
 class Expires(ABC):
-    """Threads that end by themselves: `Commit.expires_at` is kept, and what is past it is not seen."""
+    """Threads that expire: the store keeps `Commit.expires_at`, and shows nothing of a thread after that time."""
 
     @abstractmethod
     async def expire(self, now: datetime) -> int:
-        """Remove the threads whose time has come; return the number of their checkpoints."""
+        """Remove the threads that have expired; return how many checkpoints they had."""
 
 
 class Copies(ABC):
@@ -443,14 +472,14 @@ class Copies(ABC):
     async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
         """Copy checkpoints (all, or these of one namespace) with their runs and pending writes, in one step.
 
-        Return how many; 0 if there is nothing to copy, -1 if `dest` exists, and then nothing is written.
+        Return how many. Return 0 if there is nothing to copy, and -1 if `dest` exists; then nothing is written.
         """
 
     async def copy_line(self, source: str, dest: str, line: Line) -> int:
-        """Copy a checkpoint with its ancestors, all or so many, as of one instant. The answers are those of `copy`.
+        """Copy a checkpoint with all its ancestors, or with some, as of one instant. Return the same as `copy`.
 
-        If the last one came from another that is left behind, its copy has no parent. Engines override this; without
-        that, a line is found first and copied then, and it cannot be cut.
+        The oldest copy has no parent if the parent of its original is not copied. Engines should override this: this
+        implementation finds the line first and copies it afterwards, and cannot copy only some of the ancestors.
         """
         assert isinstance(self, Engine)
         ids, orphan = line_in(await self.history(source, line.namespace, None, None), line)
@@ -460,11 +489,11 @@ class Copies(ABC):
 
 
 class Compares(ABC):
-    """Compare checkpoints where they are stored. Any other engine is asked for the parts that differ."""
+    """Compare checkpoints in the store. With other engines, the parts that differ are read and compared here."""
 
     @abstractmethod
     async def diff(self, old: CheckpointKey, new: CheckpointKey, start: int, limit: int) -> PayloadDiff:
-        """A page of what changed from one checkpoint to another; `CheckpointNotFoundError` if one is not there."""
+        """A page of the changes from one checkpoint to another; raises `CheckpointNotFoundError` if one is missing."""
 
 
 class Exports(ABC):
@@ -472,10 +501,10 @@ class Exports(ABC):
 
     @abstractmethod
     async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
-        """The checkpoints that follow a sequence number, of all namespaces, oldest first, as of one instant.
+        """Read the checkpoints that follow a sequence number, of all namespaces, oldest first, as of one instant.
 
-        With them come the runs of every branch that they name, up to the newest that they name of it, except those up
-        to the number that is `known` of the branch; and their pending writes. `limit` is how many are enough: at least
-        1, and a store that reads all of a thread anyway gives all. Where they are large, fewer are given, so that no
-        more than some `sizes.EXPORT_BYTES` are in memory at once, or one checkpoint; then `Exported.more` is set.
+        Their pending writes come with them, and so do the runs of every branch that they name: up to the newest run
+        that they name, without those up to the number in `known`. `limit` (1 or more) checkpoints are enough; a store
+        that reads the whole thread anyway may give all of them. Large checkpoints make a page shorter, so that it has
+        about `sizes.EXPORT_BYTES` or a single checkpoint; then `Exported.more` is set.
         """

@@ -29,6 +29,7 @@ from locus.memory.engine import (
     CheckpointerCapabilities,
     CommitsTogether,
     Compares,
+    ConfirmsDeletions,
     Copies,
     Deadline,
     Engine,
@@ -645,11 +646,17 @@ class CheckpointStore:
 
     async def delete_found(self, thread_id: str, namespace: str | None, seqs: Mapping[int, str]) -> int:
         """Delete checkpoints that were found to be there; if none were, a deletion before may have removed them."""
-        async with self.using() as engine:
-            if seqs:
-                return await engine.delete(thread_id, namespace, seqs)
-            await engine.confirm(thread_id)
+        if not seqs:
+            await self.confirm_deletions(thread_id)
             return 0
+        async with self.using() as engine:
+            return await engine.delete(thread_id, namespace, seqs)
+
+    async def confirm_deletions(self, thread_id: str | None = None) -> None:
+        """Wait until earlier deletions from a thread, or from all threads, cannot come undone in a failover."""
+        async with self.using() as engine:
+            if isinstance(engine, ConfirmsDeletions):
+                await engine.confirm(thread_id)
 
     async def list_threads(
         self, limit: int | None, pattern: str, *, after: str | None = None, prefix: str = ""
@@ -740,7 +747,7 @@ class CheckpointStore:
                     if progress is not None:
                         progress(done)
             if not dry_run:
-                await engine.confirm()  # an earlier vacuum may have removed what this one does not find
+                await self.confirm_deletions()  # an earlier vacuum may have removed what this one does not find
         if damage is not None:
             raise damage
         return done.checkpoints

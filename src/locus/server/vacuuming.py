@@ -46,7 +46,7 @@ async def vacuum_portion(
             if time.monotonic() > until:
                 return done, after, damage
         if not dry_run:
-            await engine.confirm()  # an earlier vacuum may have removed what this one does not find
+            await store.confirm_deletions()  # an earlier vacuum may have removed what this one does not find
     return done, None, damage
 
 

@@ -71,7 +71,7 @@ async def test_what_changes_while_a_save_waits_for_its_thread_is_noticed(
     holder, watcher = await other._connect(), await other._connect()
     try:
         await holder.begin(writing=True)
-        assert await run_steps_async(other._changes.delete("t", None, {2: "rev-b"}), holder.execute) == 1
+        assert await run_steps_async(other._threads.delete("t", None, {2: "rev-b"}), holder.execute) == 1
         saving = asyncio.ensure_future(engine.commit(after("b", "t", "c")))
         waiting = (
             "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT' AND trx_query LIKE ?"

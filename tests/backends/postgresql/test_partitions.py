@@ -187,7 +187,9 @@ async def test_another_number_than_the_tables_have_is_told_and_no_error(
                 loaded = await handle.load("t")
                 assert loaded is not None
                 await handle.save(loaded.with_iteration(1), "t", if_latest=checkpoint)
-                findings = await handle.store.engine.examine()
+                engine = handle.store.engine
+                assert isinstance(engine, PostgreSQLEngine)
+                findings = await engine.examine()
         assert shape(store) == before
     notes = [f"{one.what}: {one.advice}" for one in findings if "partition" in one.what]
     assert not [one for one in findings if "partition" in one.what and one.severity != "note"]

@@ -87,7 +87,7 @@ class SQLGroupLaws(ABC):
     @asynccontextmanager
     async def holding(self, engine: AnyEngine, thread_id: str) -> AsyncIterator[None]:
         async with self.transaction(engine) as connection:
-            found = await run_steps_async(engine._changes.open(thread_id), connection.execute)
+            found = await run_steps_async(engine._threads.open(thread_id), connection.execute)
             assert found is not None
             yield
 

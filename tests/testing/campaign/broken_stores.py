@@ -106,7 +106,7 @@ class SwapsSaves(Alone):
     async def commit(self, commit: Commit) -> Outcome:
         outcome = await super().commit(commit)
         if outcome.verdict is Verdict.COMMITTED and self._is_next():
-            await self._write(lambda connection: self._swap(connection, commit.thread_id))
+            await self._in_transaction(lambda connection: self._swap(connection, commit.thread_id))
         return outcome
 
     @staticmethod
@@ -210,7 +210,9 @@ class ReplacesInPlace(Alone):
         before = await super().entry(commit.thread_id, commit.namespace, commit.checkpoint_id)
         outcome = await super().commit(commit)
         if outcome.verdict is Verdict.COMMITTED and outcome.replaced is not None and before is not None:
-            await self._write(lambda connection: self._move(connection, commit.thread_id, outcome.seq, before.seq))
+            await self._in_transaction(
+                lambda connection: self._move(connection, commit.thread_id, outcome.seq, before.seq)
+            )
         return outcome
 
     @staticmethod

@@ -232,8 +232,7 @@ class LocusSaver(BothWaysStoreUser, BaseCheckpointSaver[Any]):
                 deleted.setdefault(entry.thread_id, {})[entry.seq] = entry.rev
         for thread_id, seqs in deleted.items():
             await self._delete(thread_id, seqs)
-        async with self.store.using() as engine:
-            await engine.confirm()  # an earlier call may have removed what this one does not find
+        await self.store.confirm_deletions()  # an earlier call may have removed what this one does not find
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a whole thread to a new id. Raises `ConflictError` if the id is in use."""

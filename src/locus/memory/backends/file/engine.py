@@ -30,6 +30,7 @@ from locus.memory.engine import (
     Exports,
     FindsMetadata,
     KeepsWrites,
+    Salvages,
     Searches,
     warn_of_damage,
 )
@@ -62,7 +63,7 @@ T = TypeVar("T")
 WORKERS = 4
 
 
-class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):
+class FileEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports, Salvages):
     """Threads in files."""
 
     driver_errors = (OSError,)

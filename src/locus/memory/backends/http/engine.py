@@ -25,6 +25,7 @@ from locus.memory.engine import (
     Exports,
     FindsMetadata,
     KeepsWrites,
+    Maintains,
     Searches,
 )
 from locus.memory.model.changes import PayloadDiff
@@ -65,7 +66,7 @@ class NotMeasured(Enum):
 NOT_MEASURED = NotMeasured.NOT_MEASURED
 
 
-class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Compares, Exports):
+class HTTPEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Compares, Exports, Maintains):
     """Threads on a server. It claims every capability until the server has said what it can do."""
 
     checks_extents = True

@@ -57,15 +57,15 @@ class MySQLEngine(SQLServerEngine[MySQLConnection], CommitsTogether):
     dialect = NATIVE
     driver_errors = DRIVER_ERRORS
     sql: MySQLFlavour
+    _threads: MySQLThreads
     backend_name = "MySQLBackend"
     """The public class, whose `ddl` errors name; a subclass has another."""
 
     def __init__(self, config: MySQLConfig) -> None:
         sql = MySQLFlavour(config.table_name)
         pool = config.pool_options()
-        self._threads = MySQLThreads(sql)
         super().__init__(
-            sql, self._threads, pool, retry_seconds=config.retry_seconds, first_seconds=config.first_seconds
+            sql, MySQLThreads(sql), pool, retry_seconds=config.retry_seconds, first_seconds=config.first_seconds
         )
         self._config = config
         self._address = config.address
@@ -147,13 +147,13 @@ class MySQLEngine(SQLServerEngine[MySQLConnection], CommitsTogether):
             found = await self._format(connection)
             if found < mysql_schema.FORMAT:
                 for statement in mysql_schema.statements(self.sql, found):
-                    await self._change(connection, statement)
+                    await self._alter(connection, statement)
                 await self._probe(connection)
         finally:
             if connection.is_usable():
                 await connection.execute("DO RELEASE_LOCK(?)", (name,))
 
-    async def _change(self, connection: MySQLConnection, statement: str) -> None:
+    async def _alter(self, connection: MySQLConnection, statement: str) -> None:
         try:
             await connection.execute(statement)
         except MySQLError as error:
@@ -315,10 +315,10 @@ class MySQLEngine(SQLServerEngine[MySQLConnection], CommitsTogether):
         return results[0].changed if alive else 0
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
-        return await self._read(lambda: mysql_read.read(self.sql, thread_id, namespace, checkpoint_id))
+        return await self._read(partial(mysql_read.read, self.sql, thread_id, namespace, checkpoint_id))
 
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
-        return await self._read(lambda: mysql_read.find(self.sql, key, value, limit, prefix))
+        return await self._read(partial(mysql_read.find, self.sql, key, value, limit, prefix))
 
     async def ranked(self, terms: Sequence[str], limit: int, prefix: str) -> list[Hit]:
         if not self._parser_checked:

@@ -42,7 +42,7 @@ from locus.memory.backends.objects.read import Recent
 from locus.memory.backends.objects.remove import GRACE, grace_began, sweep_thread
 from locus.memory.backends.objects.schema import FAN, CheckpointRow, Draft, TextRef, commit_draft, writes_draft
 from locus.memory.backends.objects.texts import FetchedObjects, ObjectGone
-from locus.memory.engine import PAGE, Copies, Engine, Exports, FindsMetadata, KeepsWrites, warn_of_damage
+from locus.memory.engine import PAGE, Copies, Engine, Exports, FindsMetadata, KeepsWrites, Maintains, warn_of_damage
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.findings import SECOND, clock
 from locus.memory.model.ids import Pattern
@@ -84,7 +84,7 @@ _ALL_ENTRIES: Final = Recent(2**53)
 """All events, but no texts before it is known which ones are needed."""
 
 
-class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports):
+class ObjectEngine(Engine, KeepsWrites, FindsMetadata, Copies, Exports, Maintains):
     """Threads as objects of an `ObjectStore`."""
 
     def __init__(self, store: ObjectStore) -> None:

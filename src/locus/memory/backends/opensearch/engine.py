@@ -31,6 +31,7 @@ from locus.memory.engine import (
     Exports,
     FindsMetadata,
     KeepsWrites,
+    Maintains,
     Searches,
 )
 from locus.memory.model.ids import Pattern
@@ -56,7 +57,9 @@ from locus.memory.runtime.worker import WorkerPool
 T = TypeVar("T")
 
 
-class OpenSearchEngine(Engine, CommitsTogether, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):
+class OpenSearchEngine(
+    Engine, CommitsTogether, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports, Maintains
+):
     """Threads as documents of one index."""
 
     driver_errors = (Failure,)

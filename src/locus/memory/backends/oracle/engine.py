@@ -46,9 +46,8 @@ class OracleEngine(SQLServerEngine[OracleConnection]):
     def __init__(self, config: OracleConfig) -> None:
         sql = OracleFlavour(config.table_name, config.schema_name)
         pool = config.pool_options()
-        self._threads = OracleThreads(sql)
         super().__init__(
-            sql, self._threads, pool, retry_seconds=config.retry_seconds, first_seconds=config.first_seconds
+            sql, OracleThreads(sql), pool, retry_seconds=config.retry_seconds, first_seconds=config.first_seconds
         )
         self._connector = Connector(config)
         self._address = self._connector.address
@@ -99,10 +98,10 @@ class OracleEngine(SQLServerEngine[OracleConnection]):
         return decided
 
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
-        return await self._read(lambda: oracle_read.find(self.sql, key, value, limit, prefix))
+        return await self._read(partial(oracle_read.find, self.sql, key, value, limit, prefix))
 
     async def ranked(self, terms: Sequence[str], limit: int, prefix: str) -> list[Hit]:
-        return await self._read(lambda: oracle_search.search(self.sql, terms, limit, prefix))
+        return await self._read(partial(oracle_search.search, self.sql, terms, limit, prefix))
 
     async def index_until(self, prefix: str, deadline: Deadline) -> bool:
         if self.reading_only:

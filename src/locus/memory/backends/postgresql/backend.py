@@ -1,7 +1,10 @@
 """The public class of the PostgreSQL backend, and the factory that its URLs call.
 
-psycopg is imported when a backend is made. A database that speaks PostgreSQL's protocol, or a table layout of another
-kind, is a `PostgreSQLFlavour` with its differences, and two more lines:
+psycopg is imported when a backend is made.
+
+Another database that speaks PostgreSQL's language, or another layout of the tables, is a subclass of `PostgreSQLFlavour`
+(in `schema`), which says what to override, and two more lines. There is no such flavour for CockroachDB yet; these would
+be its lines:
 
     class CockroachDBBackend(PostgreSQLBackend):
         flavour = CockroachDBFlavour

@@ -78,8 +78,7 @@ def confirm(sql: PostgreSQLFlavour, thread_id: str) -> Steps[None]:
     To lock a row is to write, so this statement ends as a save does.
     """
     yield (
-        f"SELECT 1 FROM {sql.threads} WHERE thread_id = ?"
-        " AND current_setting('synchronous_standby_names', true) <> '' FOR UPDATE",
+        f"SELECT 1 FROM {sql.threads} WHERE thread_id = ? AND {sql.waits_for_standby}{sql.lock}",
         (sql.text(thread_id),),
     )
 

@@ -32,7 +32,7 @@ from locus.memory.backends.postgresql.client import (
 from locus.memory.backends.postgresql.commit import PostgreSQLThreads
 from locus.memory.backends.postgresql.config import PostgreSQLConfig
 from locus.memory.backends.postgresql.examine import asked_for, findings, partitions_of
-from locus.memory.backends.postgresql.schema import JSONB, PostgreSQLFlavour, ddl, lock_number, statements
+from locus.memory.backends.postgresql.schema import JSONB, PostgreSQLFlavour, ddl, statements
 from locus.memory.backends.sql import read as sql_read
 from locus.memory.backends.sql.engine import Operation, SQLServerEngine, Trouble
 from locus.memory.backends.sql.flavour import Steps, run_steps_async
@@ -155,16 +155,13 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether):
 
     def _format(self) -> Steps[int]:
         """The version of the tables; 0 if there are none."""
-        ((encoding, there),) = yield (
-            "SELECT current_setting('server_encoding'), to_regclass(?) IS NOT NULL",
-            (self.sql.format,),
-        )
+        ((encoding, has_tables),) = yield self.sql.tables_exist()
         if encoding != "UTF8":
             raise ConfigurationError(
                 f"the database at {self._connector} has the encoding {encoding}, and cannot hold every text: "
                 "create one with ENCODING 'UTF8'"
             )
-        rows = (yield f"SELECT max(version) FROM {self.sql.format}", ()) if there else [(0,)]
+        rows = (yield f"SELECT max(version) FROM {self.sql.format}", ()) if has_tables else [(0,)]
         found = int(rows[0][0] or 0)
         if found > self.sql.newest_format:
             # As JSON, because the tables of older formats do not have this column.
@@ -176,10 +173,9 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether):
         return found
 
     def _migrate(self) -> Steps[None]:
-        yield "SELECT pg_advisory_xact_lock(?)", (lock_number(self.sql),)
+        yield self.sql.migration_lock()
         # CREATE SCHEMA IF NOT EXISTS asks for the right to create a schema even if it exists.
-        there = yield "SELECT 1 FROM pg_namespace WHERE nspname = ?", (self.sql.schema_name,)
-        if self.sql.schema is not None and not there:
+        if self.sql.schema is not None and not (yield self.sql.schema_exists()):
             yield f"CREATE SCHEMA {self.sql.schema}", ()
         found = yield from self._format()
         if found < self.sql.newest_format:
@@ -254,16 +250,16 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether):
         return await run_steps_async(operation(), connection.execute)
 
     async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
-        return await self._read_one(lambda: postgresql_read.read(self.sql, thread_id, namespace, checkpoint_id))
+        return await self._read_one(partial(postgresql_read.read, self.sql, thread_id, namespace, checkpoint_id))
 
     async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
         place = (thread_id, namespace, checkpoint_id)
-        return await self._read_one(lambda: postgresql_read.read_part(self.sql, *place, part))
+        return await self._read_one(partial(postgresql_read.read_part, self.sql, *place, part))
 
     async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
         place = (thread_id, namespace, checkpoint_id)
         try:
-            return await self._read(lambda: postgresql_read.read_since(self.sql, *place, held))
+            return await self._read(partial(postgresql_read.read_since, self.sql, *place, held))
         except (psycopg.DataError, CorruptCheckpointError):
             # Something cannot be read. If it is the manifest of the held checkpoint, that one is just of no use.
             return await self.read(*place)
@@ -276,13 +272,13 @@ class PostgreSQLEngine(SQLServerEngine[PostgreSQLConnection], CommitsTogether):
             raise CorruptCheckpointError("stored manifest cannot be read: a number in it is too large") from None
 
     async def find(self, key: str, value: str, limit: int, prefix: str = "") -> list[Entry]:
-        return await self._read(lambda: postgresql_read.find(self.sql, key, value, limit, prefix))
+        return await self._read(partial(postgresql_read.find, self.sql, key, value, limit, prefix))
 
     async def ranked(self, terms: Sequence[str], limit: int, prefix: str) -> list[Hit]:
-        return await self._read(lambda: postgresql_search.search(self.sql, terms, limit, prefix), at_once=True)
+        return await self._read(partial(postgresql_search.search, self.sql, terms, limit, prefix), at_once=True)
 
     async def index_until(self, prefix: str, deadline: Deadline) -> bool:
-        for thread, after in await self._read(lambda: postgresql_search.behind(self.sql, prefix)):
+        for thread, after in await self._read(partial(postgresql_search.behind, self.sql, prefix)):
             if self.reading_only or not await self._index(thread, after, deadline):
                 return False
         return True

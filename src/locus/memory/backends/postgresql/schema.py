@@ -24,7 +24,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import count
 from string import Template
@@ -55,19 +55,29 @@ def numbered(statement: str) -> str:
 
 
 class PostgreSQLFlavour(PackingFlavour):
-    """jsonb columns, and ids as text in the order of code points.
+    """The SQL of PostgreSQL: jsonb columns, and ids as text in the order of code points.
 
     A text column holds no NUL, so ids have `\\x01\\x01` in its place, and `\\x01\\x02` for the character 1.
+
+    A subclass serves another server that speaks PostgreSQL's language, or other tables. It overrides `migrations`, and
+    what only PostgreSQL has: `lock_if_free`, `row_address`, `waits_for_standby`, `patience`, `migration_lock`,
+    `tables_exist` and `schema_exists`. No other statement needs PostgreSQL itself, except those of `locus doctor`.
     """
 
     dialect = JSONB
     migrations: ClassVar[tuple[str, ...]] = MIGRATIONS
     """The scripts that make and migrate the tables, with placeholders for their names."""
     partitioned_tables: ClassVar[str] = read_script(_PACKAGE, "partitioned", "tables.sql")
-    """The script in the place of the first one, where the tables are partitioned."""
+    """The script that replaces the first migration if the tables are partitioned."""
+    lock_if_free = " FOR NO KEY UPDATE SKIP LOCKED"
+    """After a SELECT: lock the rows that nobody else holds, and leave out the others."""
+    row_address = "ctid"
+    """The column that addresses a row of its table for the duration of a statement."""
+    waits_for_standby = "current_setting('synchronous_standby_names', true) <> ''"
+    """A condition: commits wait for a synchronous standby."""
 
     def __init__(self, table_name: str = "locus", schema_name: str | None = None, partitions: int = 0) -> None:
-        """`partitions` is how many each table gets when the tables are made; 0: they are not partitioned."""
+        """`partitions` is the number of partitions that each new table gets; 0: none."""
         self.partitions = checked_partitions(partitions)
         self.schema_name = None if schema_name is None else checked_name(schema_name, "schema_name")
         super().__init__(f"{checked_name(table_name, 'table_name')}_")
@@ -87,6 +97,22 @@ class PostgreSQLFlavour(PackingFlavour):
     def index(self, name: str) -> str:
         """An index is in the schema of its table, whatever its name says."""
         return f'"{self.prefix}{name}"'
+
+    def patience(self, time: str) -> str:
+        """A condition, always true, that ends the transaction if it has to wait for a lock longer than a time."""
+        return f"set_config('lock_timeout', {time}, true) IS NOT NULL"
+
+    def migration_lock(self) -> tuple[str, Sequence[Any]]:
+        """A statement after which no other transaction migrates these tables until this one ends."""
+        return "SELECT pg_advisory_xact_lock(?)", (lock_number(self),)
+
+    def tables_exist(self) -> tuple[str, Sequence[Any]]:
+        """A statement that returns the encoding of the database, and whether these tables exist."""
+        return "SELECT current_setting('server_encoding'), to_regclass(?) IS NOT NULL", (self.format,)
+
+    def schema_exists(self) -> tuple[str, Sequence[Any]]:
+        """A statement that returns a row if the schema of these tables exists."""
+        return "SELECT 1 FROM pg_namespace WHERE nspname = ?", (self.schema_name,)
 
     @property
     def newest_format(self) -> int:

@@ -95,7 +95,7 @@ def add(sql: PostgreSQLFlavour, portion: Portion, vectors: Sequence[str | None])
 
     The thread is locked meanwhile, so that nothing is indexed that is being deleted.
     """
-    if not (yield f"SELECT 1 FROM {sql.threads} WHERE id = ? FOR UPDATE", (portion.thread,)):
+    if not (yield f"SELECT 1 FROM {sql.threads} WHERE id = ?{sql.lock}", (portion.thread,)):
         return None
     ((done,),) = yield f"SELECT coalesce(max(up_to), 0) FROM {sql.indexed} WHERE thread = ?", (portion.thread,)
     if done != portion.after:

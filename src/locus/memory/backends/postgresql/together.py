@@ -223,7 +223,7 @@ def _statement(sql: PostgreSQLFlavour, key: GroupStatementKey) -> str:
         " AND r.number >= n.number OFFSET 0) OFFSET 0))",
         "locked AS MATERIALIZED (SELECT s.number, s.id, s.expires_at, s.parent_id FROM sound s,"
         f" LATERAL (SELECT t.last_seq, t.removals FROM {sql.threads} t WHERE t.id = s.id"
-        " FOR NO KEY UPDATE SKIP LOCKED) t WHERE t.last_seq = s.last_seq AND t.removals = s.removals)",
+        f"{sql.lock_if_free}) t WHERE t.last_seq = s.last_seq AND t.removals = s.removals)",
         f"moved AS (UPDATE {sql.threads} t SET last_seq = t.last_seq + 1, expires_at = l.expires_at FROM locked l"
         " WHERE t.id = l.id RETURNING l.number, t.id, t.last_seq, l.parent_id)",
     ]
@@ -233,7 +233,7 @@ def _statement(sql: PostgreSQLFlavour, key: GroupStatementKey) -> str:
             f"created AS (INSERT INTO {sql.threads} (thread_id, last_seq, expires_at)"
             " SELECT m.thread_id, 1, m.expires_at FROM member m WHERE m.can_be_first"
             f" AND NOT EXISTS (SELECT 1 FROM {sql.threads} t WHERE t.thread_id = m.thread_id OFFSET 0)"
-            f" AND set_config('lock_timeout', {patience}, true) IS NOT NULL ORDER BY m.number"
+            f" AND {sql.patience(patience)} ORDER BY m.number"
             " ON CONFLICT DO NOTHING RETURNING id, thread_id, last_seq)"
         )
         # First, because only this may have to wait: until it is done, nothing is locked.
@@ -271,7 +271,7 @@ def _put_writes(sql: PostgreSQLFlavour, group: Mapping[int, TaskWrites]) -> Step
     rows = yield (
         "SELECT m.number, t.id FROM unnest($1::text[]) WITH ORDINALITY AS m (thread_id, number),"
         f" LATERAL (SELECT t.id FROM {sql.threads} t WHERE t.thread_id = m.thread_id"
-        " AND (t.expires_at IS NULL OR t.expires_at > $2::timestamptz) FOR NO KEY UPDATE SKIP LOCKED) t",
+        f" AND (t.expires_at IS NULL OR t.expires_at > $2::timestamptz){sql.lock_if_free}) t",
         (wanted, now(sql)),
     )
     places = list(group)
@@ -312,15 +312,16 @@ def _put_statement(sql: PostgreSQLFlavour, *, is_alone: bool) -> str:
     else:
         # By their places in the table: a join with the tasks might become a scan of the whole table. Another partition
         # has the same places, but not for the same threads.
+        at = sql.row_address
         doomed = (
-            f"SELECT o.thread, o.ctid FROM task k, LATERAL (SELECT o.thread, o.ctid, o.idx FROM {sql.writes} o"
+            f"SELECT o.thread, o.{at} FROM task k, LATERAL (SELECT o.thread, o.{at}, o.idx FROM {sql.writes} o"
             " WHERE o.thread = k.thread AND o.namespace = k.namespace"
             " AND o.checkpoint_id = k.checkpoint_id AND o.task_id = k.task_id OFFSET 0) o"
             f" WHERE (o.idx >= 0 AND NOT k.keeps_numbered) OR {replaced}"
         )
         gone = (
-            f"DELETE FROM {sql.writes} WHERE ctid = ANY(ARRAY(SELECT d.ctid FROM doomed d))"
-            " AND (thread, ctid) IN (SELECT d.thread, d.ctid FROM doomed d)"
+            f"DELETE FROM {sql.writes} WHERE {at} = ANY(ARRAY(SELECT d.{at} FROM doomed d))"
+            f" AND (thread, {at}) IN (SELECT d.thread, d.{at} FROM doomed d)"
         )
     parts = [
         f"task AS MATERIALIZED (SELECT * FROM {_rows('k', _TASK, 1)})",

@@ -51,12 +51,14 @@ from locus.memory.backends.redis.search import RedisSearch
 from locus.memory.engine import (
     PAGE,
     CommitsTogether,
+    ConfirmsDeletions,
     Copies,
     Engine,
     Expires,
     Exports,
     FindsMetadata,
     KeepsWrites,
+    Maintains,
     Searches,
 )
 from locus.memory.model.arguments import UNLIMITED
@@ -90,7 +92,18 @@ _AT_ONCE = 64
 """How many threads are asked in one round trip."""
 
 
-class RedisEngine(Engine, CommitsTogether, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports):
+class RedisEngine(
+    Engine,
+    CommitsTogether,
+    KeepsWrites,
+    FindsMetadata,
+    Searches,
+    Expires,
+    Copies,
+    Exports,
+    Maintains,
+    ConfirmsDeletions,
+):
     """Threads in a Redis server or cluster. With `search=None`, it asks the server for the Search module."""
 
     driver_errors = DRIVER_ERRORS

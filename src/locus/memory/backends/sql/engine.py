@@ -22,7 +22,7 @@ from datetime import datetime
 from enum import Enum, auto
 from functools import partial
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from locus.memory.backends.sql import read as sql_read
 from locus.memory.backends.sql import remove as sql_remove
@@ -40,6 +40,7 @@ from locus.memory.engine import (
     Exports,
     FindsMetadata,
     KeepsWrites,
+    Maintains,
     NothingCommitted,
     Searches,
 )
@@ -63,6 +64,153 @@ from locus.memory.model.retention import Line, OutlivedPage, Place, Retention
 from locus.memory.model.sizes import Measured
 from locus.memory.runtime.per_loop import PerLoop
 from locus.memory.runtime.retry import Backoff
+
+T = TypeVar("T")
+Operation = Callable[[], Steps[T]]
+"""Makes the steps of an operation, anew for each attempt."""
+Change = Callable[[SQLThreads], Steps[T]]
+"""Makes the steps of an operation that changes threads."""
+
+
+class SQLEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports, Maintains):
+    """Threads in SQL tables: the operations that are the same steps in every SQL database.
+
+    A subclass carries steps out: `_read`, `_write` and `_change`. It adds the save, the search and the look-up by
+    metadata, and overrides operations for which its database has a shorter way.
+    """
+
+    sql: Flavour
+    _threads: SQLThreads
+    reads_at_once: ClassVar[bool] = False
+    """True if all steps of any `_read` see the same instant."""
+
+    @abstractmethod
+    async def _read(self, operation: Operation[T], *, at_once: bool = False) -> T:
+        """Carry out steps that only read. With `at_once`, all of them see the same instant."""
+
+    @abstractmethod
+    async def _write(self, operation: Operation[T], *, repeatable: bool = False, alone: bool = False) -> T:
+        """Carry out steps in one transaction.
+
+        `repeatable`: doing it twice does no harm. `alone`: there is only one step, which needs no transaction.
+        """
+
+    @abstractmethod
+    async def _change(self, change: Change[T], *, repeatable: bool = False) -> T:
+        """Carry out steps that change threads, in one transaction. `repeatable`: doing it twice does no harm."""
+
+    async def _remove(self, change: Change[T], *, in_turn: bool = False) -> T:
+        """Carry out a change that frees space. `in_turn`: it follows another one, and others may have to wait."""
+        return await self._change(change)
+
+    async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
+        place = (thread_id, namespace, checkpoint_id)
+        return await self._read(partial(sql_read.read, self.sql, *place, at_once=self.reads_at_once))
+
+    async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
+        place = (thread_id, namespace, checkpoint_id)
+        return await self._read(partial(sql_read.read, self.sql, *place, part, at_once=self.reads_at_once))
+
+    async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
+        place = (thread_id, namespace, checkpoint_id)
+        return await self._read(partial(sql_read.read, self.sql, *place, held=held, at_once=self.reads_at_once))
+
+    async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
+        return await self._read(partial(sql_read.entry, self.sql, thread_id, namespace, checkpoint_id))
+
+    async def manifest(self, thread_id: str, namespace: str, checkpoint_id: str) -> tuple[str, str] | None:
+        return await self._read(partial(sql_read.manifest, self.sql, thread_id, namespace, checkpoint_id))
+
+    async def history(
+        self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
+    ) -> list[Entry]:
+        return await self._read(partial(sql_read.history, self.sql, thread_id, namespace, limit, before_seq))
+
+    async def namespaces(self, thread_id: str) -> list[str]:
+        return await self._read(partial(sql_read.namespaces, self.sql, thread_id))
+
+    async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
+        return await self._read(partial(sql_read.recent, self.sql, limit, prefix))
+
+    async def newest_threads(self, limit: int, before: str | None = None, prefix: str = "") -> NewestThreads:
+        return await self._read(partial(sql_read.newest_threads, self.sql, limit, before, prefix))
+
+    async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
+        return await self._read(partial(sql_read.threads, self.sql, pattern, limit))
+
+    async def unlisted(self, prefix: str, after: str, limit: int) -> list[str]:
+        return await self._read(partial(sql_read.unlisted, self.sql, prefix, after, limit))
+
+    async def search(self, terms: Sequence[str], limit: int, prefix: str = "") -> list[Hit]:
+        return await self.search_until(terms, limit, prefix, Deadline(math.inf))
+
+    async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
+        return await self._remove(lambda threads: threads.delete(thread_id, namespace, seqs))
+
+    async def trim(self, thread_id: str, seqs: Mapping[int, str]) -> int:
+        removed = await self._remove(lambda threads: trim_short(threads, thread_id, seqs))
+        if removed is not None:
+            return removed
+        return await trim_long(self._threads, partial(self._read, at_once=True), self._remove_in_turn, thread_id, seqs)
+
+    async def _remove_in_turn(self, change: Change[T]) -> T:
+        return await self._remove(change, in_turn=True)
+
+    async def delete_orphans(self, thread_id: str, places: Collection[Place]) -> int:
+        return await self._remove(lambda threads: threads.delete_orphans(thread_id, places))
+
+    async def expire(self, now: datetime) -> int:
+        # One portion at a time, so that nobody waits long for a thread.
+        expired, more = await self._remove(lambda threads: threads.expire(now))
+        while more:
+            removed, more = await self._remove(lambda threads: threads.expire(now), in_turn=True)
+            expired += removed
+        return expired
+
+    async def put_writes(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[Write],
+        *,
+        keep_numbered: bool = False,
+    ) -> None:
+        place = (thread_id, namespace, checkpoint_id, task_id)
+        await self._change(lambda threads: threads.put_writes(*place, writes, keep_numbered), repeatable=True)
+
+    async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
+        return await self._read(partial(sql_read.get_writes, self.sql, thread_id, namespace, checkpoint_id, task_id))
+
+    async def outlived(
+        self, kept: Retention, after: str = "", prefix: str = "", limit: int = PAGE
+    ) -> AsyncGenerator[OutlivedPage]:
+        while page := await self._read(partial(sql_remove.outlived, self.sql, kept, after, prefix, limit)):
+            yield page
+            after = page.after
+
+    async def measure(self, thread_id: str) -> Measured | None:
+        return await self._read(partial(sql_remove.measure, self.sql, thread_id), at_once=True)
+
+    async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
+        return await self._change(lambda threads: threads.copy(source, dest, namespace, checkpoint_ids))
+
+    async def copy_line(self, source: str, dest: str, line: Line) -> int:
+        return await self._change(lambda threads: threads.copy_line(source, dest, line))
+
+    async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
+        return await self._read(partial(sql_read.export, self.sql, thread_id, after_seq, limit, known), at_once=True)
+
+    async def carry_out(self, operation: Operation[T], *, writing: bool, alone: bool = False) -> T:
+        """Carry out steps on tables that are not the engine's own, in one transaction.
+
+        `alone`: there is only one step, which needs no transaction. The steps may be carried out twice if a connection
+        is lost.
+        """
+        if writing:
+            return await self._write(operation, repeatable=True, alone=alone)
+        return await self._read(operation, at_once=not alone)
 
 
 class Connection(ABC):
@@ -103,9 +251,6 @@ class Connection(ABC):
 
 
 C = TypeVar("C", bound=Connection)
-T = TypeVar("T")
-Operation = Callable[[], Steps[T]]
-"""Makes the steps anew for each attempt."""
 
 BETWEEN_ATTEMPTS = Backoff(0.02, 0.5)
 ROLLED_BACK_ATTEMPTS = 20
@@ -129,7 +274,7 @@ LEAST_SECONDS = 1.0
 """How long a search may look into the full text, even if its time went by while that was brought up to date."""
 
 
-class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Copies, Exports, Generic[C]):
+class SQLServerEngine(SQLEngine, Generic[C]):
     """Threads in a database server.
 
     `retry_seconds` is how long to try to replace a lost connection, and `first_seconds` how long to try to get the
@@ -142,10 +287,10 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
     is told at once. The next call opens a new connection: its name, or a proxy, may lead to another server by then."""
 
     def __init__(
-        self, sql: Flavour, changes: SQLThreads, pool: PoolOptions, *, retry_seconds: float, first_seconds: float
+        self, sql: Flavour, threads: SQLThreads, pool: PoolOptions, *, retry_seconds: float, first_seconds: float
     ) -> None:
         self.sql = sql
-        self._changes = changes
+        self._threads = threads
         self._retry_seconds = retry_seconds
         self._first_seconds = first_seconds
         self._was_connected = False
@@ -225,13 +370,17 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
         return result
 
     async def _read(self, operation: Operation[T], *, at_once: bool = False) -> T:
-        """Run steps that only read; `at_once`: all of them see the same instant."""
         if at_once:
             return await self._insist(lambda c: self._transact(c, operation, writing=False), repeatable=True)
         return await self._insist(lambda c: run_steps_async(operation(), c.execute), repeatable=True)
 
-    async def _write(self, operation: Operation[T], *, repeatable: bool = False) -> T:
+    async def _write(self, operation: Operation[T], *, repeatable: bool = False, alone: bool = False) -> T:
+        if alone:
+            return await self._insist(lambda c: run_steps_async(operation(), c.execute), repeatable=repeatable)
         return await self._insist(lambda c: self._transact(c, operation, writing=True), repeatable=repeatable)
+
+    async def _change(self, change: Change[T], *, repeatable: bool = False) -> T:
+        return await self._write(lambda: change(self._threads), repeatable=repeatable)
 
     async def commit(self, commit: Commit) -> Outcome:
         attempts = 0
@@ -250,56 +399,11 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
 
     async def _commit_in_steps(self, connection: C, commit: Commit, changed: list[SQLThread] | None = None) -> Outcome:
         """Lock the thread, ask, decide and write. The thread that was written is added to `changed`."""
-        operation = partial(self._changes.commit, commit, changed)
+        operation = partial(self._threads.commit, commit, changed)
         return await self._transact(connection, operation, writing=True, keep=attrgetter("is_written"))
 
-    async def read(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Stored | None:
-        place = (thread_id, namespace, checkpoint_id)
-        return await self._read(lambda: sql_read.read(self.sql, *place, at_once=False))
-
-    async def read_part(self, thread_id: str, namespace: str, checkpoint_id: str | None, part: Part) -> Stored | None:
-        place = (thread_id, namespace, checkpoint_id)
-        return await self._read(lambda: sql_read.read(self.sql, *place, part, at_once=False))
-
-    async def read_since(self, thread_id: str, namespace: str, checkpoint_id: str | None, held: Base) -> Stored | None:
-        place = (thread_id, namespace, checkpoint_id)
-        return await self._read(lambda: sql_read.read(self.sql, *place, held=held, at_once=False))
-
-    async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Entry | None:
-        return await self._read(lambda: sql_read.entry(self.sql, thread_id, namespace, checkpoint_id))
-
-    async def manifest(self, thread_id: str, namespace: str, checkpoint_id: str) -> tuple[str, str] | None:
-        return await self._read(lambda: sql_read.manifest(self.sql, thread_id, namespace, checkpoint_id))
-
-    async def history(
-        self, thread_id: str, namespace: str | None, limit: int | None, before_seq: int | None
-    ) -> list[Entry]:
-        return await self._read(lambda: sql_read.history(self.sql, thread_id, namespace, limit, before_seq))
-
-    async def namespaces(self, thread_id: str) -> list[str]:
-        return await self._read(lambda: sql_read.namespaces(self.sql, thread_id))
-
-    async def recent(self, limit: int, prefix: str = "") -> list[Entry]:
-        return await self._read(lambda: sql_read.recent(self.sql, limit, prefix))
-
-    async def newest_threads(self, limit: int, before: str | None = None, prefix: str = "") -> NewestThreads:
-        return await self._read(lambda: sql_read.newest_threads(self.sql, limit, before, prefix))
-
-    async def threads(self, pattern: Pattern, limit: int | None) -> list[str]:
-        return await self._read(lambda: sql_read.threads(self.sql, pattern, limit))
-
-    async def unlisted(self, prefix: str, after: str, limit: int) -> list[str]:
-        return await self._read(lambda: sql_read.unlisted(self.sql, prefix, after, limit))
-
-    async def count(self, pattern: Pattern) -> int:
-        """How many checkpoints the threads that match have together."""
-        return await self._read(lambda: sql_read.count(self.sql, pattern))
-
-    async def search(self, terms: Sequence[str], limit: int, prefix: str = "") -> list[Hit]:
-        return await self.search_until(terms, limit, prefix, Deadline(math.inf))
-
     async def search_until(self, terms: Sequence[str], limit: int, prefix: str, deadline: Deadline) -> Hits:
-        """In what is indexed when the time is up. Who may only read indexes nothing."""
+        """Search what is indexed when the time is up. A handle that only reads indexes nothing."""
         is_indexed = await self.index_until(prefix, deadline)
         try:
             async with deadline.timeout(LEAST_SECONDS):
@@ -307,7 +411,7 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
         except TimeoutError:
             if not deadline.has_passed:
                 raise
-        await self.entry("locus-search", DEFAULT_NAMESPACE, None)  # it raises what is wrong, if anything is
+        await self.entry("locus-search", DEFAULT_NAMESPACE, None)  # raises if the server cannot be reached
         return Hits(complete=False)
 
     @abstractmethod
@@ -316,71 +420,15 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
 
     @abstractmethod
     async def ranked(self, terms: Sequence[str], limit: int, prefix: str) -> list[Hit]:
-        """What the full text has, best first."""
+        """Search the full text as it is, best hits first."""
+
+    async def count(self, pattern: Pattern) -> int:
+        """Count the checkpoints of all threads that match."""
+        return await self._read(partial(sql_read.count, self.sql, pattern))
 
     async def search_data(self, path: Path, value: Any, limit: int) -> list[Entry]:
-        """Entries of checkpoints whose payload has this value at this path, newest first."""
-        return await self._read(lambda: sql_search.search_data(self.sql, path, value, limit), at_once=True)
-
-    async def delete(self, thread_id: str, namespace: str | None = None, seqs: Mapping[int, str] | None = None) -> int:
-        return await self._write(lambda: self._changes.delete(thread_id, namespace, seqs))
-
-    async def put_writes(
-        self,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        task_id: str,
-        writes: Sequence[Write],
-        *,
-        keep_numbered: bool = False,
-    ) -> None:
-        await self._write(
-            lambda: self._changes.put_writes(thread_id, namespace, checkpoint_id, task_id, writes, keep_numbered),
-            repeatable=True,
-        )
-
-    async def get_writes(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None) -> list[Write]:
-        return await self._read(lambda: sql_read.get_writes(self.sql, thread_id, namespace, checkpoint_id, task_id))
-
-    async def outlived(
-        self, kept: Retention, after: str = "", prefix: str = "", limit: int = PAGE
-    ) -> AsyncGenerator[OutlivedPage]:
-        while page := await self._read(partial(sql_remove.outlived, self.sql, kept, after, prefix, limit)):
-            yield page
-            after = page.after
-
-    async def measure(self, thread_id: str) -> Measured | None:
-        return await self._read(lambda: sql_remove.measure(self.sql, thread_id), at_once=True)
-
-    async def trim(self, thread_id: str, seqs: Mapping[int, str]) -> int:
-        removed = await self._write(lambda: trim_short(self._changes, thread_id, seqs))
-        return await trim_long(self._look_at, self._alter, thread_id, seqs) if removed is None else removed
-
-    async def _look_at(self, operation: Callable[[SQLThreads], Steps[T]]) -> T:
-        return await self._read(lambda: operation(self._changes), at_once=True)
-
-    async def _alter(self, operation: Callable[[SQLThreads], Steps[T]]) -> T:
-        return await self._write(lambda: operation(self._changes))
-
-    async def delete_orphans(self, thread_id: str, places: Collection[Place]) -> int:
-        return await self._write(lambda: self._changes.delete_orphans(thread_id, places))
-
-    async def expire(self, now: datetime) -> int:
-        expired, more = 0, True
-        while more:  # one portion at a time, so that nobody waits long for a thread
-            removed, more = await self._write(lambda: self._changes.expire(now))
-            expired += removed
-        return expired
-
-    async def copy(self, source: str, dest: str, namespace: str | None, checkpoint_ids: Collection[str] | None) -> int:
-        return await self._write(lambda: self._changes.copy(source, dest, namespace, checkpoint_ids))
-
-    async def copy_line(self, source: str, dest: str, line: Line) -> int:
-        return await self._write(lambda: self._changes.copy_line(source, dest, line))
-
-    async def export(self, thread_id: str, after_seq: int, limit: int, known: Mapping[str, int]) -> Exported:
-        return await self._read(lambda: sql_read.export(self.sql, thread_id, after_seq, limit, known), at_once=True)
+        """List entries of checkpoints whose payload has this value at this path, newest first."""
+        return await self._read(partial(sql_search.search_data, self.sql, path, value, limit), at_once=True)
 
     async def ask(self, *statements: tuple[str, Sequence[Any]]) -> list[Row]:
         """Run statements on any tables, in a transaction that can only read, and return the rows of the last one.
@@ -398,16 +446,6 @@ class SQLServerEngine(Engine, KeepsWrites, FindsMetadata, Searches, Expires, Cop
             return await self._read(steps, at_once=True)
         except self.driver_errors as error:
             raise self.translate(error) from error
-
-    async def carry_out(self, operation: Operation[T], *, writing: bool, alone: bool = False) -> T:
-        """Run steps on tables that are not the engine's, in one transaction.
-
-        `alone`: there is one step only, which is a transaction by itself. The steps may run again when a connection is
-        lost.
-        """
-        if alone or not writing:
-            return await self._read(operation, at_once=not alone)
-        return await self._write(operation, repeatable=True)
 
     async def close(self) -> None:
         await self._pools.close()
@@ -516,11 +554,6 @@ class LoopPools(PerLoop[Pool[C]]):
             return await found._connect()
 
         super().__init__(lambda: Pool(connect_for_owner, options), Pool.close, abandon=Pool.abandon)
-
-    def current(self) -> Pool[C]:
-        # Every save passes here. The look-up is repeated so that following one does not lead through another module.
-        kept = self._resources.get(asyncio.get_running_loop())
-        return super().current() if kept is None else kept.resource
 
     def drop_idle(self) -> None:
         """Close the idle connections of the running loop's pool."""

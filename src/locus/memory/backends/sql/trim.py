@@ -34,10 +34,16 @@ ENDED = datetime(1970, 1, 2, tzinfo=UTC)
 """When a thread expired that has nothing left, whatever the clocks say."""
 
 
-class Carries(Protocol):
-    """Carries out steps on the tables in a transaction: one that writes, or one that reads as of one instant."""
+class Reading(Protocol):
+    """Carries out steps that only read, as of one instant."""
 
-    async def __call__(self, operation: Callable[[SQLThreads], Steps[T]], /) -> T: ...
+    async def __call__(self, operation: Callable[[], Steps[T]], /) -> T: ...
+
+
+class Changing(Protocol):
+    """Carries out steps that change threads, in one transaction."""
+
+    async def __call__(self, change: Callable[[SQLThreads], Steps[T]], /) -> T: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,35 +60,37 @@ class Outline:
         return Trimming((entry for entry, _ in self.checkpoints.values()), extents, self.runs, doomed, MOST_ROWS)
 
 
-async def trim_long(reading: Carries, writing: Carries, thread_id: str, seqs: Mapping[int, str]) -> int:
+async def trim_long(
+    threads: SQLThreads, read: Reading, change: Changing, thread_id: str, seqs: Mapping[int, str]
+) -> int:
     """Remove these checkpoints (sequence number and rev) of a long thread in portions, and return how many."""
     removed = 0
     for _ in range(ATTEMPTS):
-        outline = await reading(partial(_outline, thread_id=thread_id))
+        outline = await read(partial(_outline, threads, thread_id))
         found = {} if outline is None else outline.checkpoints
         doomed = {seq for seq, (entry, _) in found.items() if seqs.get(seq) == entry.rev}
         if outline is None or not doomed:
             return removed
         if len(doomed) == len(found):
-            if await writing(partial(_end, thread_id=thread_id, outline=outline)):
-                await _sweep(writing, thread_id)
+            if await change(partial(_end, thread_id=thread_id, outline=outline)):
+                await _sweep(change, thread_id)
                 return removed + len(doomed)
             continue
         # A thread of its own, because there may be tens of thousands of manifests to read.
         plan = await asyncio.to_thread(outline.trimming, doomed)
         while portion := plan.next():
-            if not await writing(partial(_take, thread_id=thread_id, key=outline.key, plan=plan, portion=portion)):
+            if not await change(partial(_take, thread_id=thread_id, key=outline.key, plan=plan, portion=portion)):
                 break
             plan.done(portion)
             removed += len(portion.entries)
         else:
             return removed
     # Others remove something all the time. What nobody can plan beforehand is done at once.
-    return removed + await writing(lambda threads: threads.delete(thread_id, None, seqs))
+    return removed + await change(lambda threads: threads.delete(thread_id, None, seqs))
 
 
-async def _sweep(writing: Carries, thread_id: str) -> None:
-    while await writing(partial(_sweep_some, thread_id=thread_id)):
+async def _sweep(change: Changing, thread_id: str) -> None:
+    while await change(partial(_sweep_some, thread_id=thread_id)):
         pass
 
 

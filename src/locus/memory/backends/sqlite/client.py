@@ -108,14 +108,14 @@ class SQLiteFile:
             with suppress(sqlite3.Error):  # the disk is full, most likely
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
-    def read(self, work: Callable[[sqlite3.Connection], T], query: Query) -> T:
+    def read(self, work: Callable[[sqlite3.Connection, Query], T], query: Query) -> T:
         """Do some work in a transaction that only reads, until the query is over."""
         connection = self.current()
         self._query = query
         query.begin()
         try:
             with transaction(connection, "DEFERRED"):
-                return work(connection)
+                return work(connection, query)
         except sqlite3.OperationalError as error:
             if query.is_over():
                 raise query.error() from error
