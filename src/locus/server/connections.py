@@ -3,10 +3,10 @@
 No client can hold a connection for ever. Each state that depends on the client has a deadline, and nothing that the
 client sends moves it:
 
-        headers     from the first byte, or the beginning of the connection, to the end of the headers
-        body        the app has a time-out while it reads one; after the answer, the unread rest has as long again
-        idle        between two requests, however many empty lines come
-        answer      each piece, from when it does not fit into the buffer until the client has taken most of the buffer
+    headers     from the first byte, or the beginning of the connection, to the end of the headers
+    body        the app has a time-out while it reads one; after the answer, the unread rest has as long again
+    idle        between two requests, however many empty lines come
+    answer      each piece, from when it does not fit into the buffer until the client has taken most of the buffer
 """
 
 from __future__ import annotations
