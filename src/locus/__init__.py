@@ -1,6 +1,6 @@
-"""Locus keeps the state of AI agents: any framework, any database, and a cost that stays flat.
+"""Locus keeps the state of AI agents, with any framework and any database. A save's cost does not grow with the thread.
 
-The names below are imported when they are first used, so that `import locus` is quick and needs no driver.
+Names are imported from their modules when they are first used, so that `import locus` is quick and needs no driver.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Import paths that were documented once and have moved. They work for one more release, with a `DeprecationWarning`.
+"""Old import paths of modules that have moved. They work for one more release, with a `DeprecationWarning`.
 
 Delete this module, and the line in `locus/__init__.py` that installs it, with the release after 0.2.
 """
@@ -31,14 +31,14 @@ HOMES = {
     "locus.testing.durable": "locus.testing.contract",
     "locus.testing.laws.metadata": "locus.testing.laws.search.metadata",
 }
-"""Modules, and where what was in them is now."""
+"""The old names of modules, and the modules that have their contents now."""
 
 NAMES = {"ThreadCheckpointer": "Checkpointer", "Threads": "CheckpointStore"}
-"""Names that have changed as well."""
+"""The old names of classes that were renamed as well."""
 
 
 class Finder(MetaPathFinder, Loader):
-    """Finds the modules of `HOMES`. It is asked only for what nobody else finds."""
+    """Imports the modules of `HOMES`. It comes last of all finders, so no module that exists is replaced."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -52,9 +52,9 @@ class Finder(MetaPathFinder, Loader):
             if attribute.startswith("__"):
                 raise AttributeError(f"module {name!r} has no attribute {attribute!r}")
             home, now = HOMES[name], NAMES.get(attribute, attribute)
-            found = getattr(import_module(home), now)
+            value = getattr(import_module(home), now)
             warnings.warn(f"{name}.{attribute} is {home}.{now} now", DeprecationWarning, stacklevel=2)
-            return found
+            return value
 
         module.__dict__["__getattr__"] = moved
 

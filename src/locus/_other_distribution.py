@@ -1,8 +1,8 @@
 """Refuses to run mixed with `locus-sdk`, Oracle's agent framework, which is imported as `locus` as well.
 
-Both distributions install into the folder `locus`, and whichever comes last overwrites files of the other. What is left
-behaves partly like one and partly like the other. A mixture can be told by modules that only the other one has; two
-names are looked for, which is cheap enough for every import.
+Both distributions install into the folder `locus`, and the one that comes last overwrites files of the other. The
+mixture behaves partly like one and partly like the other. It shows by modules that only `locus-sdk` has; looking for
+two of them is cheap enough for every import.
 """
 
 from __future__ import annotations

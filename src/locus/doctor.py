@@ -1,8 +1,7 @@
-"""Examines a store: can it be reached, is its format right, is anything damaged, is it set up well.
+"""Examines a store: whether it can be reached, has the right format, is undamaged, and is set up well.
 
-What only an engine can know, it tells itself (`Maintains.examine`). Everything here is the same for every store: each
-thread is read through once, each item once, so that a damaged row is found before somebody needs it. Nothing is
-changed.
+`Maintains.examine` checks how one kind of database is set up. This module does the rest, for every store: it reads each
+thread once, and each item once, to find damaged data before somebody needs it. It changes nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from locus.transfer.items import ThreadItems
 
 _PAGE: Final = 500
 _AHEAD: Final = timedelta(minutes=2)
-"""How far a clock may be ahead before that is worth a word."""
+"""How far a clock may be ahead before it is reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +45,11 @@ class DamagedThread:
     unreadable: tuple[tuple[str, str], ...] = ()
     """Namespace and id of each checkpoint that cannot be put together."""
     readable: int = 0
-    """How many checkpoints can be put together. If all can, pending writes are damaged, or what nothing needs."""
+    """How many checkpoints can be put together. If all can, the damage is in pending writes or unneeded records."""
 
     @property
     def what(self) -> str:
-        """What cannot be read of it."""
+        """The unreadable part of the thread, for people."""
         if not self.unreadable:
             return "a part of the records" if self.readable else "the history"
         return f"{len(self.unreadable):,} of {len(self.unreadable) + self.readable:,} checkpoints"
@@ -58,7 +57,7 @@ class DamagedThread:
 
 @dataclass
 class Examination:
-    """What was found."""
+    """The findings of an examination, so far."""
 
     findings: list[Finding] = field(default_factory=list)
     damaged: list[DamagedThread] = field(default_factory=list)
@@ -78,38 +77,38 @@ async def examine(
     store: CheckpointStore, *, read_all: bool = True, progress: Progress = lambda _found: None
 ) -> Examination:
     """Examine a store. Without `read_all` no thread is read."""
-    found = Examination()
+    examination = Examination()
     try:
         formats = await stored_format(store)
         is_older = formats is not None and 0 < formats.found < formats.newest
-        found.reached = formats is not None and formats.found > 0
+        examination.reached = formats is not None and formats.found > 0
         if formats is not None and not formats.found:
             raise store.engine.nothing_there()
         try:
             async with store.using() as engine:
-                found.reached = True
+                examination.reached = True
                 if formats is not None and is_older:
-                    found.findings.append(_older(formats))
+                    examination.findings.append(_older(formats))
                 if isinstance(engine, Maintains):
-                    found.findings += await engine.examine()
+                    examination.findings += await engine.examine()
         except ConfigurationError as error:
             if not is_older:
                 raise
             # Some stores of an older format are not read before they are migrated.
-            found.findings.append(Finding("error", str(error), _MIGRATE))
-            return found
-        await _look_at_clock(store, found)
+            examination.findings.append(Finding("error", str(error), _MIGRATE))
+            return examination
+        await _look_at_clock(store, examination)
         if read_all:
             async with aclosing(_threads(store)) as threads:
                 async for thread_id in threads:
-                    damaged = await read_through(store, thread_id, found)
+                    damaged = await read_through(store, thread_id, examination)
                     if damaged is not None:
-                        found.damaged.append(damaged)
-                    found.threads += 1
-                    progress(found)
+                        examination.damaged.append(damaged)
+                    examination.threads += 1
+                    progress(examination)
     except LocusError as error:
-        found.findings.append(_cannot(error))
-    return found
+        examination.findings.append(_cannot(error))
+    return examination
 
 
 async def stored_format(store: CheckpointStore) -> StoredFormat | None:
@@ -145,17 +144,17 @@ def _cannot(error: LocusError) -> Finding:
     return Finding("error", str(error), "restore it from a backup; nothing else was read")
 
 
-async def _look_at_clock(store: CheckpointStore, found: Examination) -> None:
+async def _look_at_clock(store: CheckpointStore, examination: Examination) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DamagedThreadsWarning)  # they are found when they are read
+        warnings.simplefilter("ignore", DamagedThreadsWarning)  # reading through the threads finds them
         try:
             newest = await store.newest_threads(1)
         except UnsupportedFormatError:
             raise
         except CorruptCheckpointError:
-            return  # it is found when its thread is read
+            return  # reading through the threads finds it
     if newest.entries and newest.entries[0].created_at > datetime.now(UTC) + _AHEAD:
-        found.findings.append(
+        examination.findings.append(
             Finding(
                 "warning",
                 "the newest checkpoint is from the future: the clock of this machine, or of the one that saved it, is "
@@ -173,8 +172,8 @@ async def _threads(store: CheckpointStore) -> AsyncGenerator[str, None]:
         after = page[-1]
 
 
-async def read_through(store: CheckpointStore, thread_id: str, found: Examination) -> DamagedThread | None:
-    """Put every checkpoint of a thread together; each item is decoded once. What is damaged, if anything is."""
+async def read_through(store: CheckpointStore, thread_id: str, examination: Examination) -> DamagedThread | None:
+    """Put every checkpoint of a thread together, decoding each item once. Returns the damage, if there is any."""
     items = ThreadItems()
     checkpoints = 0
     try:
@@ -188,9 +187,9 @@ async def read_through(store: CheckpointStore, thread_id: str, found: Examinatio
         raise
     except CorruptCheckpointError as error:
         damaged = await _read_one_by_one(store, thread_id, error)
-        found.checkpoints += damaged.readable
+        examination.checkpoints += damaged.readable
         return damaged
-    found.checkpoints += checkpoints
+    examination.checkpoints += checkpoints
     return None
 
 
@@ -230,7 +229,7 @@ async def is_readable(store: CheckpointStore, entry: Entry) -> bool | None:
 
 
 def content(stored: Stored) -> object | None:
-    """What a load gives, with its metadata; None if it cannot be put together."""
+    """The payload and metadata of a checkpoint; None if it cannot be put together."""
     try:
         return dict_from(stored), decode(stored.entry.metadata)
     except UnsupportedFormatError:

@@ -18,14 +18,14 @@
         │   └── UnsupportedFormatError  it was written by a newer version of Locus
         └── BackendUnavailableError     the store could not be reached, or did not answer
 
-`None` and `False` always mean "not there". Whatever could not be found out is raised.
+A method that returns `None` or `False` knows that something does not exist. If it could not find out, it raises.
 """
 
 from __future__ import annotations
 
 from locus._other_distribution import refuse_mixture
 
-# `locus/__init__.py` asks this too, but if the other distribution was installed last, it is theirs.
+# `locus/__init__.py` calls this, too, but the other distribution replaces that file if it was installed last.
 refuse_mixture()
 
 
@@ -46,7 +46,7 @@ class CheckpointError(LocusError):
 
 
 class InvalidIdError(CheckpointError, ValueError):
-    """An id is empty, too long, not text, or holds characters that no encoding has."""
+    """An id is empty, too long, not text, or holds characters that UTF-8 cannot encode."""
 
 
 class SerializationError(CheckpointError, ValueError):
@@ -60,7 +60,8 @@ class SerializationError(CheckpointError, ValueError):
 class ConflictError(CheckpointError):
     """Another writer was faster. Nothing was written.
 
-    `expected` is what the save asked for and `latest` what it found (`None`: no checkpoint).
+    `expected` is the checkpoint that the save named as the latest, and `latest` the one it found (`None`: no
+    checkpoint).
     """
 
     def __init__(self, message: str, *, expected: str | None = None, latest: str | None = None) -> None:
@@ -93,9 +94,9 @@ class ThreadTakenOverError(ConflictError):
 
 
 class WindowError(CheckpointError, ValueError):
-    """A state that was loaded with `last` does not know what it left out, so it cannot be saved there, or compared.
+    """A state that was loaded with `last` lacks the omitted items, so it cannot be saved there, or compared.
 
-    Nothing was written. Load the thread whole, or let the omitted items go with `state.without_omitted()`.
+    Nothing was written. Load the thread whole, or drop the omitted items with `state.without_omitted()`.
     """
 
 
@@ -104,11 +105,11 @@ class CheckpointNotFoundError(CheckpointError, LookupError):
 
 
 class CapabilityError(CheckpointError, NotImplementedError):
-    """The backend does not have this capability; `checkpointer.capabilities` tells beforehand."""
+    """The backend does not have this capability. `checkpointer.capabilities` says which it has."""
 
 
 class CorruptCheckpointError(CheckpointError):
-    """What is stored is damaged or incomplete. It is never reported as "not there"."""
+    """Stored data is damaged or incomplete. This is never reported as "not there"."""
 
 
 class UnsupportedFormatError(CorruptCheckpointError):
@@ -118,8 +119,8 @@ class UnsupportedFormatError(CorruptCheckpointError):
 class BackendUnavailableError(CheckpointError):
     """The store could not be reached or did not answer. Whether a thread exists is unknown.
 
-    If a server said that it is too early, `retry_after` is the time in seconds after which to try again, and `code` is
-    the server's word for the reason: `"quota_exceeded"` for a quota that was used up, where nothing was saved.
+    If a server asks to wait, `retry_after` is how many seconds, and `code` is the server's name for the reason.
+    `"quota_exceeded"` means that a quota is used up, and that nothing was saved.
     """
 
     code: str | None = None
@@ -127,4 +128,4 @@ class BackendUnavailableError(CheckpointError):
 
 
 class DamagedThreadsWarning(UserWarning):
-    """A list of many threads lacks some that are damaged. Whoever loads one of them gets the error."""
+    """A list of threads leaves out some that are damaged. Loading one of them raises the error."""

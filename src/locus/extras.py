@@ -1,4 +1,4 @@
-"""What is imported late: optional dependencies, and names of packages that would bring too much along."""
+"""Late imports: optional dependencies, and names of packages that would import too much at once."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from locus.errors import MissingDependencyError
 
 
 def require(module: str, extra: str) -> ModuleType:
-    """Import `module`, or raise an error that names the extra which brings it."""
+    """Import `module`, or raise an error that names the extra to install."""
     try:
         return import_module(module)
     except ImportError as error:
-        # An installed package that fails to import something of its own is another problem than a missing one.
+        # A package that is installed, but fails in an import of its own, must not be reported as missing.
         if find_spec(module.partition(".")[0]) is not None:
             raise
         raise MissingDependencyError(f'{module} is not installed: pip install "locus-state[{extra}]"') from error
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package whose names are imported from their modules when they are first used."""
+    """Make the `__getattr__` of a package whose names are imported from their modules when they are first used."""
 
     def __getattr__(name: str) -> Any:
         home = homes.get(name)

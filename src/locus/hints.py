@@ -1,4 +1,4 @@
-"""The name that somebody most likely meant, for errors about names that do not exist."""
+"""Suggestions in errors about names that do not exist: the existing name that was most likely meant."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from locus.errors import ConfigurationError
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """` (did you mean 'model'?)`, to follow the wrong name in an error; nothing where no known name is near."""
+    """The suggestion that follows a wrong name, ` (did you mean 'model'?)`; empty if no known name is similar."""
     from difflib import get_close_matches  # only errors need it
 
     near = get_close_matches(name[:80], list(known), n=1)
@@ -18,7 +18,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 class UnknownOptionError(ConfigurationError):
-    """An option by keyword that does not exist."""
+    """A keyword option does not exist."""
 
     def __init__(self, owner: str, name: str, known: Iterable[str]) -> None:
         self.owner = owner
@@ -36,7 +36,7 @@ class UnknownOptionError(ConfigurationError):
 def check_options(
     options: Mapping[str, Any], taker: Callable[..., Any], owner: str, *, but: Container[str] = ()
 ) -> None:
-    """Refuse options that `taker` has no parameters for. The parameters `but` are no options: a URL says them."""
+    """Raise if `taker` has no parameter for an option. Its parameters `but` do not count: they come from a URL."""
     if not options:
         return
     from inspect import signature
@@ -49,7 +49,7 @@ def check_options(
 
 @contextmanager
 def with_own_options(owner: str, own: Iterable[str]) -> Iterator[None]:
-    """Name the options of `owner`, too, where it hands on options to a store that has none of that name."""
+    """Add the options of `owner` to errors about unknown options that it has passed on to a store."""
     try:
         yield
     except UnknownOptionError as error:
@@ -57,7 +57,7 @@ def with_own_options(owner: str, own: Iterable[str]) -> Iterator[None]:
 
 
 def options_of_open_store(options: Iterable[str], own: Iterable[str]) -> ConfigurationError:
-    """The error for options with a store that is open already. Perhaps one of the owner's own is meant."""
+    """The error for options that come with an open store. It suggests one of the owner's own, if that is similar."""
     meant, own = "", list(own)
     for name in options:
         meant = meant or did_you_mean(name, own)

@@ -1,4 +1,4 @@
-"""Signers for requests to Oracle Cloud: a profile of the configuration file, the instance, or the resource."""
+"""Signers for requests to Oracle Cloud, from a profile of the configuration file or from a principal."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def check_auth_type(auth: str | None, parameter: str = "auth") -> None:
 def make_signer(
     auth: str | None, profile: str | None, *, extra: str, file: str | Path | None = None
 ) -> tuple[Signer, dict[str, Any]]:
-    """The signer, and the profile that it comes from (empty for principals). This may use the network.
+    """Make a signer, and return it with the profile that it comes from (empty for principals). May use the network.
 
-    Without `auth` it is the key or token of the profile, or else a resource principal.
+    Without `auth`, it uses the key or token of the profile, or else a resource principal.
     """
     check_auth_type(auth)
     oci = require("oci", extra)

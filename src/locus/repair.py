@@ -1,6 +1,6 @@
-"""Repairs a store that `locus.doctor` has examined: keeps what can be kept, and says what was lost.
+"""Repairs a store that `locus.doctor` has examined, and reports which checkpoints were lost.
 
-Nothing that can be read is touched. What cannot be repaired safely is left alone, and that is said.
+Readable data is never changed. Damage that cannot be repaired safely is left alone, and reported.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _AT_ONCE: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """Something that was repaired, would be repaired, or is left alone."""
+    """A damage that was repaired, would be repaired, or is left alone."""
 
     what: str
     thread_id: str | None = None
@@ -28,13 +28,13 @@ class Repair:
     """Namespace and id of each checkpoint that could not be read, and is gone."""
     statement: str = ""
     left_alone: str = ""
-    """Why nothing is done about it, and what can be done by hand."""
+    """The reason for leaving the damage alone, and what to do by hand; empty if it is repaired."""
 
 
-async def repair(store: CheckpointStore, found: Examination, *, apply: bool) -> list[Repair]:
-    """Repair what can be repaired. Without `apply` nothing is changed."""
-    done = [await _mend(store, finding, apply=apply) for finding in found.findings if finding.repair]
-    return [*done, *[await _keep_readable(store, damaged, apply=apply) for damaged in found.damaged]]
+async def repair(store: CheckpointStore, examination: Examination, *, apply: bool) -> list[Repair]:
+    """Repair the damage that an examination has found. Without `apply`, only list the repairs."""
+    done = [await _mend(store, finding, apply=apply) for finding in examination.findings if finding.repair]
+    return [*done, *[await _keep_readable(store, damaged, apply=apply) for damaged in examination.damaged]]
 
 
 async def _mend(store: CheckpointStore, finding: Finding, *, apply: bool) -> Repair:
@@ -76,7 +76,7 @@ _BY_HAND: Final = "restore the thread from a backup, or delete it with `locus de
 
 
 async def _remove(store: CheckpointStore, damaged: DamagedThread) -> None:
-    """Remove what cannot be read, after one more look at each."""
+    """Remove the checkpoints that cannot be read, after one more attempt to read each."""
     doomed: dict[int, str] = {}
     for entry in await store.history(damaged.thread_id, None, None, None):
         named = (entry.namespace, entry.checkpoint_id) in damaged.unreadable
@@ -88,7 +88,7 @@ async def _remove(store: CheckpointStore, damaged: DamagedThread) -> None:
 
 
 async def _proved(store: CheckpointStore, done: Repair, *, apply: bool) -> Repair:
-    """Read the thread once more, to see that it is well now."""
+    """Read a repaired thread once more. The result says if a part of it still cannot be read."""
     if not apply or done.thread_id is None:
         return done
     left = await read_through(store, done.thread_id, Examination())

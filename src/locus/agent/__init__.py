@@ -1,4 +1,4 @@
-"""Agents: a model in a loop with tools, whose every step is kept."""
+"""Agents: a model in a loop with tools. Every step is saved."""
 
 from locus.agent.agent import Agent
 from locus.agent.config import AgentConfig

@@ -1,4 +1,4 @@
-"""The agent: a model, tools, and a memory that outlives the process."""
+"""The class `Agent`: a model, tools, and a memory that outlives the process."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _BETWEEN_LOOKS = Backoff(0.01, 0.5, factor=1.5, random_part=0.0)
 
 
 class _FromConfig:
-    """Stands for a setting that was not given by keyword."""
+    """The default of a keyword that was not given: the setting comes from the config."""
 
     def __repr__(self) -> str:
         return "the config's"
@@ -68,28 +68,28 @@ _FROM_CONFIG: Any = _FromConfig()
 
 
 class Agent:
-    """An agent. Settings come by keyword, or as an `AgentConfig`, or both, and then keywords win.
+    """An agent. Give settings by keyword, as an `AgentConfig`, or both: then keywords win.
 
-    With a checkpointer and a `thread_id` every step is kept; without a `thread_id` a run is stateless.
+    With a checkpointer and a `thread_id` every step is saved; without a `thread_id` a run is stateless.
 
     - `model`: a model, or its name: `"openai:gpt-4.1"`. Without one, `LOCUS_MODEL_PROVIDER` or an OCI configuration
       has to say which.
     - `tools`: tools, or plain functions.
-    - `system_prompt`: put before the conversation at every model call; not stored.
+    - `system_prompt`: a message before the conversation in every call of the model; not stored.
     - `checkpointer`: where threads are kept: a checkpointer, a storage backend, or a URL such as `"sqlite:agents.db"`.
-    - `memory`: the same, or an object that keeps only messages. Give one of the two.
-    - `agent_id`: noted in the state, and in the metadata of each checkpoint.
+    - `memory`: anything that `checkpointer` takes, or an object that keeps only messages. Give one of the two.
+    - `agent_id`: stored in the state, and in the metadata of each checkpoint.
     - `checkpoint_every_n_iterations`: how often a round of tool results becomes a checkpoint.
     - `reflexion`: whether to keep a confidence score, and to point out repeated calls to the model.
-    - `middleware`: what acts on the conversation before the model sees it, and on calls before they are made.
+    - `middleware`: layers that may change the conversation before the model sees it, and hold calls for approval.
     - `max_iterations`, `max_tokens`, `max_seconds`: the limits of one run: model calls, tokens, time.
     - `tool_timeout`: seconds for a tool that has no timeout of its own; `None` for no limit.
     - `on_conflict`: what happens to a run that finds another one under way in the same thread: "reject" it, let it
       "wait" (or "queue"), "take_over" the thread, or go on in a "fork".
-    - `wait_seconds`: with "wait", how long to wait at most.
+    - `wait_seconds`: how long "wait" waits at most.
     - `lease_seconds`: a worker that is silent for this long is taken for dead.
     - `unknown_outcome`: what to do with a call that was under way when a process was killed: "skip", "ask" or "retry".
-    - `window`: how many of the last messages the model sees, and are loaded, at least; the thread keeps all.
+    - `window`: how many of the last messages are loaded and shown to the model, at least; the thread keeps all.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Agent:
         memory = self.config.memory
         if memory is None:
             return None
-        # First, because a checkpointer also has methods named like those of a conversation memory.
+        # This check comes first, because a checkpointer also has the methods of a conversation memory.
         if isinstance(memory, str | BaseCheckpointer | StoreVerbs):
             return as_checkpointer(memory)
         if isinstance(memory, AgentCheckpointer):
@@ -158,14 +158,14 @@ class Agent:
         return self._kept
 
     def _session(self, thread_id: str | None) -> Session:
-        kept = self._kept
-        if thread_id is None or kept is None:
+        memory = self._kept
+        if thread_id is None or memory is None:
             return NoSession()
-        if isinstance(kept, Checkpointer):
+        if isinstance(memory, Checkpointer):
             config = self.config
             patience = config.wait_seconds if config.on_conflict == "wait" else None
             return ThreadSession(
-                kept,
+                memory,
                 thread_id,
                 config.on_conflict,
                 config.lease_seconds,
@@ -173,12 +173,12 @@ class Agent:
                 config.window,
                 back_to_summary=any(map(summarizes_in_window, config.middleware)),
             )
-        if isinstance(kept, BaseCheckpointer):
-            return PlainSession(kept, thread_id)
-        return ConversationSession(kept, thread_id)
+        if isinstance(memory, BaseCheckpointer):
+            return PlainSession(memory, thread_id)
+        return ConversationSession(memory, thread_id)
 
     def _expect_memory(self, thread_id: str | None) -> None:
-        """Warn, once, whoever names a thread for a run of an agent that keeps none."""
+        """Warn once if a run names a thread, and the agent has nowhere to keep it."""
         if thread_id is not None and self._kept is None and not self._told_of_no_memory:
             self._told_of_no_memory = True
             warnings.warn(
@@ -188,7 +188,7 @@ class Agent:
             )
 
     def run(self, prompt: Prompt, thread_id: str | None = None) -> AsyncGenerator[Event, None]:
-        """Run, and tell what happens. The last event is a `TerminateEvent` or an `InterruptEvent`.
+        """Run, and yield an event for all that happens. The last is a `TerminateEvent` or an `InterruptEvent`.
 
         Leaving the loop before the end cancels the run; the thread can go on from where it was.
         """
@@ -224,7 +224,10 @@ class Agent:
     async def resume_invoke(
         self, thread_id: str, decision: Any = None, *, on_event: OnEvent | None = None
     ) -> AgentResult:
-        """Go on to the end, and return the result. `result.nothing_to_resume` tells that the thread had its answer."""
+        """Go on where the thread stopped, to the end, and return the result.
+
+        `result.nothing_to_resume` says that the thread had its answer already.
+        """
         session = self._session(thread_id)
         deadline = time.monotonic() + self.config.wait_seconds
         while True:
@@ -240,11 +243,11 @@ class Agent:
     async def _not_begun(self, thread_id: str) -> ConfigurationError:
         if self._kept is None:
             return ConfigurationError(f"this agent has no checkpointer, so there is no thread to resume: {_GIVE_ONE}")
-        there = ""
+        elsewhere = ""
         if isinstance(self._kept, Checkpointer):
-            there = await self._kept.store.other_namespaces(thread_id, DEFAULT_NAMESPACE)
-        if there:
-            return ConfigurationError(f"no agent has begun thread {thread_id!r}, so it cannot be resumed: {there}")
+            elsewhere = await self._kept.store.other_namespaces(thread_id, DEFAULT_NAMESPACE)
+        if elsewhere:
+            return ConfigurationError(f"no agent has begun thread {thread_id!r}, so it cannot be resumed: {elsewhere}")
         return ConfigurationError(f"there is no thread {thread_id!r} to resume; begin it with run()")
 
     def resume_sync(self, thread_id: str, decision: Any = None, *, on_event: OnEvent | None = None) -> AgentResult:
@@ -252,7 +255,7 @@ class Agent:
         return PORTAL.run(self.resume_invoke(thread_id, decision, on_event=on_event))
 
     def _begin(self, session: Session, state: AgentState | None, emit: Emit) -> Run:
-        """A run with a new id, on what the thread has."""
+        """A run with a new id that goes on from the state of the thread."""
         fresh = {"run_id": uuid4().hex, "iteration": 0, "max_iterations": self.config.max_iterations}
         if self.config.agent_id is not None or state is None:
             fresh["agent_id"] = self.config.agent_id
@@ -262,10 +265,10 @@ class Agent:
     async def _carry_out(
         self, run: Run, session: Session, steps: Coroutine[Any, Any, None], deadline: float | None
     ) -> AgentResult | None:
-        """Let a run go to its end, and give the thread back however it ends.
+        """Let a run go to its end, and release the thread however it ends.
 
-        None: another worker was faster with its first save, so that nothing of this run is kept, and it is to begin
-        anew. Without a deadline, it may not.
+        None means that the run has to begin anew, because another worker was faster with its first save, and nothing of
+        this run is saved. Without a deadline that is an error.
         """
         try:
             await steps
@@ -284,13 +287,13 @@ class Agent:
         return _result(run)
 
     def _begins_again(self, session: Session, deadline: float) -> bool:
-        """Whether a run that another one was faster than tries once more. Without leases, waiting has no end."""
+        """Whether a run tries again after another one was faster. In stores without leases it may wait for ever."""
         mode = self.config.on_conflict
         in_time = time.monotonic() < deadline
         return in_time if mode == "take_over" else mode == "wait" and (in_time or not session.keeps_lease)
 
     async def _load_to_run(self, session: Session, deadline: float) -> AgentState | None:
-        """What the thread has, once a new run may begin in it."""
+        """Wait until a new run may begin in the thread, and return the state that it begins from."""
         while True:
             state = await session.load()
             self._check_lease(session)
@@ -303,7 +306,7 @@ class Agent:
             await self._wait(session, session.other_run, deadline)
 
     async def _load_to_resume(self, session: Session, deadline: float, decision: Any) -> AgentState | None:
-        """What the thread has, once its run may be resumed. There is nothing to resume in one that is under way."""
+        """Wait until no other worker's run is under way in the thread, and return the state to resume from."""
         while True:
             state = await session.load()
             self._check_lease(session)
@@ -314,7 +317,7 @@ class Agent:
             await self._wait(session, session.other_run, deadline, only_for_the_dead=self.config.on_conflict != "wait")
 
     def _check_lease(self, session: Session) -> None:
-        """Say that a newcomer cannot be refused here, to somebody who has asked for it."""
+        """Raise CapabilityError if the caller has asked for "reject", and the store cannot keep the lease it needs."""
         mode = self.config.on_conflict
         if mode == "reject" and mode is not REJECT_BY_DEFAULT and session.thread_id and not session.keeps_lease:
             raise CapabilityError(
@@ -325,34 +328,34 @@ class Agent:
     async def _wait(
         self, session: Session, other: OtherRun, deadline: float, *, only_for_the_dead: bool = False
     ) -> None:
-        """Wait for the end of another worker's run, or for that of its lease.
+        """Wait until another worker's run is over, or its lease has run out.
 
-        `only_for_the_dead`: refuse as soon as that worker gives a sign of life.
+        `only_for_the_dead`: raise ThreadBusyError as soon as that worker gives a sign of life.
         """
-        found: OtherRun | None = other
+        current: OtherRun | None = other
         attempt = 0
-        while found is not None:
+        while current is not None:
             now = time.monotonic()
-            if only_for_the_dead and found.last_sign != other.last_sign:
-                raise _busy(found)
+            if only_for_the_dead and current.last_sign != other.last_sign:
+                raise _busy(current)
             # A run without a lease is waited for as long as it saves something every now and then.
-            if found.has_lease and now >= deadline:
-                raise _busy(found, waited=self.config.wait_seconds)
+            if current.has_lease and now >= deadline:
+                raise _busy(current, waited=self.config.wait_seconds)
             pause = _BETWEEN_LOOKS.seconds(attempt)
-            await asyncio.sleep(min(pause, max(deadline - now, 0.0)) if found.has_lease else pause)
+            await asyncio.sleep(min(pause, max(deadline - now, 0.0)) if current.has_lease else pause)
             attempt += 1
-            found = await session.look()
+            current = await session.look()
 
 
 def _end(error: BaseException, run: Run) -> End:
-    """How a run was cut off."""
+    """The way in which an error ended a run, for its lease."""
     if isinstance(error, asyncio.CancelledError):
         return "cancelled"
     return "model_error" if run.asks_model else "stopped"
 
 
 def _taken_over(error: ConflictError) -> ThreadTakenOverError:
-    """The error for a run that has saved something, and cannot save more."""
+    """The error for a run that has saved something, and lost its thread to another worker."""
     deleted = error.expected is not None and error.latest is None
     what = "this thread was deleted" if deleted else "another worker has taken this thread over"
     return ThreadTakenOverError(
@@ -363,7 +366,7 @@ def _taken_over(error: ConflictError) -> ThreadTakenOverError:
 def _busy(
     other: OtherRun | None, error: ConflictError | None = None, *, waited: float | None = None
 ) -> ThreadBusyError:
-    """The error for a run that was not begun. It names nobody: whoever reads it may not know the other user."""
+    """The error for a run that was not begun. It names nobody, because its reader may be another user."""
     about = ""
     if other is not None:
         silent = max(0.0, (datetime.now(UTC) - other.last_saved).total_seconds())
@@ -391,9 +394,9 @@ def _emitter(on_event: OnEvent | None) -> Emit:
 
 
 class EventStream(AsyncGenerator[Event, None]):
-    """The events of a run. It is read with `async for`.
+    """The events of a run, to be read with `async for`.
 
-    `await` and `for` say so, and name the method that returns a result.
+    `await` and `for` raise an error that says so, and that names the method which returns a result.
     """
 
     def __init__(self, events: AsyncGenerator[Event, None], method: str, other: str) -> None:
@@ -430,7 +433,7 @@ class EventStream(AsyncGenerator[Event, None]):
 
 
 async def _streamed(start: Callable[[OnEvent], Coroutine[Any, Any, AgentResult]]) -> AsyncGenerator[Event, None]:
-    """The events of a run as a stream."""
+    """Start a run, and yield its events. Closing the generator early cancels the run."""
     events: asyncio.Queue[Event | None] = asyncio.Queue()
     task = asyncio.create_task(start(events.put_nowait))
     task.add_done_callback(lambda _: events.put_nowait(None))
@@ -451,16 +454,16 @@ def _messages(prompt: Prompt) -> list[Message]:
     if isinstance(prompt, str):
         return [Message.user(prompt)]
     given = list(prompt) if isinstance(prompt, Sequence) else [prompt]
-    found = [message for message in given if isinstance(message, Message)]
-    if len(found) < len(given):
+    messages = [message for message in given if isinstance(message, Message)]
+    if len(messages) < len(given):
         wrong = next(item for item in given if not isinstance(item, Message))
         advice = "; make a message of a dict with Message.user(text)" if isinstance(wrong, dict) else ""
         raise ConfigurationError(
             f"a prompt is text, a Message or a list of Messages, got {type(wrong).__name__}"
             f"{' in a list' if wrong is not prompt else ''}{advice}"
         )
-    mended = repaired(found, to_the_end=True)
-    found = found if mended is None else mended
-    if not found:
+    mended = repaired(messages, to_the_end=True)
+    messages = messages if mended is None else mended
+    if not messages:
         raise ConfigurationError("the prompt is empty: give text, or at least one message")
-    return found
+    return messages

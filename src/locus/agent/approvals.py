@@ -1,4 +1,4 @@
-"""Calls that wait for a person's approval, and what the decision does to the state."""
+"""Interrupts: the calls of a state that wait for a person, and how the person's decision changes the state."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ ACTIONS = ("approve", "retry", "reject", "skip", "edit", "result")
 
 
 def interrupt_of(state: AgentState) -> Interrupt | None:
-    """What the state waits for."""
-    found = state.metadata.get(INTERRUPT)
-    return None if found is None else Interrupt.from_dict(found)
+    """The interrupt that the state waits for; None if it waits for nothing."""
+    stored = state.metadata.get(INTERRUPT)
+    return None if stored is None else Interrupt.from_dict(stored)
 
 
 def interrupted(state: AgentState, interrupt: Interrupt) -> AgentState:
@@ -30,12 +30,12 @@ def interrupted(state: AgentState, interrupt: Interrupt) -> AgentState:
 
 
 def decided_ids(state: AgentState) -> frozenset[str]:
-    """The calls that were approved."""
+    """The ids of the calls that a person has approved."""
     return frozenset(state.metadata.get(DECIDED, ()))
 
 
 def cleared(state: AgentState) -> AgentState:
-    """The state without what belonged to an interrupt that is over."""
+    """The state without the metadata of an interrupt that is over."""
     if not any(key in state.metadata for key in OF_INTERRUPT):
         return state
     left = {key: value for key, value in state.metadata.items() if key not in OF_INTERRUPT}
@@ -46,7 +46,7 @@ def apply_decision(state: AgentState, decision: Any) -> AgentState:
     """Apply a decision: one for all calls that wait, or a mapping of call ids to decisions.
 
     A decision is "approve" (or "retry"), "reject" (or "skip"), or a dict: {"action": "edit", "arguments": …},
-    {"action": "reject", "reason": …}, {"action": "result", "content": …} with what the call gave.
+    {"action": "reject", "reason": …}, {"action": "result", "content": …} with the call's result.
     """
     interrupt = interrupt_of(state)
     if interrupt is None:
@@ -79,14 +79,14 @@ def _by_call(interrupt: Interrupt, decision: Any) -> dict[str, dict[str, Any]]:
 
 
 def _checked(decision: Any) -> dict[str, Any]:
-    found = {"action": decision} if isinstance(decision, str) else decision
-    if not isinstance(found, Mapping) or found.get("action") not in ACTIONS:
+    action = {"action": decision} if isinstance(decision, str) else decision
+    if not isinstance(action, Mapping) or action.get("action") not in ACTIONS:
         raise ConfigurationError(f"a decision is one of {', '.join(ACTIONS)}, got {decision!r:.80}")
-    if found["action"] == "edit" and not isinstance(found.get("arguments"), Mapping):
+    if action["action"] == "edit" and not isinstance(action.get("arguments"), Mapping):
         raise ConfigurationError('the decision "edit" needs the new "arguments"')
-    if found["action"] == "result" and not isinstance(found.get("content"), str):
+    if action["action"] == "result" and not isinstance(action.get("content"), str):
         raise ConfigurationError('the decision "result" needs a "content": what the call gave, as text')
-    return dict(found)
+    return dict(action)
 
 
 def _answer(call: ToolCall, action: Mapping[str, Any], default: str) -> Message:

@@ -1,4 +1,4 @@
-"""Makes the calls that a model asked for: all at once, each recorded as it ends."""
+"""Makes the tool calls that a model asked for: all at once, each recorded as it ends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Finished:
-    """`made` is False for a call that was left to another worker."""
+    """A call has its result. `made` is False if it was left to another worker."""
 
     call: ToolCall
     result: ToolResult
@@ -81,6 +81,6 @@ async def _result(call: ToolCall, tools: ToolRegistry, session: Session, timeout
 
 
 def is_repeatable(tools: ToolRegistry, name: str) -> bool:
-    """Whether a call may be made twice: the tool says so, or there is no tool and nothing happens."""
+    """Whether a call may be made twice: its tool is idempotent, or does not exist, so that nothing happens."""
     tool = tools.find(name)
     return tool is None or tool.idempotent

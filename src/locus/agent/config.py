@@ -1,4 +1,4 @@
-"""What an agent is made of."""
+"""The settings of an agent, and the checks that they pass."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Store = PlainStore | str
 
 
 class _DefaultText(str):
-    """Tells the default from the same text given by a caller."""
+    """A text that can be told from an equal one: it shows that a setting is the default, and not a caller's."""
 
 
 REJECT_BY_DEFAULT: Final = cast(OnConflict, _DefaultText("reject"))
-"""Where a store cannot keep a lease, only a caller who asked for "reject" hears of it."""
+"""The default of `on_conflict`. If a store keeps no leases, only a caller who asked for "reject" gets an error."""
 
 LARGEST_WINDOW = 10**9
-"""More messages than any thread has, and still a number that every store can count with."""
+"""The largest `window`: more messages than any thread has, and few enough for the integers of every store."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +43,9 @@ class AgentConfig:
     not simply be repeated: "skip" tells the model so, "ask" stops the run for a decision, "retry" repeats it.
     `on_conflict` says what happens to a run that finds another one under way in the same thread: "reject" it with a
     `ThreadBusyError`, let it "wait" (or "queue") for at most `wait_seconds`, "take_over" the thread, or go on in a
-    "fork". A worker that is silent for `lease_seconds` is taken for dead; a resume waits to see that. With a `window`,
-    the last so many messages are loaded and shown to the model, or a few more: it begins with a user's turn.
+    "fork". A worker that is silent for `lease_seconds` is taken for dead; a resume waits that long for it. With a
+    `window`, only the last `window` messages are loaded and shown to the model, or a few more, so that the first is a
+    user's.
     """
 
     model: Model | str | None = None
@@ -103,7 +104,7 @@ class AgentConfig:
 
 
 class Settings(TypedDict, total=False):
-    """The settings that a factory hands on to `Agent`, by keyword. Those that it names itself are not among them."""
+    """The keywords that a factory passes on to `Agent`. Its own parameters are not among them."""
 
     checkpointer: Store | None
     agent_id: str | None
@@ -128,7 +129,7 @@ def _number(name: str, given: Any) -> int | float:
 
 
 def callers_level() -> int:
-    """The level, for a warning, of whoever makes the agent: settings come through several functions of ours."""
+    """The `stacklevel` with which a warning points at the caller's code, rather than into Locus."""
     level, frame = 0, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] in ("locus", "dataclasses"):
         level, frame = level + 1, frame.f_back

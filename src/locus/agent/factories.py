@@ -31,8 +31,11 @@ def create_agent(
     system_prompt: str | None = None,
     **settings: Unpack[Settings],
 ) -> Agent:
-    """An agent that remembers: `memory` is a checkpointer, a storage backend, a URL, or any object with the two
-    methods of `AgentCheckpointer`. `settings` are those of `AgentConfig`."""
+    """Make an agent that remembers.
+
+    `memory` is a checkpointer, a storage backend, a URL, or any object with the two methods of `AgentCheckpointer`.
+    `settings` are those of `AgentConfig`.
+    """
     return Agent(model=model, tools=tools, memory=memory, system_prompt=system_prompt, **settings)
 
 
@@ -45,31 +48,31 @@ def create_deep_agent(
     subagents: Mapping[str, Agent] | None = None,
     **settings: Unpack[Settings],
 ) -> Agent:
-    """An agent with a plan, a file workspace and sub-agents, all kept in the memory like the conversation.
+    """Make an agent with a plan, a file workspace and sub-agents, all kept in the memory like the conversation.
 
-    `subagents` are agents by name; each call of the tool `task` gives one a thread of its own. Those that have
-    no memory get the memory of this agent. A third-party store has no place for the workspace and the threads of
+    `subagents` maps names to agents; each call of the tool `task` gives one a thread of its own. A sub-agent without a
+    memory gets the memory of this agent. A third-party store has no place for the workspace and the threads of
     sub-agents: there they live as long as this agent does.
     """
     plain = create_agent(model, memory=memory, checkpointer=settings.pop("checkpointer", None))
-    kept = plain.checkpointer if _keeps_everything(plain.checkpointer) else None
+    memory_of_helpers = plain.checkpointer if _keeps_everything(plain.checkpointer) else None
     helpers = {
-        name: Agent(agent.config, checkpointer=kept) if agent.checkpointer is None else agent
+        name: Agent(agent.config, checkpointer=memory_of_helpers) if agent.checkpointer is None else agent
         for name, agent in (subagents or {}).items()
     }
-    workspace = Workspace(kept.store if isinstance(kept, Checkpointer) else None)
-    every: list[Any] = [*tools, *workspace.tools(), *([_task(helpers)] if helpers else [])]
+    workspace = Workspace(memory_of_helpers.store if isinstance(memory_of_helpers, Checkpointer) else None)
+    all_tools: list[Any] = [*tools, *workspace.tools(), *([_task(helpers)] if helpers else [])]
     prompt = f"{system_prompt}\n\n{DEEP_PROMPT}" if system_prompt else DEEP_PROMPT
-    return create_agent(plain.model, tools=every, memory=plain.checkpointer, system_prompt=prompt, **settings)
+    return create_agent(plain.model, tools=all_tools, memory=plain.checkpointer, system_prompt=prompt, **settings)
 
 
-def _keeps_everything(kept: object) -> TypeGuard[Checkpointer]:
-    """Whether namespaces and the records of single calls are kept."""
-    return isinstance(kept, Checkpointer) and kept.store.keeps_writes
+def _keeps_everything(memory: object) -> TypeGuard[Checkpointer]:
+    """Whether a memory keeps namespaces and the records of single calls, as the checkpointers of Locus do."""
+    return isinstance(memory, Checkpointer) and memory.store.keeps_writes
 
 
 def sub_thread(thread_id: str, call_id: str) -> str:
-    """The thread of a sub-agent: the same for the same call, so that a restart finds it again."""
+    """The id of a sub-agent's thread. It depends only on the call, so that a restart finds that thread."""
     name = f"{thread_id}/{call_id}"
     return name if len(name) <= MAX_ID_LENGTH else f"{thread_id[:200]}/{digest(name)}"
 
@@ -88,13 +91,14 @@ def _task(agents: Mapping[str, Agent]) -> Tool[..., Any]:
         if chosen is None:
             raise LookupError(f"there is no agent {agent!r}; there are: {names}")
         context = current_call.get()
-        kept = chosen.checkpointer
-        outer = context.thread_id if kept is not None else None
+        memory = chosen.checkpointer
+        outer = context.thread_id if memory is not None else None
         thread_id = sub_thread(outer, context.call.id) if outer else None
-        if isinstance(kept, Checkpointer) and thread_id is not None and await kept.exists(thread_id):
-            # Whoever has the thread of the call has this one, too, whatever is left of an earlier worker's lease.
+        if isinstance(memory, Checkpointer) and thread_id is not None and await memory.exists(thread_id):
+            # The worker that has the thread of the call has this one, too, even if an earlier worker's lease still
+            # runs.
             successor = Agent(
-                chosen.config, model=chosen.model, checkpointer=kept, memory=None, on_conflict="take_over"
+                chosen.config, model=chosen.model, checkpointer=memory, memory=None, on_conflict="take_over"
             )
             return _told(await successor.resume_invoke(thread_id))
         return _told(await chosen.invoke(prompt, thread_id))
@@ -103,7 +107,7 @@ def _task(agents: Mapping[str, Agent]) -> Tool[..., Any]:
 
 
 def _told(result: AgentResult) -> str:
-    """What a sub-agent's caller is told."""
+    """The text of a sub-agent's result, for the agent that called it."""
     if result.interrupt is not None:
         calls = ", ".join(call.name for call in result.interrupt.calls)
         raise RuntimeError(f"it waits for a person's decision on {calls}, in the thread {result.thread_id!r}")

@@ -1,25 +1,25 @@
 """The lease of a thread: tells a run that is under way from one whose worker is gone.
 
-Whoever saves the first checkpoint of a run has the lease, and that save is conditional: of two, one is refused. So
-taking it costs nothing. Every checkpoint of a run that is under way says whose it is, and for how long its worker may
-be silent, counted from `created_at`:
+The worker that saves the first checkpoint of a run has the lease. That save is conditional, so of two workers one is
+refused, and taking the lease costs nothing. Every checkpoint of a run that is under way names its lease, and says for
+how long its worker may be silent, counted from `created_at`:
 
     metadata["lease"]                     {"id": …, "seconds": 30.0}
 
-A run that saves nothing for a third of that time renews its lease, and one that is over gives it back. That is kept
-beside the checkpoints of the thread, as the pending write of one that is never saved, in a namespace of its own (all
-three are called `PLACE`). There is one such write a thread, each replaces the one before, and it goes with the thread:
+A run that saves nothing for a third of that time renews its lease, and a run that is over releases it. Both are pending
+writes of a checkpoint that is never saved, in a namespace of its own; namespace, checkpoint and channel are all called
+`PLACE`. A thread has one such write: a new one replaces it, and it is deleted with the thread.
 
     {"id": …, "until": 1760000000.0}      a renewal: alive until then
     {"id": …, "ended": "cancelled"}       this run is over, and why
 
-An id fits only the thread that it was made for, so the lease in a copy of a checkpoint is none. A worker that has lost
-its lease, and does not know it yet, may replace what the new one wrote: then only the new one's checkpoints count until
-it renews again.
+The id of a lease fits only the thread that it was made for, so a copy of a checkpoint brings no lease along. A worker
+that has lost its lease, and does not know it yet, may replace the write of its successor: until the successor renews
+again, only the checkpoints of the successor count.
 
-The times are of the writer's clock. A reader adds `SKEW` seconds before it takes a worker for dead, so the clocks of
-workers may be that far apart. If they are further apart, a worker that is alive may lose its thread, which its next
-save tells it; nothing is lost or written twice.
+Times are by the clock of the writer. A reader adds `SKEW` seconds before it takes a worker for dead, so the clocks of
+workers may be that far apart. If they are further apart, a worker that is alive may lose its thread. Its next save then
+fails; nothing is lost or written twice.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ LONGEST = 3600.0
 """The longest lease, in seconds: a thread that a worker left is not lost for longer."""
 
 Cause = Literal["cancelled", "model_error", "stopped", "taken_over"]
-"""Why a run has not come to its end. One that was killed cannot say so: whatever nobody knows was `stopped`."""
+"""The reason why a run was cut off. A run that was killed leaves none, and counts as `stopped`."""
 
 End = Literal["complete", "cancelled", "model_error", "stopped"]
-"""How a run has ended, as it says itself."""
+"""The way a run has ended, as its worker records it."""
 
 
 @dataclass(frozen=True)
 class Lease:
-    """A lease as it was found: it lasts `seconds`, `until` a time by the clock of the one who wrote it."""
+    """A lease that is stored in a thread: `seconds` long, and valid `until` a time by its writer's clock."""
 
     seconds: float
     until: float
 
 
 def new_lease_id(thread_id: str) -> str:
-    """A name for one worker's hold on a thread. It shows neither."""
+    """A random id for the lease of one worker on one thread. It reveals neither."""
     name = new_id()
     return name + _mark(name, thread_id)
 
@@ -70,7 +70,7 @@ def _fits(lease_id: object, thread_id: str) -> bool:
 
 
 def lease_facts(lease_id: str, seconds: float) -> dict[str, Any]:
-    """What a checkpoint says of the lease."""
+    """The entry of a lease in the metadata of a checkpoint."""
     return {"id": lease_id, "seconds": seconds}
 
 
@@ -83,7 +83,7 @@ def release(lease_id: str, end: End) -> dict[str, Any]:
 
 
 def found_lease(thread_id: str, entry: HistoryEntry, writes: Sequence[PendingWrite]) -> Lease | Cause:
-    """The lease that a checkpoint, and what is kept beside it, tell of; or why there is none any more."""
+    """The lease that a checkpoint and the writes beside it hold, or the reason why it is no longer valid."""
     facts = _mapping(entry.metadata.get("lease"))
     lease_id, seconds = facts.get("id"), _number(facts.get("seconds"))
     if not _fits(lease_id, thread_id) or seconds is None or not 0 < seconds <= LONGEST:
@@ -93,7 +93,7 @@ def found_lease(thread_id: str, entry: HistoryEntry, writes: Sequence[PendingWri
         said = {}
     if "ended" in said:
         return _CAUSES.get(str(said["ended"]), "stopped")
-    # Whichever is later: a run that saves often has no reason to renew what it said once.
+    # The later of the two counts: a run that saves often has no reason to renew its lease.
     saved, renewed = entry.created_at.timestamp() + seconds, _number(said.get("until"))
     return Lease(seconds, saved if renewed is None else max(saved, renewed))
 
@@ -106,17 +106,17 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _number(value: object) -> float | None:
-    """A number that can be a time. What is stored may be anything."""
+    """A stored value as a number, or None if it cannot be a time. Stored metadata may hold anything."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not -1e12 < value < 1e12:
         return None
     return float(value)
 
 
 class Watch:
-    """How long the leases that one worker looks at still last.
+    """Measures how long another worker's lease still lasts, for one worker that looks at it repeatedly.
 
-    A lease ends by its writer's clock, `SKEW` included; and for those who keep looking, also when its whole time has
-    passed since they saw it first. That needs no clock but their own.
+    A lease ends `SKEW` seconds after its time by the writer's clock. It also ends when its whole length has passed
+    since this worker saw it first, which needs no clock but this worker's own.
     """
 
     def __init__(self) -> None:
@@ -124,7 +124,7 @@ class Watch:
         self._since = 0.0
 
     def seconds_left(self, checkpoint_id: str, lease: Lease) -> float:
-        """0 when it is over."""
+        """How long the lease of a checkpoint still lasts; 0 when it is over."""
         now = time.monotonic()
         if self._seen != (checkpoint_id, lease.until):
             self._seen, self._since = (checkpoint_id, lease.until), now

@@ -1,4 +1,4 @@
-"""Middleware: what acts on the whole conversation, before the model sees it and before tools run."""
+"""Middleware: layers that act on the conversation before the model sees it, and on calls before they are made."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Summarizer = Callable[[Sequence[Message]], str]
 
 
 class Middleware:
-    """The hooks; each does nothing unless a subclass says otherwise."""
+    """The base class of middleware. Its hooks change nothing; a subclass overrides those it needs."""
 
     async def before_model(self, state: AgentState, model: Model) -> AgentState:
-        """The state that the model is asked about. What is returned here is what is kept."""
+        """Return the state to send to the model. The run goes on with that state, and saves it."""
         return state
 
     def needs_approval(self, call: ToolCall, state: AgentState) -> bool:
@@ -39,10 +39,10 @@ class Middleware:
 
 
 class HumanInTheLoop(Middleware):
-    """Stops the run before these tools, until a person has decided: `agent.resume(thread_id, decision=…)`.
+    """Stops the run before calls of certain tools, until a person decides: `agent.resume(thread_id, decision=…)`.
 
-    `tools` are names, or a function that is asked about each call. Calls that an earlier process had made
-    and not finished are asked about, too.
+    `tools` are names, or a function that says of each call whether to ask. A call that an earlier process began and
+    did not finish is asked about, too.
     """
 
     def __init__(self, tools: Collection[str] | Callable[[ToolCall], bool]) -> None:
@@ -53,11 +53,11 @@ class HumanInTheLoop(Middleware):
 
 
 class Summarization(Middleware):
-    """Replaces the older turns by a summary when the conversation passes a budget.
+    """Replaces older turns by a summary when the conversation grows beyond a budget.
 
-    `max_characters` is the budget, and the last `keep_last` messages (or a few more: a call and its results
-    are never torn apart) stay as they are. The model writes the summary, unless `summarize` is given. What
-    was replaced stays in the earlier checkpoints of the thread.
+    `max_characters` is the budget. The last `keep_last` messages stay, or a few more, so that calls are not separated
+    from their results. The model writes the summary, unless `summarize` is given. Earlier checkpoints of the thread
+    still have the messages that were replaced.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Summarization(Middleware):
         read: Callable[[int, int], AsyncIterator[Message]],
         keep: Callable[[AgentState], Awaitable[bool]],
     ) -> AgentState:
-        """The state with a summary that covers what the model no longer sees; every message stays.
+        """The state with a summary, in its metadata, of the messages before the window. All messages stay.
 
         `read` gives the messages between two positions that were not loaded. There may be many, so the summary grows
         in portions of the budget. `keep` saves it after each of them but the last, and says whether there is time for
@@ -95,7 +95,7 @@ class Summarization(Middleware):
         """
         messages, omitted, summary = state.messages, omitted_messages(state), summary_of(state)
         covered = [message async for message in _between(state, summary.marked_from, summary.covers, read)]
-        if mark_of(covered) != summary.last:  # there is none, or it is of messages that have gone
+        if mark_of(covered) != summary.last:  # there is no summary, or its messages are no longer in the thread
             summary, covered = NOTHING, []
         end = omitted + self._cut(messages, summary.covers - omitted, window)
         if end <= summary.covers:
@@ -117,11 +117,11 @@ class Summarization(Middleware):
         return with_summary(state, Summary(text, position, mark_of(recent)))
 
     def _cut(self, messages: Sequence[Message], covered: int, window: int) -> int:
-        """Up to where the summary should go on; up to where it goes already, if that is to stay.
+        """The index of the first message that the summary should not cover; `covered` if it should stay as it is.
 
-        `covered`: how many of the messages it covers; below zero, others before these are not covered either. A summary
-        is a call of the model, so it goes on only where it gains half of the budget: by whole turns before the window,
-        or else by steps of the turn that the window begins in.
+        `covered` is how many of the messages it covers now. Below zero, it does not even cover all messages before
+        these. Summarising costs a call of the model, so the summary only grows if that gains half of the budget: by
+        whole turns before the window, or else by steps of the turn that the window begins in.
         """
         if covered < 0:
             return turn_start(messages, len(messages) - window)
@@ -139,7 +139,7 @@ class Summarization(Middleware):
         return await self._summarized(state, (*before, *portion), model)
 
     async def _summarized(self, state: AgentState, older: Sequence[Message], model: Model) -> tuple[AgentState, str]:
-        """The text, and the state with the tokens that it has cost."""
+        """Write a summary of messages. Returns the state with the tokens that it cost, and the text."""
         if self._summarize:
             return state, self._summarize(older)
         told = "\n".join(f"{message.role.value}: {message.text}" for message in older if message.text)
@@ -154,14 +154,14 @@ class Summarization(Middleware):
 
 
 def summarizes_in_window(layer: Middleware) -> bool:
-    """Whether a layer keeps a summary beside the messages of a window: not if it has a `before_model` of its own."""
+    """Whether a layer can keep its summary beside the messages. A subclass with its own `before_model` cannot."""
     return isinstance(layer, Summarization) and type(layer).before_model is Summarization.before_model
 
 
 async def _between(
     state: AgentState, start: int, end: int, read: Callable[[int, int], AsyncIterator[Message]]
 ) -> AsyncIterator[Message]:
-    """The messages of a thread from one position to another, loaded or not."""
+    """The messages of a thread from `start` to `end`. Those that were not loaded come from `read`."""
     omitted = omitted_messages(state)
     if start < omitted:
         async for message in read(start, min(end, omitted)):
@@ -175,4 +175,4 @@ def _characters(messages: Sequence[Message]) -> int:
 
 
 SummarizationMiddleware = Summarization
-"""The same under the name that agent frameworks use."""
+"""Another name of `Summarization`, which agent frameworks use."""

@@ -1,7 +1,7 @@
-"""What an interrupted conversation still owes: pure functions over messages and states.
+"""Completes conversations that were cut off: pure functions over messages and states.
 
-A conversation that was cut off may have calls without results. Messages that arrive meanwhile belong after those
-results. Until then they are queued in the state, so that a kill does not lose them.
+A conversation that was cut off may have calls without results. New messages belong after those results, so they are
+queued in the state until the results are there, and a kill does not lose them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TAKEN_OVER = "This call was not made here: another worker has taken the conversa
 
 
 def unknown(cause: Cause) -> str:
-    """What the model is told of a call that was under way when its run was cut off."""
+    """The text that tells the model of a call that was under way when its run was cut off."""
     return (
         f"The outcome of this call is unknown: {_CAUSES[cause]}. It may or may not have taken effect, and it was not "
         "repeated."
@@ -34,7 +34,7 @@ _CAUSES: Mapping[Cause, str] = {
 }
 UNKNOWN = unknown("stopped")
 CUT_OFF = "locus:cut-off"
-"""The metadata key of why a run was cut off, while a person is asked about the calls that it had begun."""
+"""The metadata key of the `Cause` that cut a run off, while a person is asked about the calls that it had begun."""
 
 
 def cut_off_of(state: AgentState) -> Cause:
@@ -60,7 +60,7 @@ def is_answered(messages: Sequence[Message]) -> bool:
 
 
 def in_order(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """The messages, with the last results in the order of their calls if none is missing."""
+    """The messages, with the last results in the order of their calls. If a result is missing, nothing moves."""
     start = len(messages)
     while start and messages[start - 1].role is Role.TOOL:
         start -= 1
@@ -75,11 +75,11 @@ def in_order(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 def repaired(
     messages: Sequence[Message], *, to_the_end: bool = False, from_the_start: bool = True
 ) -> list[Message] | None:
-    """The messages with every orphan mended, or None if there are none.
+    """The messages with a result for every call and without results of no call, or None if nothing needs repair.
 
-    Providers refuse a history in which a call has no result, or a result no call, for ever. Calls of the last
-    assistant message may still get theirs, and are left alone unless `to_the_end` says that nothing follows. Results
-    at the beginning belong to calls that were not loaded, unless these messages are all `from_the_start`.
+    Providers refuse any history in which a call has no result, or a result no call. Calls of the last assistant message
+    may still get their results, and are left alone unless `to_the_end` says that nothing follows. Without
+    `from_the_start`, results at the beginning belong to calls that were not loaded, and are left alone.
     """
     mended: list[Message] = []
     open_calls: dict[str, ToolCall] = {}
@@ -109,7 +109,7 @@ def results_for(calls: Iterable[ToolCall], text: str) -> list[Message]:
 
 
 def failed(call: ToolCall, text: str) -> ToolResult:
-    """The result of a call that was not made, or of which nothing is known."""
+    """A result that says that a call was not made, or that its outcome is unknown."""
     return ToolResult(tool_call_id=call.id, name=call.name, content=text, error=text)
 
 

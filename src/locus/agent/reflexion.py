@@ -1,4 +1,4 @@
-"""Reflexion: a confidence that moves with the outcome of tools, and the detection of loops."""
+"""Reflexion: a confidence score that follows the outcome of tools, and the detection of loops."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOOP = 3
 
 
 def reflect(state: AgentState, executions: Sequence[ToolExecution], *, looping: bool) -> AgentState:
-    """The state with its confidence moved: towards 1 by successes, down by failures and by going in circles."""
+    """The state with a new confidence: successes move it towards 1, failures and loops lower it."""
     confidence = state.confidence
     for execution in executions:
         confidence += (1 - confidence) * SUCCESS if execution.success else -FAILURE
@@ -23,7 +23,7 @@ def reflect(state: AgentState, executions: Sequence[ToolExecution], *, looping: 
 
 
 def repeats(executions: Sequence[ToolExecution]) -> int:
-    """How many of the last executions did the very same thing, with the same result."""
+    """How many executions at the end are identical: the same tool, arguments and outcome."""
     count = 0
     for execution in reversed(executions):
         if _essence(execution) != _essence(executions[-1]):

@@ -1,4 +1,4 @@
-"""What a run ends with."""
+"""The result of a run, and its metrics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from locus.core.state import AgentState
 
 @dataclass(frozen=True)
 class AgentMetrics:
-    """What a run cost."""
+    """The costs of a run: calls, tokens, checkpoints and time."""
 
     iterations: int = 0
     model_calls: int = 0
@@ -30,9 +30,9 @@ class AgentMetrics:
 class AgentResult:
     """The end of a run: the answer, the state, why it stopped, and what it cost.
 
-    `thread_id` is the thread that the state is kept in; it differs from the one that was asked for after
-    `on_conflict="fork"`. `nothing_to_resume`: the thread that was to be resumed had its answer already, which is the
-    message; nobody was asked, and nothing was saved.
+    `thread_id` is the thread that holds the state; after `on_conflict="fork"` it is not the one that was asked for.
+    `nothing_to_resume`: the thread was finished already. `message` is the answer that it had; the model was not asked,
+    and nothing was saved.
     """
 
     message: str

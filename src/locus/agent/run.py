@@ -5,7 +5,7 @@
     each result is recorded                  before anything depends on it
     the results, the answer, an interrupt    are saved as they come
 
-So the last checkpoint, and the records after it, say where the next process goes on.
+The last checkpoint, and the records after it, tell the next process where to go on.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ from locus.tools import ToolRegistry
 Emit = Callable[[Event], Awaitable[None]]
 
 RECENT = 50
-"""A new call must have another id than this many calls before it."""
+"""How many of the last calls a new call's id must differ from."""
 
 MAX_CALL_ID = 200
-"""A longer id could name neither a record nor a thread."""
+"""How long a call's id may be: a longer one could name neither a record nor the thread of a sub-agent."""
 
 
 class Run:
-    """A run, from its first message or from where a process was stopped. When it is over, `result` is set.
+    """A run of an agent, from its first message or from where an earlier process stopped. At its end, `result` is set.
 
     `accepted`: something of this run is saved, so it cannot simply be started again. `asks_model`: the model has been
     asked, and has not answered.
@@ -116,11 +116,11 @@ class Run:
             await self._end("complete")
             return
         if self._session.keeps_lease and not self.accepted:
-            await self._save("resumed")  # of two who go on, only one asks the model
+            await self._save("resumed")  # if two workers resume, only one of them gets to ask the model
         await self._loop()
 
     async def _settle(self, decision: Any, *, new_input: bool) -> None:
-        """Give every call of the past its result, or stop for a decision on it."""
+        """Give every open call of earlier runs its result, or stop for a decision on it."""
         if not self._session.saved_by_run:
             self._mend()
         waiting = self._waiting(decision)
@@ -137,11 +137,11 @@ class Run:
         self._tidy()
         owed = pending_calls(self.state.messages)
         if owed:
-            # Whoever stopped to ask had begun none of those that are still open.
+            # A run that stopped to ask a person had begun none of the calls that are still open.
             await self._call_again(owed, ask=not new_input, begun=waiting is None)
 
     def _waiting(self, decision: Any) -> Interrupt | None:
-        """What this thread waits for. A session that keeps only messages has lost it, and it is worked out again."""
+        """The interrupt that this thread waits for. If the session keeps only messages, it is worked out again."""
         waiting = approvals.interrupt_of(self.state)
         if waiting is None and decision is not None:
             gated = self._gated(pending_calls(self.state.messages))
@@ -185,19 +185,19 @@ class Run:
         return self._session.keeps_state and summarizes_in_window(layer)
 
     async def _keep_summary(self, state: AgentState) -> bool:
-        """Save a summary that is not complete, so that its part is never made again. False: no time is left."""
+        """Save a summary that is not complete, so that it goes on from here. False if no time is left for that."""
         self.state = state
         await self._save("summary")
         return not self._is_out_of_time()
 
     def _mend(self, *, to_the_end: bool = False) -> None:
-        """Repair a history that something else may have changed. This looks at every message."""
+        """Repair a history that a caller or a middleware may have left inconsistent. It reads every message."""
         mended = repaired(self.state.messages, to_the_end=to_the_end, from_the_start=not omitted_messages(self.state))
         if mended is not None:
             self.state = self.state.with_messages_replaced(mended)
 
     async def _answer(self) -> None:
-        """One answer of the model, and what it asks for."""
+        """Get one answer of the model, and make the calls that it asks for."""
         try:
             async with asyncio.timeout(self._seconds_left()) as limit:
                 message = await self._ask_model()
@@ -230,7 +230,7 @@ class Run:
         return None
 
     def _repeats(self, times: int) -> bool:
-        """Whether the last calls of this run did the same thing this many times."""
+        """Whether the last `times` calls of this run are identical, with identical results."""
         executions = self.state.tool_executions[self._executed_before :]
         return repeats(executions[-times:]) >= times
 
@@ -248,7 +248,7 @@ class Run:
             messages.insert(0, Message.system(self._config.system_prompt))
 
         async def on_text(text: str) -> None:
-            self.asks_model = False  # while others are told of it
+            self.asks_model = False  # an error of the caller's event handler is not one of the model
             await self._emit(ModelChunkEvent(*self._tag, text))
             self.asks_model = True
 
@@ -281,9 +281,9 @@ class Run:
         await self._make(calls, save=self.state.iteration % self._config.checkpoint_every_n_iterations == 0)
 
     async def _call_again(self, calls: Sequence[ToolCall], *, ask: bool, begun: bool) -> None:
-        """Make the calls that an earlier process left open. `ask`: a person may be asked about them.
+        """Make the calls that an earlier process left open.
 
-        `begun` is False if none of them can have been begun.
+        `ask`: a person may be asked about them. `begun`: some of them may have been begun.
         """
         left = await self._take_over(calls, ask=ask, begun=begun)
         if left:
@@ -301,16 +301,17 @@ class Run:
                     self._count(tool_calls=1)
                     await self._emit(ToolCompleteEvent(*self._tag, told.call, told.result))
                 else:
-                    save = True  # another worker has the thread: the save is refused, or opens a fork
+                    save = True  # another worker has the thread: the save fails, or opens a fork
         self._append(calls, results)
         if save:
             await self._save("results")
 
     async def _take_over(self, calls: Sequence[ToolCall], *, ask: bool, begun: bool) -> list[ToolCall] | None:
-        """The calls that are left to make; None if a person has to decide first.
+        """Claim open calls for this worker. Returns those left to make; None if a person has to decide first.
 
-        What is known of the others is appended. Only one worker gets past the save. It reads the records once more
-        after that: the worker that lost may have begun a call in between, but begins no more.
+        The recorded results of the others are appended. Of several workers, only one succeeds with the save that claims
+        the calls. It then reads the records once more: the worker that lost may have begun a call before that save, but
+        begins none after it.
         """
         left = list(calls)
         seen: object = self
@@ -333,10 +334,10 @@ class Run:
     def _judge(
         self, calls: Sequence[ToolCall], known: Records | None, results: dict[str, ToolResult], *, ask: bool
     ) -> Interrupt | None:
-        """Give results to those calls that will not be made; or return what a person has to be asked.
+        """Give results to the calls that will not be made, or return the question that a person has to answer first.
 
-        A call that was begun, is not known to be done and must not be repeated has an unknown outcome. So has,
-        in a store that keeps no records, every such call, unless a person is about to be asked anyway.
+        The outcome of a call is unknown if it was begun, has no recorded result and must not be repeated. In a store
+        that keeps no records, any call may have been begun, unless it still needs an approval.
         """
         repeat = self._config.unknown_outcome == "retry"
         doubtful = [
@@ -355,7 +356,7 @@ class Run:
         return None
 
     async def _claim(self, calls: list[ToolCall]) -> list[ToolCall]:
-        """Save, so that these calls belong to this worker. Return those that do."""
+        """Save, so that these calls belong to this worker, and return those that it may make."""
         thread_id = self._session.thread_id
         await self._save("resumed")
         if self._session.thread_id == thread_id:
@@ -391,7 +392,7 @@ class Run:
         self._tidy()
 
     def _tidy(self) -> None:
-        """Once no call is open, the results stand in the order of the calls, and decisions are forgotten."""
+        """Once no call is open, put the results into the order of the calls, and forget decisions on them."""
         if not pending_calls(self.state.messages):
             ordered = in_order(self.state.messages)
             if ordered is not self.state.messages:
@@ -427,7 +428,7 @@ class Run:
         await self._emit(InterruptEvent(*self._tag, interrupt))
 
     async def _end(self, reason: StopReason) -> None:
-        """End the run. A complete one was saved with its answer; any other is saved now."""
+        """End the run. If it stopped without an answer, save its state; an answer was saved when it came."""
         if reason != "complete":
             await self._save("stopped", "done")
         result = await self._close(reason, None)
@@ -449,17 +450,13 @@ class Run:
         return self.result
 
 
-MAX_CALL_ID = 200
-"""Beyond this an id could not name a record, or a thread of its own."""
-
-
 async def _ask(
     model: Model,
     messages: Sequence[Message],
     tools: Sequence[ToolSpec] | None,
     on_text: Callable[[str], Awaitable[None]],
 ) -> ModelResponse:
-    """Ask the model, streaming if it can; `on_text` gets the text as it comes."""
+    """Ask the model, streaming if it can. `on_text` gets each piece of text as it comes."""
     response: ModelResponse | None = None
     if isinstance(model, StreamingModel):
         async for chunk in model.stream(messages, tools=tools):
@@ -475,13 +472,13 @@ async def _ask(
 
 
 def _is_empty(message: Message) -> bool:
-    """Whether a model gave no call, no text and no other content."""
+    """Whether a model's answer has no call, no text and no other content."""
     blocks = message.content if not isinstance(message.content, str) else None
     return not (message.tool_calls or message.text.strip() or any(block.type != "text" for block in blocks or ()))
 
 
 def _with_unique_ids(message: Message, used: Iterable[str]) -> Message:
-    """The message with unique call ids: some models give none, or the same ones every time."""
+    """The message with unique call ids, because some models give none, or repeat them."""
     if not message.tool_calls:
         return message
     seen = set(used)
@@ -506,7 +503,7 @@ def _execution(call: ToolCall, result: ToolResult) -> ToolExecution:
 
 
 def _last_words(messages: Sequence[Message]) -> str:
-    """What the assistant said last in answer to the last user message."""
+    """The assistant's last text since the last user message; empty if there is none."""
     for message in reversed(messages):
         if message.role is Role.USER:
             break

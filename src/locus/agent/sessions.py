@@ -1,4 +1,4 @@
-"""Where a run is saved: a thread of a checkpointer, a conversation memory, or nowhere."""
+"""Sessions: the places that a run is saved in. A thread of a checkpointer, a conversation memory, or nowhere."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ OnConflict = Literal["reject", "wait", "queue", "take_over", "fork", "raise"]
 STARTED = "locus:started"
 RESULT = "locus:result"
 CARRIED_ON = ("resumed", "interrupt")
-"""Steps whose checkpoints leave calls open that an earlier checkpoint has records of."""
+"""Steps whose checkpoints may have open calls with records at an earlier checkpoint."""
 
 Records = dict[str, ToolResult | None]
 Read = TypeVar("Read", bound=BaseModel)
@@ -55,82 +55,82 @@ class OtherRun:
     """A run of another worker that is under way in the thread."""
 
     last_sign: tuple[str, float]
-    """Changes whenever its worker says that it is alive."""
+    """A value that changes whenever the worker of that run saves or renews its lease."""
     last_saved: datetime
     seconds_left: float
-    """How long its worker may still be silent before it is taken for dead."""
+    """How long that worker may still be silent before it is taken for dead."""
     has_lease: bool = True
-    """Whether that time is one that its worker has promised, or one that this worker has chosen."""
+    """Whether `seconds_left` comes from that worker's lease. If it has none, this worker has chosen the time."""
 
 
 class Session(ABC):
-    """Where one run is saved. The base class saves nothing."""
+    """The place that one run is loaded from and saved to. The base class saves nothing."""
 
     def __init__(self, thread_id: str | None) -> None:
         self.thread_id = thread_id
         self.latest: str | None = None
         self.saved_by_run = False
-        """Whether the state that was loaded was saved by a run: then every call in it has a result, or is the last."""
+        """Whether the loaded state was saved by a run, so that only its last calls can be without results."""
         self.other_run: OtherRun | None = None
-        """The run that was under way when the state was loaded."""
+        """The run of another worker that was under way when the state was loaded."""
         self.cut_off: Cause = "stopped"
-        """Why the run that left the state that was loaded did not come to its end, if it did not."""
+        """Why the run that saved the loaded state was cut off, if it was."""
 
     @property
     def keeps_lease(self) -> bool:
-        """Whether a run that is under way can be told here from one whose worker is gone."""
+        """Whether leases are stored, so that a run under way can be told from one whose worker is gone."""
         return False
 
     @property
     def keeps_state(self) -> bool:
-        """Whether more than the messages is kept, such as a summary beside them."""
+        """Whether the whole state is saved, rather than its messages alone."""
         return True
 
     @abstractmethod
     async def load(self) -> AgentState | None:
-        """The state that the run goes on from."""
+        """Load the state that the run goes on from; None if there is none."""
 
     @abstractmethod
     async def save(self, state: AgentState, facts: dict[str, Any]) -> str | None:
-        """Keep the state; return the checkpoint's id, or None if there are none here."""
+        """Save the state. Returns the id of the checkpoint, or None where there are no checkpoints."""
 
     async def finish(self, state: AgentState) -> None:
-        """The run is over."""
+        """Take note that the run is over; `state` is its last state."""
 
     async def look(self) -> OtherRun | None:
-        """The run that is under way in the thread now."""
+        """The run of another worker that is under way in the thread now."""
         return None
 
     async def load_before(self) -> AgentState | None:
-        """The state before the run that is under way."""
+        """Load the state before the other worker's run."""
         return None
 
     async def let_go(self, end: End) -> None:
-        """Nothing more is saved by this run, and the thread is free for others."""
+        """Release the thread for others. This run saves nothing more."""
 
     async def record_start(self, call_id: str) -> bool:
-        """A call that must not be repeated is about to be made. False: another worker has taken it over."""
+        """Record that a call which must not be repeated is about to be made. False if another worker has it now."""
         return True
 
     async def record_result(self, result: ToolResult) -> None:
-        """A call is done. Once this returns, it is never made again."""
+        """Record the result of a call. Once this returns, the call is never made again."""
 
     async def read_messages(self, start: int, end: int) -> AsyncIterator[Message]:
-        """The messages between two positions of the thread, where not all of them were loaded."""
-        nothing: tuple[Message, ...] = ()  # is ever left out here
+        """Read messages of the thread that were not loaded, from position `start` to `end`."""
+        nothing: tuple[Message, ...] = ()  # all messages are loaded here
         for message in nothing:
             yield message
 
     async def recorded(self) -> Records | None:
-        """The open calls that were begun, with their results; None: begun, but not known to be done.
+        """The open calls that were begun, by id, with their results; a result of None is not known.
 
-        None in all if this place keeps no records.
+        Returns None if this place keeps no records of calls.
         """
         return None
 
 
 class NoSession(Session):
-    """A run that is not kept."""
+    """A session that keeps nothing."""
 
     def __init__(self) -> None:
         super().__init__(None)
@@ -143,11 +143,12 @@ class NoSession(Session):
 
 
 class ThreadSession(Session):
-    """A thread of a Locus checkpointer. Every save names the checkpoint that it expects to be the latest.
+    """A session in a thread of a Locus checkpointer. Every save names the checkpoint that it expects to be the latest.
 
-    `lease_seconds` is how long this worker may be silent. `patience` is how many seconds a run without a lease may be
-    silent before it is taken for dead; without it, such a run stands in nobody's way. `window` is how many messages are
-    loaded at least; without it, all are. With `back_to_summary`, also those are that the summary does not cover.
+    - `lease_seconds`: how long this worker may be silent.
+    - `patience`: how many seconds a run without a lease may be silent before it is taken for dead; `None` ignores it.
+    - `window`: how many messages are loaded, at least; `None` for all.
+    - `back_to_summary`: load also the messages before the window that the summary does not cover.
     """
 
     def __init__(
@@ -173,9 +174,9 @@ class ThreadSession(Session):
         self._patience = patience
         self._watch = Watch()
         self._lease_id: str | None = None
-        """The lease that this run has, from its first checkpoint on."""
+        """The id of this run's lease, which it has from its first checkpoint on."""
         self._told = 0.0
-        """When this worker has last said that it is alive."""
+        """The time at which this worker last saved, or renewed its lease."""
         self._renewing: asyncio.Task[None] | None = None
 
     @property
@@ -205,7 +206,7 @@ class ThreadSession(Session):
         return state
 
     async def _load_state(self, checkpoint_id: str) -> AgentState | None:
-        """The state of a checkpoint, or a window of it in which a user's turn begins before what the model sees."""
+        """Load a checkpoint, or a window of it that is long enough for the model to see whole turns."""
         window = self._window
         last = None if window is None else to_load(window)
         while True:
@@ -260,25 +261,25 @@ class ThreadSession(Session):
         return None if entry is None else await self._other_run(entry)
 
     async def _other_run(self, entry: HistoryEntry) -> OtherRun | None:
-        """The run that a checkpoint tells of, if it is under way."""
+        """The run that saved a checkpoint, if it is under way. Sets `cut_off`."""
         self.cut_off = "stopped"
         if not _is_running(entry.metadata):
             return None
         writes = (
             await self._checkpointer.get_writes(self._thread, PLACE, namespace=PLACE) if self._keeps_records else []
         )
-        found = found_lease(self._thread, entry, writes)
-        has_lease = isinstance(found, Lease)
-        if not isinstance(found, Lease):
-            self.cut_off = found
+        lease = found_lease(self._thread, entry, writes)
+        has_lease = isinstance(lease, Lease)
+        if not isinstance(lease, Lease):
+            self.cut_off = lease
             if "lease" in entry.metadata or self._patience is None:
                 return None
-            found = Lease(self._patience, math.inf)  # saved by a version, or in a store, that has no leases
-        left = self._watch.seconds_left(entry.checkpoint_id, found)
+            lease = Lease(self._patience, math.inf)  # the version or the store that saved the run has no leases
+        left = self._watch.seconds_left(entry.checkpoint_id, lease)
         if not left:
             return None
         self.cut_off = "taken_over"
-        return OtherRun((entry.checkpoint_id, found.until), entry.created_at, left, has_lease)
+        return OtherRun((entry.checkpoint_id, lease.until), entry.created_at, left, has_lease)
 
     async def save(self, state: AgentState, facts: dict[str, Any]) -> str | None:
         return await finished(self._save(state, facts))
@@ -288,21 +289,21 @@ class ThreadSession(Session):
         try:
             saved = await self._save_here(state, facts)
         except ConflictError:
-            # Two who decide on the same calls must not both go on: the calls would be made twice.
+            # After two decisions on the same calls only one run may go on, or the calls would be made twice.
             if self._on_conflict != "fork" or facts["step"] == "decision":
                 raise
             left = self._thread
             await self._fork()
             self._checkpointer.follow_copy(state, left, self._thread)
             saved = await self._save_here(state, facts)
-        # The lease counts from before the save, however long that takes.
+        # The lease counts from the beginning of the save, however long that takes.
         self.latest, self._step, self._told = saved, facts["step"], began
         if self._lease_id is not None and self._renewing is None:
             self._renewing = asyncio.create_task(self._renew())
         return saved
 
     async def _save_here(self, state: AgentState, facts: dict[str, Any]) -> str:
-        """Save in this thread, and have its lease with the first checkpoint that is not the last."""
+        """Save in this thread. As long as the run is under way, the checkpoint holds its lease."""
         lease_id = self._lease_id
         if self.keeps_lease and _is_running(facts):
             lease_id = lease_id or new_lease_id(self._thread)
@@ -312,16 +313,16 @@ class ThreadSession(Session):
         return saved
 
     async def _fork(self) -> None:
-        """Continue in a new thread, a copy of this one up to where another writer got ahead."""
+        """Continue in a new thread: a copy of this one, up to the last checkpoint before another writer's."""
         suffix = f"~{new_id()[:8]}"
         fork = self._thread[: MAX_ID_LENGTH - len(suffix)] + suffix
         if self.latest is not None and not await self._checkpointer.copy_thread(self._thread, fork, self.latest):
-            self.latest = None  # it was deleted meanwhile, and the state is saved whole
+            self.latest = None  # that checkpoint was deleted meanwhile, so the next save writes the state whole
         self._thread = self.thread_id = fork
         self._lease_id = None
 
     async def _renew(self) -> None:
-        """Say that this worker is alive whenever it has saved nothing for a third of its lease."""
+        """Renew the lease whenever this worker has saved nothing for a third of it."""
         third = self._lease_seconds / 3
         after_failure = Backoff(third / 8, third)
         failures = 0
@@ -333,7 +334,7 @@ class ThreadSession(Session):
             try:
                 await finished(self._say_alive())
                 self._told, failures = max(self._told, began), 0
-            except Exception:  # noqa: BLE001 (the next save meets it, too, and tells the run)
+            except Exception:  # noqa: BLE001 (the next save fails in the same way, and tells the run)
                 await after_failure.pause(failures)
                 failures += 1
 
@@ -342,7 +343,7 @@ class ThreadSession(Session):
             await self._say(renewal(self._lease_id, self._lease_seconds))
 
     async def _is_latest(self) -> bool:
-        """False if the thread was taken over, or deleted: then nothing is written to it any more."""
+        """Whether the thread still ends with this run's checkpoint: it was neither taken over nor deleted."""
         entry = await self._newest()
         return entry is not None and entry.checkpoint_id == self.latest
 
@@ -358,7 +359,7 @@ class ThreadSession(Session):
             await ended(renewing)
         lease_id, self._lease_id = self._lease_id, None
         try:
-            # Also after the last checkpoint, which says so itself, because that may be deleted, and the one before not.
+            # The last checkpoint says that the run is over. It may be deleted, and the one before it does not say so.
             if lease_id is not None and await self._is_latest():
                 await self._say(release(lease_id, end))
         except Exception as error:  # noqa: BLE001 (the run is over all the same, and the lease ends by itself)
@@ -380,17 +381,18 @@ class ThreadSession(Session):
     async def recorded(self) -> Records | None:
         if not self._keeps_records:
             return None
-        found: Records = {}
+        records: Records = {}
         at, step = self.latest, self._step
         while at is not None:
             for write in await self._checkpointer.get_writes(self._thread, at):
                 if write.channel == STARTED:
-                    found.setdefault(write.task_id, None)
+                    records.setdefault(write.task_id, None)
                 elif write.channel == RESULT:
-                    found[write.task_id] = found.get(write.task_id) or self._read(ToolResult, write.value, "a result")
+                    result = records.get(write.task_id) or self._read(ToolResult, write.value, "a result")
+                    records[write.task_id] = result
             before = await self._checkpointer.history(self._thread, 1, at) if step in CARRIED_ON else []
             at, step = (before[0].checkpoint_id, before[0].metadata.get("step")) if before else (None, None)
-        return found
+        return records
 
 
 def _is_running(facts: Mapping[str, Any]) -> bool:
@@ -398,7 +400,7 @@ def _is_running(facts: Mapping[str, Any]) -> bool:
 
 
 class PlainSession(Session):
-    """A third-party `BaseCheckpointer`: states are saved, results of single tools are not."""
+    """A session in a third-party `BaseCheckpointer`: it saves states, but no records of single calls."""
 
     def __init__(self, checkpointer: BaseCheckpointer, thread_id: str) -> None:
         super().__init__(thread_id)
@@ -414,7 +416,7 @@ class PlainSession(Session):
 
 
 class ConversationSession(Session):
-    """A conversation memory with two methods: the messages are loaded before a run, and saved after it."""
+    """A session in a conversation memory: it loads the messages before a run, and saves them after it."""
 
     def __init__(self, memory: AgentCheckpointer, thread_id: str) -> None:
         super().__init__(thread_id)

@@ -1,4 +1,4 @@
-"""What of a long conversation the model sees: its last messages, and a summary of what precedes them.
+"""Windows: of a long conversation the model sees the last messages, and a summary of those before.
 
 The thread keeps everything. Positions count from the first message of the thread, whether it was loaded or not.
 """
@@ -18,29 +18,29 @@ SUMMARY = "locus:summary"
 """The metadata key of the summary."""
 
 LEAST_LOADED = 50
-"""How many items of each list are loaded at least: calls are told from earlier ones by their last executions."""
+"""How many items of each list are loaded at least, so that a new call's id can be compared with recent ones."""
 
 MARGIN = 25
-"""How many items before the window are loaded at least: a user's turn should begin among them."""
+"""How many items before the window are loaded at least, in the hope that a user's turn begins among them."""
 
 MOST_FOR_SUMMARY = 16
-"""How many times as much may be loaded to reach back to where the summary ends."""
+"""How many times the usual number of items may be loaded, to reach back to the end of the summary."""
 
 MARKED = 4
-"""How many of the messages that a summary covers it is tied to. One alone says too little: many answers are "ok"."""
+"""How many messages, the last ones it covers, identify a summary. One is too few: many answers are just "ok"."""
 
 
 class Summary(NamedTuple):
-    """What the messages before a position have said."""
+    """A summary of the messages before the position `covers`."""
 
     text: str
     covers: int
     last: str
-    """The mark of the last messages that it covers. If others stand there, it is not a summary of this thread."""
+    """The mark of the last messages that it covers. If it does not fit the thread, the summary is of other messages."""
 
     @property
     def marked_from(self) -> int:
-        """The position of the first message that the mark is of."""
+        """The position of the first message that the mark identifies."""
         return max(0, self.covers - MARKED)
 
 
@@ -48,12 +48,12 @@ NOTHING = Summary("", 0, "")
 
 
 def mark_of(messages: Iterable[Message]) -> str:
-    """Tells these messages from others, by what a model sees of them: a save and a load do not change that."""
+    """A fingerprint of messages, over the parts that a model sees. Saving and loading does not change it."""
     return fingerprint("".join(item_text(_plain(message), (), sort_keys=True) for message in messages)).hex()
 
 
 def _plain(message: Message) -> Message:
-    """A message without what its metadata, or a user's subclass, adds to it."""
+    """A message without its metadata, and without fields that a user's subclass adds."""
     return Message(
         role=message.role,
         content=message.content,
@@ -70,14 +70,14 @@ def omitted_messages(state: AgentState) -> int:
 
 
 def summary_of(state: AgentState) -> Summary:
-    """The summary that a state has. One that makes no sense, or is of other messages, counts for nothing.
+    """The summary in a state; `NOTHING` if there is none, or it is malformed or of other messages.
 
-    Where the messages that would tell were not loaded, it stays open whether it is of others: see `is_verified`.
+    If the messages that its mark identifies were not loaded, it may be of others: `is_verified` says whether they were.
     """
-    found = state.metadata.get(SUMMARY)
-    if not isinstance(found, dict):
+    stored = state.metadata.get(SUMMARY)
+    if not isinstance(stored, dict):
         return NOTHING
-    text, covers, last = found.get("text"), found.get("covers"), found.get("last")
+    text, covers, last = stored.get("text"), stored.get("covers"), stored.get("last")
     omitted = omitted_messages(state)
     if not isinstance(text, str) or not isinstance(last, str) or type(covers) is not int:
         return NOTHING
@@ -89,7 +89,7 @@ def summary_of(state: AgentState) -> Summary:
 
 
 def is_verified(state: AgentState, summary: Summary) -> bool:
-    """Whether the messages that the mark of its summary is of are visible: `summary_of` has compared them."""
+    """Whether the messages that the summary's mark identifies are loaded, so that `summary_of` has compared them."""
     return summary.marked_from >= omitted_messages(state)
 
 
@@ -105,12 +105,12 @@ def without_summary(state: AgentState) -> AgentState:
 
 
 def summary_message(text: str) -> Message:
-    """A summary as the model sees it."""
+    """The message in which the model gets a summary."""
     return Message.system(f"Summary of the conversation so far:\n{text}")
 
 
 def turn_start(messages: Sequence[Message], at: int) -> int:
-    """The last place not after `at` where a user's turn begins: nothing is torn apart there."""
+    """The index of the last user message up to `at`; 0 if there is none."""
     for index in range(min(at, len(messages) - 1), 0, -1):
         if messages[index].role is Role.USER:
             return index
@@ -118,7 +118,7 @@ def turn_start(messages: Sequence[Message], at: int) -> int:
 
 
 def step_start(messages: Sequence[Message], at: int) -> int:
-    """The last place not after `at`, inside of a turn, where no call is separated from its results."""
+    """The last index up to `at` at which the messages can be cut without separating a call from its results."""
     for index in range(min(at, len(messages) - 1), 0, -1):
         if messages[index].role is not Role.TOOL:
             return index
@@ -126,14 +126,14 @@ def step_start(messages: Sequence[Message], at: int) -> int:
 
 
 def to_load(window: int) -> int:
-    """How many items of each list are loaded at first."""
+    """How many items of each list to load at first."""
     return max(window + MARGIN, LEAST_LOADED)
 
 
 def needed(state: AgentState, window: int, *, back_to_summary: bool) -> int | None:
-    """How many items of each list have to be loaded, because these are too few; None if they are enough.
+    """How many items of each list to load, because those of this state are too few; None if they are enough.
 
-    What the model sees begins with a user's turn; what is loaded may begin anywhere before that.
+    The messages that the model sees begin with a user's turn; the loaded ones may begin anywhere before that.
     """
     messages, omitted = state.messages, omitted_messages(state)
     if not omitted:
@@ -151,14 +151,14 @@ def needed(state: AgentState, window: int, *, back_to_summary: bool) -> int | No
 
 
 def _has_turn(messages: Sequence[Message], at: int) -> bool:
-    """Whether a user's turn begins at a place, or before it."""
+    """Whether a user's turn begins at the index `at` or before it."""
     return bool(messages) and messages[turn_start(messages, at)].role is Role.USER
 
 
 def seen_by_model(state: AgentState, window: int, *, back_to_summary: bool) -> list[Message]:
-    """The messages that the model is asked with: at least the last `window`, from the start of a turn.
+    """The messages to send to the model: at least the last `window`, from the start of a turn.
 
-    `back_to_summary`: all that the summary does not cover, which somebody has verified.
+    `back_to_summary`: all messages that the summary does not cover. The summary must be verified.
     """
     messages, summary = state.messages, summary_of(state)
     if back_to_summary:
@@ -169,7 +169,7 @@ def seen_by_model(state: AgentState, window: int, *, back_to_summary: bool) -> l
     seen = list(messages[start:])
     while not start and omitted_messages(state) and seen and seen[0].role is Role.TOOL:
         del seen[0]  # its call was not loaded
-    if start and seen and seen[0].role is not Role.USER:  # the summary covers a part of this turn
+    if start and seen and seen[0].role is not Role.USER:  # the summary covers the beginning of this turn
         opening = turn_start(messages, start)
         if messages[opening].role is Role.USER:
             seen.insert(0, messages[opening])

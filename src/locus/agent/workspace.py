@@ -1,7 +1,7 @@
-"""A plan and files that an agent works with, kept in its thread beside the conversation.
+"""The workspace of an agent: a plan and files, kept in its thread beside the conversation.
 
-They live in the namespace "workspace" of the thread, as a dict: {"todos": [...], "files": {path: text}}. A file
-is stored once for each content that it had, and every earlier version stays loadable.
+It is a dict in the namespace "workspace" of the thread: {"todos": [...], "files": {path: text}}. A file is stored once
+for each content that it had, and every earlier version stays loadable.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Todo(BaseModel):
 
 
 class Workspace:
-    """The plan and the files of the thread that a tool is called in.
+    """The workspaces of threads. Its methods work on the thread of the tool call under way.
 
-    Without a store they live as long as this object, and those of a run without a thread as long as the run.
+    Without a store, workspaces live as long as this object. That of a run without a thread lives as long as the run.
     """
 
     def __init__(self, store: CheckpointStore | None) -> None:
@@ -53,7 +53,7 @@ class Workspace:
         return await self._store.load(call.thread_id, namespace=NAMESPACE) or {}
 
     async def change(self, update: Callable[[dict[str, Any]], str]) -> str:
-        """Change the workspace; two tools that do so at once both succeed."""
+        """Apply `update` and save, again if another tool was faster. Returns the answer of `update`."""
         call = current_call.get()
         thread_id = call.thread_id
         if self._store is None or thread_id is None:
@@ -71,7 +71,7 @@ class Workspace:
         raise ConflictError("the workspace is changed by others faster than this tool can follow")
 
     def tools(self) -> list[Tool[..., Any]]:
-        """Tools for the plan and the files. All may be repeated safely."""
+        """Make the tools for the plan and the files. All may be repeated safely."""
 
         @tool(idempotent=True)
         async def write_todos(todos: list[Todo]) -> str:

@@ -1,4 +1,4 @@
-"""What an agent tells while it works: one small class for each kind of event."""
+"""The events that an agent reports while it works: one small class for each kind."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ToolCompleteEvent(Event):
 
 @dataclass(frozen=True)
 class CheckpointSavedEvent(Event):
-    """The state is kept, up to here."""
+    """The state is saved: `checkpoint_id` holds the first `messages` messages of the thread."""
 
     checkpoint_id: str
     messages: int
@@ -83,7 +83,7 @@ class InterruptEvent(Event):
 class TerminateEvent(Event):
     """The run is over, and `message` is its answer.
 
-    `nothing_to_resume`: the thread that was to be resumed had that answer already; nobody was asked.
+    `nothing_to_resume`: the thread was finished already. `message` is the answer that it had; the model was not asked.
     """
 
     stop_reason: StopReason
@@ -93,7 +93,7 @@ class TerminateEvent(Event):
 
 @dataclass(frozen=True)
 class Interrupt:
-    """What a person is asked.
+    """A question to a person, who has to decide before the run goes on.
 
     `kind` is "approval" (these calls need a yes) or "unknown_outcome" (these calls were under way when the
     process was killed, and may or may not have happened).

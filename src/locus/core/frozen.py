@@ -109,7 +109,7 @@ class Frozen(BaseModel):
 
 
 def _frozen_fields(kind: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values for fields, frozen as validation would have frozen them."""
+    """Field values, frozen in the way that validation freezes them."""
     fields = kind.model_fields
     return {
         name: as_items(value) if _is_items(fields.get(name), value) else freeze(value) for name, value in values.items()
@@ -117,7 +117,7 @@ def _frozen_fields(kind: type[BaseModel], values: Mapping[str, Any]) -> dict[str
 
 
 def _is_items(field: FieldInfo | None, value: Any) -> bool:
-    """Whether a value belongs into a field as `Items`: the field is one of a state's lists, or these are models."""
+    """Whether a field holds this value as `Items`: the field is a list of the state, or the value contains models."""
     if field is None or not isinstance(value, list | tuple):
         return False
     return isinstance(field.default, Items) or any(isinstance(item, BaseModel) for item in value)
@@ -131,7 +131,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def trust(*inner: str) -> Callable[[type[M]], type[M]]:
-    """Declare that instances of exactly this class never change, if those in its fields `inner` don't."""
+    """Declare that instances of exactly this class never change, provided the models in its fields `inner` don't."""
 
     def declare(kind: type[M]) -> type[M]:
         _TRUSTED.add(kind)
@@ -142,7 +142,7 @@ def trust(*inner: str) -> Callable[[type[M]], type[M]]:
 
 
 def is_ours(item: object) -> TypeGuard[BaseModel]:
-    """Whether an object is of exactly a class that was declared so. Asking pydantic takes ten times as long."""
+    """Whether an object's class is one that `trust` has declared. Asking pydantic takes ten times as long."""
     return type(item) in _INNER
 
 
@@ -159,13 +159,13 @@ def trusted(item: object) -> bool:
 
 
 class Items(tuple[T, ...]):
-    """An immutable sequence that knows which older one it grew out of.
+    """An immutable sequence that knows which older sequence, its root, it grew out of.
 
-    `items[:kept]` are the very objects `root[skip:skip + kept]`. A sequence without a root is one.
+    `items[:kept]` are the very objects `root[skip:skip + kept]`. A sequence without a root is itself a root.
     """
 
     omitted: int = 0
-    """How many items precede these in the thread that a window of it was loaded from."""
+    """How many items of the thread come before the first of these, if only a window of the thread was loaded."""
 
     _root: "Items[T] | None" = None
     _skip: int = 0
@@ -186,9 +186,9 @@ class Items(tuple[T, ...]):
         return (self._skip, self._kept) if self._root is not None and self._root is older else None
 
     def anchor(self, stable: bool | None = None) -> None:
-        """Make this sequence the root of those derived from it later: it was saved or loaded.
+        """Make this sequence the root of those derived from it later, because it was just saved or loaded.
 
-        `stable=True` if it is known that every item is of a type that never changes.
+        Pass `stable=True` if every item is known to be of a type that never changes.
         """
         if self._root is not None:
             self._root, self._skip, self._kept = None, 0, 0
@@ -224,7 +224,7 @@ class Items(tuple[T, ...]):
         return part._derived_from(self, start, len(part), True) if step == 1 else part
 
     def after(self, omitted: int) -> "Items[T]":
-        """The same items as those that come after so many others."""
+        """These items, placed after `omitted` earlier ones that were not loaded."""
         if self.omitted == omitted:
             return self
         moved: Items[T] = Items(self)
@@ -246,16 +246,16 @@ def _unpickled(values: tuple[T, ...], omitted: int) -> Items[T]:
 
 
 def as_items(values: Iterable[T]) -> Items[T]:
-    """The validator of a state's tuple fields: keeps an `Items` as it is."""
+    """Return an `Items` unchanged, and make one of any other iterable. It validates a state's tuple fields."""
     return values if isinstance(values, Items) else Items(values)
 
 
 ThreadKey = tuple[str, str, str]
-"""(identity of the store, thread id, namespace)"""
+"""Identity of the store, thread id, namespace."""
 
 
 _MAX_THREADS = 4
-"""A state is seldom kept in more threads at once, and each trace may be large."""
+"""How many threads a lineage remembers. A state is seldom kept in more at once, and each trace may be large."""
 
 
 class Lineage:
@@ -271,15 +271,15 @@ class Lineage:
         self._known = known
 
     def get(self, key: ThreadKey) -> Any | None:
-        """What the store remembered on the last load from this thread, or save to it."""
+        """The trace that the store left on the last load from this thread, or save to it; None if there was neither."""
         return self._known.get(key)
 
     def items(self) -> Iterable[tuple[ThreadKey, Any]]:
-        """What was remembered, by thread."""
+        """The traces of all threads that are remembered."""
         return self._known.items()
 
     def after(self, key: ThreadKey, trace: object) -> "Lineage":
-        """This lineage, with `trace` as what is known of a thread. The oldest threads are forgotten."""
+        """A copy of this lineage in which `trace` belongs to the thread `key`. It forgets the oldest threads."""
         known = {other: value for other, value in self._known.items() if other != key}
         known[key] = trace
         while len(known) > _MAX_THREADS:
@@ -299,12 +299,12 @@ class Lineage:
         return self
 
     def __reduce__(self) -> "tuple[type[Lineage], tuple[()]]":
-        # In another process it means nothing: its stores are opened anew there.
+        # A lineage means nothing in another process, which opens its stores anew.
         return Lineage, ()
 
 
 class Remembering(Frozen):
-    """A model that remembers where it was saved, and passes that on to whatever is derived from it.
+    """A model that remembers the checkpoints it was saved as, and passes that on to whatever is derived from it.
 
     The methods are private because a state may have fields of any name.
     """
@@ -312,7 +312,7 @@ class Remembering(Frozen):
     _lineage: Lineage = PrivateAttr(default_factory=Lineage)
 
     def _kept_at(self, key: ThreadKey) -> Any | None:
-        """What a store remembered when this was last loaded from the thread, or saved to it."""
+        """The trace that the store left when this was last loaded from the thread, or saved to it."""
         return self._private()["_lineage"].get(key)
 
     def _keep_at(self, key: ThreadKey, trace: object) -> None:
@@ -320,7 +320,7 @@ class Remembering(Frozen):
         private["_lineage"] = private["_lineage"].after(key, trace)
 
     def _private(self) -> dict[str, Any]:
-        """Where pydantic keeps `_lineage`; every save asks for it, and the way through pydantic is long."""
+        """The dict in which pydantic keeps `_lineage`. Every save needs it, and pydantic's own way there is slow."""
         private = self.__pydantic_private__
         assert private is not None
         return private

@@ -1,4 +1,4 @@
-"""Messages: what the system, the user, the assistant and the tools said."""
+"""The messages of a conversation, from the system, the user, the assistant and the tools."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from locus.core.frozen import EMPTY, Frozen, FrozenMapping, FrozenValue, Items, 
 
 
 class Role(StrEnum):
-    """Who speaks."""
+    """Who a message is from."""
 
     SYSTEM = "system"
     USER = "user"
@@ -52,7 +52,7 @@ Content = str | Annotated[tuple[ContentBlock, ...], AfterValidator(as_items)] | 
 
 @trust()
 class ToolCall(Frozen):
-    """A call that the assistant asks for."""
+    """A tool call that the assistant asks for."""
 
     id: str = Field(default_factory=lambda: f"call_{uuid4().hex[:12]}")
     name: str
@@ -61,7 +61,7 @@ class ToolCall(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _accept_args(cls, data: Any) -> Any:
-        """Some providers say `args` where others say `arguments`."""
+        """Take `args` for `arguments`, because some providers call them that."""
         if isinstance(data, dict) and "args" in data and "arguments" not in data:
             return {**{k: v for k, v in data.items() if k != "args"}, "arguments": data["args"]}
         return data
@@ -69,7 +69,7 @@ class ToolCall(Frozen):
 
 @trust()
 class ToolResult(Frozen):
-    """What a tool gave back, or why it could not."""
+    """The outcome of a tool call: `content`, or `error` if the tool failed."""
 
     tool_call_id: str
     name: str
@@ -104,7 +104,7 @@ class Message(Frozen):
 
     @classmethod
     def human(cls, content: str | Sequence[ContentBlock]) -> Message:
-        """The same as `user`."""
+        """Another name of `user`."""
         return cls.user(content)
 
     @classmethod

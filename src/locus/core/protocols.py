@@ -1,4 +1,4 @@
-"""What the parts of Locus ask of each other: the capabilities of a checkpointer, and the methods of a plain store."""
+"""The interfaces between parts of Locus: the capabilities of a checkpointer, and the methods of a plain store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True)
 class CheckpointerCapabilities:
-    """What a checkpointer can do beyond saving, loading and listing."""
+    """The features of a checkpointer beyond saving, loading and listing."""
 
     search: bool = False
     metadata_query: bool = False
@@ -20,11 +20,11 @@ class CheckpointerCapabilities:
     list_with_metadata: bool = False
     persistent_checkpoint_ids: bool = False
     windows: bool = False
-    """Whether `load(last=n)` loads less than all."""
+    """Whether `load(last=n)` loads only the newest items, rather than all."""
 
 
 class PlainStore(Protocol):
-    """Whatever can keep states: a checkpointer, a storage backend, or any object with these methods, async or not."""
+    """An object that can keep states: a checkpointer, a storage backend, or any with these methods, async or not."""
 
     @property
     def save(self) -> Callable[..., Any]: ...

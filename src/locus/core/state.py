@@ -1,4 +1,4 @@
-"""The immutable state of an agent: what a checkpoint keeps."""
+"""The immutable state of an agent. A checkpoint keeps one."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class AgentState(Remembering):
     tool_history: Annotated[tuple[str, ...], AfterValidator(as_items)] = Items()
     confidence_history: Annotated[tuple[float, ...], AfterValidator(as_items)] = Items()
     errors: Annotated[tuple[str, ...], AfterValidator(as_items)] = Items()
-    # Its name is one that no field of a user's has: stored states may hold any others.
+    # The prefix keeps it apart from fields of users: stored states may hold any other name.
     locus_omitted: Annotated[FrozenMapping, AfterValidator(_checked_counts)] = EMPTY
 
     @model_validator(mode="after")
@@ -108,7 +108,7 @@ class AgentState(Remembering):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        # A serializer that only leaves a field out changes nothing about the others.
+        # The serializer only leaves out `locus_omitted`, so the schema is that of the model without a serializer.
         inner: Any = schema
         while inner["type"] != "model" and "schema" in inner:
             inner = inner["schema"]
@@ -118,15 +118,15 @@ class AgentState(Remembering):
     def omitted(self) -> Mapping[str, int]:
         """How many items of each list were left in the store, if only a window of it was loaded. Empty if none.
 
-        They belong to the state all the same: a save keeps them. (A state that has a value of the user's under this
-        name gives that; `locus_omitted` is always about the window.)
+        The omitted items still belong to the state, and a save keeps them. If the user has stored a field with the name
+        `omitted`, this property returns that field; `locus_omitted` is always about the window.
         """
         extra = self.__pydantic_extra__ or {}
         counts: Mapping[str, int] = extra.get("omitted", self.locus_omitted)
         return counts
 
     def without_omitted(self) -> Self:
-        """This state, of nothing but what is visible: a save does not keep the items that a window left out."""
+        """A copy that consists of the visible items alone: a save drops those that a window left out."""
         return self._with(locus_omitted=EMPTY, **_placed(self, EMPTY)) if self.locus_omitted else self
 
     @property
@@ -134,7 +134,7 @@ class AgentState(Remembering):
         return self.total_tokens_used
 
     def _with(self, **changes: Any) -> Self:
-        # The values are frozen already.
+        # `model_copy` of `Frozen` would freeze the values again, and they are frozen already.
         return BaseModel.model_copy(self, update={"updated_at": _now(), **changes})
 
     def with_message(self, message: Message) -> Self:
@@ -145,13 +145,13 @@ class AgentState(Remembering):
         return self._with(messages=self.messages + _checked(messages, Message))
 
     def with_messages_replaced(self, messages: Iterable[Message], *, omitted: Literal["keep"] | None = None) -> Self:
-        """Put these messages in place of all there are: a trimmed, edited or summarised conversation.
+        """Replace all messages, with those of a trimmed, edited or summarised conversation.
 
-        Slices and sums of `state.messages` keep what they know of their origin, and are saved at once.
+        Slices and sums of `state.messages` know which messages are stored, so that a save writes only the others.
 
-        In a window, all that are visible are replaced, and those that were left out stay before them. If these are the
-        last ones of the window, those between would be missing in the middle of the conversation: that is refused,
-        unless `omitted="keep"` says that it is meant. `state.without_omitted()` lets go of those left out.
+        In a window of a thread, the visible messages are replaced, and the omitted ones stay before them.
+        Passing only the last ones of the window is refused, because that would leave a hole in the conversation;
+        `omitted="keep"` says that the hole is meant. Call `without_omitted()` first to drop the omitted ones, too.
         """
         checked = _checked(messages, Message)
         count, left_out = len(checked), self.locus_omitted.get("messages", 0)
@@ -202,28 +202,31 @@ class AgentState(Remembering):
         )
 
     def to_checkpoint(self) -> dict[str, Any]:
-        """The state as plain dicts and lists."""
+        """This state as plain dicts and lists."""
         return {key: _thaw(value) for key, value in self.model_dump().items()}
 
     @classmethod
     def from_checkpoint(cls, data: Mapping[str, Any]) -> Self:
-        """The state that `to_checkpoint` described, also one written by another version of this class."""
+        """The state in a dict that `to_checkpoint` has made, also with another version of this class."""
         return cls.model_validate(dict(data))
 
 
 def _placed(state: AgentState, omitted: Mapping[str, int]) -> dict[str, Items[Any]]:
-    """The lists of a state, each knowing how many items were left out before it."""
+    """The lists of a state, each marked with the number of items that a window left out before it."""
     lists = ((name, getattr(state, name)) for name in LISTS)
     return {name: items.after(omitted.get(name, 0)) for name, items in lists if isinstance(items, Items)}
 
 
 def _checked(values: Iterable[T], kind: type[T]) -> tuple[T, ...]:
-    """model_copy does not validate, and a wrong type would only be noticed when the state is loaded."""
-    found = tuple(values)
-    for value in found:
+    """The values as a tuple; TypeError if one is of another type.
+
+    `model_copy` does not validate, so a wrong type would only be noticed when the state is loaded.
+    """
+    checked = tuple(values)
+    for value in checked:
         if not isinstance(value, kind):
             raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}: {value!r:.80}")
-    return found
+    return checked
 
 
 def _thaw(value: Any) -> Any:

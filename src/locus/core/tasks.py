@@ -1,7 +1,7 @@
-"""What tasks of an event loop need.
+"""Waiting for tasks of an event loop to end, whatever happens to the caller.
 
-A caller may be cancelled again and again while it waits for something to end: anyio does that, and so does every web
-framework that is built on it. `asyncio.gather` would pass that on to what it waits for.
+A caller may be cancelled again and again while it waits: anyio does that, and so does every web framework that is
+built on it. `asyncio.gather` would pass each cancellation on to the tasks that it waits for.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ T = TypeVar("T")
 
 
 async def finished(step: Coroutine[Any, Any, T]) -> T:
-    """Carry a step through even if the caller is cancelled meanwhile, and let it go only then.
+    """Run a step to its end even if the caller is cancelled meanwhile; the cancellation takes effect afterwards.
 
-    A save that goes on behind the back of a cancelled run would surprise whoever resumes the thread.
+    A save that went on after its run was cancelled would surprise whoever resumes the thread.
     """
     task = asyncio.ensure_future(step)
     await _all_done(task)
@@ -39,6 +39,6 @@ async def _all_done(*tasks: asyncio.Future[Any]) -> None:
             except asyncio.CancelledError as error:
                 cancelled = error
         if not task.cancelled():
-            task.exception()  # it was looked at, and need not be reported as lost
+            task.exception()  # marks an error as seen, so that asyncio does not report it as lost
     if cancelled is not None:
         raise cancelled

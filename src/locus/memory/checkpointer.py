@@ -1,17 +1,17 @@
-"""Checkpointers: agent state by thread.
+"""Checkpointers: they keep the states of agents, by thread.
 
-`BaseCheckpointer` is the contract, for anyone who writes a checkpointer. `Checkpointer` is the one that Locus has for
-every backend: `AgentState` over a `CheckpointStore`. `StoreVerbs` has the methods that do not depend on what is saved;
-the storage backends, which keep plain dicts, share them.
+`BaseCheckpointer` is the contract, for anyone who writes a checkpointer. `Checkpointer` is the implementation for all
+backends of Locus: it keeps `AgentState` in a `CheckpointStore`. `StoreVerbs` has the methods that are the same for
+states and for plain dicts; storage backends, which keep dicts, share them.
 
 Every backend of Locus keeps these laws:
 
 - A save is atomic. After a crash at any instant the whole checkpoint is there, or nothing of it.
-- What was saved comes back equal. What JSON cannot hold raises `SerializationError` with its path.
+- A load returns a state equal to the saved one. For values that JSON cannot hold, `SerializationError` has the path.
 - Every checkpoint stays loadable until it is deleted, and deleting one never breaks another.
 - Order is the order of commits, whatever the clocks say; "latest" is the newest commit that is left.
-- `None`, `False` and an empty list mean "not there". What could not be found out is raised.
-- Ids and metadata keys are data, never syntax. Nothing that is loaded is ever executed.
+- `None`, `False` and an empty list mean "not there". If that could not be found out, an error is raised.
+- Ids and metadata keys are data, never syntax. Loaded data is never executed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 Metadata = Mapping[str, Any]
-"""What metadata is to type checkers. Nothing here needs the name, but programs may import it."""
+"""The type of metadata. Locus itself does not use this name, but programs may import it."""
 
 
 @dataclass(frozen=True)
@@ -66,16 +66,15 @@ class HistoryEntry:
 
 @dataclass(frozen=True)
 class ThreadSummary:
-    """A thread in a list: its last checkpoint, and what it is about."""
+    """An entry in a list of threads: the last checkpoint of the thread, and its title."""
 
     thread_id: str
     last: HistoryEntry
-    """Its newest checkpoint, of any namespace."""
+    """The newest checkpoint of the thread, in any namespace."""
     count: int
-    """The sequence number of that checkpoint: how many saves the thread has had until then, in all namespaces.
-    Checkpoints that were deleted since count, too."""
+    """The sequence number of `last`: how many saves the thread has had, in all namespaces, deleted ones included."""
     title: str | None = None
-    """The beginning of the first message of a user, if it was asked for and there is one (see `titles`)."""
+    """The beginning of the first message of a user. None if there is none, or without `titles=True`."""
 
 
 @dataclass(frozen=True)
@@ -84,15 +83,15 @@ class RecentThreads:
 
     threads: tuple[ThreadSummary, ...]
     more: bool
-    """Whether there may be more. A page can have fewer threads than were asked for, or none, and this be true: then a
-    thread with very many checkpoints was in the way."""
+    """Whether another page may follow. Even a page with too few threads, or none, can be followed by one: a thread with
+    very many checkpoints shortens it."""
     next: str | None
-    """What to give as `before` for the next page; None if there are no more."""
+    """The value of `before` for the next page; None if no page follows."""
 
 
 @dataclass(frozen=True)
 class PendingWrite:
-    """Something a task wrote before the step that it belongs to was complete."""
+    """A value that a task wrote before its step was complete."""
 
     task_id: str
     idx: int
@@ -102,10 +101,10 @@ class PendingWrite:
 
 
 class SearchHits(list[dict[str, Any]]):
-    """What a search found: a list of dicts, best first.
+    """The hits of a search: a list of dicts, best first.
 
-    `complete` is False if the time of the search was up before it had looked at everything. What it found until then is
-    in the list, and an empty list does not mean that there is nothing.
+    `complete` is False if the time of the search was up before it had looked at everything. The list then has the hits
+    up to that moment, and being empty does not mean that there are none.
     """
 
     def __init__(self, found: Iterable[dict[str, Any]] = (), complete: bool = True) -> None:
@@ -118,7 +117,7 @@ class BaseCheckpointer(ABC):
 
     @property
     def capabilities(self) -> CheckpointerCapabilities:
-        """What this checkpointer can do. Subclasses say more than the default, which is nothing."""
+        """The features of this checkpointer. By default there are none; a subclass names those it has."""
         return CheckpointerCapabilities()
 
     @abstractmethod
@@ -137,7 +136,7 @@ class BaseCheckpointer(ABC):
 
     @abstractmethod
     async def load(self, thread_id: str, checkpoint_id: str | None = None) -> AgentState | None:
-        """The state of that checkpoint, or of the latest; `None` if there is none."""
+        """Load the state of a checkpoint, by default the latest; `None` if there is none."""
 
     @abstractmethod
     async def list_checkpoints(self, thread_id: str, limit: int = 10) -> list[str]:
@@ -148,16 +147,16 @@ class BaseCheckpointer(ABC):
         self._cannot("delete")
 
     async def exists(self, thread_id: str, checkpoint_id: str | None = None) -> bool:
-        """Whether that checkpoint, or any checkpoint of the thread, is there."""
+        """Whether a checkpoint exists; without an id, whether the thread has any."""
         return await self.load(thread_id, checkpoint_id) is not None
 
     async def close(self) -> None:
-        """Release what this checkpointer opened itself. It may be used again, and opens anew."""
+        """Close all that this checkpointer opened itself. A later use opens it again."""
 
     async def search(self, query: str, limit: int = 10, *, prefix: str = "") -> list[dict[str, Any]]:
         """Checkpoints that contain all words of `query`, best first, each with a `score` and a `snippet`.
 
-        With a `prefix`: only of threads whose ids start with it; what others hold has no influence.
+        With a `prefix`, it searches only threads whose ids start with it; the content of others has no influence.
         """
         self._cannot("search")
 
@@ -166,12 +165,12 @@ class BaseCheckpointer(ABC):
     ) -> list[dict[str, Any]]:
         """Checkpoints whose metadata has exactly this value under this key, newest first.
 
-        With a `prefix`: only of threads whose ids start with it.
+        With a `prefix`, it looks only at threads whose ids start with it.
         """
         self._cannot("metadata_query")
 
     async def get_metadata(self, thread_id: str, checkpoint_id: str | None = None) -> dict[str, Any] | None:
-        """The metadata of that checkpoint, or of the latest; `None` if there is none."""
+        """The metadata of a checkpoint, by default the latest; `None` if there is none."""
         self._cannot("metadata_query")
 
     async def vacuum(self, older_than_days: int = 30) -> int:
@@ -179,7 +178,7 @@ class BaseCheckpointer(ABC):
         self._cannot("vacuum")
 
     async def sizes(self, thread_id: str) -> ThreadSizes | None:
-        """What a thread takes, in bytes; `None` if there is no such thread."""
+        """The space that a thread takes, in bytes; `None` if there is no such thread."""
         self._cannot("sizes")
 
     async def copy_thread(self, source_thread_id: str, dest_thread_id: str) -> bool:
@@ -191,8 +190,8 @@ class BaseCheckpointer(ABC):
     ) -> list[str]:
         """The ids of threads that match a pattern (`*` any text, `?` one character), in the order of code points.
 
-        `after` is the last id of the page before: only ids behind it, whether or not that thread still exists.
-        `prefix` is what ids have to start with, a text in which nothing is syntax.
+        `after` is the last id of the page before: the list begins behind it, whether or not that thread still exists.
+        `prefix` is plain text that ids must start with.
         """
         self._cannot("list_threads")
 
@@ -203,28 +202,28 @@ class BaseCheckpointer(ABC):
     async def list_with_metadata(self, limit: int = 100, *, prefix: str = "") -> list[dict[str, Any]]:
         """The newest checkpoints of all threads, with `thread_id`, `checkpoint_id`, `metadata` and more.
 
-        They may all be of one busy thread: `recent_threads` has each thread once. With a `prefix`: only of threads
-        whose ids start with it.
+        They may all be of one busy thread: `recent_threads` has each thread once. With a `prefix`, only threads whose
+        ids start with it count.
         """
         self._cannot("list_with_metadata")
 
     async def recent_threads(
         self, limit: int = 50, *, before: str | None = None, prefix: str = "", titles: bool = False
     ) -> RecentThreads:
-        """The threads that were saved to last, newest first, each once, with its last checkpoint.
+        """The threads with the newest checkpoints, newest first, each once, with its last checkpoint.
 
-        `before` is `next` of the page before. `prefix` is what ids have to start with, a text in which nothing is
-        syntax. `titles=True` also reads the beginning of what the user of each thread said first.
+        `before` is `next` of the page before. `prefix` is plain text that ids must start with. `titles=True` also reads
+        the beginning of the first message of each thread's user.
 
-        A page costs no more in a large store than in a small one, so it is put together from the newest checkpoints,
-        and from a limited number of them: look at `more`. At most 2,000 threads are on a page.
+        A page costs the same in a large store and in a small one, because it looks at a limited number of the newest
+        checkpoints: `more` says whether another page may follow. A page has at most 2,000 threads.
         """
         self._cannot("recent_threads")
 
     async def history(self, thread_id: str, limit: int | None = 10, before: str | None = None) -> list[HistoryEntry]:
         """A thread's checkpoints without their payloads, newest first.
 
-        `before` is a checkpoint id: only what is older than it. `limit=None` gives all.
+        With `before`, the id of a checkpoint, only those older than it. `limit=None` returns all.
         """
         self._cannot("history")
 
@@ -237,7 +236,7 @@ class BaseCheckpointer(ABC):
         start: int = 0,
         count: int = 50,
     ) -> ItemPage | None:
-        """Some items of one list of a checkpoint, as plain JSON values, and how many there are.
+        """A range of items of one list of a checkpoint, as plain JSON values, and the length of the list.
 
         `None` if the checkpoint is not there. `path` names the fields that lead to the list. A negative `start` counts
         from the end.
@@ -249,21 +248,21 @@ class BaseCheckpointer(ABC):
     async def put_writes(
         self, thread_id: str, checkpoint_id: str, task_id: str, writes: Sequence[tuple[str, Any]]
     ) -> None:
-        """Keep what a task wrote since a checkpoint. Repeating it replaces the task's earlier set."""
+        """Keep the writes of a task since a checkpoint. A second call replaces the task's earlier writes."""
         self._cannot("pending writes")
 
     async def get_writes(self, thread_id: str, checkpoint_id: str, task_id: str | None = None) -> list[PendingWrite]:
-        """What tasks wrote since a checkpoint, ordered by task path, task and index."""
+        """The writes of tasks since a checkpoint, ordered by task path, task and index."""
         self._cannot("pending writes")
 
     async def diff(self, thread_id: str, a: str, b: str) -> StateDiff:
-        """What changed between two checkpoints of a thread."""
+        """The changes between two checkpoints of a thread."""
         self._cannot("diff")
 
     async def payload_diff(
         self, thread_id: str, a: str, b: str, *, other_thread: str | None = None, start: int = 0, limit: int = PAGE
     ) -> PayloadDiff:
-        """What changed between two checkpoints, as plain JSON values: a page of it.
+        """The changes between two checkpoints, as plain JSON values and in pages.
 
         `b` is a checkpoint of `other_thread`, if that is given.
         """
@@ -290,22 +289,22 @@ class BaseCheckpointer(ABC):
 
 
 class _DefaultDays(int):
-    """Tells the default from the same number given by a caller."""
+    """A number that can be told from an equal one: it shows that an age is the default, and not a caller's."""
 
 
 THIRTY_DAYS: Final = _DefaultDays(30)
-"""The default age of a vacuum. With `keep_last` it does not count; an age that the caller gives does."""
+"""The default age of a vacuum. With `keep_last`, an age counts only if the caller has given it."""
 
 
 class StoreVerbs:
-    """The methods over `self.store` that do not depend on what a payload is."""
+    """The methods of a store that are the same for states and plain dicts. A subclass sets `self.store`."""
 
     if TYPE_CHECKING:  # a subclass that is a pydantic model would make a field of it
         store: CheckpointStore
 
     @property
     def capabilities(self) -> CheckpointerCapabilities:
-        """What this store can do."""
+        """The features that this store has beyond saving, loading and listing."""
         return self.store.capabilities
 
     async def list_checkpoints(
@@ -332,7 +331,7 @@ class StoreVerbs:
         return await self.store.delete(thread_id, checkpoint_id, namespace)
 
     async def exists(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None) -> bool:
-        """Whether that checkpoint, or any of the thread (or of that namespace of it), is there."""
+        """Whether a checkpoint exists; without an id, whether the thread, or that namespace of it, has any."""
         if checkpoint_id is None:
             return bool(await self.store.history(thread_id, 1, None, namespace))
         return (
@@ -345,7 +344,8 @@ class StoreVerbs:
     ) -> SearchHits:
         """Checkpoints that contain all words of `query`, best first, each with a `score` and a `snippet`.
 
-        After `timeout_seconds` it gives what was found so far; `complete` of the list says whether that is all.
+        After `timeout_seconds` it returns the hits so far; `complete` of the list says whether it has looked at
+        everything.
         """
         found = await self.store.search(query, limit, prefix, timeout_seconds=timeout_seconds)
         return SearchHits(
@@ -364,7 +364,7 @@ class StoreVerbs:
     async def get_metadata(
         self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE
     ) -> dict[str, Any] | None:
-        """The metadata of that checkpoint, or of the latest; `None` if there is none."""
+        """The metadata of a checkpoint, by default the latest; `None` if there is none."""
         entry = await self.store.entry(thread_id, checkpoint_id, namespace)
         return None if entry is None else metadata_of(entry)
 
@@ -378,12 +378,12 @@ class StoreVerbs:
     ) -> int:
         """Delete old checkpoints, and return how many.
 
-        By age (`older_than_days`), by number (`keep_last` of each line of history; every fork is a line of
-        its own), or by both, and then both must hold. Threads that have nothing left are gone, and so are pending
-        writes whose checkpoint never came, if they are known to be a day old and as old as that.
-        `dry_run=True` only counts. `progress` is called with a `VacuumProgress` again and again.
+        A checkpoint is old by age (`older_than_days`) or by number (beyond the newest `keep_last` of its line of
+        history; every fork is a line of its own). If both are given, both must hold. A thread without any checkpoint
+        left is gone. Pending writes whose checkpoint was never saved are deleted if they are older than a day and than
+        that age. `dry_run=True` only counts. `progress` is called repeatedly, with a `VacuumProgress`.
 
-        A thread that is damaged does not stop it. The error is raised when all others are done.
+        A damaged thread does not stop the vacuum. Its error is raised when all other threads are done.
         """
         by_number_only = keep_last is not None and older_than_days is THIRTY_DAYS
         return await self.store.vacuum(None if by_number_only else older_than_days, keep_last, dry_run, progress)
@@ -397,10 +397,10 @@ class StoreVerbs:
         deleting: Collection[str] = (),
         namespace: str = DEFAULT_NAMESPACE,
     ) -> ThreadSizes | None:
-        """What a thread takes, in bytes; `None` if there is no such thread.
+        """The space that a thread takes, in bytes; `None` if there is no such thread.
 
-        With `older_than_days` or `keep_last`, `freed` says what such a vacuum would free of it; with `deleting`, what
-        deleting these checkpoints of a namespace would. No item is read for it.
+        `freed` says how much a vacuum with `older_than_days` or `keep_last` would free, or deleting the checkpoints
+        `deleting` of the namespace. No item is read for that.
         """
         return await self.store.sizes(thread_id, older_than_days, keep_last, deleting, namespace)
 
@@ -415,8 +415,8 @@ class StoreVerbs:
     ) -> bool:
         """Copy a thread under a new id: whole, or one checkpoint with its ancestors.
 
-        `ancestors` is how many of those come along, the nearest first; with 0 the checkpoint comes alone. The last one
-        then has no parent. False if there is nothing to copy; `ConflictError` if the new id is in use.
+        `ancestors` is how many of those are copied, the nearest first; with 0, the checkpoint alone. The farthest then
+        has no parent. False if there is nothing to copy; `ConflictError` if the new id is in use.
         """
         return await self.store.copy(source_thread_id, dest_thread_id, checkpoint_id, namespace, ancestors)
 
@@ -432,7 +432,7 @@ class StoreVerbs:
     async def list_namespaces(self, thread_id: str) -> list[str]:
         """The namespaces in which a thread has checkpoints, in order; empty if there is no such thread.
 
-        A checkpointer saves in `"default"`; LangGraph's graphs live in `""` and below, OpenAI's sessions in
+        A checkpointer saves in `"default"`. LangGraph's graphs are in `""` and below, and OpenAI's sessions in
         `"openai-agents"`.
         """
         return await self.store.namespaces(thread_id)
@@ -447,7 +447,7 @@ class StoreVerbs:
         count: int = 50,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> ItemPage | None:
-        """Some items of one list of a checkpoint, as plain JSON values, and how many there are.
+        """A range of items of one list of a checkpoint, as plain JSON values, and the length of the list.
 
         See `BaseCheckpointer.read_items`.
         """
@@ -467,10 +467,11 @@ class StoreVerbs:
         start: int = 0,
         limit: int = PAGE,
     ) -> PayloadDiff:
-        """What changed from checkpoint `a` to checkpoint `b`, as plain JSON values: a page of it.
+        """The changes from checkpoint `a` to checkpoint `b`, as plain JSON values and in pages.
 
-        The payloads may be of any shape. What the checkpoints share is not read, so it costs what differs. `b` may be
-        of another thread, or of another namespace. `start` and `limit` choose the page; `limit=0` only counts.
+        The payloads may be of any shape. Parts that the checkpoints share are not read, so the cost is that of the
+        differences. `b` may be of another thread or namespace. `start` and `limit` choose the page; `limit=0` only
+        counts.
         """
         old = CheckpointKey(thread_id, namespace, a)
         return await self.store.diff(old, compared_with(old, b, other_thread, other_namespace), start, limit)
@@ -485,7 +486,7 @@ class StoreVerbs:
     async def recent_threads(
         self, limit: int = 50, *, before: str | None = None, prefix: str = "", titles: bool = False
     ) -> RecentThreads:
-        """The threads that were saved to last, newest first, each once, with its last checkpoint.
+        """The threads with the newest checkpoints, newest first, each once, with its last checkpoint.
 
         See `BaseCheckpointer.recent_threads`.
         """
@@ -501,7 +502,7 @@ class StoreVerbs:
         task_path: str = "",
         namespace: str = DEFAULT_NAMESPACE,
     ) -> None:
-        """Keep what a task wrote since a checkpoint. Repeating it replaces the task's earlier set."""
+        """Keep the writes of a task since a checkpoint. A second call replaces the task's earlier writes."""
         await self.store.put_writes(thread_id, checkpoint_id, task_id, writes, task_path=task_path, namespace=namespace)
 
     async def get_writes(
@@ -512,7 +513,7 @@ class StoreVerbs:
         *,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> list[PendingWrite]:
-        """What tasks wrote since a checkpoint, ordered by task path, task and index."""
+        """The writes of tasks since a checkpoint, ordered by task path, task and index."""
         writes = await self.store.get_writes(thread_id, checkpoint_id, task_id=task_id, namespace=namespace)
         return [
             PendingWrite(write.task_id, write.idx, write.channel, decode(write.value), write.task_path)
@@ -520,15 +521,15 @@ class StoreVerbs:
         ]
 
     def cache_info(self) -> CacheInfo:
-        """How often loads could do with what this handle holds in memory, and how much that is. See `cache_mb`."""
+        """How many loads used the cache of this handle, and how large the cache is. See `cache_mb`."""
         return self.store.cache.info()
 
     def cache_clear(self) -> None:
-        """Let go of what this handle holds in memory. The next load of each thread reads all of it."""
+        """Empty the cache of this handle. The next load of each thread reads all of it."""
         self.store.cache.clear()
 
     async def close(self) -> None:
-        """Release what this handle opened itself. It may be used again, and opens anew."""
+        """Close all that this handle opened itself. A later use opens it again."""
         await self.store.close()
 
 
@@ -538,7 +539,7 @@ class Checkpointer(StoreVerbs, BaseCheckpointer):
     def __init__(self, store: CheckpointStore) -> None:
         self.store = store
 
-    async def save(  # the contract's parameters; what only these stores can do is added by keyword
+    async def save(  # keyword-only parameters are those that the contract does not have
         self,
         state: AgentState,
         thread_id: str,
@@ -551,9 +552,9 @@ class Checkpointer(StoreVerbs, BaseCheckpointer):
     ) -> str:
         """Keep a state as the newest checkpoint of a thread, and return its id.
 
-        `if_latest` names the checkpoint that must still be the latest (`None`: the thread must be new), else
-        `ConflictError` is raised and nothing is written. The parent is the checkpoint that this state was
-        loaded from or saved as, else the latest; `parent` says otherwise.
+        `if_latest` names the checkpoint that must still be the latest (`None`: the thread must be new). If it is not,
+        `ConflictError` is raised and nothing is written. The parent is the checkpoint that the state was loaded from or
+        saved as, or else the latest, unless `parent` names another.
         """
         payload = state_payload(state)
         key = self._key(thread_id, namespace)
@@ -580,10 +581,10 @@ class Checkpointer(StoreVerbs, BaseCheckpointer):
         last: int | None = None,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> AgentState | None:
-        """The state of that checkpoint, or of the latest; `None` if there is none.
+        """Load the state of a checkpoint, by default the latest; `None` if there is none.
 
-        `last` loads a window: the last so many items of each list of the state, at a cost that does not grow with the
-        thread. `state.omitted` says how many others there are, and saving the state, or one made from it, keeps them.
+        `last=n` loads a window: the last n items of each list of the state, at a cost that does not grow with the
+        thread. `state.omitted` says how many others there are. They stay when the state, or one made from it, is saved.
         A store that keeps every checkpoint whole loads all of it (see `capabilities.windows`).
         """
         if last is None:
@@ -610,7 +611,7 @@ class Checkpointer(StoreVerbs, BaseCheckpointer):
     def follow_copy(self, state: AgentState, thread_id: str, copy: str, *, namespace: str = DEFAULT_NAMESPACE) -> None:
         """Let a state that came from a thread be saved in a copy of it, as if it had been loaded from there.
 
-        A window needs that: what it left out is in the copy, too.
+        A window needs this: the items that it left out are in the copy, too.
         """
         trace = state._kept_at(self._key(thread_id, namespace))
         if trace is not None:
@@ -630,9 +631,9 @@ class Checkpointer(StoreVerbs, BaseCheckpointer):
         other_thread: str | None = None,
         other_namespace: str | None = None,
     ) -> StateDiff:
-        """What changed from checkpoint `a` to checkpoint `b`, which may be of another thread or namespace.
+        """The changes from checkpoint `a` to checkpoint `b`, which may be of another thread or namespace.
 
-        Messages that both have are not read. `payload_diff` does the same for payloads of any shape, in pages.
+        Messages that both have are not read. `payload_diff` compares payloads of any shape, in pages.
         """
         old = CheckpointKey(thread_id, namespace, a)
         new = compared_with(old, b, other_thread, other_namespace)
@@ -642,7 +643,7 @@ class Checkpointer(StoreVerbs, BaseCheckpointer):
 
     @made_once
     def sync(self) -> SyncCheckpointer:
-        """The same checkpointer for code that is not async, from any thread."""
+        """This checkpointer with blocking methods, which any thread may call."""
         from locus.memory.sync import SyncCheckpointer
 
         return SyncCheckpointer(self)
@@ -664,7 +665,7 @@ async def recent_threads(
 def compared_with(
     old: CheckpointKey, checkpoint_id: str, thread_id: str | None, namespace: str | None
 ) -> CheckpointKey:
-    """The checkpoint that another is compared with: of the same thread and namespace, unless others are named."""
+    """The key of the checkpoint to compare with `old`: in the same thread and namespace, unless others are given."""
     return CheckpointKey(
         old.thread_id if thread_id is None else thread_id,
         old.namespace if namespace is None else namespace,

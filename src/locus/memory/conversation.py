@@ -1,7 +1,7 @@
 """Conversation memory: messages by thread, with two methods.
 
-The smallest contract that an agent can remember with. `ConversationMemory` makes one of any checkpointer. An agent that
-is given the checkpointer itself keeps more than the messages, and survives a kill in mid-run.
+This is the smallest contract that an agent can remember with. `ConversationMemory` fulfils it with any checkpointer. An
+agent that gets the checkpointer itself keeps more than the messages, and survives a kill in the middle of a run.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from locus.memory.registry import as_checkpointer
 
 @runtime_checkable
 class AgentCheckpointer(Protocol):
-    """Keeps conversations. Any object with these two methods is one."""
+    """A memory for conversations: any object with these two methods."""
 
     async def load(self, thread_id: str) -> Sequence[Message]:
-        """The conversation so far; empty for a thread that is not known."""
+        """The conversation so far; empty for an unknown thread."""
 
     async def save(self, thread_id: str, messages: Sequence[Message]) -> None:
-        """Keep the whole updated conversation."""
+        """Replace the conversation by these messages."""
 
 
 class InMemoryCheckpointer:
-    """Conversations in the memory of this process."""
+    """Keeps conversations in the memory of this process."""
 
     def __init__(self) -> None:
         self._threads: dict[str, tuple[Message, ...]] = {}
@@ -43,7 +43,7 @@ class InMemoryCheckpointer:
 
 
 class ConversationMemory:
-    """Any checkpointer as a conversation memory; also a storage backend, or a URL."""
+    """A conversation memory on a checkpointer, a storage backend, or the store at a URL."""
 
     def __init__(self, checkpointer: Any) -> None:
         self._checkpointer = as_checkpointer(checkpointer)

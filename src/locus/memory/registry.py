@@ -1,11 +1,11 @@
-"""Checkpointers by name: `"memory"`, `"file:./dir"`, `"sqlite:agents.db"`, `"sqlite:///agents.db"`.
+"""Makes checkpointers from names: `"memory"`, `"file:./dir"`, `"sqlite:agents.db"`, `"sqlite:///agents.db"`.
 
-A built-in backend is one line in `_BUILT_IN` for each of its schemes. Others are added with `register_checkpointer`,
-or by a package that declares an entry point in the group `locus.checkpointers`: its name is the backend's, its object a
-function `factory(location, **options)`, where `location` is what follows the colon ("" if nothing does). A factory that
-was written for locus-sdk, `factory(config_hint=None, **options)`, is called as it expects.
+A built-in backend has a line in `_BUILT_IN` for each of its schemes. `register_checkpointer` adds others, and so does a
+package that declares an entry point in the group `locus.checkpointers`. The entry point has the name of the backend. It
+leads to a function `factory(location, **options)`, where `location` is the text after the colon, or "". A factory for
+locus-sdk, `factory(config_hint=None, **options)`, works as well.
 
-`as_checkpointer` makes a checkpointer of whatever a user gives: one already, a storage backend, a name or a URL.
+`as_checkpointer` accepts checkpointers, storage backends, names and URLs, and returns a checkpointer.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ _registered: dict[str, Factory] = {}
 def register_checkpointer(name: str, factory: Factory) -> None:
     """Make `get_checkpointer(name)` and `get_checkpointer(name + ":location")` call `factory`.
 
-    The factory gets the location and the options: `factory(location, **options)`; or, if it has a parameter of that
-    name or nothing but keywords, `factory(config_hint=location, **options)`. A name that is in use is replaced.
+    The factory is called as `factory(location, **options)`. If it has a parameter `config_hint`, or only `**options`,
+    it is called as `factory(config_hint=location, **options)`. A name that is in use is replaced.
     """
     if not isinstance(name, str) or not name or ":" in name or name != name.strip():
         raise ConfigurationError(f"a backend name must be text without a colon, got {name!r}")
@@ -67,16 +67,15 @@ def register_checkpointer(name: str, factory: Factory) -> None:
 
 
 def list_checkpointers() -> list[str]:
-    """The names of all backends there are."""
+    """The names of all backends: built-in, registered, and from entry points."""
     return sorted({*_BUILT_IN, *_registered, *_plugins()})
 
 
 def get_checkpointer(checkpointer_string: str, **options: Any) -> Checkpointer:
-    """The checkpointer that a name, a name with a location, or a URL stands for.
+    """Make the checkpointer that a name, a name with a location, or a URL stands for.
 
-    Options are the backend's own: `get_checkpointer("sqlite:agents.db", durability="normal")`. All backends of Locus
-    give a `Checkpointer`. A factory that somebody else has registered may give any `BaseCheckpointer`, and is trusted
-    to give what its users expect.
+    Options are those of the backend: `get_checkpointer("sqlite:agents.db", durability="normal")`. All backends of Locus
+    return a `Checkpointer`. A registered factory may return any `BaseCheckpointer`; its users know which.
     """
     if not isinstance(checkpointer_string, str):
         raise ConfigurationError(f"a checkpointer must be a name or URL, got {checkpointer_string!r:.80}")
@@ -85,7 +84,7 @@ def get_checkpointer(checkpointer_string: str, **options: Any) -> Checkpointer:
 
 
 def _call(factory: Factory, location: str, options: dict[str, Any]) -> BaseCheckpointer:
-    """Call a factory as it was written: for Locus, or for locus-sdk, where the location is a keyword, `config_hint`."""
+    """Call a factory for Locus, or one for locus-sdk, which takes the location as the keyword `config_hint`."""
     try:
         parameters = inspect.signature(factory).parameters
     except (TypeError, ValueError):  # a class of an extension, for instance, that has no signature
@@ -117,7 +116,7 @@ def _factory(name: str, given: str) -> Factory:
 
 
 def _meant(name: str, given: str, known: list[str]) -> str:
-    """What was most likely meant: a file, a folder, or a name that is near. What may be a URL is never shown."""
+    """A suggestion for an unknown name, such as a similar one. It never shows text that may be a URL."""
     if given == ":memory:":
         return " (did you mean 'memory', or 'sqlite::memory:'?)"
     scheme, slashes, _ = given.partition("//")
@@ -139,7 +138,7 @@ def _plugins() -> dict[str, EntryPoint]:
 
 
 def as_checkpointer(given: Any) -> BaseCheckpointer:
-    """A checkpointer as it is, a storage backend adapted, or what a name or URL stands for."""
+    """Make a checkpointer of a storage backend, a name or a URL. A checkpointer is returned unchanged."""
     if isinstance(given, BaseCheckpointer):
         return given
     if isinstance(given, str):

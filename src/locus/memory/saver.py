@@ -1,7 +1,7 @@
-"""The versioned saver: checkpoints with parents, namespaces and pending writes, the way LangGraph sees them.
+"""The versioned saver: it keeps checkpoints with parents, namespaces and pending writes, in the terms of LangGraph.
 
-It is one more way to use a store, beside the checkpointer and the storage backend: what you save through one of them,
-you find through the others. Every argument is given by its name.
+It is one more way to use a store, beside the checkpointer and the storage backend: each of them can load what another
+has saved. All arguments are keywords.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _AT_ONCE = 8
 
 
 class CheckpointInfo(TypedDict):
-    """A checkpoint without what it holds."""
+    """The facts about a checkpoint, without its payload."""
 
     checkpoint_id: str
     parent_checkpoint_id: str | None
@@ -40,13 +40,13 @@ class CheckpointInfo(TypedDict):
 
 
 class SavedCheckpoint(CheckpointInfo):
-    """A checkpoint."""
+    """A checkpoint with its payload."""
 
     checkpoint: dict[str, Any]
 
 
 class SavedWrite(TypedDict):
-    """Something a task wrote before the step that it belongs to was complete."""
+    """A value that a task wrote before its step was complete."""
 
     task_id: str
     idx: int
@@ -59,7 +59,7 @@ class CheckpointSaver:
     """Keeps versions of dicts by thread and namespace, in any Locus store.
 
     `store` is a checkpointer, a storage backend, or a name or URL of the registry. The laws are those of
-    `BaseCheckpointer`. `checkpoint_ns` is a name like any other: `""`, which is LangGraph's, and `"default"` are two.
+    `BaseCheckpointer`. `checkpoint_ns` may be any text: `""`, which LangGraph uses, is not the namespace `"default"`.
     """
 
     def __init__(self, store: Any) -> None:
@@ -67,12 +67,12 @@ class CheckpointSaver:
 
     @property
     def capabilities(self) -> CheckpointerCapabilities:
-        """What this store can do."""
+        """The features that this store has beyond saving, loading and listing."""
         return self.store.capabilities
 
     @property
     def backend(self) -> StorageBackend:
-        """The same store as a storage backend: for search, queries by metadata and vacuum."""
+        """A storage backend on the same store, for search, queries by metadata and vacuum."""
         return StorageBackend(self.store)
 
     async def put(
@@ -88,10 +88,10 @@ class CheckpointSaver:
     ) -> None:
         """Keep a dict as the newest checkpoint of a namespace.
 
-        The parent is kept as it is named, whether or not that checkpoint exists; `None` means
-        that it has none, and `ANY` the latest. The same data and metadata under an id that exists change nothing,
-        so a put can be repeated safely; others replace it and become the newest. `if_latest` names the checkpoint
-        that must still be the latest (`None`: there must be none), else `ConflictError` is raised and nothing is
+        The parent is kept as it is named, whether or not that checkpoint exists; `None` means no parent, and `ANY` the
+        latest checkpoint. A put of equal data and metadata under an existing id changes nothing, so it can be repeated
+        safely; a different one replaces the checkpoint, which becomes the newest. `if_latest` names the checkpoint that
+        must still be the latest (`None`: there must be none). If it is not, `ConflictError` is raised and nothing is
         written.
         """
         check_ids(thread_id, checkpoint_id, checkpoint_ns)
@@ -109,7 +109,7 @@ class CheckpointSaver:
     async def get(
         self, *, thread_id: str, checkpoint_id: str | None = None, checkpoint_ns: str = DEFAULT_NAMESPACE
     ) -> SavedCheckpoint | None:
-        """That checkpoint, or the latest of the namespace; `None` if there is none."""
+        """Load a checkpoint of a namespace, by default the latest; `None` if there is none."""
         loaded = await self.store.load(thread_id, checkpoint_id, checkpoint_ns, TEXTS)
         return None if loaded is None else _checkpoint(loaded.value)
 
@@ -121,9 +121,9 @@ class CheckpointSaver:
         limit: int | None = 10,
         before: str | None = None,
     ) -> list[SavedCheckpoint]:
-        """Checkpoints of a namespace, newest first; `before` is the id of one: only what is older.
+        """The checkpoints of a namespace, newest first. With `before`, an id, only those older than it.
 
-        Each is read whole. `history` has the same without the payloads, and costs next to nothing.
+        Each is read whole. `history` lists them without their payloads, and costs next to nothing.
         """
         entries = await self.store.history(thread_id, limit, before, checkpoint_ns)
         found: list[SavedCheckpoint] = []
@@ -146,7 +146,7 @@ class CheckpointSaver:
         limit: int | None = 10,
         before: str | None = None,
     ) -> list[CheckpointInfo]:
-        """What `list_checkpoints` gives, without the payloads."""
+        """The checkpoints of a namespace without their payloads, newest first."""
         return [_info(entry) for entry in await self.store.history(thread_id, limit, before, checkpoint_ns)]
 
     async def diff(
@@ -161,9 +161,9 @@ class CheckpointSaver:
         start: int = 0,
         limit: int = PAGE,
     ) -> PayloadDiff:
-        """What changed from one checkpoint to another one, of this thread and namespace unless others are named.
+        """The changes from one checkpoint to another, of this thread and namespace unless others are named.
 
-        It costs what differs, and comes in pages: `start` and `limit` choose one, `limit=0` only counts.
+        The cost is that of the differences. They come in pages: `start` and `limit` choose one, `limit=0` only counts.
         """
         old = CheckpointKey(thread_id, checkpoint_ns, checkpoint_id)
         new = compared_with(old, other_checkpoint_id, other_thread_id, other_checkpoint_ns)
@@ -179,10 +179,10 @@ class CheckpointSaver:
         checkpoint_ns: str = DEFAULT_NAMESPACE,
         task_path: str = "",
     ) -> None:
-        """Keep what a task wrote since a checkpoint, as `(channel, value)`. Repeating it replaces the task's set.
+        """Keep the writes of a task since a checkpoint, as `(channel, value)`. A second call replaces them.
 
-        Writes to the channels `__error__`, `__scheduled__`, `__interrupt__` and `__resume__` have negative
-        indexes and are a set of their own beside the numbered ones: neither kind replaces the other.
+        Writes to the channels `__error__`, `__scheduled__`, `__interrupt__` and `__resume__` have negative indexes.
+        They and the other writes, whose indexes count from 0, do not replace each other.
         """
         writes = list(writes)
         await self.store.put_writes(
@@ -203,7 +203,7 @@ class CheckpointSaver:
         checkpoint_ns: str = DEFAULT_NAMESPACE,
         task_id: str | None = None,
     ) -> list[SavedWrite]:
-        """What tasks (or one of them) wrote since a checkpoint, ordered by task path, task and index."""
+        """The writes of tasks, or of one, since a checkpoint, ordered by task path, task and index."""
         found = await self.store.get_writes(thread_id, checkpoint_id, task_id=task_id, namespace=checkpoint_ns)
         return [
             SavedWrite(
@@ -223,13 +223,13 @@ class CheckpointSaver:
     async def delete_checkpoint(
         self, *, thread_id: str, checkpoint_id: str, checkpoint_ns: str = DEFAULT_NAMESPACE
     ) -> bool:
-        """Delete one checkpoint with its pending writes; its children get its parent. True if it was there."""
+        """Delete a checkpoint with its pending writes; its children get its parent. True if it existed."""
         return await self.store.delete(thread_id, checkpoint_id, checkpoint_ns)
 
     async def delete_checkpoints(
         self, *, thread_id: str, checkpoint_ids: Collection[str], checkpoint_ns: str = DEFAULT_NAMESPACE
     ) -> int:
-        """Delete several checkpoints in one step, and return how many were there."""
+        """Delete several checkpoints in one step, and return how many existed."""
         chosen = frozenset(checkpoint_ids)
         for checkpoint_id in chosen:
             check_ids(thread_id, checkpoint_id, checkpoint_ns)
@@ -248,7 +248,7 @@ class CheckpointSaver:
     ) -> bool:
         """Copy a thread with all its namespaces and pending writes, or one checkpoint with its ancestors.
 
-        `ancestors` is how many of those come along, the nearest first; the last one then has no parent. False if there
+        `ancestors` is how many of those are copied, the nearest first; the farthest then has no parent. False if there
         is nothing to copy; `ConflictError` if the new id is in use.
         """
         return await self.store.copy(source_thread_id, dest_thread_id, checkpoint_id, checkpoint_ns, ancestors)
@@ -258,14 +258,15 @@ class CheckpointSaver:
     ) -> list[str]:
         """The ids of threads that match a pattern (`*` any text, `?` one character), in the order of code points.
 
-        Only those behind `after`, the last id of the page before, and that start with `prefix`.
+        With `after`, the last id of the page before, the list begins behind it. `prefix` is text that ids must start
+        with.
         """
         return await self.store.list_threads(limit, pattern, after=after, prefix=prefix)
 
     async def recent_threads(
         self, *, limit: int = 50, before: str | None = None, prefix: str = "", titles: bool = False
     ) -> RecentThreads:
-        """The threads that were saved to last, newest first, each once. See `BaseCheckpointer.recent_threads`."""
+        """The threads with the newest checkpoints, newest first, each once. See `BaseCheckpointer.recent_threads`."""
         return await recent_threads(self.store, limit, before, prefix, titles=titles)
 
     async def list_namespaces(self, *, thread_id: str) -> list[str]:
@@ -274,13 +275,13 @@ class CheckpointSaver:
 
     @made_once
     def sync(self) -> SyncCheckpointSaver:
-        """The same saver for code that is not async, from any thread."""
+        """This saver with blocking methods, which any thread may call."""
         from locus.memory.sync import SyncCheckpointSaver
 
         return SyncCheckpointSaver(self)
 
     async def close(self) -> None:
-        """Close the store; whoever uses it again opens it anew."""
+        """Close the store. A later use opens it again."""
         await self.store.close()
 
     async def __aenter__(self) -> Self:

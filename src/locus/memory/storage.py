@@ -34,8 +34,8 @@ class StorageBackend(StoreVerbs):
     ) -> str:
         """Keep a dict as the newest checkpoint of a thread, and return its id.
 
-        See `BaseCheckpointer.save` for the laws. A dict does not know where it comes from, so its parent
-        is the latest checkpoint unless `parent` names another.
+        See `BaseCheckpointer.save` for the laws. A dict, unlike a state, does not remember where it comes from, so its
+        parent is the latest checkpoint unless `parent` names another.
         """
         saved = await self.store.save(
             thread_id,
@@ -51,16 +51,16 @@ class StorageBackend(StoreVerbs):
     async def load(
         self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE
     ) -> dict[str, Any] | None:
-        """The dict of that checkpoint, or of the latest; `None` if there is none."""
+        """Load the dict of a checkpoint, by default the latest; `None` if there is none."""
         loaded = await self.store.load(thread_id, checkpoint_id, namespace, TEXTS)
         return None if loaded is None else dict_from(loaded.value)
 
     diff = StoreVerbs.payload_diff
-    """What changed from checkpoint `a` to checkpoint `b`. A checkpointer has another one, of states."""
+    """The changes from checkpoint `a` to checkpoint `b`. (The `diff` of a checkpointer compares states.)"""
 
     @made_once
     def sync(self) -> SyncBackend:
-        """The same backend for code that is not async, from any thread."""
+        """This backend with blocking methods, which any thread may call."""
         from locus.memory.sync import SyncBackend
 
         return SyncBackend(self)

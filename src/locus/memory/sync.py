@@ -1,9 +1,9 @@
-"""Blocking calls, from any thread, for code that is not async: the same methods as the async classes.
+"""Blocking versions of the async classes, for code that is not async. Any thread may call them.
 
-Each says in one line what it does, in the words of the async method, which has the rest.
+The docstring of a method here is the first line of the async method's, which has the rest.
 
-Every call runs on one event loop, on a thread of its own (`runtime.portal`). The loop lives on between calls, so
-connections and pools that one call opens serve the next.
+All calls run on one event loop, on a thread of its own (`runtime.portal`). The loop lives on between calls, so the
+next call can use the connections and pools that an earlier one opened.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ V = TypeVar("V", bound=StoreVerbs)
 
 
 class SyncStoreVerbs(Generic[V]):
-    """The methods of `StoreVerbs`, blocking."""
+    """The methods that checkpointers and storage backends share, as blocking calls."""
 
     def __init__(self, wrapped: V) -> None:
         self._wrapped = wrapped
 
     @property
     def capabilities(self) -> CheckpointerCapabilities:
-        """What this store can do."""
+        """The features that this store has beyond saving, loading and listing."""
         return self._wrapped.capabilities
 
     def list_checkpoints(self, thread_id: str, limit: int = 10, *, namespace: str = DEFAULT_NAMESPACE) -> list[str]:
@@ -70,7 +70,7 @@ class SyncStoreVerbs(Generic[V]):
         return PORTAL.run(self._wrapped.delete(thread_id, checkpoint_id, namespace=namespace))
 
     def exists(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None) -> bool:
-        """Whether that checkpoint, or any of the thread (or of that namespace of it), is there."""
+        """Whether a checkpoint exists; without an id, whether the thread, or that namespace of it, has any."""
         return PORTAL.run(self._wrapped.exists(thread_id, checkpoint_id, namespace=namespace))
 
     def search(
@@ -92,7 +92,7 @@ class SyncStoreVerbs(Generic[V]):
     def get_metadata(
         self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE
     ) -> dict[str, Any] | None:
-        """The metadata of that checkpoint, or of the latest; `None` if there is none."""
+        """The metadata of a checkpoint, by default the latest; `None` if there is none."""
         return PORTAL.run(self._wrapped.get_metadata(thread_id, checkpoint_id, namespace=namespace))
 
     def vacuum(
@@ -117,7 +117,7 @@ class SyncStoreVerbs(Generic[V]):
         deleting: Collection[str] = (),
         namespace: str = DEFAULT_NAMESPACE,
     ) -> ThreadSizes | None:
-        """What a thread takes, in bytes; `None` if there is no such thread. See `Checkpointer.sizes`."""
+        """The space that a thread takes, in bytes; `None` if there is no such thread. See `Checkpointer.sizes`."""
         return PORTAL.run(
             self._wrapped.sizes(
                 thread_id,
@@ -170,7 +170,7 @@ class SyncStoreVerbs(Generic[V]):
     def recent_threads(
         self, limit: int = 50, *, before: str | None = None, prefix: str = "", titles: bool = False
     ) -> RecentThreads:
-        """The threads that were saved to last, newest first, each once, with its last checkpoint.
+        """The threads with the newest checkpoints, newest first, each once, with its last checkpoint.
 
         See `BaseCheckpointer.recent_threads`.
         """
@@ -186,7 +186,7 @@ class SyncStoreVerbs(Generic[V]):
         count: int = 50,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> ItemPage | None:
-        """Some items of one list of a checkpoint, as plain JSON values, and how many there are.
+        """A range of items of one list of a checkpoint, as plain JSON values, and the length of the list.
 
         See `BaseCheckpointer.read_items`.
         """
@@ -206,7 +206,7 @@ class SyncStoreVerbs(Generic[V]):
         start: int = 0,
         limit: int = PAGE,
     ) -> PayloadDiff:
-        """What changed from checkpoint `a` to checkpoint `b`, as plain JSON values: a page of it.
+        """The changes from checkpoint `a` to checkpoint `b`, as plain JSON values and in pages.
 
         See `Checkpointer.payload_diff`.
         """
@@ -233,7 +233,7 @@ class SyncStoreVerbs(Generic[V]):
         task_path: str = "",
         namespace: str = DEFAULT_NAMESPACE,
     ) -> None:
-        """Keep what a task wrote since a checkpoint. Repeating it replaces the task's earlier set."""
+        """Keep the writes of a task since a checkpoint. A second call replaces the task's earlier writes."""
         PORTAL.run(
             self._wrapped.put_writes(
                 thread_id, checkpoint_id, task_id, writes, task_path=task_path, namespace=namespace
@@ -248,19 +248,19 @@ class SyncStoreVerbs(Generic[V]):
         *,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> list[PendingWrite]:
-        """What tasks wrote since a checkpoint, ordered by task path, task and index."""
+        """The writes of tasks since a checkpoint, ordered by task path, task and index."""
         return PORTAL.run(self._wrapped.get_writes(thread_id, checkpoint_id, task_id, namespace=namespace))
 
     def cache_info(self) -> CacheInfo:
-        """How often loads could do with what this handle holds in memory, and how much that is. See `cache_mb`."""
+        """How many loads used the cache of this handle, and how large the cache is. See `cache_mb`."""
         return self._wrapped.cache_info()
 
     def cache_clear(self) -> None:
-        """Let go of what this handle holds in memory. The next load of each thread reads all of it."""
+        """Empty the cache of this handle. The next load of each thread reads all of it."""
         self._wrapped.cache_clear()
 
     def close(self) -> None:
-        """Release what this handle opened itself. It may be used again, and opens anew."""
+        """Close all that this handle opened itself. A later use opens it again."""
         PORTAL.run(self._wrapped.close())
 
     def __enter__(self) -> Self:
@@ -271,7 +271,7 @@ class SyncStoreVerbs(Generic[V]):
 
 
 class SyncCheckpointer(SyncStoreVerbs[Checkpointer]):
-    """A checkpointer, blocking."""
+    """A checkpointer with blocking methods."""
 
     def save(
         self,
@@ -305,7 +305,7 @@ class SyncCheckpointer(SyncStoreVerbs[Checkpointer]):
         last: int | None = None,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> AgentState | None:
-        """The state of that checkpoint, or of the latest; `None` if there is none. See `Checkpointer.load`."""
+        """Load the state of a checkpoint, by default the latest; `None` if there is none. See `Checkpointer.load`."""
         return PORTAL.run(self._wrapped.load(thread_id, checkpoint_id, last=last, namespace=namespace))
 
     def origin(self, state: AgentState, thread_id: str, *, namespace: str = DEFAULT_NAMESPACE) -> str | None:
@@ -332,7 +332,7 @@ class SyncCheckpointer(SyncStoreVerbs[Checkpointer]):
         other_thread: str | None = None,
         other_namespace: str | None = None,
     ) -> StateDiff:
-        """What changed from checkpoint `a` to checkpoint `b`, which may be of another thread or namespace.
+        """The changes from checkpoint `a` to checkpoint `b`, which may be of another thread or namespace.
 
         See `Checkpointer.diff`.
         """
@@ -349,7 +349,7 @@ class SyncCheckpointer(SyncStoreVerbs[Checkpointer]):
 
 
 class SyncBackend(SyncStoreVerbs[StorageBackend]):
-    """A storage backend, blocking."""
+    """A storage backend with blocking methods."""
 
     def save(
         self,
@@ -378,7 +378,7 @@ class SyncBackend(SyncStoreVerbs[StorageBackend]):
     def load(
         self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str = DEFAULT_NAMESPACE
     ) -> dict[str, Any] | None:
-        """The dict of that checkpoint, or of the latest; `None` if there is none."""
+        """Load the dict of a checkpoint, by default the latest; `None` if there is none."""
         return PORTAL.run(self._wrapped.load(thread_id, checkpoint_id, namespace=namespace))
 
     diff = SyncStoreVerbs.payload_diff
@@ -386,19 +386,19 @@ class SyncBackend(SyncStoreVerbs[StorageBackend]):
 
 
 class SyncCheckpointSaver:
-    """A `CheckpointSaver`, blocking."""
+    """A `CheckpointSaver` with blocking methods."""
 
     def __init__(self, store: Any) -> None:
         self._saver = store if isinstance(store, CheckpointSaver) else CheckpointSaver(store)
 
     @property
     def capabilities(self) -> CheckpointerCapabilities:
-        """What this store can do."""
+        """The features that this store has beyond saving, loading and listing."""
         return self._saver.capabilities
 
     @property
     def backend(self) -> SyncBackend:
-        """The same store as a storage backend, blocking."""
+        """A blocking storage backend on the same store."""
         return self._saver.backend.sync
 
     def put(
@@ -428,7 +428,7 @@ class SyncCheckpointSaver:
     def get(
         self, *, thread_id: str, checkpoint_id: str | None = None, checkpoint_ns: str = DEFAULT_NAMESPACE
     ) -> SavedCheckpoint | None:
-        """That checkpoint, or the latest of the namespace; `None` if there is none."""
+        """Load a checkpoint of a namespace, by default the latest; `None` if there is none."""
         return PORTAL.run(
             self._saver.get(thread_id=thread_id, checkpoint_id=checkpoint_id, checkpoint_ns=checkpoint_ns)
         )
@@ -441,7 +441,7 @@ class SyncCheckpointSaver:
         limit: int | None = 10,
         before: str | None = None,
     ) -> list[SavedCheckpoint]:
-        """Checkpoints of a namespace, newest first; `before` is the id of one: only what is older.
+        """The checkpoints of a namespace, newest first. With `before`, an id, only those older than it.
 
         See `CheckpointSaver.list_checkpoints`.
         """
@@ -457,7 +457,7 @@ class SyncCheckpointSaver:
         limit: int | None = 10,
         before: str | None = None,
     ) -> list[CheckpointInfo]:
-        """What `list_checkpoints` gives, without the payloads."""
+        """The checkpoints of a namespace without their payloads, newest first."""
         return PORTAL.run(
             self._saver.history(thread_id=thread_id, checkpoint_ns=checkpoint_ns, limit=limit, before=before)
         )
@@ -474,7 +474,7 @@ class SyncCheckpointSaver:
         start: int = 0,
         limit: int = PAGE,
     ) -> PayloadDiff:
-        """What changed from one checkpoint to another one, of this thread and namespace unless others are named.
+        """The changes from one checkpoint to another, of this thread and namespace unless others are named.
 
         See `CheckpointSaver.diff`.
         """
@@ -501,7 +501,7 @@ class SyncCheckpointSaver:
         checkpoint_ns: str = DEFAULT_NAMESPACE,
         task_path: str = "",
     ) -> None:
-        """Keep what a task wrote since a checkpoint, as `(channel, value)`. Repeating it replaces the task's set.
+        """Keep the writes of a task since a checkpoint, as `(channel, value)`. A second call replaces them.
 
         See `CheckpointSaver.put_writes`.
         """
@@ -524,7 +524,7 @@ class SyncCheckpointSaver:
         checkpoint_ns: str = DEFAULT_NAMESPACE,
         task_id: str | None = None,
     ) -> list[SavedWrite]:
-        """What tasks (or one of them) wrote since a checkpoint, ordered by task path, task and index."""
+        """The writes of tasks, or of one, since a checkpoint, ordered by task path, task and index."""
         return PORTAL.run(
             self._saver.get_writes(
                 thread_id=thread_id, checkpoint_id=checkpoint_id, checkpoint_ns=checkpoint_ns, task_id=task_id
@@ -536,7 +536,7 @@ class SyncCheckpointSaver:
         PORTAL.run(self._saver.delete_thread(thread_id=thread_id))
 
     def delete_checkpoint(self, *, thread_id: str, checkpoint_id: str, checkpoint_ns: str = DEFAULT_NAMESPACE) -> bool:
-        """Delete one checkpoint with its pending writes; its children get its parent. True if it was there."""
+        """Delete a checkpoint with its pending writes; its children get its parent. True if it existed."""
         return PORTAL.run(
             self._saver.delete_checkpoint(thread_id=thread_id, checkpoint_id=checkpoint_id, checkpoint_ns=checkpoint_ns)
         )
@@ -544,7 +544,7 @@ class SyncCheckpointSaver:
     def delete_checkpoints(
         self, *, thread_id: str, checkpoint_ids: Collection[str], checkpoint_ns: str = DEFAULT_NAMESPACE
     ) -> int:
-        """Delete several checkpoints in one step, and return how many were there."""
+        """Delete several checkpoints in one step, and return how many existed."""
         return PORTAL.run(
             self._saver.delete_checkpoints(
                 thread_id=thread_id, checkpoint_ids=checkpoint_ids, checkpoint_ns=checkpoint_ns
@@ -586,7 +586,7 @@ class SyncCheckpointSaver:
     def recent_threads(
         self, *, limit: int = 50, before: str | None = None, prefix: str = "", titles: bool = False
     ) -> RecentThreads:
-        """The threads that were saved to last, newest first, each once. See `BaseCheckpointer.recent_threads`."""
+        """The threads with the newest checkpoints, newest first, each once. See `BaseCheckpointer.recent_threads`."""
         return PORTAL.run(self._saver.recent_threads(limit=limit, before=before, prefix=prefix, titles=titles))
 
     def list_namespaces(self, *, thread_id: str) -> list[str]:
@@ -594,7 +594,7 @@ class SyncCheckpointSaver:
         return PORTAL.run(self._saver.list_namespaces(thread_id=thread_id))
 
     def close(self) -> None:
-        """Close the store; whoever uses it again opens it anew."""
+        """Close the store. A later use opens it again."""
         PORTAL.run(self._saver.close())
 
     def __enter__(self) -> Self:

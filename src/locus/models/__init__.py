@@ -1,4 +1,4 @@
-"""Language models. Providers are imported when they are first used, so that no client is needed but the one in use."""
+"""Language models. A provider's client library is imported, and needed, only when that provider is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Anthropic's messages. Needs the extra `anthropic`.
+"""Models of Anthropic, through its Messages API. Needs the extra `anthropic`.
 
 `max_retries` is how often a request is sent again after 408, 409, 429, 5xx and connection errors.
 """
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class AnthropicModel(StainlessModel):
-    """A model of Anthropic's.
+    """A model of Anthropic.
 
-    Options that are not named here (`temperature`, `thinking`, …) go into every request. The key is that of
-    `ANTHROPIC_API_KEY` unless given.
+    Options that are not named here (`temperature`, `thinking`, …) go into every request. Without `api_key`, the key
+    comes from `ANTHROPIC_API_KEY`.
     """
 
     provider = "anthropic"

@@ -1,4 +1,4 @@
-"""Conversations in the format of Anthropic's messages, there and back. No I/O."""
+"""Converts conversations to and from the format of Anthropic's Messages API. No I/O."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _STOP_REASONS = {
 
 
 def to_system(messages: Iterable[Message]) -> str:
-    """System messages stand apart from the conversation here, wherever they stood in it."""
+    """The text of all system messages, which Anthropic takes apart from the conversation."""
     return "\n\n".join(message.text for message in messages if message.role is Role.SYSTEM and message.text)
 
 
 def to_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """The turns of user and assistant in alternation; the results of several calls belong into one turn."""
+    """The conversation as alternating turns of user and assistant. The results of several calls are one turn."""
     turns: list[dict[str, Any]] = []
     for message in messages:
         role = "assistant" if message.role is Role.ASSISTANT else "user"
@@ -71,28 +71,28 @@ def _part(block: ContentBlock) -> dict[str, Any]:
 
 
 def from_message(message: Mapping[str, Any]) -> ModelResponse:
-    """The response in a message of Anthropic's."""
+    """Read the response in a message from Anthropic."""
     blocks: list[Mapping[str, Any]] = message["content"]
     calls = unique_calls(
         (block.get("id"), block["name"], block.get("input")) for block in blocks if block["type"] == "tool_use"
     )
-    said = [block for block in blocks if block["type"] != "tool_use"]
+    content = [block for block in blocks if block["type"] != "tool_use"]
     reason = message.get("stop_reason") or STOP
     return ModelResponse(
-        message=Message.assistant(_said(said), calls),
+        message=Message.assistant(_content_of(content), calls),
         usage=_usage(message.get("usage") or {}),
         stop_reason=_STOP_REASONS.get(reason, reason),
     )
 
 
-def _said(blocks: Sequence[Mapping[str, Any]]) -> str | list[ContentBlock] | None:
-    """Plain text where there is nothing else. Thoughts are kept: they have to be sent back, signature and all."""
+def _content_of(blocks: Sequence[Mapping[str, Any]]) -> str | list[ContentBlock] | None:
+    """The content of blocks: text if there is nothing else. Thoughts stay, since they must be sent back unchanged."""
     if all(block["type"] == "text" for block in blocks):
         return clean("".join(block["text"] for block in blocks)) or None
-    kept = ({key: value for key, value in block.items() if value is not None} for block in blocks)
+    present = ({key: value for key, value in block.items() if value is not None} for block in blocks)
     return [
         ContentBlock.model_validate({**block, **({"text": clean(block["text"])} if "text" in block else {})})
-        for block in kept
+        for block in present
     ]
 
 
@@ -103,7 +103,7 @@ def _usage(usage: Mapping[str, Any]) -> dict[str, int]:
 
 
 class StreamedMessage:
-    """Puts the events of a streamed message together."""
+    """Assembles a message from the events of a stream."""
 
     def __init__(self) -> None:
         self._message: dict[str, Any] = {}
@@ -111,7 +111,7 @@ class StreamedMessage:
         self._complete = False
 
     def add(self, event: Mapping[str, Any]) -> str:
-        """Take in an event, and return the text in it."""
+        """Add an event, and return the text in it."""
         kind = event["type"]
         if kind == "message_start":
             self._message = dict(event["message"])

@@ -1,4 +1,4 @@
-"""The model protocol: what an agent needs of a language model.
+"""The protocols that a language model implements for an agent, and the records that it returns.
 
 Any object with `async complete(messages, tools=None, **kwargs) -> ModelResponse` is a model; one that has
 `stream` as well is a `StreamingModel`.
@@ -19,11 +19,10 @@ CONTENT_FILTER = "content_filter"
 
 
 class ModelResponse(Frozen):
-    """What a model answered.
+    """The answer of a model.
 
-    `usage` has `prompt_tokens`, `completion_tokens` and `total_tokens` where the provider counts them.
-    `stop_reason` is one of "stop", "tool_calls", "length" and "content_filter", or what the provider says
-    where it means none of these.
+    `usage` has `prompt_tokens`, `completion_tokens` and `total_tokens` if the provider counts them. `stop_reason` is
+    "stop", "tool_calls", "length" or "content_filter", or the provider's own word if it means none of these.
     """
 
     message: Message
@@ -32,7 +31,7 @@ class ModelResponse(Frozen):
 
 
 def tokens_of(response: ModelResponse) -> dict[str, int]:
-    """The tokens of a response, as numbers: what a provider says beyond that does not count."""
+    """The token counts in a response's `usage`. Entries that are no numbers are left out."""
     return {key: int(value) for key, value in (response.usage or {}).items() if isinstance(value, int | float)}
 
 
@@ -44,7 +43,7 @@ class ModelChunk(Frozen):
 
 
 class ToolSpec(Protocol):
-    """What a model is told of a tool; a `locus.tools.Tool` is one."""
+    """The description of a tool for a model. `locus.tools.Tool` has these attributes."""
 
     @property
     def name(self) -> str: ...
@@ -67,17 +66,17 @@ class Model(Protocol):
 
 @runtime_checkable
 class StreamingModel(Model, Protocol):
-    """A language model that can answer bit by bit."""
+    """A language model that can send its answer while it is being written."""
 
     def stream(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec] | None = None, **kwargs: Any
     ) -> AsyncIterator[ModelChunk]:
-        """The text as it comes, and at the end one chunk with the whole response."""
+        """Answer the conversation with chunks of text, and at last a chunk with the whole response."""
         ...
 
 
 def usage_of(prompt: int | None, completion: int | None) -> dict[str, int]:
-    """The token counts in the form that `ModelResponse.usage` has."""
+    """Token counts as the dict that `ModelResponse.usage` holds."""
     if prompt is None and completion is None:
         return {}
     sent, received = prompt or 0, completion or 0

@@ -1,4 +1,4 @@
-"""What can go wrong with a model.
+"""The errors that a model raises.
 
 ::
 
@@ -43,12 +43,12 @@ Translation = Callable[[Exception], ModelError]
 
 
 def may_pass(status: int) -> bool:
-    """Whether an HTTP status stands for trouble that may be over in a moment."""
+    """Whether an HTTP status means a failure that may be over in a moment."""
     return status in (408, 409, 429) or status >= 500
 
 
 def error_for_status(status: int, text: str) -> ModelError:
-    """The error that an HTTP status stands for."""
+    """The error to raise for an HTTP status."""
     if status in (401, 403):
         return ModelAuthenticationError(text, status=status)
     if may_pass(status):
@@ -58,18 +58,18 @@ def error_for_status(status: int, text: str) -> ModelError:
 
 @contextmanager
 def translated(translate: Translation, secret: SecretStr | None = None) -> Iterator[None]:
-    """Raise `ModelError`s in place of the client's errors, with the cause kept.
+    """Raise a `ModelError` in place of any error of the client library, which becomes its cause.
 
-    A provider may repeat the key in its message. It is blotted out then, and the cause, which has it, dropped.
+    A provider may repeat the API key in its message. Then the key is masked, and the cause, which contains it, dropped.
     """
     try:
         yield
     except LocusError:
         raise
     except Exception as error:
-        found = translate(error)
+        translation = translate(error)
         key = secret.get_secret_value() if secret is not None else ""
-        if key and (key in str(found) or key in str(error)):
-            found.args = (str(found).replace(key, "***"),)
-            raise found from None
-        raise found from error
+        if key and (key in str(translation) or key in str(error)):
+            translation.args = (str(translation).replace(key, "***"),)
+            raise translation from None
+        raise translation from error

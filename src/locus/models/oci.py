@@ -1,7 +1,7 @@
 """OCI Generative AI through its OpenAI-compatible endpoint. Needs the extras `oci` and `openai`.
 
-Requests are signed by the OCI SDK, anew for every try. Who signs is what `auth` says: "api_key" or
-"security_token" (a profile of the configuration file), "instance_principal" or "resource_principal".
+The OCI SDK signs every attempt of a request. `auth` chooses the signer: "api_key" or "security_token" (both from a
+profile of the configuration file), "instance_principal" or "resource_principal".
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ _PATH = "/20231130/actions/v1"
 class OCIModel(OpenAIModel):
     """A model of OCI Generative AI, such as `openai.gpt-4.1` or `meta.llama-3.3-70b-instruct`.
 
-    Whatever is not given comes from the environment (`OCI_CONFIG_FILE`, `OCI_CONFIG_PROFILE`, `OCI_REGION`,
-    `OCI_COMPARTMENT_ID`, `OCI_GENAI_ENDPOINT`), then from the profile; the compartment is the tenancy then.
+    Settings that are not given come from the environment (`OCI_CONFIG_FILE`, `OCI_CONFIG_PROFILE`, `OCI_REGION`,
+    `OCI_COMPARTMENT_ID`, `OCI_GENAI_ENDPOINT`), then from the profile. The profile's compartment is its tenancy.
 
-    A forked process makes a signer of its own. One that you give as `signer` is used as it is: fork before you make it.
+    A forked process makes a signer of its own. It cannot replace one that you pass as `signer`: fork before you make
+    it.
     """
 
     provider = "oci"
@@ -63,7 +64,7 @@ class OCIModel(OpenAIModel):
         super().__init__(model, base_url=endpoint.rstrip("/") + _PATH, **options)
 
     def _key(self, given: str | SecretStr | None) -> SecretStr:
-        # The client wants one; the signature takes its place in the request.
+        # The client refuses to work without a key; the signature replaces it in the request.
         return SecretStr("unused: requests are signed")
 
     def _limit(self, max_tokens: int | None) -> dict[str, Any]:
@@ -73,8 +74,8 @@ class OCIModel(OpenAIModel):
 
     def _client(self) -> AsyncOpenAI:
         headers = {"CompartmentId": self._compartment} if self._compartment else {}
-        # A hook and not an `auth`: it is the last to touch a request, and it may wait, as signers that fetch
-        # a token need.
+        # A hook rather than an `auth`: it is the last to touch a request, and it may wait, as signers that fetch a
+        # token have to.
         http_client = self._library.DefaultAsyncHttpxClient(headers=headers, event_hooks={"request": [self._sign]})
         client: AsyncOpenAI = self._library.AsyncOpenAI(
             api_key=self._api_key.get_secret_value(),
@@ -108,7 +109,7 @@ class OCIModel(OpenAIModel):
 
 
 def _endpoint(region: str | None, config: dict[str, Any], signer: Signer) -> str:
-    found = region or os.environ.get("OCI_REGION") or config.get("region") or getattr(signer, "region", None)
-    if not found:
+    chosen = region or os.environ.get("OCI_REGION") or config.get("region") or getattr(signer, "region", None)
+    if not chosen:
         raise ConfigurationError("which OCI region? Set OCI_REGION, or pass region=… or service_endpoint=…")
-    return _ENDPOINT.format(region=found)
+    return _ENDPOINT.format(region=chosen)

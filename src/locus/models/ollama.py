@@ -1,4 +1,4 @@
-"""Ollama: models on a machine of one's own. Needs the extra `ollama`.
+"""Models that an Ollama server runs. Needs the extra `ollama`.
 
 `max_retries` is how often a request is sent again after 408, 409, 429, 5xx and connection errors.
 """
@@ -22,12 +22,12 @@ from locus.models.stainless import is_transport_error
 if TYPE_CHECKING:
     from ollama import AsyncClient
 
-# What stands beside `options` in a request; everything else that is asked for is an option of the model.
+# Parameters that stand beside `options` in a request. All others are options of the model.
 _BESIDE_OPTIONS = frozenset({"format", "keep_alive", "think", "logprobs", "top_logprobs"})
 
 
 class _Refused(Exception):
-    """The server answered with an error status. The client's own error loses the header that says when to retry."""
+    """The server answered with an error status. The client's own error lacks the header that says when to retry."""
 
     def __init__(self, status: int, text: str, wait: float | None) -> None:
         super().__init__(text)
@@ -72,9 +72,9 @@ class OllamaModel(Provider):
         return client
 
     def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec] | None, given: Any) -> dict[str, Any]:
-        asked = {key: value for key, value in {**self._parameters, **given}.items() if value is not None}
-        beside = {key: asked.pop(key) for key in _BESIDE_OPTIONS & asked.keys()}
-        options = {**asked.pop("options", {}), **asked}
+        parameters = {key: value for key, value in {**self._parameters, **given}.items() if value is not None}
+        beside = {key: parameters.pop(key) for key in _BESIDE_OPTIONS & parameters.keys()}
+        options = {**parameters.pop("options", {}), **parameters}
         if "max_tokens" in options:
             options["num_predict"] = options.pop("max_tokens")
         request = {"model": self.model, "messages": wire.to_messages(messages), "options": options or None, **beside}
@@ -111,7 +111,7 @@ class OllamaModel(Provider):
         yield ModelChunk(response=response)
 
     async def _opened(self, request: dict[str, Any]) -> tuple[AsyncIterator[Any], Any]:
-        """A stream and its first part: the request is only sent when the first part is asked for."""
+        """Open a stream, and read its first part, because the client only then sends the request."""
         parts = await self._clients.current().chat(**request, stream=True)
         return parts, await anext(parts, None)
 

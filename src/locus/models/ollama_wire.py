@@ -1,4 +1,4 @@
-"""Conversations in the format of Ollama's chat, there and back. No I/O."""
+"""Converts conversations to and from the format of Ollama's chat API. No I/O."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _message(message: Message) -> dict[str, Any]:
 
 
 def _image(block: ContentBlock) -> bytes:
-    """The image itself. As text the client would take it for the path of a file, and send that file if it exists."""
+    """The bytes of an image. The client would take base64 text for the path of a file, and send that file."""
     if block.data is None:
         raise ModelRequestError("Ollama takes images as base64 only: ContentBlock.image_base64(…)")
     try:
@@ -43,7 +43,7 @@ def _image(block: ContentBlock) -> bytes:
 
 
 class Answer:
-    """Puts an answer together, from one part or from the parts of a stream."""
+    """Assembles an answer from one part, or from the parts of a stream."""
 
     def __init__(self) -> None:
         self._text: list[str] = []
@@ -51,7 +51,7 @@ class Answer:
         self._last: Mapping[str, Any] = {}
 
     def add(self, part: Mapping[str, Any]) -> str:
-        """Take in a part, and return the text in it."""
+        """Add a part, and return the text in it."""
         message = part.get("message") or {}
         for call in message.get("tool_calls") or ():
             self._calls.append((None, call["function"]["name"], call["function"].get("arguments")))

@@ -1,4 +1,4 @@
-"""OpenAI, and servers that speak its chat completions (`base_url=…`). Needs the extra `openai`.
+"""Models of OpenAI, and of servers with the same chat completions API (`base_url=…`). Needs the extra `openai`.
 
 `max_retries` is how often a request is sent again after 408, 409, 429, 5xx and connection errors.
 """
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class OpenAIModel(StainlessModel):
-    """A model of OpenAI's.
+    """A model of OpenAI, or of a server with the same API.
 
-    Options that are not named here (`temperature`, `top_p`, …) go into every request. The key is that of
-    `OPENAI_API_KEY` unless given.
+    Options that are not named here (`temperature`, `top_p`, …) go into every request. Without `api_key`, the key comes
+    from `OPENAI_API_KEY`.
     """
 
     provider = "openai"
@@ -57,7 +57,7 @@ class OpenAIModel(StainlessModel):
         return client
 
     def _limit(self, max_tokens: int | None) -> dict[str, Any]:
-        """OpenAI's newer models refuse `max_tokens`; many other servers know nothing else."""
+        """The parameter that limits tokens. OpenAI's newer models refuse `max_tokens`; many servers know no other."""
         if max_tokens is None:
             return {}
         return {"max_completion_tokens" if self._base_url is None else "max_tokens": max_tokens}

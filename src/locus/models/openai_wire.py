@@ -1,4 +1,4 @@
-"""Conversations in the format of OpenAI's chat completions, there and back. No I/O."""
+"""Converts conversations to and from the format of OpenAI's chat completions. No I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from locus.models.base import CONTENT_FILTER, LENGTH, STOP, TOOL_CALLS, ModelRes
 from locus.models.errors import ModelError, ModelRequestError
 from locus.tools.calls import tool_call
 
-# What other providers' models thought is no part of what they said, and OpenAI does not know these kinds.
+# Kinds of blocks with the thoughts of other providers' models. OpenAI does not know them, so they are not sent.
 THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 _STOP_REASONS = {"function_call": TOOL_CALLS, "tool_calls": TOOL_CALLS, "stop": STOP, "length": LENGTH}
 
@@ -35,7 +35,7 @@ def to_tools(tools: Iterable[ToolSpec]) -> list[dict[str, Any]]:
 
 
 def tool_text(message: Message) -> str:
-    """What a tool said; an error is named where the format has no flag for it."""
+    """A tool's result as text. An error is spelled out in it, because the format has no flag for one."""
     if any(block.type != "text" for block in _blocks(message)):
         raise ModelRequestError("this provider takes tool results as text only")
     error = message.metadata.get("error")
@@ -78,7 +78,7 @@ def _blocks(message: Message) -> Sequence[ContentBlock]:
 
 
 def from_completion(completion: Mapping[str, Any]) -> ModelResponse:
-    """The response in a chat completion."""
+    """Read the response in a chat completion."""
     choices = completion.get("choices")
     if not choices:
         raise ModelError("the provider answered without a choice")
@@ -119,7 +119,7 @@ def response(
 
 
 def unique_calls(calls: Iterable[tuple[str | None, str, Any]]) -> list[ToolCall]:
-    """Tool calls with an id each: some servers send none, or the same one twice."""
+    """Tool calls, each with an id of its own, because some servers send none, or the same one twice."""
     made: dict[str, ToolCall] = {}
     for call_id, name, arguments in calls:
         call = tool_call(name, arguments, None if call_id in made else call_id)
@@ -128,7 +128,7 @@ def unique_calls(calls: Iterable[tuple[str | None, str, Any]]) -> list[ToolCall]
 
 
 class StreamedCompletion:
-    """Puts the chunks of a streamed completion together."""
+    """Assembles a completion from the chunks of a stream."""
 
     def __init__(self) -> None:
         self._text: list[str] = []
@@ -138,7 +138,7 @@ class StreamedCompletion:
         self._usage: Mapping[str, Any] | None = None
 
     def add(self, chunk: Mapping[str, Any]) -> str:
-        """Take in a chunk, and return the text in it."""
+        """Add a chunk, and return the text in it."""
         self._usage = chunk.get("usage") or self._usage
         choices = chunk.get("choices")
         if not choices:
@@ -154,16 +154,16 @@ class StreamedCompletion:
 
     def _add_call(self, call: Mapping[str, Any]) -> None:
         index = call.get("index")
-        kept = self._calls.setdefault(
+        made = self._calls.setdefault(
             len(self._calls) if index is None else index, {"id": "", "name": "", "arguments": ""}
         )
         function = call.get("function") or {}
-        kept["id"] = kept["id"] or call.get("id") or ""
-        kept["name"] = kept["name"] or function.get("name") or ""
-        kept["arguments"] += function.get("arguments") or ""
+        made["id"] = made["id"] or call.get("id") or ""
+        made["name"] = made["name"] or function.get("name") or ""
+        made["arguments"] += function.get("arguments") or ""
 
     def finished(self) -> ModelResponse | None:
-        """The whole response, or None if the stream ended before the model did."""
+        """The whole response, or None if the stream ended before the completion did."""
         if self._finish_reason is None:
             return None
         calls = [(call["id"] or None, call["name"], call["arguments"]) for _, call in sorted(self._calls.items())]

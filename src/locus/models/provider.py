@@ -1,6 +1,6 @@
-"""What the providers have in common: the base class, API keys, and retries.
+"""The base class of model providers, their API keys, and their retries.
 
-Retries back off exponentially with jitter, are bounded, and heed `Retry-After`.
+Retries back off exponentially with jitter, are limited in number, and obey `Retry-After`.
 """
 
 from __future__ import annotations
@@ -57,30 +57,30 @@ class Provider(ABC):
 
 
 def secret(given: str | SecretStr | None, variable: str) -> SecretStr | None:
-    """The key that was given, or that of the environment."""
+    """The key that was passed, or else that of the environment variable; None if there is neither."""
     if isinstance(given, SecretStr):
         return given
-    found = given or os.environ.get(variable)
-    return SecretStr(found) if found else None
+    key = given or os.environ.get(variable)
+    return SecretStr(key) if key else None
 
 
 def required_secret(given: str | SecretStr | None, variable: str) -> SecretStr:
-    found = secret(given, variable)
-    if found is None:
+    key = secret(given, variable)
+    if key is None:
         raise ConfigurationError(f"no API key: set {variable}, or pass api_key=…")
-    return found
+    return key
 
 
 BETWEEN_ATTEMPTS = Backoff(0.5, 8.0, random_part=0.25)
 LONGEST_RETRY_AFTER = 120.0
-"""Seconds. A server that asks for more is not waited for: the caller hears of it at once."""
+"""The longest `Retry-After` to wait for, in seconds. If a server asks for more, its error is raised at once."""
 
 RetryDelay = Callable[[Exception], "float | None"]
-"""Seconds to wait after this error: what the server asks for, 0 for the usual delay, None if a retry cannot help."""
+"""A function from an error to the seconds that the server asks to wait: 0 for the usual pause, None for no retry."""
 
 
 async def with_retries(attempt: Callable[[], Awaitable[T]], retry_delay: RetryDelay, max_retries: int) -> T:
-    """Call `attempt` until it succeeds, `max_retries` times more at most; the last error is raised."""
+    """Call `attempt`, and after errors again, up to `max_retries` times. Raises the last error."""
     for retry in range(max_retries):
         try:
             return await attempt()
@@ -92,9 +92,9 @@ async def with_retries(attempt: Callable[[], Awaitable[T]], retry_delay: RetryDe
     return await attempt()
 
 
-def delay_before(retry: int, asked: float) -> float:
-    """Seconds to wait before the retry with this number, counted from 0; `asked` is what the server asks for."""
-    return asked if asked > 0 else BETWEEN_ATTEMPTS.seconds(retry)
+def delay_before(retry: int, requested: float) -> float:
+    """Seconds to wait before a retry, counted from 0: those that the server has requested, or else the usual pause."""
+    return requested if requested > 0 else BETWEEN_ATTEMPTS.seconds(retry)
 
 
 def retry_after(header: str | None) -> float | None:

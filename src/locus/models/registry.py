@@ -34,7 +34,7 @@ _registered: dict[str, Factory] = {}
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """Which model a name stands for, and why that one."""
+    """The provider and the model that a name stands for, and the reason for this choice."""
 
     provider: str
     model: str
@@ -51,24 +51,24 @@ def register_model(provider: str, factory: Factory) -> None:
 
 
 def list_models() -> list[str]:
-    """The names of all providers there are."""
+    """The names of all providers, built-in and registered."""
     return sorted({*_BUILT_IN, *_registered})
 
 
 def get_model(model_string: str | None = None, **options: Any) -> Model:
-    """The model that `"provider:model-id"` stands for; options are the provider's own.
+    """Make the model that `"provider:model-id"` stands for, with options of its provider.
 
-    Without a name, what `choose_model` says.
+    Without a name, `choose_model` chooses.
     """
     choice = choose_model(model_string)
     return _factory(choice.provider)(choice.model, **options)
 
 
 def choose_model(model_string: str | None = None) -> ModelChoice:
-    """What `get_model` would take.
+    """Choose the model that `get_model` would make, without making it.
 
-    The name says it, else `LOCUS_MODEL_PROVIDER` and `LOCUS_MODEL_ID`, else it is OCI Generative AI where its
-    configuration is found. Where nothing says it, the error lists what could be meant.
+    The name decides, or else `LOCUS_MODEL_PROVIDER` and `LOCUS_MODEL_ID`, or else an OCI configuration on this machine,
+    which means OCI Generative AI. If there is none of these, the error lists possible names.
     """
     if model_string is not None and (not isinstance(model_string, str) or not model_string):
         raise ConfigurationError(f"a model is named by text, got {model_string!r:.80}")
@@ -99,11 +99,11 @@ _EXAMPLES = {
     "ollama:<model id>": "OLLAMA_HOST",
     "mock": "",
 }
-"""Names of models, each with the variable that shows that it is in use."""
+"""Examples of model names, each with an environment variable that a user of the provider has set."""
 
 
 def _could_be_meant() -> str:
-    """Names of models, those first that this machine has a key for."""
+    """Examples of model names, for an error. Those whose provider has a key on this machine come first."""
     with_key = {name: variable for name, variable in _EXAMPLES.items() if os.environ.get(variable)}
     names = [
         *with_key,
@@ -119,11 +119,11 @@ _KNOWN_IDS = {
     "oci": ("openai.", "meta.", "cohere.", "xai.", "google."),
     "ollama": ("llama", "mistral", "qwen", "gemma", "deepseek", "phi"),
 }
-"""How the ids of well-known models begin: whoever names one without its provider is told the whole name."""
+"""The beginnings of well-known model ids, by provider: the error for an id alone suggests the whole name."""
 
 
 def _unknown(provider: str, model_string: str | None) -> str:
-    """The error for a provider that there is none of."""
+    """The text of the error for a provider that does not exist."""
     if model_string is not None:
         for known, starts in _KNOWN_IDS.items():
             if model_string.lower().startswith(starts):
@@ -135,7 +135,10 @@ def _unknown(provider: str, model_string: str | None) -> str:
 
 
 def _model_id(provider: str) -> str:
-    """The id of the environment belongs to the provider of the environment, or to the default one."""
+    """The model of a provider that was named without one: that of the environment, or the provider's default.
+
+    `LOCUS_MODEL_ID` is for the provider in `LOCUS_MODEL_PROVIDER`, or for OCI if that is not set.
+    """
     named = os.environ.get(ID_VARIABLE)
     if named and provider == (os.environ.get(PROVIDER_VARIABLE) or "oci"):
         return named
@@ -148,5 +151,5 @@ def _factory(provider: str) -> Factory:
     if provider in _registered:
         return _registered[provider]
     module, _, attribute = _BUILT_IN[provider].partition(":")
-    found: Factory = getattr(import_module(module), attribute)
-    return found
+    factory: Factory = getattr(import_module(module), attribute)
+    return factory

@@ -33,7 +33,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _require_extra() -> None:
-    """Raise an error that says what to install, if something is missing."""
+    """Raise an error that names the extra to install, if a library of the server is missing."""
     from locus.extras import require
 
     for module in ("starlette", "uvicorn", "prometheus_client"):

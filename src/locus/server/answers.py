@@ -1,6 +1,6 @@
-"""What several routes answer, as models. An answer of one route only is declared beside it.
+"""Models of answers that several routes give. The answer of a single route is declared beside it.
 
-The models describe: answers are written as text by `locus.wire.format`, and tests hold them against the document.
+The models only describe answers, for the OpenAPI document. `locus.wire.format` writes the text, and tests compare both.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Several5 = Annotated[list[Any], Field(min_length=5, max_length=5)]
 
 
 class Answer(BaseModel):
-    """A JSON object. It has all fields that have no default."""
+    """A JSON object in an answer. Fields without a default are always present."""
 
 
 class Problem(Answer):
@@ -90,12 +90,12 @@ NO_THREAD = "this thread does not exist"
 
 
 def missing(elsewhere: str = "") -> problems.Problem:
-    """The answer that a checkpoint does not exist. `elsewhere` says where its thread has others."""
+    """The problem for a checkpoint that does not exist. `elsewhere` says in which namespaces its thread has others."""
     return problems.Problem(404, problems.NOT_FOUND, f"this checkpoint does not exist{elsewhere and '; '}{elsewhere}")
 
 
-def existing(found: T | None) -> T:
-    """What was asked for, or the answer that it does not exist."""
-    if not found:
+def existing(record: T | None) -> T:
+    """Return a record, or raise the problem for a missing checkpoint if it is None or empty."""
+    if not record:
         raise missing()
-    return found
+    return record

@@ -41,21 +41,26 @@ def create_app(
     inspector_writes: bool = False,
     inspector_hosts: Collection[str] = LOCAL,
 ) -> ServerMiddleware:
-    """Serve the threads of a checkpointer, of a storage backend, or of the store that a URL names.
+    """Make an ASGI app that serves the threads of a checkpointer, a storage backend, or the store at a URL.
 
-    `auth` lists the tokens that are accepted. Without it every request is accepted, so use that only where nobody else
-    can reach the server. `hosts` lists the host names that requests may use (`None`: any). `rate` limits the requests
-    of each token: "50" per second, or "50/200" with bursts of 200. `audit` is the file that says which token did what
-    ("-": standard output). `log_key` is the key of the digests that stand for threads in logs; without it a new one is
-    made. `quota` is what each token may save in a day, unless the token has a quota of its own; it is counted in
-    `quota_file`, which several processes may share, or else in memory. `inspector` adds the pages of the inspector
-    under `/ui`, for those who call the server by one of `inspector_hosts`; with `inspector_writes` they can also fork,
-    delete and vacuum, with a token that may write. The checkpointer is closed when the server shuts down.
+    - `auth`: the accepted tokens. Without it every request is accepted, so leave it out only where nobody else can
+      reach the server.
+    - `limits`: how large requests and states may be, and how long requests and queries may take.
+    - `hosts`: the host names that requests may use; `None` for any.
+    - `rate`: the requests per second of each token: "50", or "50/200" with bursts of 200.
+    - `audit`: a file that records which token did what; "-" for standard output.
+    - `log_key`: the key of the digests that stand for threads in logs; a new one if it is left out.
+    - `quota`: how much each token may save in a day, unless the token has a quota of its own.
+    - `quota_file`: a file that counts quotas, which several processes may share; without it they are counted in memory.
+    - `inspector`: add the pages of the inspector under `/ui`, for requests to one of `inspector_hosts`. With
+      `inspector_writes`, a token that may write can also fork, delete and vacuum there.
+
+    The checkpointer is closed when the server shuts down.
     """
     opened = checkpointer if isinstance(checkpointer, StoreVerbs) else as_checkpointer(checkpointer)
     if not isinstance(opened, StoreVerbs):
         raise ConfigurationError(f"a server needs a Locus store, and {type(opened).__name__} is not one")
-    # Texts are passed on as the store has them. What tenants save would only take up memory here.
+    # The server passes on stored texts unparsed, so a cache of states would only take up memory.
     opened.store.hold_nothing()
     metrics = Metrics()
 

@@ -1,8 +1,8 @@
-"""The audit log: which token did what to which thread, and what came of it. One JSON object per line.
+"""The audit log records which token did what to which thread, and with what result. One JSON object per line.
 
     {"time": "…", "request_id": "…", "token": "3f9a…", "operation": "save", "threads": ["9b1c…"], "status": 201}
 
-A token is named by its id, which does not reveal it; a thread by a keyed digest, as in the log.
+`token` is an id that does not reveal the token. `threads` are keyed digests, equal to those in the log.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ STANDARD_OUTPUT = "-"
 
 
 class AuditLog:
-    """Appends to a file that only its owner may read, or to standard output.
+    """Appends lines to a file that only its owner may read, or to standard output.
 
-    Each line is one write, so workers can share a file. One that was moved away is begun anew, as rotation needs it.
+    Each line is one write, so workers can share a file. After log rotation moves the file away, it begins a new one.
     """
 
     def __init__(self, place: str) -> None:
@@ -33,7 +33,7 @@ class AuditLog:
             self._file = self._opened()
 
     def write(self, facts: Mapping[str, Any]) -> None:
-        """Write a line. If that fails, the log says so: the request has been answered already."""
+        """Write a line. A failure is only logged, because the request has been answered already."""
         line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **facts}
         try:
             if self._was_moved():

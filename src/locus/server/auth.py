@@ -1,8 +1,8 @@
 """Bearer tokens. Each grants read or write access to one tenant's threads.
 
 A tenant is a prefix of thread ids. It is compared character by character and ends with `/` or `:`, so that the tenant
-`acme/` never sees the threads of `acme-corp/`. The id alone decides whether access is granted, so a refusal does not
-reveal whether the thread exists. Only digests of tokens are kept.
+`acme/` never sees the threads of `acme-corp/`. The thread id alone decides whether access is granted, so a refusal does
+not reveal whether the thread exists. Only digests of tokens are kept.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ Access = Literal["read", "write"]
 LEAST_CHARACTERS = 16
 DELIMITERS = ("/", ":")
 GRANT_KEY = "locus.grant"
-"""Where the scope of a request holds its `Grant`."""
+"""The key in the ASGI scope of a request for its `Grant`."""
 
 THREADS_KEY = "locus.threads"
-"""Where it holds the ids of threads that the request names."""
+"""The key in the ASGI scope of a request for the list of thread ids that the request names."""
 
 TOKEN_FILE = "the token file"
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 _MOST_CHARACTERS = 4 * 1024 * 1024
-"""In a file of tokens: enough for some ten thousand of them."""
+"""The most characters of a token file, enough for some ten thousand tokens."""
 
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="locus"'}
 
@@ -42,7 +42,7 @@ _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="locus"'}
 class Token:
     """A bearer token and what it allows. `write` includes `read`; without a prefix it allows all threads.
 
-    `quota` is what it may save in a day, if that differs from the quota of the server.
+    `quota` is how much it may save in a day, if that differs from the quota of the server.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Token:
         if access not in ("read", "write"):
             raise ConfigurationError(f"a token allows read or write, not {access!r:.40}")
         if prefix and not prefix.endswith(DELIMITERS):
-            # Without the prefix itself: it is the id of a tenant, and this may reach a log.
+            # The text leaves out the prefix, which is the id of a tenant, because it may reach a log.
             raise ConfigurationError(
                 "the prefix of a token must end with / or :, or it would also allow threads of others whose "
                 "names begin like it, as acme would those of acme-corp"
@@ -67,7 +67,7 @@ class Token:
 
     @property
     def id(self) -> str:
-        """A name for the token that does not reveal it, for logs: the same in every process."""
+        """A name for the token in logs. It does not reveal the token, and is equal in every process."""
         return hashlib.sha256(b"locus-token-id:" + self.digest).hexdigest()[:12]
 
     def __repr__(self) -> str:
@@ -75,17 +75,17 @@ class Token:
 
 
 class Unreachable(Problem):
-    """A thread that a token does not reach."""
+    """The answer to a request for a thread that its token does not allow."""
 
 
 @dataclass(frozen=True)
 class Grant:
-    """What the sender of a request may do."""
+    """The rights of a request's sender."""
 
     writes: bool = True
     prefix: str = ""
     token_id: str = field(default="", compare=False)
-    """The id of the token; empty where none is needed."""
+    """The id of the token; empty if the server needs none."""
     quota: OwnQuota = field(default=OwnQuota(), compare=False)
 
     @property
@@ -112,22 +112,22 @@ class Grant:
 
 
 class Guard:
-    """Finds the grant of a request by its Authorization header. Without tokens every request may do everything."""
+    """Finds the grant for the token of a request. If the server has no tokens, every request may do everything."""
 
     def __init__(self, tokens: Iterable[Token] | None) -> None:
-        self._tokens = None if tokens is None else _some(tokens)
+        self._tokens = None if tokens is None else _at_least_one(tokens)
         self._unrestricted = Grant()
 
     def use(self, tokens: Iterable[Token]) -> None:
         """Accept these tokens from now on, and no others."""
-        self._tokens = _some(tokens)
+        self._tokens = _at_least_one(tokens)
 
     @property
     def has_tokens(self) -> bool:
         return self._tokens is not None
 
     def grant_of(self, token_id: str) -> Grant | None:
-        """What the token with this id may do now; None if it is not accepted any more."""
+        """The grant of the token with an id; None if that token is no longer accepted."""
         if self._tokens is None:
             return self._unrestricted
         grants = (token.grant for token in reversed(self._tokens))  # the last of equal ones counts, as in `admit`
@@ -139,22 +139,22 @@ class Guard:
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise Problem(401, UNAUTHENTICATED, "send a bearer token: Authorization: Bearer …", headers=_CHALLENGE)
-        given, found = _digest(token.strip()), None
+        given, grant = _digest(token.strip()), None
         for known in self._tokens:  # all of them, so that the time does not reveal which one matched
             if hmac.compare_digest(known.digest, given):
-                found = known.grant
-        if found is None:
+                grant = known.grant
+        if grant is None:
             raise Problem(401, UNAUTHENTICATED, "this token is not known", headers=_CHALLENGE)
-        return found
+        return grant
 
 
-def _some(tokens: Iterable[Token]) -> list[Token]:
-    found = [*tokens]
-    if not found:
+def _at_least_one(tokens: Iterable[Token]) -> list[Token]:
+    accepted = [*tokens]
+    if not accepted:
         raise ConfigurationError(
             "auth is an empty list, so no request would be accepted. Give a token, or None for no check"
         )
-    return found
+    return accepted
 
 
 def _digest(token: str) -> bytes:
@@ -164,17 +164,17 @@ def _digest(token: str) -> bytes:
 def parse_tokens(text: str, place: str = "") -> list[Token]:
     """Parse tokens, one per line or separated by semicolons: `TOKEN [read|write [PREFIX]]`. `#` starts a comment.
 
-    A quota of its own stands at the end of a line: `saves=1000`, `megabytes=50`, or `unlimited` instead of a number.
-    An error says in which line of `place` it is, and quotes nothing of it.
+    A line may end with a quota of its own: `saves=1000`, `megabytes=50`, or `unlimited` instead of a number. An error
+    names the line and `place`, and quotes nothing of the line.
     """
-    found: list[Token] = []
+    parsed: list[Token] = []
     for number, line in enumerate(text.split("\n"), 1):
         for part in line.split(";"):
             try:
-                found.extend(_parse_token(part))
+                parsed.extend(_parse_token(part))
             except ConfigurationError as error:
                 raise TokenLineError(str(error), number, place) from error
-    return found
+    return parsed
 
 
 class TokenLineError(ConfigurationError):
@@ -214,7 +214,7 @@ def read_tokens(path: str | Path) -> list[Token]:
 
 
 def read_token_file(path: str | Path) -> str:
-    """The text of a file of tokens. Errors don't quote the path: they reach logs, and it may be a token by mistake."""
+    """Read a token file. Errors do not quote the path, because they reach logs, and it may be a token by mistake."""
     try:
         with possible_path(TOKEN_FILE), Path(path).open(encoding="utf-8") as file:
             text = file.read(_MOST_CHARACTERS + 1)

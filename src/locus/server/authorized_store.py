@@ -1,4 +1,4 @@
-"""The store of the server, limited to what the sender of a request may see."""
+"""The store of the server, limited to the threads that the sender of a request may see."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ NO_QUOTA = Quota()
 
 
 class AuthorizedStore:
-    """A store and the limits of requests. Every route gets its thread id from `thread`, which checks the grant.
+    """A store, and the limits and rights of requests.
 
-    A route that saves does so inside of `charged`, which checks the quota.
+    Every route gets its thread id from `thread`, which checks the grant. A route that saves does so inside `charged`,
+    which checks the quota.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class AuthorizedStore:
         return self.use(request, thread_id, writing=writing)
 
     def use(self, request: Request, thread_id: str, *, writing: bool) -> str:
-        """A thread id that a request names, if the sender may use that thread. The audit log hears of it anyway."""
+        """A thread id that a request names, if the sender may use that thread. The audit log lists it in any case."""
         request.scope.setdefault(THREADS_KEY, []).append(thread_id)
         return self.grant(request).check(thread_id, writing=writing)
 
@@ -62,16 +63,16 @@ class AuthorizedStore:
         return check_id(from_segment(request.path_params["checkpoint_id"]), "checkpoint_id")
 
     def quota(self, request: Request) -> Quota:
-        """What the sender may save in a day."""
+        """The quota of the sender, for a day."""
         return self.grant(request).quota.over(self._quota)
 
     def charged(self, request: Request, saves: int = 1) -> AbstractContextManager[Charge]:
-        """Count what the sender saves, whose body was read already. Raises a problem if that is too much."""
+        """A context that counts a save of the sender, whose body was read. Raises a problem if the quota is used up."""
         grant = self.grant(request)
         return charged(self._ledger, grant.token_id, self.quota(request), saves, body_size(request))
 
     async def saves_of_copy(self, request: Request, source: str, line: Line | None) -> int:
-        """As how many saves a copy of a line, or of a whole thread, counts: one for each checkpoint."""
+        """The number of saves that a copy of a line, or of a whole thread, counts as: one for each checkpoint."""
         if self.quota(request).saves is None:
             return 1
         async with self.store.using() as engine:
@@ -79,29 +80,29 @@ class AuthorizedStore:
         return len(entries) if line is None else len(line_in(entries, line)[0])
 
     async def body(self, request: Request, model: type[B]) -> B:
-        """The body of a request, checked by its model."""
+        """Read the body of a request, and check it by its model."""
         return await read_body(request, self.limits, lambda data, _: model.check(data))
 
-    def prefix(self, request: Request, asked: str = "") -> str | None:
-        """What the ids of all threads start with that the sender may see and asks for; None if there can be none."""
+    def prefix(self, request: Request, wanted: str = "") -> str | None:
+        """The prefix of the thread ids that the sender both wants and may see; None if no id can have both."""
         granted = self.grant(request).prefix
-        if asked.startswith(granted):
-            return asked
-        return granted if granted.startswith(asked) else None
+        if wanted.startswith(granted):
+            return wanted
+        return granted if granted.startswith(wanted) else None
 
-    async def query(self, found: Awaitable[T]) -> T:
-        """What a query finds, unless it takes too long."""
+    async def query(self, result: Awaitable[T]) -> T:
+        """Await the result of a query. Raises a problem if it takes too long."""
         seconds = self.limits.query_seconds
         try:
             async with asyncio.timeout(seconds):
-                return await found
+                return await result
         except TimeoutError as error:
             raise Problem(
                 500, "query_too_slow", f"this query took longer than {seconds:g} s: ask for less, or more precisely"
             ) from error
 
     async def entries(self, ask: Callable[[int], Awaitable[list[E]]], limit: int) -> list[E]:
-        """What a query over many threads finds, unless it takes too long or is too large."""
+        """Run a query over many threads. Raises a problem if it takes too long, or its result is too large."""
         return await self.query(listed(ask, limit, self.limits.state_bytes))
 
     def check_metadata(self, metadata: str) -> None:
@@ -109,21 +110,21 @@ class AuthorizedStore:
         if len(metadata) > most:
             raise Problem(413, "too_large", f"metadata has at most {most} bytes here: put what is large into the state")
 
-    def visible(self, request: Request, found: list[T], thread_of: Callable[[T], str]) -> list[T]:
-        """Only what is of threads that the sender may see. The store was asked for nothing else."""
+    def visible(self, request: Request, items: list[T], thread_of: Callable[[T], str]) -> list[T]:
+        """The items of threads that the sender may see. This checks again: the query asked for no others."""
         grant = self.grant(request)
-        return found if grant.everywhere else [item for item in found if grant.allows(thread_of(item))]
+        return items if grant.everywhere else [item for item in items if grant.allows(thread_of(item))]
 
-    async def thread_ids(self, request: Request, pattern: Pattern, limit: int | None, asked: str = "") -> list[str]:
-        prefix = self.prefix(request, asked)
-        if prefix is None:
+    async def thread_ids(self, request: Request, pattern: Pattern, limit: int | None, prefix: str = "") -> list[str]:
+        visible_prefix = self.prefix(request, prefix)
+        if visible_prefix is None:
             return []
         async with self.store.using() as engine:
-            wanted = replace(pattern, within=prefix)
+            wanted = replace(pattern, within=visible_prefix)
             if wanted.matches_none:
                 return []
-            found = await engine.threads(wanted, limit)
-            if found and not wanted.matches(found[0]):
-                # An engine that does not know `after` would begin anew, and its client with it.
-                found = list(filter(wanted.matches, await engine.threads(wanted, None)))[:limit]
-        return self.visible(request, found, str)
+            ids = await engine.threads(wanted, limit)
+            if ids and not wanted.matches(ids[0]):
+                # An engine that ignores `after` returns the first page again, and a client would never get beyond it.
+                ids = list(filter(wanted.matches, await engine.threads(wanted, None)))[:limit]
+        return self.visible(request, ids, str)

@@ -29,17 +29,17 @@ from locus.wire.problems import Problem
 T = TypeVar("T")
 
 COMPRESS_FROM = 8_192
-"""Responses of at least so many bytes are compressed."""
+"""The least size of a response that is compressed, in bytes."""
 
 INLINE_BYTES = 65_536
-"""Bodies up to so many bytes are parsed at once."""
+"""The largest body that is parsed on the event loop, in bytes."""
 
 FORM_BYTES = 65_536
 MOST_FIELDS = 32
-"""The largest form of a page."""
+"""The most fields of a form of the inspector. `FORM_BYTES` is the most bytes of one."""
 
 PIECE_BYTES = 65_536
-"""A response is handed over in pieces of so many bytes, so that a client that stops reading holds few of them."""
+"""The size of the pieces in which a response is sent, in bytes: a client that stops reading holds up only a few."""
 
 _PIECE = 4 * 1024 * 1024
 _LARGE_KEY = "locus.large_body"
@@ -51,7 +51,7 @@ _GZIP = 31
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a request may be, how long it may take to arrive, and how long a query may take."""
+    """The limits of a request: its size, its time to arrive, and the time of a query."""
 
     body_bytes: int = 64 * 1024 * 1024
     """The largest request body, before and after decompression."""
@@ -59,19 +59,19 @@ class Limits:
     state_bytes: int = 256 * 1024 * 1024
     """The largest state, and the largest list, that the server builds for a client that asks for one."""
     metadata_bytes: int = 4 * 1024 * 1024
-    """The largest metadata of a checkpoint. Lists hold those of many."""
+    """The largest metadata of a checkpoint. A list has that of many checkpoints."""
     body_values: int = 1_000_000
     """The most JSON values in a body: numbers, texts, lists, objects and so on, however deep inside."""
     memory_bytes: int = 1024 * 1024 * 1024
-    """About the most memory for all bodies and states in progress. One request is always let in."""
+    """About the most memory for all bodies and states in progress. A request that is alone may exceed it."""
     query_seconds: float = 30.0
     """How long a search, a list of threads or a metadata query may take."""
 
 
 async def read_body(request: Request, limits: Limits, check: Callable[[dict[str, Any], ValueCounter], T]) -> T:
-    """The body of a request, which must be a JSON object, as `check` returns it.
+    """Read the body of a request, a JSON object, and return the result of `check`.
 
-    A large body is decompressed, parsed and checked by a worker thread: the event loop has others to serve.
+    A worker thread decompresses, parses and checks a large body, because the event loop has other requests to serve.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
@@ -81,12 +81,12 @@ async def read_body(request: Request, limits: Limits, check: Callable[[dict[str,
 
     def parsed(text: str) -> T:
         try:
-            found = counter.parse(text)
+            value = counter.parse(text)
         except (ValueError, RecursionError) as error:
             raise Problem(400, "malformed", f"the body is no JSON: {_reason(error)}") from error
-        if not isinstance(found, dict):
+        if not isinstance(value, dict):
             raise Problem(400, "malformed", "the body is no JSON object")
-        return check(found, counter)
+        return check(value, counter)
 
     data = await _decompressed(body, limits, share) if is_gzip else body
     request.scope[_SIZE_KEY] = len(data)
@@ -100,7 +100,7 @@ async def read_body(request: Request, limits: Limits, check: Callable[[dict[str,
 
 
 async def read_form(request: Request, limits: Limits) -> dict[str, str]:
-    """The fields of a form that a browser has sent, each once."""
+    """Read the fields of a form that a browser has sent. Raises a problem if a field is repeated."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise Problem(415, "unsupported_media_type", "send a form: Content-Type: application/x-www-form-urlencoded")
@@ -121,7 +121,7 @@ async def read_form(request: Request, limits: Limits) -> dict[str, str]:
 
 
 def _decoded(data: bytes) -> str:
-    """The text of a body. JSON is UTF-8, and `json.loads` would guess the encoding of bytes."""
+    """The text of a body in UTF-8. `json.loads` would guess the encoding of bytes."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -129,12 +129,12 @@ def _decoded(data: bytes) -> str:
 
 
 def is_large(request: Request) -> bool:
-    """Whether the body of a request was so large that work on it belongs into a worker thread."""
+    """Whether the body of a request was so large that a worker thread has to process it."""
     return _LARGE_KEY in request.scope
 
 
 def body_size(request: Request) -> int:
-    """The bytes of the body of a request, which was read, after decompression."""
+    """The size in bytes of a request's body after decompression. The body has been read."""
     size: int = request.scope.get(_SIZE_KEY, 0)
     return size
 
@@ -145,19 +145,19 @@ async def _in_thread(work: Callable[[], T]) -> T:
 
 @cache
 def _large_bodies() -> ThreadPoolExecutor:
-    """The threads for large bodies. There are two only: more of them would slow down the event loop."""
+    """The threads for large bodies. There are only two, because more would slow down the event loop."""
     return ThreadPoolExecutor(2, thread_name_prefix="locus-large-bodies")
 
 
 def _reason(error: Exception) -> str:
-    """What is wrong with the JSON, without quoting it."""
+    """The reason why a body is no JSON, without quoting it."""
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} at character {error.pos}"
     return "it is nested too deeply" if isinstance(error, RecursionError) else "it is no UTF-8, or a number is too long"
 
 
 async def _received(request: Request, limits: Limits) -> tuple[bytes, bool]:
-    """The body as it was sent, and whether that is gzip."""
+    """The body as received, and whether it is gzip."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip"):
         raise Problem(
@@ -186,7 +186,7 @@ async def _received(request: Request, limits: Limits) -> tuple[bytes, bool]:
 
 
 async def _decompressed(body: bytes, limits: Limits, share: MemoryShare) -> bytes:
-    """The content of a gzip, piece by piece: a few bytes can expand to very many."""
+    """Decompress gzip piece by piece, because a few bytes can expand to very many."""
     decompressor, pieces = _Decompressor(body, limits), []
     if len(body) <= INLINE_BYTES:
         pieces.append(decompressor.piece(INLINE_BYTES))
@@ -197,7 +197,7 @@ async def _decompressed(body: bytes, limits: Limits, share: MemoryShare) -> byte
 
 
 class _Decompressor:
-    """Decompresses one gzip stream, which has to be all of the body."""
+    """Decompresses one gzip stream. Raises a problem if the body ends before the stream or after it."""
 
     def __init__(self, body: bytes, limits: Limits) -> None:
         self._stream = zlib.decompressobj(_GZIP)
@@ -210,7 +210,7 @@ class _Decompressor:
         return self._stream.eof
 
     def piece(self, most: int) -> bytes:
-        """So many bytes of the content at most."""
+        """The next piece of the content, `most` bytes at most."""
         try:
             data = self._stream.decompress(self._rest, most)
         except zlib.error as error:
@@ -238,7 +238,7 @@ async def json_response(
 async def text_response(
     request: Request, text: str, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """A response of JSON text."""
+    """Make a response of JSON text, compressed if it is large and the client accepts that."""
     body = text.encode()
     sent = {**headers} if headers else {}
     if len(body) >= COMPRESS_FROM:
@@ -250,7 +250,7 @@ async def text_response(
 
 
 class _PiecewiseResponse(Response):
-    """A response whose next piece is handed over when the one before is on its way."""
+    """A response in pieces. Each is sent when the one before has left."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
@@ -263,7 +263,7 @@ class _PiecewiseResponse(Response):
 
 
 def jsonl_response(request: Request, lines: AsyncIterator[bytes]) -> Response:
-    """A stream of JSON objects, one per line."""
+    """Make a response that streams JSON objects, one per line."""
     headers, pieces = {"Vary": "Accept-Encoding"}, _pieces_of(lines)
     if accepts_gzip(request):
         pieces, headers["Content-Encoding"] = _compressed(pieces), "gzip"

@@ -1,8 +1,8 @@
 """Reads and checks a commit that a client has planned, before it reaches the store.
 
-All stored text is written here, from values that were parsed here. A client can use any names inside the thread of its
-request. It cannot open a branch that is not named after its own rev, store something else under the digest of a value,
-or describe a state that grows when it is read.
+All stored text is written here, from values that were parsed here. A client may use any names inside the thread of its
+request. It cannot open a branch that is not named after its own rev, store other text under the digest of a value, or
+describe a state that grows when it is read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from locus.server.requests import ID_ERROR, ROW, Body, Id, Many, Moment, Name, N
 
 MOST_CUTS = 100_000
 MOST_EXTENTS = 64
-"""Of one list. `HTTPCheckpointer` writes eight at most."""
+"""The most extents of one list. `HTTPCheckpointer` writes eight at most."""
 
 Rev = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
 Branch = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,80}$")]
@@ -34,7 +34,7 @@ Digest = Annotated[str, Field(pattern=r"^[A-Za-z0-9+/]{22}$")]
 
 
 class CommitBody(Body):
-    """A save that the client has planned."""
+    """A save that the client has planned, as a commit of its new runs."""
 
     checkpoint_id: Id
     rev: Rev
@@ -60,7 +60,7 @@ def commit_from(
     if_latest: str | None | Unset,
     counter: ValueCounter | None = None,
 ) -> Commit:
-    """The commit in a request body, with every part checked. `counter` has counted the values of the body so far."""
+    """Read the commit in a request body, and check each part. `counter` has counted the values of the body so far."""
     counter = counter or ValueCounter(Limits.body_values)
     body = CommitBody.check(data)
     digests = body.before or [None] * len(body.runs)
@@ -90,7 +90,7 @@ def commit_from(
 
 
 def _head_text(head: dict[str, Any]) -> str:
-    """Encoded field by field: each value may be as deep as the codec allows, and the head adds one level."""
+    """The head as JSON, encoded field by field: the codec limits depth, and the head itself adds a level."""
     return "{" + ",".join(f"{encode(name)}:{encode(value, (name,))}" for name, value in head.items()) + "}"
 
 
@@ -114,7 +114,7 @@ def _value(branch: str, text: str, counter: ValueCounter) -> Run:
 
 
 def _manifest(body: CommitBody) -> str:
-    """The manifest, checked: it fits the head, and no branch is part of two lists."""
+    """The manifest as JSON. Raises if it does not fit the head, or a branch is part of two lists."""
     cuts: dict[tuple[str, ...], str | list[tuple[str, int, int, int]]] = {}
     homes: dict[str, tuple[str, ...]] = {}
     for path, cut in body.manifest:
@@ -131,7 +131,7 @@ def _manifest(body: CommitBody) -> str:
 
 
 def _check_path(path: tuple[str, ...], head: dict[str, Any], cuts: Mapping[tuple[str, ...], object]) -> None:
-    """Check that a path leads to an empty place in the head, or into a large value."""
+    """Raise unless a path leads to an empty place in the head, or into a large value."""
     node: Any = head
     for depth, step in enumerate(path):
         if isinstance(node, dict) and step in node:

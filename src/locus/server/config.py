@@ -17,10 +17,10 @@ from locus.server.rates import Rate
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """How a server is started.
+    """The options of `locus serve`.
 
-    `tokens` is text, one token per line, as `parse_tokens` reads it; `file_tokens` is the text of the file
-    `token_file`, which is read again on SIGHUP. `store_token` is for a store that is on another server.
+    `tokens` is text for `parse_tokens`, one token per line. `file_tokens` is the text of the file `token_file`, which
+    is read again on SIGHUP. `store_token` is for a store on another server.
     """
 
     store: str = field(repr=False)
@@ -91,7 +91,7 @@ class ServerConfig:
         return [*parse_tokens(self.tokens), *parse_tokens(self.file_tokens, TOKEN_FILE)] or None
 
     def with_tokens_read_again(self) -> Self:
-        """The same with what the token file holds now."""
+        """A copy with the present text of the token file."""
         assert self.token_file is not None
         return replace(self, file_tokens=read_some_tokens(self.token_file))
 
@@ -101,17 +101,17 @@ class ServerConfig:
 
     @property
     def hosts(self) -> Collection[str] | None:
-        """The host names to accept. Without tokens, a web page must not reach the server by a DNS name of its own."""
+        """The accepted host names; None for any. Without tokens, a web page could get in by a DNS name of its own."""
         return None if self.auth else self.names
 
     @property
     def names(self) -> Collection[str]:
-        """The host names that this server goes by. The inspector accepts no others, with tokens or without."""
+        """The host names of this server. The inspector accepts no others, with tokens or without."""
         return {*LOCAL, self.host.lower(), *(host.lower() for host in self.inspector_hosts)}
 
 
 def read_some_tokens(path: str) -> str:
-    """The text of a token file. One that holds no token would open the server to everybody."""
+    """Read a token file. Raises if it holds no token, because that would open the server to everybody."""
     text = read_token_file(path)
     if not parse_tokens(text, TOKEN_FILE):
         raise ConfigurationError(f"{TOKEN_FILE} holds no token")

@@ -1,11 +1,12 @@
-"""Connections that cannot be held for ever: uvicorn's protocol, with bounds on time, on headers and on their number.
+"""Uvicorn's HTTP protocol, with bounds on time, on headers and on the number of connections.
 
-Every state of a connection that depends on the client has a deadline, which nothing that the client sends moves:
+No client can hold a connection for ever. Each state that depends on the client has a deadline, and nothing that the
+client sends moves it:
 
-    headers     from the first byte, or from the connection, to the end of the headers
-    body        the app sets the time-out while it reads one; after the answer, the rest of it has as long
-    idle        between requests, however many empty lines come
-    answer      each piece of it, from when it does not fit into the buffer until most of that has been taken
+    headers     from the first byte, or the beginning of the connection, to the end of the headers
+    body        the app has a time-out while it reads one; after the answer, the unread rest has as long again
+    idle        between two requests, however many empty lines come
+    answer      each piece, from when it does not fit into the buffer until the client has taken most of the buffer
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from typing import ClassVar
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 KEEP_ALIVE_SECONDS = 75
-"""Longer than `HTTPCheckpointer` keeps an idle connection, so that the client is always the one to close it."""
+"""How long an idle connection is kept. `HTTPCheckpointer` closes its connections before that."""
 
 ON_SHUTDOWN = "locus.on_shutdown"
-"""Where the scope of a request holds what to call when the server begins to shut down: for answers without an end."""
+"""The key in the ASGI scope of a request for callbacks at shutdown. Answers without an end need them."""
 
 _RESTS = count()
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
@@ -43,7 +44,7 @@ class Bounds:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Uvicorn's protocol, which disconnects a client that is too slow, or sends headers without end."""
+    """Uvicorn's protocol, which also disconnects clients that are too slow, or whose headers are too large."""
 
     bounds: ClassVar[Bounds] = Bounds()
 
@@ -55,7 +56,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _unparsed_bytes = 0
     _headers_too_large = False
     _idle_since: int | None = None
-    """Which of all connections came to rest when. Not the time: clocks of event loops are coarse."""
+    """A number that orders idle connections by when they became idle. Clocks of event loops are too coarse for that."""
     _on_shutdown: Sequence[Callable[[], object]] = ()
 
     # What the transport reports
@@ -74,7 +75,7 @@ class BoundedProtocol(HttpToolsProtocol):
         was_in_headers = self._in_headers
         super().data_received(data)
         if was_in_headers and self._in_headers:
-            # The parser keeps what it has not yet reported, however long it gets.
+            # The parser buffers an unfinished header, however long it gets.
             self._unparsed_bytes += len(data)
             if self._unparsed_bytes > self.bounds.header_bytes and not self.transport.is_closing():
                 self.transport.write(_TOO_LARGE)
@@ -115,7 +116,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count(len(name) + len(value) + 4)  # also of trailers
+        self._count(len(name) + len(value) + 4)  # trailers count as well
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -151,11 +152,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self._set_deadline(self.bounds.send_seconds)
 
     def _rest(self) -> None:
-        """Between two requests."""
+        """Begin to be idle, between two requests."""
         self._idle_since = next(_RESTS)
         self._set_deadline(
             self.bounds.keep_alive_seconds + 1
-        )  # uvicorn closes what is silent, and this also what is not
+        )  # uvicorn closes silent connections; this deadline holds for those that send empty lines, too
 
     def _count(self, size: int) -> None:
         self._parsed_bytes += size
@@ -164,11 +165,11 @@ class BoundedProtocol(HttpToolsProtocol):
             raise ValueError("the headers are too large")
 
     def _close_an_idle_one(self) -> bool:
-        """Make room for a new connection. The one that has been idle longest is the least likely to be missed."""
+        """Close the connection that has been idle longest, to make room for a new one. False if none is idle."""
         idle = [
-            (one._idle_since, one)
-            for one in self.connections
-            if isinstance(one, BoundedProtocol) and one._idle_since is not None and one is not self
+            (connection._idle_since, connection)
+            for connection in self.connections
+            if isinstance(connection, BoundedProtocol) and connection._idle_since is not None and connection is not self
         ]
         if not idle:
             return False
@@ -182,7 +183,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._deadline = self.loop.call_later(seconds, self._end)
 
     def _end(self) -> None:
-        """Close the connection. What the client has not taken by now is thrown away: closing would wait for it."""
+        """Close the connection. If the client has not read all data by now, drop the rest rather than wait for it."""
         if self.transport.is_closing() or self.transport.get_write_buffer_size():
             self.transport.abort()
         else:

@@ -1,9 +1,9 @@
-"""Checks what a client's commit names against the thread.
+"""Checks that the extents in a client's commit exist.
 
-A manifest says which runs a checkpoint consists of. Locus itself plans a commit so that it names only what it brings,
-and what its base has. Another client could name anything else, such as a run with the number 2**53 - 1, and whoever
-reads the checkpoint would look for it. So each extent that a commit did not write itself must lie inside those of its
-base, and a run continues a branch where the base's version of it ends.
+A manifest names the runs that a checkpoint consists of. The client of Locus names only runs of the commit itself and of
+its base. Another client could name any other, such as number 2**53 - 1, and every reader of the checkpoint would look
+for it. Each extent must therefore be of the commit's own runs, or inside those of its base, and a new run must
+continue a branch where the base's version of it ends.
 """
 
 from __future__ import annotations
@@ -20,34 +20,38 @@ from locus.server.requests import invalid
 
 MOST_REMEMBERED = 1_024
 LONGEST_REMEMBERED = 16_384
-"""In characters. A manifest has some hundred, so that all together rarely take a megabyte."""
+"""The longest manifest that is remembered, in characters. Most have a few hundred, so all together take little."""
 
 LARGE_MANIFEST = 250_000
-"""In characters: such ones are compared by a worker thread, because the event loop has others to serve."""
+"""Manifests of this many characters together are compared by a worker thread, to keep the event loop free."""
 
 _NEVER = "?"
 """A rev that no checkpoint has."""
 
 _Key = tuple[str, str, str, str]
 _Version = tuple[str, int]
-"""A branch as of one of its runs."""
+"""A version of a branch: its name, and the number of the version's newest run."""
 _Span = tuple[int, int]
 
 
 class ExtentCheck:
-    """Checks commits for one store. It remembers the manifests of recent ones: those are the next bases."""
+    """Checks the commits for one store. It remembers the manifests of recent commits, which are the next bases."""
 
     def __init__(self) -> None:
         self._manifests: OrderedDict[_Key, str] = OrderedDict()
 
     async def checked(self, commit: Commit, engine: Engine) -> Commit:
-        """The commit, if it names nothing else than what it may."""
+        """Return the commit, or raise a problem if an extent does not exist.
+
+        If the base of the commit is gone, it is replaced by one that never matches, so that the commit cannot be
+        written.
+        """
         if engine.checks_extents:
             return commit
         manifest = "[]" if commit.base is None else await self._manifest(commit, commit.base, engine)
         if manifest is None:
-            # The engine answers, because it may know the commit already. If the base comes back meanwhile, that must
-            # not count: nobody has looked at its manifest.
+            # The engine still gets the commit, because it may have committed it already. If the base comes back
+            # meanwhile, it must not match, because its manifest was not checked.
             assert commit.base is not None
             return replace(commit, base=Base(commit.base.checkpoint_id, _NEVER))
         if len(commit.manifest) + len(manifest) < LARGE_MANIFEST:
@@ -60,14 +64,14 @@ class ExtentCheck:
         known = self._manifests.get(_key(commit, base))
         if known is not None:
             return known
-        found = await engine.manifest(commit.thread_id, commit.namespace, base.checkpoint_id)
-        if found is None or found[0] != base.rev:
+        stored = await engine.manifest(commit.thread_id, commit.namespace, base.checkpoint_id)
+        if stored is None or stored[0] != base.rev:
             return None
-        self._remember(_key(commit, base), found[1])
-        return found[1]
+        self._remember(_key(commit, base), stored[1])
+        return stored[1]
 
     def committed(self, commit: Commit, outcome: Outcome) -> None:
-        """Remember what was written."""
+        """Remember the manifest of a commit that was written."""
         if outcome.is_written:
             self._remember(_key(commit, Base(commit.checkpoint_id, commit.rev)), commit.manifest)
 
@@ -85,39 +89,39 @@ def _key(commit: Commit, base: Base) -> _Key:
 
 def _check(commit: Commit, base_manifest: str) -> None:
     values = {run.branch for run in commit.values}
-    there: dict[_Version, list[_Span]] = {}
+    base_spans: dict[_Version, list[_Span]] = {}
     for cut in decode_manifest(base_manifest).values():
         if isinstance(cut, str):
             values.add(cut)
             continue
         for extent in cut:
-            there.setdefault((extent.branch, extent.run), []).append((extent.skip, extent.skip + extent.length))
-    for spans in there.values():
+            base_spans.setdefault((extent.branch, extent.run), []).append((extent.skip, extent.skip + extent.length))
+    for spans in base_spans.values():
         spans.sort()
-    grown = _grown_branches(commit.runs, there)
+    grown = _grown_branches(commit.runs, base_spans)
     for cut in decode_manifest(commit.manifest).values():
         if isinstance(cut, str):
             if cut not in values:
                 raise invalid("a value in the manifest", "one that the commit brings, or that its base has")
-        elif not all(_is_there(extent, there) or _is_grown(extent, grown, there) for extent in cut):
+        elif not all(_is_in_base(extent, base_spans) or _is_grown(extent, grown, base_spans) for extent in cut):
             raise invalid("an extent in the manifest", "of the commit's own runs, or inside those of its base")
 
 
 @dataclass(slots=True)
 class _Grown:
-    """A branch that a commit opens or continues."""
+    """A branch that a commit opens or extends."""
 
     before: int
-    """The run that it continues; -1 for none."""
+    """The number of the run that it continues; -1 for none."""
     newest: int
     start: int
-    """Up to here it shows what was there before."""
+    """The position up to which the branch shows items of the base."""
     end: int
 
 
-def _grown_branches(runs: Iterable[Run], there: Mapping[_Version, object]) -> dict[str, _Grown]:
+def _grown_branches(runs: Iterable[Run], base_spans: Mapping[_Version, object]) -> dict[str, _Grown]:
     newest: dict[str, int] = {}
-    for branch, number in there:
+    for branch, number in base_spans:
         newest[branch] = max(number, newest.get(branch, -1))
     grown: dict[str, _Grown] = {}
     for run in runs:
@@ -133,20 +137,20 @@ def _grown_branches(runs: Iterable[Run], there: Mapping[_Version, object]) -> di
     return grown
 
 
-def _is_there(extent: Extent, there: Mapping[_Version, list[_Span]]) -> bool:
-    spans = there.get((extent.branch, extent.run))
+def _is_in_base(extent: Extent, base_spans: Mapping[_Version, list[_Span]]) -> bool:
+    spans = base_spans.get((extent.branch, extent.run))
     return spans is not None and _covers(spans, extent.skip, extent.skip + extent.length)
 
 
-def _is_grown(extent: Extent, grown: Mapping[str, _Grown], there: Mapping[_Version, list[_Span]]) -> bool:
+def _is_grown(extent: Extent, grown: Mapping[str, _Grown], base_spans: Mapping[_Version, list[_Span]]) -> bool:
     branch = grown.get(extent.branch)
     if branch is None or extent.run != branch.newest or extent.skip + extent.length > branch.end:
         return False
-    return _covers(there.get((extent.branch, branch.before), []), extent.skip, branch.start)
+    return _covers(base_spans.get((extent.branch, branch.before), []), extent.skip, branch.start)
 
 
 def _covers(spans: Iterable[_Span], low: int, high: int) -> bool:
-    """Whether these spans, in order, leave out nothing from `low` to `high`."""
+    """Whether spans, in order, cover every position from `low` to `high`."""
     for start, end in spans:
         if start <= low < end:
             low = end

@@ -1,4 +1,4 @@
-"""The names that a request calls the server by."""
+"""Checks the host names in requests."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Final
 from locus.wire.problems import Problem
 
 LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-"""The names of this machine for itself."""
+"""The host names by which a machine calls itself."""
 
 Headers = Iterable[tuple[bytes, bytes]]
 
 
 def check_host(headers: Headers, hosts: Collection[str]) -> None:
-    """Refuse a request that calls the server by another name: a web page could have made it up, to get in."""
+    """Refuse a request whose host name is not one of `hosts`: a web page may have made the name up, to get in."""
     if not _hosts(headers) <= frozenset(hosts):
         raise Problem(421, "misdirected", "this server is not called by that name")
 
 
 def _hosts(headers: Headers) -> set[str]:
-    """The names that a request uses: one, if it was not made to confuse."""
+    """The host names in the headers of a request. An honest request has one."""
     return {_host(value) for name, value in headers if name == b"host"} or {""}
 
 

@@ -1,9 +1,10 @@
 """Logs as JSON, one object per line. They contain no secrets, no payloads, no ids and no names of files.
 
-The first line names the store, if that is on the network, by its address.
+An exception: the first line has the address of the store, if that is on the network.
 
-What this package logs is made of words that stand in its source, and of facts that it has chosen: an error by its type,
-a thread by a keyed digest. What other packages log may quote anything, so only the words of their source are kept.
+Messages of this package consist of fixed text and of chosen facts, such as the type of an error, or a keyed digest that
+stands for a thread. Messages of other packages may quote anything, so only their format strings are logged, without the
+arguments.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from locus.errors import ConfigurationError
 
 LOGGER = logging.getLogger("locus.server")
 KEY_VARIABLE = "LOCUS_SERVER_LOG_KEY"
-"""The environment variable with the key of digests. Without it they cannot be compared after a restart."""
+"""The environment variable with the key of digests. Without it, each start has other digests."""
 
 _LEAST_KEY = 16
 _TRUSTED = ("locus.server", "uvicorn", "uvicorn.error")
 
 
 class Digests:
-    """Short keyed digests: the same for the same text, and of no use to whoever does not have the key."""
+    """Makes short keyed digests. Equal texts have equal digests, which reveal nothing without the key."""
 
     def __init__(self, key: str = "") -> None:
         self._key = (key or secrets.token_hex(16)).encode("utf-8", "surrogateescape")
@@ -43,7 +44,7 @@ class Digests:
 
 
 def key_from_environment() -> str:
-    """The key of digests; a new one if none is given."""
+    """The key of digests from the environment, or else a new one."""
     key = os.environ.get(KEY_VARIABLE, "")
     if key and len(key) < _LEAST_KEY:
         raise ConfigurationError(f"{KEY_VARIABLE} has at least {_LEAST_KEY} characters")
@@ -51,19 +52,19 @@ def key_from_environment() -> str:
 
 
 def error_facts(error: BaseException) -> dict[str, Any]:
-    """What a log may say about an error: its type, those of its causes, and where it was raised. Not its text."""
-    types = [type(found).__name__ for found in causes(error)]
+    """The facts about an error that may be logged: its type, those of its causes, and its place, but not its text."""
+    types = [type(cause).__name__ for cause in causes(error)]
     return {"error": types, "stack": stack_of(error.__traceback__)[-5:]}
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """An error, and the errors that led to it: five of them at most."""
-    found: BaseException | None = error
+    """An error and its causes, five in all at most."""
+    current: BaseException | None = error
     for _ in range(5):
-        if found is None:
+        if current is None:
             return
-        yield found
-        found = found.__cause__ or (None if found.__suppress_context__ else found.__context__)
+        yield current
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
 
 
 class JSONLines(logging.Formatter):
@@ -92,15 +93,15 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def stack_of(trace: TracebackType | None) -> list[str]:
-    """The locations of a stack. The text of an exception is left out, because it may quote what a user sent."""
+    """The locations in a stack. The text of the exception is left out, because it may quote data of a user."""
     return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(trace)]
 
 
 def log_failures() -> None:
-    """Log warnings, and errors that nobody catches, as everything else: Python would print them with their texts."""
+    """Log warnings and uncaught errors like everything else. Python would print them with their texts."""
 
-    def log(found: Any) -> None:
-        LOGGER.error("failed outside of a request", extra={"facts": error_facts(found.exc_value)})
+    def log(failure: Any) -> None:
+        LOGGER.error("failed outside of a request", extra={"facts": error_facts(failure.exc_value)})
 
     logging.captureWarnings(True)
     threading.excepthook = log
@@ -108,7 +109,7 @@ def log_failures() -> None:
 
 
 def set_up(level: str) -> None:
-    """Log everything in this process as such lines, on standard error."""
+    """Log everything in this process as JSON lines on standard error."""
     handler = logging.StreamHandler()
     handler.setFormatter(JSONLines())
     root = logging.getLogger()

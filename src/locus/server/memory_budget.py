@@ -1,4 +1,4 @@
-"""How much memory requests in progress may take together. It is an estimate: bodies, what they become, and answers."""
+"""A limit on the memory of all requests in progress, by estimates for bodies, parsed values and answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SHARE_KEY = "locus.memory"
 
 
 class MemoryBudget:
-    """What all requests of this process may take."""
+    """The memory that all requests of this process may take together, and that they have taken."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -19,14 +19,14 @@ class MemoryBudget:
 
 
 class MemoryShare:
-    """What one request takes. It is given back when the request has ended."""
+    """The memory of one request. It is given back when the request has ended."""
 
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
         self._taken = 0
 
     def take(self, size: int) -> None:
-        """Refuse what would be too much, unless the request is alone: its own limits hold for it."""
+        """Take memory from the budget. Raises a problem if that is too much, unless no other request is in progress."""
         budget = self._budget
         if budget.taken + size > budget.most and budget.taken > self._taken:
             raise Problem(

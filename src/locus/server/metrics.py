@@ -1,4 +1,4 @@
-"""Metrics for Prometheus. Labels are names of operations and statuses, so their number does not depend on clients."""
+"""Metrics for Prometheus. Labels are names of operations and statuses, so clients cannot add any."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 
 
 class Metrics:
-    """The metrics of one app. Several workers add theirs up in a shared folder."""
+    """The metrics of one app. Several workers add up theirs through a shared folder."""
 
     def __init__(self) -> None:
         self._shared = "PROMETHEUS_MULTIPROC_DIR" in os.environ

@@ -1,4 +1,4 @@
-"""What happens around every request: tokens, rates, request ids, metrics, logs, and errors as problem details."""
+"""The middleware around every request: tokens, rates, request ids, metrics, logs, and errors as problem details."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PUBLIC: Final = frozenset({"/health", "/ready", "/openapi.json"})
 
 PATIENCE_SECONDS = 60.0
 LEAST_RATE = 256 * 1024
-"""How long a client may take for an answer, which is kept meanwhile: a minute, and a second for so many bytes."""
+"""The least rate at which a client must read an answer, in bytes per second, after the first `PATIENCE_SECONDS`."""
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _PROTOCOL = (PROTOCOL_HEADER.lower().encode(), str(PROTOCOL).encode())
@@ -50,10 +50,10 @@ _MESSAGES = {
 }
 _STRANGERS = "strangers"
 _INSPECTOR_KEY = "locus.inspector"
-"""Where the scope of a request has the inspector, if it is for a page of that: then errors are pages, too."""
+"""The key in the ASGI scope of a request for the inspector, if the request is for one of its pages."""
 
 _PROBES = frozenset({"health", "ready"})
-"""Operations that something asks for every few seconds. A store that does not answer has a line of its own."""
+"""Operations that monitoring calls every few seconds, logged only at debug level. A failing store logs its own line."""
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 
@@ -61,8 +61,8 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"
 class ServerMiddleware:
     """The outermost layer of the app. `hosts` are the host names that requests may use (`None`: any).
 
-    The pages of an `inspector` are for people: they log in and have a cookie instead of a header, and errors are pages
-    there. Everything else is the same for them.
+    The pages of an `inspector` are for people, who log in and send a cookie instead of a header. Errors are pages
+    there. In all else, these requests are handled like others.
     """
 
     def __init__(
@@ -90,10 +90,10 @@ class ServerMiddleware:
         self._inspector = inspector
 
     def use_tokens(self, tokens: Iterable[Token]) -> None:
-        """Accept these tokens from the next request on, and no others. Those that stay keep what they have used up."""
-        found = [*tokens]
-        self._guard.use(found)
-        known = {_STRANGERS, *(token.id for token in found)}
+        """Accept these tokens from the next request on, and no others. The rates of known tokens go on as they are."""
+        accepted = [*tokens]
+        self._guard.use(accepted)
+        known = {_STRANGERS, *(token.id for token in accepted)}
         self._buckets = {token_id: bucket for token_id, bucket in self._buckets.items() if token_id in known}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -109,7 +109,7 @@ class ServerMiddleware:
         # Ids may contain any character, also an encoded slash: the router must split the path before it is decoded.
         raw = scope.get("raw_path") or quote(scope["path"]).encode()
         scope["path"] = raw.partition(b"?")[0].decode("ascii", "replace")
-        scope["app"] = self._app  # makes the router raise an HTTPException instead of responding
+        scope["app"] = self._app  # with this, the router raises an HTTPException instead of responding
         root: str = scope.get("root_path", "")
         path = scope["path"].removeprefix(root)
         if self._inspector is not None and self._inspector.serves(path):
@@ -139,7 +139,7 @@ class ServerMiddleware:
     def _check_rate(self, token_id: str) -> None:
         if self._rate is None:
             return
-        # One for each token of the server, so there are few.
+        # There is one bucket for each token of the server, so there are few.
         bucket = self._buckets.get(token_id) or self._buckets.setdefault(token_id, Bucket(self._rate))
         if seconds := bucket.take():
             raise Problem(
@@ -150,10 +150,10 @@ class ServerMiddleware:
             )
 
     def routing_problem(self, error: HTTPException, scope: Scope) -> Problem:
-        """A path or method that the router does not know, as a problem."""
+        """The problem for a path or a method that no route has."""
         if error.status_code != 405:
             return Problem(404, "no_such_path", "there is nothing under this path; /openapi.json lists what there is")
-        # Asked again, because only newer versions of Starlette say which route it was.
+        # The routes are matched again, because only newer versions of Starlette say which one it was.
         routes = [
             route
             for route in self._app.routes
@@ -175,7 +175,7 @@ class ServerMiddleware:
             self._write_audit(request, operation)
 
     def _write_audit(self, request: _HandledRequest, operation: str) -> None:
-        """Requests that need no token do nothing that has to be accounted for."""
+        """Write the request to the audit log, unless it needs no token: then it does nothing to account for."""
         grant: Grant | None = request.scope.get(GRANT_KEY)
         if self._audit is None or (grant is None and request.status != 401):
             return
@@ -205,7 +205,7 @@ class ServerMiddleware:
 
 
 class _HandledRequest:
-    """One request, and what became of it."""
+    """A request being handled: its counts, its status, and its problem if it fails."""
 
     def __init__(self, middleware: ServerMiddleware, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
@@ -231,10 +231,10 @@ class _HandledRequest:
         except HTTPException as error:
             await self._send_problem(self._middleware.routing_problem(error, self.scope))
         except LocusError as error:
-            found = problem_of(error)
-            if found.status >= 500 and not isinstance(error, CapabilityError):
-                self._log_failure(_MESSAGES.get(found.code, "failed"), error)
-            await self._send_problem(found)
+            problem_found = problem_of(error)
+            if problem_found.status >= 500 and not isinstance(error, CapabilityError):
+                self._log_failure(_MESSAGES.get(problem_found.code, "failed"), error)
+            await self._send_problem(problem_found)
         except Exception as error:  # noqa: BLE001 - logged, and answered as a failure of this server
             LOGGER.exception("failed", extra={"facts": self._about(error)})
             await self._send_problem(failure(500, "failed"))
@@ -247,7 +247,7 @@ class _HandledRequest:
         LOGGER.error(message, extra={"facts": {**self._about(error), **error_facts(error)}})
 
     def _about(self, error: Exception) -> dict[str, Any]:
-        """What leads to the cause: equal failures have equal digests."""
+        """The facts about a failure that help to find its cause. Equal errors have equal digests."""
         return {
             "request_id": self.request_id,
             "threads": self._middleware.threads(self.scope),
@@ -256,8 +256,8 @@ class _HandledRequest:
 
     @property
     def _inspector(self) -> Inspector | None:
-        found: Inspector | None = self.scope.get(_INSPECTOR_KEY)
-        return found
+        inspector: Inspector | None = self.scope.get(_INSPECTOR_KEY)
+        return inspector
 
     @property
     def outcome(self) -> dict[str, Any]:
@@ -318,7 +318,7 @@ class _HandledRequest:
 
 
 def _request_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
-    """The id that the sender gave the request, if it is safe to log; otherwise a new one."""
+    """The request id from the headers if it is safe to log; otherwise a new one."""
     for name, value in headers:
         if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
             return value.decode("ascii")
@@ -326,14 +326,14 @@ def _request_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
 
 
 def _authorization(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """The header with the token. Two of them could mean one thing to a proxy and another one here."""
-    found = [value for name, value in headers if name == b"authorization"]
-    if len(found) > 1:
+    """The Authorization header. Two are refused, because a proxy might take one, and this server the other."""
+    values = [value for name, value in headers if name == b"authorization"]
+    if len(values) > 1:
         raise Problem(400, "malformed", "send one Authorization header")
-    return found[0].decode("latin-1") if found else None
+    return values[0].decode("latin-1") if values else None
 
 
 def _operation(scope: Scope) -> str:
-    """The name of what a request asks for. Pages have names of their own, beside those of the API."""
+    """The name of a request's operation. Those of pages have a prefix, to tell them from those of the API."""
     name: str = getattr(scope.get("endpoint"), "__name__", "none")
     return f"inspector_{name}" if _INSPECTOR_KEY in scope and name != "none" else name

@@ -1,7 +1,7 @@
 """The operations of the server, and the OpenAPI document that describes them.
 
-`operation` describes the method that handles a route; path, query, body and answer are said there, once. `Routes` makes
-the routes of it, and `document` the OpenAPI document, with a schema for each model.
+The decorator `operation` describes the method that handles a route: its path, query, body and answer. `Routes` makes
+the routes from these descriptions, and `document` the OpenAPI document, with a schema for each model.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ so it can be repeated."""
 
 @dataclass(frozen=True)
 class Operation:
-    """A route and its description. `public` needs no token; `conditional` reads `If-Match` and `If-None-Match`.
+    """The description of a route.
 
-    `probed` ignores parameters that it does not know, because monitoring adds some.
+    `public` routes need no token. `conditional` ones read `If-Match` and `If-None-Match`. `probed` ones ignore unknown
+    parameters, because monitoring adds some.
     """
 
     method: str
@@ -63,7 +64,7 @@ class Operation:
 def operation(
     method: str, path: str, summary: str, answers: dict[str, Schema], **more: Any
 ) -> Callable[[Handler], Handler]:
-    """Make a route of a method. What `more` may be is said in `Operation`."""
+    """Make a route of the decorated method. `more` are further fields of `Operation`."""
 
     def describe(handler: Handler) -> Handler:
         described = Operation(method, path, summary, answers, **more)
@@ -74,7 +75,7 @@ def operation(
 
 
 def answer(model: type[BaseModel] | Schema, text: str, status: str = "200", **headers: str) -> dict[str, Schema]:
-    """A JSON answer. `headers` maps names to descriptions."""
+    """Describe a JSON answer. `headers` maps names to descriptions."""
     described: Schema = {"description": text, "content": {"application/json": {"schema": model}}}
     if headers:
         described["headers"] = {
@@ -91,7 +92,7 @@ NO_CONTENT: dict[str, Schema] = {"204": {"description": "Done"}}
 
 
 class Routes:
-    """Routes that share a store: one for each method that `operation` describes."""
+    """A group of routes over one store: one for each method that `operation` decorates."""
 
     def __init__(self, authorized: AuthorizedStore) -> None:
         self._authorized = authorized
@@ -102,12 +103,12 @@ class Routes:
         return [getattr(method, _DESCRIBED) for method in vars(cls).values() if hasattr(method, _DESCRIBED)]
 
     def routes(self) -> list[Route]:
-        return [Route(one.path, self._handler(one), methods=[one.method]) for one in self.operations()]
+        return [Route(spec.path, self._handler(spec), methods=[spec.method]) for spec in self.operations()]
 
-    def _handler(self, one: Operation) -> Callable[[Request], Awaitable[Response]]:
-        """The method that handles a route. Where it takes no query, none is let through."""
-        handler: Callable[[Request], Awaitable[Response]] = getattr(self, one.name)
-        if one.query is not None or one.probed:
+    def _handler(self, spec: Operation) -> Callable[[Request], Awaitable[Response]]:
+        """The method that handles a route. If the route takes no query, a request with one is refused."""
+        handler: Callable[[Request], Awaitable[Response]] = getattr(self, spec.name)
+        if spec.query is not None or spec.probed:
             return handler
 
         @wraps(handler)
@@ -120,10 +121,10 @@ class Routes:
 
 
 def document(version: str, limits: Limits, operations: Iterable[Operation]) -> Schema:
-    """The whole document."""
+    """Make the OpenAPI document."""
     paths: dict[str, Schema] = {}
-    for one in operations:
-        paths.setdefault(one.path, {})[one.method.lower()] = _described(one)
+    for spec in operations:
+        paths.setdefault(spec.path, {})[spec.method.lower()] = _described(spec)
     problem = {
         "description": f"A problem. A body is at most {limits.body_bytes} bytes.",
         "content": {MEDIA_TYPE: {"schema": Problem}},
@@ -148,28 +149,28 @@ def document(version: str, limits: Limits, operations: Iterable[Operation]) -> S
     return whole
 
 
-def _described(one: Operation) -> Schema:
+def _described(spec: Operation) -> Schema:
     described: Schema = {
-        "operationId": one.name,
-        "summary": one.summary,
-        "responses": {**one.answers, "default": {"$ref": "#/components/responses/Problem"}},
+        "operationId": spec.name,
+        "summary": spec.summary,
+        "responses": {**spec.answers, "default": {"$ref": "#/components/responses/Problem"}},
     }
-    parameters = [_path_parameter(name) for name in re.findall(r"{(\w+)}", one.path)]
-    if one.query is not None:
-        parameters += _query_parameters(one.query)
-    if one.conditional:
+    parameters = [_path_parameter(name) for name in re.findall(r"{(\w+)}", spec.path)]
+    if spec.query is not None:
+        parameters += _query_parameters(spec.query)
+    if spec.conditional:
         parameters += CONDITIONS
     if parameters:
         described["parameters"] = parameters
-    if one.body is not None:
-        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": one.body}}}
-    if one.public:
+    if spec.body is not None:
+        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": spec.body}}}
+    if spec.public:
         described["security"] = []
     return described
 
 
 def _path_parameter(name: str) -> Schema:
-    """An id in a path. The `~` form of an id is left out: only clients whose ids need it have to know it."""
+    """Describe an id in a path. The `~` form of ids is left out: only clients whose ids need it have to know it."""
     schema = {"type": "string", "minLength": 1, "maxLength": MAX_ID_LENGTH, "pattern": "^[^~]"}
     return {"name": name, "in": "path", "required": True, "schema": schema}
 
@@ -177,10 +178,10 @@ def _path_parameter(name: str) -> Schema:
 def _query_parameters(query: type[Query]) -> Iterator[Schema]:
     for name, schema in query.model_json_schema(schema_generator=_SchemaGenerator)["properties"].items():
         about = {"description": schema.pop("description")} if "description" in schema else {}
-        if {"type": "null"} in schema.get("anyOf", ()):  # left out: a query has no other null
+        if {"type": "null"} in schema.get("anyOf", ()):  # null means that the parameter is left out
             schema = schema["anyOf"][0]
         said: Schema = {"schema": schema}
-        if schema.get("type") == "array":  # it is JSON, and not a parameter that is given several times
+        if schema.get("type") == "array":  # the list is one JSON text, not a repeated parameter
             said = {"content": {"application/json": said}}
         yield {"name": name, "in": "query", **said, **about}
 
@@ -201,7 +202,7 @@ def _with_schemas(node: Any, schemas: dict[Any, JsonSchemaValue]) -> Any:
 
 
 class _SchemaGenerator(GenerateJsonSchema):
-    """Without titles, which repeat the names, and without defaults that stand for "not given"."""
+    """JSON schema without titles, which only repeat names, and without defaults that mean "not given"."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False

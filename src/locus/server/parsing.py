@@ -1,9 +1,9 @@
-"""JSON from clients, with a bound on the number of its values.
+"""Parses JSON from clients, with a bound on the number of values.
 
-The size of a text says little about its cost: 30 MB of `{}` become ten million objects. So values are counted while
-they are read, and reading ends at the bound. The reader of the standard library that is written in C holds the
-interpreter until it is done, so a text with many values is read by the one that is written in Python: in a worker
-thread it leaves other threads their turn, the event loop among them.
+The size of a text says little about its cost: 30 MB of `{}` become ten million objects. Values are therefore counted
+while they are parsed, and parsing ends at the bound. The standard library's parser in C blocks all threads until it is
+done. A text with many values is parsed by the one in Python instead, in a worker thread, so that the event loop and
+other threads go on.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any
 from locus.wire.problems import Problem
 
 FEW_VALUES = 250_000
-"""So many values are read at once, in a tenth of a second at most, and mostly much faster."""
+"""The most values that the parser in C gets. It takes a tenth of a second for them at most, and mostly much less."""
 
 VALUE_BYTES = 100
-"""About what a value takes in memory."""
+"""About how many bytes of memory a value takes."""
 
 
 def most_values_of(text: str) -> int:
-    """An upper bound: each value but the first follows a comma or a bracket. Those in texts are counted, too."""
+    """An upper bound for the values in a JSON text: each but the first follows a comma or a bracket."""
     return 1 + text.count(",") + text.count("[") + text.count("{")
 
 
@@ -37,14 +37,14 @@ _object: Callable[..., tuple[Any, int]] = decoder.JSONObject  # type: ignore[att
 
 
 class ValueCounter:
-    """Reads the JSON texts of one request, and counts their values together."""
+    """Parses the JSON texts of one request, and counts the values of all of them."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._left = most
 
     def parse(self, text: str) -> Any:
-        """The value of a text. Raises `ValueError` if it is no JSON, and a problem if it has too many values."""
+        """Parse a JSON text. Raises ValueError if it is none, and a problem if it has too many values."""
         bound = most_values_of(text)
         if bound <= min(FEW_VALUES, self._left):
             self._left -= bound
@@ -54,7 +54,7 @@ class ValueCounter:
         return reader.decode(text)
 
     def _scanner(self) -> Callable[[str, int], tuple[Any, int]]:
-        """What reads the value at a place. As the standard library's, which also reads what is inside of it."""
+        """A counting version of the standard library's `scan_once`, which parses the value at a position."""
         keys: dict[str, str] = {}
 
         def scan(text: str, at: int) -> tuple[Any, int]:

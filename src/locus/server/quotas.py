@@ -1,11 +1,11 @@
-"""How much each token may save in a day, which begins at midnight UTC: so many saves, and so many bytes.
+"""Quotas: how many saves, and how many bytes, each token may send in a day. Days begin at midnight UTC.
 
-What is counted can be counted exactly, without asking the store: a save is a request that saves a checkpoint or
-pending writes, and its bytes are those of its body, as JSON, after it was decompressed. A copy is a save for each
-checkpoint. What fails is not counted, and neither are loads, searches and deletions.
+Counting is exact, and needs no query to the store. A save is a request that saves a checkpoint or pending writes. Its
+bytes are those of its JSON body, after decompression. A copy counts as one save for each checkpoint. Requests that fail
+do not count, and neither do loads, searches and deletions.
 
-All workers of a server count in one SQLite file. It is kept between starts if the operator has named it, and holds ids
-of tokens, which do not reveal them:
+All workers of a server count in one SQLite file, which survives restarts if the operator has named it. It holds ids of
+tokens, which do not reveal them:
 
     usage  token, day, saves, bytes
 """
@@ -28,7 +28,7 @@ from locus.server.logs import LOGGER, error_facts
 from locus.wire.problems import Problem
 
 KEPT_DAYS = 35
-"""How long the file says what a token has saved on a day."""
+"""How many days the file keeps the counts of a day."""
 
 MEGABYTE = 1024 * 1024
 _NO_LIMIT = 2**62
@@ -49,7 +49,7 @@ _REFUND = "UPDATE usage SET saves = saves - :saves, bytes = bytes - :bytes WHERE
 
 @dataclass(frozen=True)
 class Quota:
-    """What a token may save in a day. `None`: as much as it likes."""
+    """The quota of a token for a day. `None` means no limit."""
 
     saves: int | None = None
     bytes: int | None = None
@@ -65,25 +65,25 @@ class Quota:
 
 @dataclass(frozen=True)
 class OwnQuota:
-    """What the line of a token says about its quota: a number, None for no limit, or nothing ("")."""
+    """The quota in the line of a token. Each limit is a number, None for no limit, or "" if the line has none."""
 
     saves: int | str | None = ""
     bytes: int | str | None = ""
 
     @classmethod
     def parse(cls, words: list[str]) -> Self:
-        """Take the words off the end of a line that are about its quota: `saves=1000`, `megabytes=unlimited`."""
-        found: dict[str, int | None] = {}
+        """Remove the words about a quota from the end of a line, and read them: `saves=1000`, `megabytes=unlimited`."""
+        limits: dict[str, int | None] = {}
         while words and (word := _WORD.fullmatch(words[-1])):
             words.pop()
             unit, name = (1, "saves") if word[1] == "saves" else (MEGABYTE, "bytes")
-            if name in found:
+            if name in limits:
                 raise ConfigurationError(f"a line of tokens says {word[1]}= once")
-            found[name] = None if word[2] == "unlimited" else int(word[2]) * unit
-        return cls(**found)
+            limits[name] = None if word[2] == "unlimited" else int(word[2]) * unit
+        return cls(**limits)
 
     def over(self, default: Quota) -> Quota:
-        """This, and what is not said here as it is by default."""
+        """The quota that applies to the token: its own limits, and those of `default` where it has none."""
         saves = default.saves if isinstance(self.saves, str) else self.saves
         size = default.bytes if isinstance(self.bytes, str) else self.bytes
         return Quota(saves, size)
@@ -91,7 +91,7 @@ class OwnQuota:
 
 @dataclass
 class Charge:
-    """Something that was counted."""
+    """A save that was counted."""
 
     token: str
     day: str
@@ -100,14 +100,14 @@ class Charge:
     ledger: Ledger | None
 
     def refund(self) -> None:
-        """Take it back: it was not done after all."""
+        """Remove the save from the count, because it failed."""
         ledger, self.ledger = self.ledger, None
         if ledger is not None:
             ledger.refund(self)
 
 
 class Ledger:
-    """Counts what each token saves. `place` is the file; without one, only this process counts, until it ends."""
+    """Counts the saves of each token, in the file `place`, or else in memory until this process ends."""
 
     def __init__(self, place: str | None = None, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._path = None if place is None else Path(place).absolute()
@@ -119,7 +119,7 @@ class Ledger:
             self._check(place)
 
     def _check(self, place: str) -> None:
-        """Open the file, so that one that cannot be used is noticed at the start."""
+        """Open the file at the start, so that an unusable one is noticed then."""
         try:
             with possible_path(place):
                 self._connection()
@@ -127,7 +127,7 @@ class Ledger:
             raise ConfigurationError(f"{place[:80]!r} cannot be used to count quotas: it is no file of them") from error
 
     def charge(self, token: str, quota: Quota, saves: int, size: int) -> Charge:
-        """Count a save before it is done. Raises a problem, and counts nothing, if it is more than the quota allows."""
+        """Count a save before it is done. If it exceeds the quota, raise a problem and count nothing."""
         now = self._clock()
         charge = Charge(token, f"{now:%Y-%m-%d}", saves, size, self)
         limits = {
@@ -139,7 +139,7 @@ class Ledger:
             if fits and self._execute(_CHARGE, {**_row(charge), **limits}):
                 return charge
         except (sqlite3.Error, OSError) as error:
-            # As with the audit log: agents are not to lose what they save because of it.
+            # A failure of the count must not make agents lose saves, so it is only logged.
             LOGGER.error("quotas cannot be counted", extra={"facts": error_facts(error)})
             charge.ledger = None
             return charge
@@ -152,7 +152,7 @@ class Ledger:
             LOGGER.error("quotas cannot be counted", extra={"facts": error_facts(error)})
 
     def used(self, token: str) -> Quota:
-        """What a token has saved today."""
+        """The saves and bytes of a token today."""
         query = "SELECT saves, bytes FROM usage WHERE token = ? AND day = ?"
         row = self._connection().execute(query, (token, f"{self._clock():%Y-%m-%d}")).fetchone()
         return Quota(*(row or (0, 0)))
@@ -174,7 +174,7 @@ class Ledger:
         return database.execute(statement, row).rowcount > 0
 
     def _connection(self) -> sqlite3.Connection:
-        if self._owner != os.getpid():  # that of a parent does not survive a fork
+        if self._owner != os.getpid():  # a connection of the parent process cannot be used after a fork
             self._owner, self._database = os.getpid(), None
         if self._database is None:
             self._database = self._opened()
@@ -187,7 +187,7 @@ class Ledger:
             self._path or ":memory:", timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
         )
         try:
-            # A killed process loses nothing; a power cut may lose the last counts, and saves do not wait for the disk.
+            # Saves do not wait for the disk. A killed process loses nothing; a power cut may lose the last counts.
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = NORMAL")
             database.execute(_TABLE)
@@ -199,7 +199,7 @@ class Ledger:
 
 @contextmanager
 def charged(ledger: Ledger | None, token: str, quota: Quota, saves: int, size: int) -> Iterator[Charge]:
-    """Count what is done inside, unless it fails. What was cancelled may have been done, so it stays counted."""
+    """A context that counts the save inside it, unless that fails. A cancelled save may have happened, so it counts."""
     if ledger is None or not quota:
         yield Charge(token, "", saves, size, None)
         return

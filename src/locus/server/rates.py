@@ -1,4 +1,4 @@
-"""How often something may be done: a bucket that fills steadily, and that each time takes one out of."""
+"""Rate limits by token buckets: a bucket fills steadily, and each request takes one from it."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ _TEXT = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)(?:/(\d{1,7}))?", re.ASCII)
 
 @dataclass(frozen=True)
 class Rate:
-    """So many times a second, and so many at once after a quiet while."""
+    """A limit of `per_second` requests a second, and of `burst` at once after a pause."""
 
     per_second: float
     burst: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """`50`, or `50/200` for bursts of 200. A burst is as long as two seconds if it is not given."""
-        found = _TEXT.fullmatch(text)
-        per_second = float(found[1]) if found else 0.0
-        burst = int(found[2]) if found and found[2] else max(1, round(2 * per_second))
+        """Read a rate: `50`, or `50/200` for bursts of 200. By default, a burst is the requests of two seconds."""
+        match = _TEXT.fullmatch(text)
+        per_second = float(match[1]) if match else 0.0
+        burst = int(match[2]) if match and match[2] else max(1, round(2 * per_second))
         if per_second <= 0 or burst < 1:
             raise ConfigurationError("a rate is RATE or RATE/BURST, in requests per second: 50, or 50/200")
         return cls(per_second, burst)
 
 
 class Bucket:
-    """Lets through what a rate allows."""
+    """Lets requests through as a rate allows."""
 
     def __init__(self, rate: Rate, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
@@ -41,7 +41,7 @@ class Bucket:
         self._at = clock()
 
     def take(self) -> float:
-        """Zero if it may be done now, else the seconds until it may."""
+        """Let a request through, and return 0; or else return the seconds until the next may come."""
         now = self._clock()
         self._left = min(self._rate.burst, self._left + (now - self._at) * self._rate.per_second)
         self._at = now

@@ -1,4 +1,4 @@
-"""Reads the token file again on SIGHUP, without a pause. A file that cannot be used changes nothing."""
+"""Reads the token file again on SIGHUP, while the server goes on. An unusable file changes nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from locus.server.middleware import ServerMiddleware
 
 
 class TokenReload:
-    """An app whose tokens are those of a file, also of what that holds later."""
+    """An app that accepts the tokens in a file, and reads the file again on SIGHUP."""
 
     def __init__(self, app: ServerMiddleware, config: ServerConfig) -> None:
         self._app = app
@@ -22,7 +22,7 @@ class TokenReload:
         self._reading: asyncio.Task[None] | None = None
         self._asked_again = False
         if hasattr(signal, "SIGHUP"):  # Windows has none
-            signal.signal(signal.SIGHUP, self._note)  # until there is a loop to read the file in, which is soon
+            signal.signal(signal.SIGHUP, self._note)  # until the event loop runs, which is soon
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan" and hasattr(signal, "SIGHUP"):
@@ -35,7 +35,7 @@ class TokenReload:
         self._asked_again = True
 
     def _begin(self) -> None:
-        """Read the file, once more if it is being read: it may have changed behind the reader."""
+        """Read the file. If it is being read now, read it once more after that: it may have changed meanwhile."""
         if self._reading is not None and not self._reading.done():
             self._asked_again = True
         else:
@@ -57,6 +57,6 @@ class TokenReload:
 
 
 def log_unread_tokens(error: ConfigurationError) -> None:
-    """Errors about tokens quote neither tokens nor prefixes nor paths, so the log may have their texts."""
+    """Log that the token file is unusable. Such errors quote no tokens, prefixes or paths, so their text is logged."""
     facts = error_facts(error) | {"line": getattr(error, "line", None), "reason": str(error)}
     LOGGER.error("the token file cannot be used, and the tokens stay as they were", extra={"facts": facts})

@@ -1,7 +1,7 @@
-"""What a request may say: the types of its fields, and the models that are made of them.
+"""The base classes and field types of the models for queries and bodies of requests.
 
 Every route declares its query and its body as a model. The model checks a request before the route sees it, and the
-OpenAPI document is made from the same model. A field that is wrong is reported by name.
+OpenAPI document is made from the same model. The error for an invalid field names it.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def _no_text_is_no_id(value: Any, info: ValidationInfo) -> str:
 
 def _moment(value: Any, info: ValidationInfo) -> datetime:
     try:
-        found = datetime.fromisoformat(value)
-        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+        moment = datetime.fromisoformat(value)
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     except (TypeError, ValueError, OverflowError) as error:
         raise invalid(info.field_name, "a time such as 2026-01-31T12:00:00+00:00") from error
 
@@ -75,7 +75,7 @@ def _digits(value: Any) -> Any:
 
 
 def _path(value: Any) -> Any:
-    """The names that lead to a list, as the JSON of a query has them."""
+    """Read the path to a list from the JSON text of a query."""
     if not isinstance(value, str):
         return value
     try:
@@ -120,24 +120,24 @@ Id = Annotated[str, Field(min_length=1, max_length=MAX_ID_LENGTH), BeforeValidat
 Name = Annotated[str, Field(max_length=MAX_ID_LENGTH), BeforeValidator(_name)]
 """An id that may be empty."""
 Text = Annotated[str, BeforeValidator(_text)]
-"""Any text. JSON can also write halves of characters (lone surrogates), which no database keeps."""
+"""Any text but lone surrogates, halves of characters, which JSON can write and no database can keep."""
 ID_ERROR = BeforeValidator(_no_text_is_no_id)
-"""Added to an id: what is no text at all is an invalid id, too, and not just an invalid request."""
+"""A validator for ids: makes the error for a value that is no text that of an invalid id."""
 Number = Annotated[int, Field(ge=0, le=MOST)]
 Moment = Annotated[datetime, BeforeValidator(_moment)]
 ROW = BeforeValidator(_row)
-"""Added to a tuple: JSON has lists only. (`Strict(False)` would do, but below pydantic 2.11 not inside a union.)"""
+"""A validator that makes tuples of JSON's lists. (`Strict(False)` would do, but not in unions below pydantic 2.11.)"""
 Many = Annotated[list[T], Field(fail_fast=True)]
-"""A list of any length. The first wrong item ends the check: a large body could hold millions."""
+"""A list of any length. The first invalid item ends the check, because a large body could hold millions."""
 AT_ONCE = WrapValidator(_at_once)
-"""Added to the values of an object, for the same reason."""
+"""A validator for the values of an object: the first invalid one ends the check."""
 _Names = Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_DEPTH)]
 ItemPath = Annotated[_Names, BeforeValidator(_path)]
 ItemPaths = Annotated[tuple[_Names, ...], Field(max_length=MOST_LISTS)]
 WindowOfLists = Annotated[tuple[Annotated[int, Field(ge=1, le=MOST)], ItemPaths], BeforeValidator(_window)]
 HeldCheckpoint = Annotated[tuple[Id, Id], BeforeValidator(_held)]
 IN_QUERY = BeforeValidator(_digits)
-"""Added to a number in a query, where everything is text."""
+"""A validator for numbers in a query, where everything is text."""
 QueryFlag = Annotated[bool, BeforeValidator(_word)]
 
 
@@ -158,7 +158,7 @@ class Body(_Checked):
     @classmethod
     def check(cls, data: dict[str, Any]) -> Self:
         known = cls.model_fields
-        for name in data:  # not left to pydantic, which would make an error for each
+        for name in data:  # pydantic would make an error for each unknown field
             if name not in known:
                 raise Problem(422, "invalid_request", f"there is no field {name!r:.60}")
         return super().check(data)
@@ -171,9 +171,9 @@ class Query(_Checked):
 
     @classmethod
     def of(cls, request: Request) -> Self:
-        found: dict[str, str] = {}
+        given: dict[str, str] = {}
         try:
-            # Strict, because two ids must not become one: Starlette puts the same character for all that is no UTF-8.
+            # Starlette would replace invalid UTF-8 by one character, so that two ids could become one.
             pairs = parse_qsl(
                 request.scope["query_string"].decode("ascii"),
                 keep_blank_values=True,
@@ -186,18 +186,17 @@ class Query(_Checked):
         for name, value in pairs:
             if name not in known:
                 raise unknown_parameter(name, known)
-            if name in found:
+            if name in given:
                 raise Problem(400, "malformed", f"send {name} once")
-            found[name] = value
-        return cls.check(found)
+            given[name] = value
+        return cls.check(given)
 
 
 def unknown_parameter(name: str, known: Iterable[str]) -> Problem:
     names = list(known)
-    there = f"there are: {', '.join(names)}" if names else "this request has none"
-    return Problem(
-        422, "invalid_request", f"there is no parameter {name!r:.60}{did_you_mean(name, names)} in this query; {there}"
-    )
+    choices = f"there are: {', '.join(names)}" if names else "this request has none"
+    text = f"there is no parameter {name!r:.60}{did_you_mean(name, names)} in this query; {choices}"
+    return Problem(422, "invalid_request", text)
 
 
 class Namespaced(Query):
@@ -214,7 +213,7 @@ _WANTED = {
     "list_type": "be a list",
     "tuple_type": "be a list",
 }
-"""What pydantic says in words of Python, in words of JSON."""
+"""Texts for pydantic's types of errors, in terms of JSON rather than of Python."""
 
 
 def _problem(error: ValidationError, data: Any, field: str | None = None) -> Exception:
@@ -227,7 +226,7 @@ def _problem(error: ValidationError, data: Any, field: str | None = None) -> Exc
 
 
 def _place(steps: Sequence[int | str], data: Any) -> str:
-    """Where a value is. Where there are alternatives, pydantic adds names of types, which are left out."""
+    """The path to an invalid value. pydantic adds the names of types in a union, which are left out."""
     names = []
     for step in steps:
         inside = isinstance(data, dict) if isinstance(step, str) else isinstance(data, list)
@@ -245,11 +244,11 @@ CONDITIONS = [
     {"name": "If-Match", "in": "header", "schema": {"type": "string", "pattern": '^"[A-Za-z0-9_-]+"$'}},
     {"name": "If-None-Match", "in": "header", "schema": {"type": "string", "const": "*"}},
 ]
-"""The headers that `if_latest` reads, as OpenAPI describes them."""
+"""The OpenAPI description of the headers that `if_latest` reads."""
 
 
 def if_latest(request: Request) -> str | None | Unset:
-    """The checkpoint that must be the latest: `If-Match` names it; with `If-None-Match: *` there must be none."""
+    """The checkpoint that must be the latest, from `If-Match`. With `If-None-Match: *`, None: there must be none."""
     match, none_match = request.headers.get("if-match"), request.headers.get("if-none-match")
     if match is None and none_match is None:
         return ANY

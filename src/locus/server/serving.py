@@ -1,4 +1,4 @@
-"""Runs the server with uvicorn: in one process or several, with bounds for slow clients and a graceful shutdown."""
+"""Runs the server with uvicorn, in one process or several, with bounds for slow clients and a graceful shutdown."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from locus.server.middleware import ServerMiddleware
 from locus.server.reload import TokenReload, log_unread_tokens
 
 _ON_NETWORK = frozenset({"http", "mysql", "oci", "opensearch", "oracle", "postgresql", "redis", "s3"})
-"""What the identity of a store begins with that is no file of this machine."""
+"""The schemes of stores on the network, as their identities begin."""
 
 
 def serve(config: ServerConfig) -> None:
-    """Serve until SIGTERM or Ctrl-C; requests in progress are finished first."""
-    checkpointer = open_store(config)  # with workers, so that an invalid URL is reported once, not by each of them
+    """Serve until SIGTERM or Ctrl-C. Requests in progress are finished first."""
+    checkpointer = open_store(config)  # even if workers open their own, so that an invalid URL is reported once
     if config.workers == 1:
         app = app_of(config, checkpointer)
         set_up(config.log_level)
@@ -47,29 +47,30 @@ def serve(config: ServerConfig) -> None:
 
 
 def _run_workers(config: ServerConfig) -> None:
-    """Start the workers. `uvicorn.run` takes only the name of an app, and would leave secrets to the environment.
+    """Start worker processes, and wait for their end.
 
-    The configuration is part of the app here, and a worker gets that through the pipe that it is started with.
+    `uvicorn.run` takes only the name of an app, so secrets would have to be in the environment. Here the configuration
+    is part of the app, which a worker gets through the pipe that it is started with.
     """
     given = uvicorn.Config(**_arguments(config, partial(worker_app, config)), factory=True, workers=config.workers)
     listening = given.bind_socket()
     supervisor: Any = Multiprocess if config.token_file is None else partial(ReloadingWorkers, config)
     try:
         workers = supervisor(given, sockets=[listening])
-    except TypeError:  # older versions of uvicorn want to be told what each of them runs
+    except TypeError:  # older versions of uvicorn need a target for the workers
         workers = supervisor(given, target=uvicorn.Server(given).run, sockets=[listening])
     workers.run()
 
 
 class ReloadingWorkers(Multiprocess):
-    """Workers that read the token file again on SIGHUP. (uvicorn would replace them, with the tokens of the start.)"""
+    """Workers that read the token file again on SIGHUP. (uvicorn would restart them with the old tokens.)"""
 
     def __init__(self, settings: ServerConfig, config: uvicorn.Config, **options: Any) -> None:
         super().__init__(config, **options)
         self._settings = settings
 
     def handle_hup(self) -> None:
-        """Let each worker read the file. One that is started later gets what was read here."""
+        """Let each worker read the file. A worker that is started later gets the tokens that were read here."""
         try:
             self._settings = self._settings.with_tokens_read_again()
         except ConfigurationError as error:
@@ -82,7 +83,7 @@ class ReloadingWorkers(Multiprocess):
 
 
 def worker_app(config: ServerConfig) -> ServerMiddleware | TokenReload:
-    """The app of one of several workers. Each opens the store by itself."""
+    """Make the app of one of several workers, with a store of its own."""
     set_up(config.log_level)
     log_failures()
     return app_of(config, open_store(config))
@@ -95,7 +96,7 @@ def open_store(config: ServerConfig) -> BaseCheckpointer:
 
 
 def announce(config: ServerConfig, checkpointer: BaseCheckpointer) -> None:
-    """The first line of the log: what is served where."""
+    """Log the first line: the store, the version and the address."""
     host = f"[{config.host}]" if ":" in config.host else config.host
     facts = {
         "store": store_name(checkpointer),
@@ -108,7 +109,7 @@ def announce(config: ServerConfig, checkpointer: BaseCheckpointer) -> None:
 
 
 def store_name(checkpointer: BaseCheckpointer) -> str:
-    """Names a store on the network by its address, which holds no password. Names of files stay out of logs."""
+    """The name of a store in logs: its address on the network, which holds no password, or else only its scheme."""
     identity = checkpointer.store.engine.identity if isinstance(checkpointer, StoreVerbs) else ""
     scheme = identity.partition(":")[0]
     return identity if scheme in _ON_NETWORK else scheme

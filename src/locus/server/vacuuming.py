@@ -1,4 +1,4 @@
-"""Removes old checkpoints for some seconds, and says where to continue."""
+"""Vacuums in portions: each request removes old checkpoints for some seconds, and returns where to continue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from locus.memory.store import CheckpointStore, remove_outlived
 
 async def vacuum_portion(
     store: CheckpointStore,
-    kept: Retention,
+    retention: Retention,
     after: str,
     prefix: str,
     *,
@@ -23,34 +23,35 @@ async def vacuum_portion(
     seconds: float,
     at_once: int = 16,
 ) -> tuple[VacuumProgress, str | None, CorruptCheckpointError | None]:
-    """Vacuum for some seconds: what was done, where to continue, and the first damage.
+    """Vacuum for some seconds. Returns the progress, the id to continue after (None at the end), and the first damage.
 
-    `at_once` threads are vacuumed before the next look at the clock.
+    It checks the clock after every `at_once` threads.
     """
     done, damage = VacuumProgress(), None
     until = time.monotonic() + seconds
-    async with store.using() as engine, aclosing(engine.outlived(kept, after, prefix)) as pages:
+    async with store.using() as engine, aclosing(engine.outlived(retention, after, prefix)) as pages:
         async for page in pages:
             damaged = len(page.damaged)
             damage = damage or next(iter(page.damaged), None)
             for start in range(0, len(page.threads), at_once):
-                some = replace(page, looked_at=0, damaged=(), threads=page.threads[start : start + at_once])
-                removed, error = await remove_outlived(engine, some, dry_run)
+                group = replace(page, looked_at=0, damaged=(), threads=page.threads[start : start + at_once])
+                removed, error = await remove_outlived(engine, group, dry_run)
                 done += replace(removed, damaged=0)
                 damage, damaged = damage or error, damaged + removed.damaged
                 changed = not dry_run and removed.checkpoints + removed.writes > 0
                 if changed and time.monotonic() > until:
-                    return done, after, damage  # what is left of this page is found again
+                    return done, after, damage  # the next portion finds the rest of this page again
             done += VacuumProgress(threads=page.looked_at, damaged=damaged)
             after = page.after
             if time.monotonic() > until:
                 return done, after, damage
         if not dry_run:
-            await store.confirm_deletions()  # an earlier vacuum may have removed what this one does not find
+            # An earlier vacuum may have removed checkpoints that this one does not find any more.
+            await store.confirm_deletions()
     return done, None, damage
 
 
 async def expire(store: CheckpointStore) -> int:
-    """Delete expired threads; how many checkpoints that were. Nobody sees them any more."""
+    """Delete expired threads, which are already invisible, and return how many checkpoints they had."""
     async with store.using() as engine:
         return await engine.expire(datetime.now(UTC)) if isinstance(engine, Expires) else 0

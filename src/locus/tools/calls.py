@@ -1,4 +1,4 @@
-"""Tool calls as providers send them: the arguments are text, and the text may be anything."""
+"""Reads the tool calls that providers send. Their arguments are text, and need not be valid JSON."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ RAW = "raw_arguments"
 
 
 def tool_call(name: str, arguments: Any, call_id: str | None = None) -> ToolCall:
-    """A call with arguments as a provider gave them.
+    """Make a tool call from the arguments that a provider sent.
 
-    Arguments that are no JSON object (or hold what a state cannot keep) are kept as text in the extra field
-    `raw_arguments`, beside empty ones: the model is told of its mistake, and the run goes on.
+    If they are no JSON object, or hold values that a state cannot keep, the call has no arguments, and their text is in
+    the extra field `raw_arguments`. The model gets an error as the result, and the run goes on.
     """
     fields: dict[str, Any] = {"name": name, **({"id": call_id} if call_id else {})}
     parsed = _parsed(arguments)
@@ -27,7 +27,7 @@ def tool_call(name: str, arguments: Any, call_id: str | None = None) -> ToolCall
 
 
 def raw_arguments(call: ToolCall) -> str | None:
-    """The text that could not be read as arguments, if that is so."""
+    """The text that `tool_call` could not read as arguments; None if it could."""
     raw = (call.model_extra or {}).get(RAW)
     return raw if isinstance(raw, str) else None
 

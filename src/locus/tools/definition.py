@@ -20,15 +20,15 @@ from locus.tools.schema import Arguments, ArgumentsError, documentation_of
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# What every provider accepts.
+# Names that every provider accepts.
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
 
 
 class Tool(Generic[P, R]):
-    """A function that a model may ask for. Called directly, it is the function.
+    """A function that a model may call. Your code can call it like the function itself.
 
-    `parameters` is the JSON schema of its arguments. `idempotent` says that running it twice does no harm: an
-    interrupted call is then simply run again. `timeout` is in seconds.
+    `parameters` is the JSON schema of its arguments. `idempotent` says that running it twice does no harm, so that an
+    interrupted call is simply run again. `timeout` is in seconds.
     """
 
     def __init__(
@@ -67,10 +67,10 @@ class Tool(Generic[P, R]):
         return f"Tool({self.name})"
 
     async def run(self, arguments: Mapping[str, Any], *, timeout: float | None = None) -> ToolOutcome:
-        """Check the arguments, run the function, and turn whatever happens into text for the model.
+        """Check the arguments, run the function, and turn its result or its error into text for the model.
 
-        Only cancellation is raised. `timeout` serves tools that have none of their own; a sync function that
-        ran out of time goes on in its thread, since nothing can stop it.
+        Only cancellation is raised. `timeout` is for tools that have none of their own. A sync function that runs out
+        of time goes on in its thread, since nothing can stop it.
         """
         try:
             values = self._arguments.validate(arguments)
@@ -104,7 +104,7 @@ class Tool(Generic[P, R]):
 
 
 def _being_cancelled() -> bool:
-    """Whether somebody cancels the task, as opposed to a tool that let a `CancelledError` of its own out."""
+    """Whether the current task is being cancelled. If not, a `CancelledError` comes from within the tool."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -122,8 +122,8 @@ def tool(
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a tool of a function: `@tool`, or `@tool(name=…, description=…, idempotent=True, timeout=30)`.
 
-    The JSON schema comes from the type hints and from the docstring (Google style: `Args:`); `Annotated` with
-    a text or a pydantic `Field` says more. Async functions run in the loop, others in threads.
+    The JSON schema comes from the type hints and the docstring (Google style: `Args:`). `Annotated` with a text or a
+    pydantic `Field` adds to it. Async functions run in the event loop, others in threads.
     """
     if function is not None:
         return Tool(function, names=_names_at(2), **options)
@@ -131,5 +131,5 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 def _names_at(depth: int) -> dict[str, Any]:
-    """The local names where the decorator stands: annotations may name classes that are defined there."""
+    """The local names in the frame `depth` calls up. The annotations of a decorated function may refer to them."""
     return dict(sys._getframe(depth).f_locals)

@@ -1,7 +1,7 @@
 """Runs blocking functions, each in an operating-system thread of its own.
 
-It does not use the loop's thread pool: a tool that hangs would hold one of its few threads for ever, and the
-interpreter would wait for it at exit. These threads are daemons, so one that hangs is left behind.
+The event loop's thread pool would not do: a tool that hangs would hold one of its few threads for ever, and the
+interpreter would wait for that thread at exit. Here the threads are daemons, which do not hold up an exit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ async def in_thread(function: Callable[[], T]) -> T:
         try:
             loop.call_soon_threadsafe(_settle, done, outcome)
         except RuntimeError:
-            # The loop was closed meanwhile: nobody waits any more.
+            # If the loop was closed meanwhile, nobody waits for the result any more.
             if not loop.is_closed():
                 raise
 
@@ -35,7 +35,7 @@ async def in_thread(function: Callable[[], T]) -> T:
 
 
 def _attempt(function: Callable[[], T]) -> Callable[[], T]:
-    """Call it now, and return a function that returns or raises what it did; a future takes no `StopIteration`."""
+    """Call a function now, and return another that returns or raises the same: a future takes no `StopIteration`."""
     try:
         value = function()
     except BaseException as error:  # noqa: BLE001 - raised again where the caller waits

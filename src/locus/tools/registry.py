@@ -43,9 +43,9 @@ class ToolRegistry:
         return self._tools.get(name)
 
     async def run(self, call: ToolCall, *, timeout: float | None = None) -> ToolResult:
-        """Carry out a call. Whatever goes wrong is in the result; only cancellation is raised.
+        """Carry out a call. The result holds any error; only cancellation is raised.
 
-        `timeout` serves tools that have none of their own.
+        `timeout` is for tools that have none of their own.
         """
         started = time.perf_counter()
         outcome = await self._outcome(call, timeout)

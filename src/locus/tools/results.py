@@ -1,4 +1,4 @@
-"""The result of a tool, as text for the model. Nothing becomes text by `repr`."""
+"""Turns the value that a tool returned into text for the model, and never by `repr`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from locus.memory.model.codec import MAX_DEPTH, encode, path_text
 
 @dataclasses.dataclass(frozen=True)
 class ToolOutcome:
-    """The text that a tool gave back, or why it could not."""
+    """The outcome of a tool: the text of its result, or an error."""
 
     content: str = ""
     error: str | None = None
@@ -29,14 +29,14 @@ class ToolOutcome:
         return self.error is None
 
     def answer(self, call: ToolCall, duration_ms: float | None = None) -> ToolResult:
-        """The result to put into the conversation."""
+        """The result of a call, for the conversation."""
         return ToolResult(
             tool_call_id=call.id, name=call.name, content=self.content, error=self.error, duration_ms=duration_ms
         )
 
 
 def failure(text: str) -> ToolOutcome:
-    """An outcome that says why; characters that no encoding has (of file names, say) are written as escapes."""
+    """An outcome with an error. Escapes replace characters that UTF-8 cannot encode, such as those in file names."""
     return ToolOutcome(error=text.encode("utf-8", "backslashreplace").decode())
 
 
@@ -46,14 +46,14 @@ def explained(error: BaseException) -> str:
 
 
 def as_text(value: Any) -> str:
-    """Text as it is, anything else as JSON. `SerializationError` says what JSON cannot hold, and where."""
+    """A value as text: a string unchanged, anything else as JSON. Raises SerializationError if JSON cannot hold it."""
     plain = plain_value(value)
     text = encode(plain, ("result",))
     return plain if isinstance(plain, str) else text
 
 
 def plain_value(value: Any, path: tuple[str | int, ...] = ("result",)) -> Any:
-    """The value with pydantic models, dataclasses, enums, dates and UUIDs replaced by what JSON has for them."""
+    """A value in which pydantic models, dataclasses, enums, dates and UUIDs are replaced by plain JSON values."""
     if isinstance(value, Enum):
         value = value.value
     if value is None or isinstance(value, str | int | float):
@@ -81,7 +81,7 @@ def plain_value(value: Any, path: tuple[str | int, ...] = ("result",)) -> Any:
 
 
 def _dumped(value: BaseModel, path: tuple[str | int, ...]) -> Any:
-    """The JSON form that the model declares."""
+    """A pydantic model as JSON values, in the form that the model declares."""
     try:
         _refuse_infinities(value.model_dump(), path)
         return value.model_dump(mode="json")
@@ -92,7 +92,7 @@ def _dumped(value: BaseModel, path: tuple[str | int, ...]) -> Any:
 
 
 def _refuse_infinities(value: Any, path: tuple[str | int, ...]) -> None:
-    """Pydantic writes NaN and infinity as null where it does not know the type."""
+    """Raise SerializationError for NaN and infinity, which pydantic writes as null where it does not know the type."""
     if isinstance(value, float) and not math.isfinite(value):
         raise SerializationError(f"{path_text(path)} is {value}, which JSON does not have", path_text(path))
     if isinstance(value, dict):

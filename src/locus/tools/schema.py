@@ -1,4 +1,4 @@
-"""A function's arguments: described to the model as JSON schema, and checked by pydantic before the call.
+"""Describes the arguments of a function as JSON schema for a model, and checks them before the call.
 
 The types come from annotations; the descriptions from a docstring in Google style.
 """
@@ -27,11 +27,11 @@ _REFUSED = {
 
 
 class ArgumentsError(ValueError):
-    """The arguments of a call don't fit. The text is for the model."""
+    """The arguments of a call do not fit the function. The text is for the model."""
 
 
 class _Schema(GenerateJsonSchema):
-    """Without generated titles, which cost tokens and say nothing that the names don't say."""
+    """JSON schema without generated titles, which cost tokens and only repeat the names."""
 
     # A default that JSON cannot hold is left out of the schema, and still is the default.
     ignored_warning_kinds: set[JsonSchemaWarningKind] = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
@@ -41,7 +41,7 @@ class _Schema(GenerateJsonSchema):
 
 
 class Arguments:
-    """The arguments that a function takes."""
+    """The arguments of a function: their JSON schema, and their validation."""
 
     def __init__(
         self, tool: str, function: Callable[..., Any], docs: Mapping[str, str], names: Mapping[str, Any]
@@ -98,7 +98,7 @@ def _hints(tool: str, function: Callable[..., Any], names: Mapping[str, Any]) ->
 
 
 def _described(annotation: Any, name: str, description: str | None) -> Any:
-    """The annotation with the parameter's name and description. The user's own `Field` comes later, and wins."""
+    """An annotation with the parameter's name and description added. A `Field` of the user's comes later, and wins."""
     kind, metadata = annotation, ()
     if get_origin(annotation) is Annotated:
         kind, *rest = get_args(annotation)
@@ -107,8 +107,8 @@ def _described(annotation: Any, name: str, description: str | None) -> Any:
 
 
 def _problems(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    return "; ".join(f"{'.'.join(map(str, problem['loc'])) or 'arguments'}: {problem['msg']}" for problem in found)
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(f"{'.'.join(map(str, problem['loc'])) or 'arguments'}: {problem['msg']}" for problem in problems)
 
 
 _ARGUMENTS = frozenset({"args", "arguments", "parameters", "params"})
@@ -139,7 +139,7 @@ def documentation_of(function: Callable[..., Any]) -> Documentation:
 
 
 def _section(line: str) -> str:
-    """The name of the section that this line opens, else nothing."""
+    """The name of the docstring section that a line opens; empty if it opens none."""
     heading = _HEADING.match(line)
     name = heading[1].lower() if heading else ""
     return name if name in _ARGUMENTS or name in _OTHERS else ""
@@ -154,7 +154,7 @@ def _indented(lines: list[str]) -> Iterator[str]:
 
 
 def _entries(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
-    """`name (type): text` at the first entry's indentation; what is indented deeper continues the text."""
+    """The entries of a section, `name (type): text`. Lines indented deeper than the first continue the text."""
     name, words, margin = "", [], -1
     for line in lines:
         depth = len(line) - len(line.lstrip())

@@ -2,13 +2,13 @@
 
     copies, imports   the two entry points, `copy_store` and `import_store`
     stores            opens stores by URL, without creating or changing a source
-    move              moves one thread after another: saves what is missing, then verifies it
+    move              moves each thread: saves the checkpoints that are missing, then verifies all
     read              reads checkpoints from a Locus store, each item once
     sources           reads checkpoints from the stores of other libraries
-    content           the content of a checkpoint: its digest, and how to save it as a delta
+    content           the content of a checkpoint: its digest, and the plan of its save as a delta
     items             the items of one thread, by number
     digests           digests that do not depend on how a payload is stored
-    write             writes checkpoints to a Locus store: skips those that are there, saves the others
+    write             writes checkpoints to a Locus store, except for those that it has already
     store_items       the items of LangGraph's long-term memory, beside the threads
     report            the result
 

@@ -1,9 +1,9 @@
-"""Checkpoints on their way from one store to another: each has a digest, and a plan of how to save it.
+"""Checkpoints that are being moved from one store to another: their digests, and the plans of their saves.
 
-A checkpoint of a Locus store is read as it is stored, as a head and a manifest, with its items in `ThreadItems`; only
-what is new in it is processed. A checkpoint of another library is read whole.
+A checkpoint of a Locus store is read as it is stored, as a head and a manifest, with its items in `ThreadItems`. Only
+items that no earlier checkpoint had are processed. A checkpoint of another library is read whole.
 
-The metadata of an item log say where its items are stored. They are rewritten for the destination.
+The metadata of an item log refers to the places of its items, and is rewritten for the destination.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Checkpoint:
 
     @property
     def header(self) -> tuple[Any, ...]:
-        """Everything but the content and the writes, normalized so that it can be compared."""
+        """Everything but the content and the writes, normalized for comparison."""
         return header(self.namespace, self.checkpoint_id, self.parent_id, self.created_at, self.metadata)
 
     @property
@@ -65,7 +65,7 @@ def entry_header(entry: Entry) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What the save of a checkpoint writes. `delta_base` is what the next plan may refer to."""
+    """The records that the save of a checkpoint writes. The next plan may be a delta to `delta_base`."""
 
     head: str
     manifest: str
@@ -80,11 +80,11 @@ class Content(ABC):
     @property
     @abstractmethod
     def digest(self) -> bytes:
-        """Equal for equal payloads, however they are stored."""
+        """A digest of the payload that does not depend on how it is stored."""
 
     @abstractmethod
     def plan(self, rev: str, delta_base: Any, *, own_branches: bool, sort_keys: bool) -> Planned:
-        """How to save it under this rev: as a delta to what an earlier plan or `stored_base` returned, or whole."""
+        """Plan the save under a rev: as a delta to the base of an earlier plan or of `stored_base`, or whole."""
 
     def metadata(self, given: str, planned: Planned) -> str:
         """The metadata to save with a plan."""
@@ -92,11 +92,11 @@ class Content(ABC):
 
     @abstractmethod
     def stored_base(self, stored: Stored, *, sort_keys: bool) -> Any:
-        """What the next plan may refer to, if this content is already at the destination, stored like this."""
+        """The base for the next plan, if this content is already at the destination, as `stored`."""
 
 
 class StoredContent(Content):
-    """A head and a manifest as a Locus store holds them. They are refused if they cannot be put together."""
+    """The content of a checkpoint in a Locus store: its head and manifest. Raises if they do not fit together."""
 
     def __init__(self, head: str, manifest: str, items: ThreadItems) -> None:
         self._head = head
@@ -128,7 +128,7 @@ class StoredContent(Content):
         return None
 
     def _value_digest(self, path: Path) -> bytes:
-        """The digest of a large value. It is remembered, unless something was cut out of the value as well."""
+        """The digest of a large value. It is remembered, unless other values were cut out of this one."""
         name, known = self._names[path], self._items.value_digests
         if path in self._opened:
             return value_digest(decode(self._values[path]), path, self._cut_digest)
@@ -160,9 +160,9 @@ class StoredContent(Content):
 
         def text(index: int) -> str:
             at = bisect_right(starts, index) - 1
-            found = self._items.text(spans[at].first + index - starts[at])
-            # As a database has it that gives keys back in another order: the digests of chains depend on it.
-            return canonical(decode(found)) if sort_keys else found
+            stored = self._items.text(spans[at].first + index - starts[at])
+            # A database that sorts keys would give the item back like this, and digests are of the text.
+            return canonical(decode(stored)) if sort_keys else stored
 
         writer = ListWriter(runs, old.extents, spans_length(spans), text, old.chains, sort_keys=sort_keys)
         return WrittenList(spans, writer.extents(SpanMatcher(old.spans).matches(spans)), writer.chains)
@@ -183,7 +183,7 @@ class StoredContent(Content):
 
 @dataclass(frozen=True, slots=True)
 class WrittenList:
-    """A list as spans of the source's items, and as extents at the destination, with the chains of its branches."""
+    """A list that was moved: the spans of its items at the source, its extents and digest chains at the destination."""
 
     spans: list[Span]
     extents: tuple[Extent, ...]
@@ -192,14 +192,14 @@ class WrittenList:
 
 @dataclass(frozen=True, slots=True)
 class DeltaBase:
-    """A checkpoint at the destination."""
+    """The lists and the names of large values of a checkpoint at the destination."""
 
     lists: Mapping[Path, WrittenList]
     values: frozenset[str]
 
 
 class WholeContent(Content):
-    """A whole payload, as a dict."""
+    """The content of a checkpoint of another library: its payload as a dict."""
 
     def __init__(self, data: dict[str, Any]) -> None:
         self._data = data
@@ -225,35 +225,35 @@ HEAD = '{"items":[]}'
 
 
 def log_metadata(change: str, extents: Sequence[Extent]) -> str:
-    """The metadata of a checkpoint of an item log (see `locus.memory.item_log`)."""
+    """The metadata of a checkpoint in an item log (see `locus.memory.item_log`)."""
     return encode_trusted({_LOG: encode_trusted([change, extents])})
 
 
 def comparable_metadata(metadata: str) -> Any:
     """Metadata without the extents of items, which differ between stores."""
-    found = logged_change(metadata)
+    change = logged_change(metadata)
     value = decode(metadata)
     notes = logged_notes(metadata)
     noted = [] if notes is None else [notes]
-    return value if found is None else {**value, _LOG: [found.change, found.items, *noted]}
+    return value if change is None else {**value, _LOG: [change.change, change.items, *noted]}
 
 
 def metadata_for(metadata: str, manifest: str, new_manifest: str) -> str:
-    """The metadata of a checkpoint of an item log, with the extents of another manifest."""
-    found = logged_change(metadata)
-    if found is None or found.extents is None or decode_manifest(manifest).get(ITEMS, ()) != found.extents:
+    """Metadata with the extents of `new_manifest`, if it is that of an item log; otherwise unchanged."""
+    change = logged_change(metadata)
+    if change is None or change.extents is None or decode_manifest(manifest).get(ITEMS, ()) != change.extents:
         return metadata
     extents = decode_manifest(new_manifest).get(ITEMS, ())
     notes = logged_notes(metadata)
     noted = [] if notes is None else [None, notes]
-    return encode_trusted({**decode(metadata), _LOG: encode_trusted([found.change, extents, *noted])})
+    return encode_trusted({**decode(metadata), _LOG: encode_trusted([change.change, extents, *noted])})
 
 
 _NOWHERE = Entry("", "", "", None, 0, "", datetime.min.replace(tzinfo=UTC), "{}")
 
 
 def state_dict(state: AgentState) -> dict[str, Any]:
-    """A state as the dict that a checkpointer stores for it."""
+    """The dict that a checkpointer stores for a state."""
     plan = Planner("", None).plan(state_payload(state))
     runs = {run.branch: [run] for run in (*plan.runs, *plan.values)}
     return dict_from(Stored(_NOWHERE, plan.head, plan.manifest, runs))

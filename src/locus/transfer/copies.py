@@ -1,4 +1,4 @@
-"""`copy_store`: copies threads between two Locus stores, and what LangGraph's long-term memory keeps beside them."""
+"""`copy_store`: copies threads between two Locus stores, and the items of LangGraph's long-term memory with them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ async def copy_store(
 ) -> Report:
     """Copy the threads that match a pattern from one store to another. Both are given as URLs; see `move.move`.
 
-    The tokens are for stores on servers. What a `LocusStore` keeps in the same database is copied too, unless a pattern
-    chooses some threads.
+    The tokens are for stores on servers. The items that a `LocusStore` keeps in the same database are copied too,
+    unless a pattern chooses some threads.
     """
     origin, target = open_to_read(source, source_token), open_store(destination, destination_token)
     name = target.engine.identity
@@ -33,11 +33,11 @@ async def copy_store(
             raise ConfigurationError(f"source and destination are the same store: {name}")
         items = StoreItems(origin) if pattern == "*" else None
         count = await items.count() if items is not None else 0
-        there = await open_existing(destination, destination_token) if dry_run else target
+        opened = await open_existing(destination, destination_token) if dry_run else target
         try:
             report = await move(
                 StoreSource(origin),
-                there,
+                opened,
                 name=name,
                 pattern=pattern,
                 dry_run=dry_run,
@@ -49,8 +49,8 @@ async def copy_store(
                 await items.copy(target, report)
             return report
         finally:
-            if there is not None:
-                await there.close()
+            if opened is not None:
+                await opened.close()
     finally:
         await target.close()
         await origin.close()

@@ -1,8 +1,7 @@
 """Digests of payloads that do not depend on how they are stored, so that two stores can be compared.
 
-The digest of a dict is computed from the digests of its values, and that of a list from the digests of its items. An
-item of a list is digested as its canonical JSON, whatever it is. So an item that many checkpoints share is digested
-once.
+The digest of a dict comes from the digests of its values, and that of a list from the digests of its items. The digest
+of an item is that of its canonical JSON, so an item that many checkpoints share is digested only once.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from locus.memory.model.records import Path, Write
 SIZE = 16
 
 CutDigest = Callable[[Path], bytes | None]
-"""Gives the digest of the part that was cut out of the head at a path; None if nothing was."""
+"""A function from a path in the head to the digest of the part that was cut out there; None if none was."""
 
 
 def item_digest(item: Any) -> bytes:

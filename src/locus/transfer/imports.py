@@ -1,4 +1,4 @@
-"""`import_store`: imports threads from the stores of other libraries. To add a library, add a source here."""
+"""`import_store`: imports threads from the stores of other libraries. To add a library, open its source here."""
 
 from __future__ import annotations
 
@@ -40,9 +40,8 @@ async def import_store(
     """Import threads from the store of another library; see `move.move`.
 
     `allowed_types` are the classes that states of LangGraph may contain, or their names ("my_app.state:Ticket"). A
-    `TypedDict` or a graph stands for all classes that it declares. Classes that were in another module when they were
-    stored have its name before theirs ("__main__=my_app.state:Ticket"). `missing` of the report names those that are
-    not allowed.
+    `TypedDict` or a graph stands for all classes that it declares. If a class has moved to another module since, name
+    the old module first ("__main__=my_app.state:Ticket"). `missing` of the report names classes that are not allowed.
     `tenant` is the tenant of a `PgCheckpointer` of locus-sdk. The two tables are those of sessions of openai-agents.
     `destination_token` is for a destination on a server.
     """
@@ -69,16 +68,16 @@ async def import_store(
             origin = JSONLinesSource(url)
         else:
             raise ConfigurationError(f"nothing is known of {kind!r:.40}; threads come from {', '.join(KINDS)}")
-        there = await open_existing(destination, destination_token) if dry_run else target
+        opened = await open_existing(destination, destination_token) if dry_run else target
         try:
             report = await move(
-                origin, there, name=name, pattern=pattern, dry_run=dry_run, jobs=jobs, progress=progress
+                origin, opened, name=name, pattern=pattern, dry_run=dry_run, jobs=jobs, progress=progress
             )
             report.missing = list(getattr(origin, "missing", ()))
             return report
         finally:
-            if there is not None:
-                await there.close()
+            if opened is not None:
+                await opened.close()
     finally:
         if origin is not None:
             await origin.close()
@@ -115,7 +114,7 @@ def _langgraph(url: str, allowed_types: Sequence[Any]) -> Source:
 
 
 def _named(name: str) -> Any:
-    """What a program defines under this name: `my_app.state:Ticket`, or `my_app.state:Order.Line`."""
+    """Import an object by its name: `my_app.state:Ticket`, or `my_app.state:Order.Line`."""
     module, colon, attributes = name.partition(":")
     if not colon:
         raise ConfigurationError(f"a class is named with its module, as my_app.state:Ticket, got {name!r:.80}")
@@ -163,7 +162,7 @@ def _strands(url: str) -> Source:
 
 
 async def _locus_sdk(url: str, tenant: str) -> Source:
-    """The module of each kind of store is imported when it is needed, because some need extras."""
+    """Open a store of locus-sdk 3. Each kind has a module, imported when it is used, because some need extras."""
     from locus.transfer.sources.locus_sdk.source import LocusSDKSource
 
     scheme = _scheme(url)

@@ -1,8 +1,8 @@
-"""The items of one thread while it is moved. Each item is decoded once and is known by its number from then on.
+"""The items of one thread while it is moved. Each item is decoded once, and then known by a number.
 
-Checkpoints share items, so everything here works on spans of numbers: a thread of a thousand checkpoints costs as much
-as its items, not a thousand times as much as its state. What two lists have in common is found by comparing spans,
-without looking at items.
+Checkpoints share items, so this module works on spans of numbers. A thread of a thousand checkpoints costs as much as
+its items, rather than a thousand times as much as its state. Comparing the spans of two lists finds their common items
+without reading them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def spans_length(spans: Iterable[Span]) -> int:
 
 
 def merge_spans(spans: Iterable[Span]) -> list[Span]:
-    """The same list in as few spans as possible."""
+    """The spans of a list, with adjacent ones merged."""
     whole: list[Span] = []
     for span in spans:
         if whole and whole[-1].end == span.first:
@@ -60,27 +60,27 @@ def slice_spans(spans: Iterable[Span], start: int, length: int) -> Iterator[Span
 
 
 _BRANCH_STRIDE = 1 << 40
-"""More items than a branch has. The items of each branch are numbered from a multiple of this."""
+"""The first numbers of branches are multiples of this, which is more than any branch has items."""
 
 
 class ThreadItems:
-    """The items of one thread, by number."""
+    """All items of one thread, by number."""
 
     def __init__(self) -> None:
         self._branches: dict[str, _BranchItems] = {}
         self._by_origin: list[_BranchItems] = []
         self.count = 0
-        """How many items there are."""
+        """The number of items that have been added."""
         self.value_digests: dict[str, bytes] = {}
         """Digests of large values, by name. `StoredContent` adds those that it has computed."""
 
     @property
     def known(self) -> dict[str, int]:
-        """The known branches, and the newest run of each."""
+        """The number of the newest known run of each branch."""
         return {name: branch.newest for name, branch in self._branches.items()}
 
     def add(self, runs: Iterable[Run]) -> None:
-        """Add runs that were read. Known ones are ignored."""
+        """Add the items of runs. Runs that are known already are ignored."""
         for run in sorted(runs, key=lambda run: run[:2]):
             branch = self._branches.get(run.branch)
             if branch is None:
@@ -91,14 +91,14 @@ class ThreadItems:
                 self.count += run.length
 
     def spans(self, extents: Iterable[Extent]) -> list[Span]:
-        """The items of a list."""
-        found: list[Span] = []
+        """The spans of a list that is stored as extents."""
+        spans: list[Span] = []
         for extent in extents:
             branch = self._branches.get(extent.branch)
             if branch is None:
                 raise CorruptCheckpointError(f"branch {extent.branch!r} is missing")
-            found += branch.spans(extent)
-        return merge_spans(found)
+            spans += branch.spans(extent)
+        return merge_spans(spans)
 
     def text(self, number: int) -> str:
         """The JSON of an item."""
@@ -155,21 +155,21 @@ class _BranchItems:
         self._applied += at < self._applied
 
     def spans(self, extent: Extent) -> list[Span]:
-        """The items that an extent shows."""
+        """The spans of the items that an extent covers."""
         count = bisect_right(self._numbers, extent.run)
         for index in range(self._applied, count):
             self._version.apply(self._runs[index], self._spans[index])
         self._applied = max(self._applied, count)
         if count == self._applied:
-            found = self._version.slice(extent)
-            if found is not None:
-                return found
+            spans = self._version.slice(extent)
+            if spans is not None:
+                return spans
         pieces = visible(extent, self._runs, self._fits)  # raises if something is missing
         firsts = [(self._spans[bisect_left(self._numbers, run.number)].first, low, high) for run, low, high in pieces]
         return merge_spans(Span(first + low, first + high) for first, low, high in firsts)
 
     def _fits(self, older: Run, newer: Run) -> bool:
-        """As `chain.fits`, for runs whose items are here. Many checkpoints ask for the same two."""
+        """Whether a run continues an older one. Answers are remembered, because many checkpoints share both runs."""
         place = older.number, newer.number
         if place not in self._fitting:
             span = self._spans[bisect_left(self._numbers, older.number)]
@@ -179,7 +179,7 @@ class _BranchItems:
 
 
 class _BranchVersion:
-    """The newest version of a branch that was assembled: its items, as far as they are certain."""
+    """The newest version of a branch: the spans of its items, from the last gap between runs on."""
 
     def __init__(self) -> None:
         self.number = -1
@@ -187,7 +187,7 @@ class _BranchVersion:
         self._from = self._end = 0
 
     def apply(self, run: Run, span: Span) -> None:
-        """Apply the next run. Items before a gap are not certain; `visible` has to find those."""
+        """Apply the next run. If there is a gap before it, drop all earlier items: `visible` has to find them."""
         if run.number != self.number + 1 or not self._from <= run.start <= self._end:
             self._spans, self._from, self._end = [], run.start, run.start
         while self._end > run.start:
@@ -209,7 +209,7 @@ class _BranchVersion:
 
 
 class SpanMatcher:
-    """Finds what other lists share with an old one, in order, each item once."""
+    """Finds the items that other lists share with an old list, in order, each at most once."""
 
     def __init__(self, old: Sequence[Span]) -> None:
         at, positions = 0, []
@@ -219,20 +219,20 @@ class SpanMatcher:
         self._positions = sorted(positions)
 
     def matches(self, new: Iterable[Span]) -> list[Match]:
-        found: list[Match] = []
+        matches: list[Match] = []
         at = 0
         for span in new:
             for first, end, start in self._known(span):
-                if start < (found[-1].start + found[-1].length if found else 0):
+                if start < (matches[-1].start + matches[-1].length if matches else 0):
                     continue  # it comes before an earlier match in the old list
                 match = Match(at + first - span.first, start, end - first)
-                last = found[-1] if found else None
+                last = matches[-1] if matches else None
                 if last and (last.at + last.length, last.start + last.length) == (match.at, match.start):
-                    found[-1] = last._replace(length=last.length + match.length)
+                    matches[-1] = last._replace(length=last.length + match.length)
                 else:
-                    found.append(match)
+                    matches.append(match)
             at += span.length
-        return found
+        return matches
 
     def _known(self, span: Span) -> Iterator[tuple[int, int, int]]:
         """The parts of a span that are in the old list: `(first, end, position in it)`."""

@@ -1,4 +1,4 @@
-"""Whole threads as JSON Lines, and back: every checkpoint of every namespace, each item once.
+"""Reads whole threads from JSON Lines, as `locus export` writes them: all checkpoints, and each item once.
 
     {"locus": 1, "thread_id": "customer-7"}                                              begins a thread
     {"branch": "k3v9…", "run": 0, "start": 0, "items": [{"role": "user", …}]}             items, before they are named
@@ -6,10 +6,10 @@
      "state": {"agent_id": "shop", "messages": []}, "lists": [[["messages"], [["k3v9…", 0, 0, 1]]]], "writes": []}
     {"end": "customer-7", "checkpoints": 1}                                              ends it
 
-`lists` is the manifest of the checkpoint: for each path the extents that the list there consists of (see
-`memory.model.records`), or the branch of a large value. So a file is as long as the thread, not as all its states
-together. `JSONLinesSource` reads it, as `locus import jsonl` does; the file is data, and nothing in it is trusted. A
-thread without its end was cut off, and nothing of it is imported.
+`lists` is the manifest of the checkpoint: for each path the extents of the list there (see `memory.model.records`), or
+the branch of a large value. A file is therefore as long as the thread, rather than as all its states together. `locus
+import jsonl` reads it with `JSONLinesSource`, and trusts nothing in it. A thread without its end was cut off, and
+nothing of it is imported.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from locus.transfer.content import Checkpoint, StoredContent
 from locus.transfer.items import ThreadItems
 
 LONGEST_LINE: Final = 256 * 1024 * 1024
-"""Bytes. A line has one run, or one checkpoint without its lists."""
+"""The longest line, in bytes. A line has one run, or one checkpoint without its lists."""
 MOST_EXTENTS: Final = 1_000
-"""Of one list. A save keeps a list in a few pieces (see `plan.MAX_EXTENTS`)."""
+"""How many extents a list may have. A save keeps a list in a few (see `plan.MAX_EXTENTS`)."""
 _END: Final = b'{"end":'
 _LEAST_INDEX: Final = min(SPECIAL_CHANNELS.values())
 _LARGEST_INDEX: Final = 2**31 - 1
 
 
 class JSONLinesSource:
-    """The threads in a file of JSON Lines. It is only read."""
+    """The threads in a file of JSON Lines. The file is only read."""
 
     def __init__(self, path: str) -> None:
         self._path = File(path)
@@ -57,7 +57,7 @@ class JSONLinesSource:
         return sorted(filter(pattern.matches, self._places))
 
     def _found(self) -> tuple[dict[str, int], set[str]]:
-        """Where each thread begins, in bytes, and which of them have their end."""
+        """The byte at which each thread begins, and the threads that have their end in the file."""
         places: dict[str, int] = {}
         whole: set[str] = set()
         thread_id = ""
@@ -86,7 +86,7 @@ class JSONLinesSource:
 
     def _opened(self) -> BinaryIO:
         try:
-            # It is read more than once, and opening a pipe would wait for somebody who writes to it.
+            # The file is read more than once, and opening a pipe would wait for a writer.
             if self._path.exists() and not self._path.is_file():
                 raise ConfigurationError("threads are imported from a file, and this is none: give a file")
             return self._path.open("rb")
@@ -118,25 +118,25 @@ class JSONLinesSource:
                     yield checkpoint
 
     async def close(self) -> None:
-        """Nothing is open between two reads."""
+        """Do nothing: the file is closed after each read."""
 
 
 class _Order:
-    """Refuses checkpoints that come twice, and parents that lead in a circle.
+    """Refuses duplicate checkpoints, and parents that form a circle.
 
-    A parent may be missing, because it was deleted, or come after its child, if that named it beforehand.
+    A parent may be missing, because it was deleted. It may follow its child, if the child named it beforehand.
     """
 
     def __init__(self) -> None:
-        self._come: set[tuple[str, str]] = set()
+        self._seen: set[tuple[str, str]] = set()
         self._above: dict[tuple[str, str], tuple[str, str]] = {}
-        """An ancestor of each that has a parent: the last that is known, or one on the way to it."""
+        """An ancestor of each checkpoint that has a parent: the last that is known, or one on the way to it."""
 
     def add(self, checkpoint: Checkpoint) -> None:
         key = (checkpoint.namespace, checkpoint.checkpoint_id)
-        if key in self._come:
+        if key in self._seen:
             raise CorruptCheckpointError("a checkpoint is in the file twice")
-        self._come.add(key)
+        self._seen.add(key)
         if checkpoint.parent_id is not None:
             last = self._last_ancestor((checkpoint.namespace, checkpoint.parent_id))
             if last == key:
@@ -148,14 +148,14 @@ class _Order:
         while key in self._above:
             passed.append(key)
             key = self._above[key]
-        for each in passed:  # so that nobody has to go the same way again
+        for each in passed:  # shortens the way for the next search
             self._above[each] = key
         return key
 
     def check_count(self, expected: object) -> None:
-        """Refuse an end that speaks of other checkpoints than those that have come."""
-        if not _is_count(expected) or expected != len(self._come):
-            raise CorruptCheckpointError(f"{len(self._come):,} checkpoints of a thread are in the file, and not all")
+        """Refuse the end of a thread if its number of checkpoints is not that of the file."""
+        if not _is_count(expected) or expected != len(self._seen):
+            raise CorruptCheckpointError(f"{len(self._seen):,} checkpoints of a thread are in the file, and not all")
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
@@ -167,13 +167,13 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
 
 def _object(line: bytes, number: int | None) -> dict[str, Any]:
     try:
-        found = decode(line)
+        record = decode(line)
     except CorruptCheckpointError as error:
         where = "a line" if number is None else f"line {number}"
         raise CorruptCheckpointError(f"{where} of the file is damaged or cut off") from error
-    if not isinstance(found, dict):
+    if not isinstance(record, dict):
         raise CorruptCheckpointError("a line of the file is no JSON object")
-    return found
+    return record
 
 
 def _run(record: dict[str, Any]) -> Run:
@@ -216,7 +216,7 @@ def _checkpoint(record: dict[str, Any], items: ThreadItems) -> Checkpoint:
 
 
 def _check_lists(manifest: str, items: ThreadItems) -> None:
-    """Refuse lists that are far longer than the file: no store names an item of a list twice."""
+    """Refuse lists with more items than the file has had so far, since no store names an item of a list twice."""
     for cut in decode_manifest(manifest).values():
         if isinstance(cut, str):
             continue
@@ -238,7 +238,7 @@ def _writes(given: Sequence[Any]) -> Iterator[Write]:
 
 
 def _index(value: object) -> int:
-    """The index of a write, as every store can keep it."""
+    """The index of a pending write. Raises if it is outside the range that every store can keep."""
     if isinstance(value, int) and not isinstance(value, bool) and _LEAST_INDEX <= value <= _LARGEST_INDEX:
         return value
     raise CorruptCheckpointError(

@@ -1,4 +1,4 @@
-"""Moves threads from a source into a Locus store: in order, resumable, and verified."""
+"""Moves threads from a source into a Locus store. A move can be resumed, and verifies its result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from locus.transfer.write import ThreadWriter
 
 
 class Source(Protocol):
-    """Something that threads can be moved from."""
+    """A store that threads can be moved from."""
 
     @property
     def name(self) -> str:
@@ -35,7 +35,7 @@ class Source(Protocol):
 
 
 class _SourceCheckpoint(NamedTuple):
-    """What is remembered of a checkpoint of the source, to compare the destination with."""
+    """The digests of a checkpoint at the source, kept for comparison with the destination."""
 
     header: tuple[object, ...]
     digest: bytes
@@ -53,10 +53,10 @@ async def move(
     progress: Progress = lambda _report: None,
     required: bool = True,
 ) -> Report:
-    """Move every thread that matches. A problem with one thread does not stop the others.
+    """Move every thread that matches. A problem with one thread does not stop the others; an outage does.
 
-    An outage stops everything, and so does a source without threads, if they are `required`. `destination` is None in
-    a dry run if the store does not exist yet. `jobs` threads are moved at the same time.
+    With `required`, a source without matching threads is an error. `destination` is None in a dry run if the store does
+    not exist yet. `jobs` is how many threads are moved at the same time.
     """
     started = time.monotonic()
     report = Report(source.name, name, dry_run)
@@ -67,7 +67,7 @@ async def move(
     report.threads = len(ids)
     if ids and destination is not None:
         async with destination.using():
-            pass  # if it cannot be used, that is said once, and not for each thread
+            pass  # if the store cannot be used, fail once, rather than for each thread
     waiting = iter(ids)
 
     async def work() -> None:
@@ -99,7 +99,7 @@ class _ThreadMove:
         self._seen: dict[str, list[_SourceCheckpoint]] = {}
         """The checkpoints of the source, by namespace."""
         self._with_writes: list[Checkpoint] = []
-        """Checkpoints that were already there and have pending writes, which may have changed since."""
+        """Checkpoints that the destination has already, with pending writes that may have changed since."""
 
     async def run(self) -> None:
         try:
@@ -113,12 +113,12 @@ class _ThreadMove:
             self._report.problems.append(Problem.of(self._thread_id, error))
 
     async def _move(self) -> set[str]:
-        """Move what is missing. Returns the namespaces that have newer checkpoints at the destination."""
+        """Save the missing checkpoints. Returns the namespaces in which the destination has newer ones."""
         writer = None if self._destination is None else ThreadWriter(self._destination, self._thread_id)
         if writer is not None:
             await writer.read_present()
-        async with aclosing(self._source.checkpoints(self._thread_id)) as found:
-            async for checkpoint in found:
+        async with aclosing(self._source.checkpoints(self._thread_id)) as checkpoints:
+            async for checkpoint in checkpoints:
                 await self._move_checkpoint(writer, checkpoint)
         if writer is None:
             return set()
@@ -146,10 +146,10 @@ class _ThreadMove:
         self._progress(report)
 
     async def _verify(self, destination: CheckpointStore, ahead: set[str]) -> None:
-        """Compare the destination with what was read from the source."""
+        """Compare the checkpoints at the destination with those of the source."""
         at = dict.fromkeys(self._seen, 0)
-        async with aclosing(checkpoints(destination, self._thread_id)) as found:
-            async for checkpoint in found:
+        async with aclosing(checkpoints(destination, self._thread_id)) as stored:
+            async for checkpoint in stored:
                 name = checkpoint.namespace
                 if name not in at:
                     continue

@@ -1,4 +1,4 @@
-"""Reads the checkpoints of a Locus store in the order of their commits, each item once."""
+"""Reads the checkpoints of a Locus store in the order of their commits, and each item only once."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Report:
     destination: str
     dry_run: bool = False
     threads: int = 0
-    """Threads at the source that match."""
+    """Threads at the source that match the pattern."""
     done: int = 0
     """Threads that are complete at the destination; in a dry run, those that could be."""
     checkpoints: int = 0
@@ -41,7 +41,7 @@ class Report:
     moved: int = 0
     """Checkpoints that this run has saved; in a dry run, those that it would save."""
     present: int = 0
-    """Checkpoints that were already there."""
+    """Checkpoints that the destination had already."""
     verified: int = 0
     """Checkpoints that were read back from the destination and are equal."""
     seconds: float = 0.0
@@ -58,7 +58,7 @@ class Report:
         return not self.problems
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it. What few runs have is left out of the others."""
+        """The report as a dict for JSON. Counts that few moves need are left out if they are zero."""
         facts = asdict(self)
         if not self.items:
             del facts["items"], facts["items_moved"]

@@ -1,6 +1,6 @@
-"""Copies the items of LangGraph's long-term memory (`LocusStore`), which are in tables of their own beside the threads.
+"""Copies the items of LangGraph's long-term memory (`LocusStore`), which have a table of their own beside the threads.
 
-A destination that cannot keep them is a problem in the report: nobody should find out later that they are missing.
+If the destination cannot keep them, the report has a problem, so that their absence is noticed at once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class StoreItems:
-    """The items in the database of a store."""
+    """The items of LangGraph's long-term memory in the database of a store."""
 
     def __init__(self, store: CheckpointStore) -> None:
         self._store = store
@@ -57,7 +57,7 @@ class StoreItems:
         return erased
 
     async def copy(self, target: CheckpointStore, report: Report) -> None:
-        """Copy all items, and verify them. In a dry run, only find out whether that would be possible."""
+        """Copy all items, and verify them. A dry run only finds out whether that would be possible."""
         try:
             source, destination = _locus_store(self._store), _locus_store(target)
             async with aclosing(_pages(source)) as pages:
@@ -82,21 +82,21 @@ class StoreItems:
 
 
 def _begins_with(namespace: Sequence[str], prefix: str) -> bool:
-    """Whether a namespace is of a tenant. `user:42/` is the namespace ("user", "42", …), and ("user:42", …), too."""
+    """Whether a namespace belongs to a tenant. `user:42/` means both ("user", "42", …) and ("user:42", …)."""
     slashes, colons = (f"{separator.join(namespace)}{separator}" for separator in "/:")
     return slashes.startswith((prefix, prefix.replace(":", "/"))) or colons.startswith(prefix)
 
 
 def _count(engine: SQLiteEngine | SQLServerEngine[Any]) -> Steps[int]:
-    """How many items there are, without LangGraph, which may not be installed where stores are copied."""
+    """Count the items without LangGraph, which need not be installed to copy a store."""
     table = engine.sql.table("store")
     if isinstance(engine.sql, PostgreSQLFlavour):
-        there = yield "SELECT 1 FROM pg_class WHERE oid = to_regclass(?)", (table,)
+        tables = yield "SELECT 1 FROM pg_class WHERE oid = to_regclass(?)", (table,)
     elif isinstance(engine, SQLiteEngine):
-        there = yield "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)
+        tables = yield "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)
     else:
         return 0
-    if not there:
+    if not tables:
         return 0
     ((count,),) = yield f"SELECT count(*) FROM {table}", ()
     return int(count)

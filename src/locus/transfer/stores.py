@@ -14,18 +14,18 @@ FROM_ENVIRONMENT = "env:"
 
 
 def resolve_url(given: str) -> str:
-    """The URL itself, or the value of the variable in `env:NAME`: other users can see command lines."""
+    """The URL itself, or for `env:NAME` the value of that variable, because other users can see command lines."""
     if not given.startswith(FROM_ENVIRONMENT):
         return given
     name = given.removeprefix(FROM_ENVIRONMENT)
-    found = os.environ.get(name)
-    if not found:
+    url = os.environ.get(name)
+    if not url:
         raise ConfigurationError(f"the variable {name!r:.80} is not set, and should hold the URL of a store")
-    return found
+    return url
 
 
 def open_store(given: str, token: str | None = None) -> CheckpointStore:
-    """The store at a URL. Nothing is connected until it is used. `token` is for a store on a server."""
+    """Open the store at a URL. It connects when it is first used. `token` is for a store on a server."""
     url = resolve_url(given)
     if url.partition(":")[0] == "memory":
         raise ConfigurationError("a store in memory ends with this command: name one that lasts")
@@ -36,14 +36,14 @@ def open_store(given: str, token: str | None = None) -> CheckpointStore:
 
 
 def open_to_read(given: str, token: str | None = None) -> CheckpointStore:
-    """The store at a URL, to be read only: nothing in it is changed, and it is not created."""
+    """Open the store at a URL for reading only: it is neither created nor changed."""
     store = open_store(given, token)
     store.engine.reading_only = True
     return store
 
 
 async def open_existing(given: str, token: str | None = None) -> CheckpointStore | None:
-    """The store at a URL, to be read only; None if it does not exist."""
+    """Open the store at a URL for reading only, or return None if it does not exist."""
     store = open_to_read(given, token)
     try:
         async with store.using():

@@ -1,7 +1,7 @@
-"""Writes checkpoints to a Locus store: skips those that are already there, and saves the others, in order.
+"""Writes checkpoints to a Locus store in order, and skips those that the store has already.
 
-A namespace at the destination must begin with the checkpoints that it has at the source, because an earlier run moved
-those. So a move that was interrupted continues where it was, and a second move adds what is new. Other namespaces of
+If the destination has checkpoints in a namespace, they must be the first ones of the source, moved by an earlier run.
+An interrupted move therefore continues where it stopped, and a second move adds new checkpoints. Other namespaces of
 the thread at the destination are ignored.
 """
 
@@ -24,16 +24,16 @@ _MAX_REMEMBERED = 1_000
 
 
 class _PreviousCheckpoint(NamedTuple):
-    """A checkpoint at the destination that the next one can be a delta to."""
+    """A checkpoint at the destination that the next save can be a delta to."""
 
     base: Base
     delta_base: Any
     passed: bool = False
-    """Other checkpoints were based on it before this move began."""
+    """Whether other checkpoints were based on it before this move began."""
 
 
 class ThreadWriter:
-    """Writes checkpoints to one thread."""
+    """Writes the checkpoints of a source to one thread of the destination."""
 
     def __init__(self, store: CheckpointStore, thread_id: str) -> None:
         self._store = store
@@ -45,17 +45,17 @@ class ThreadWriter:
         self._saved: OrderedDict[tuple[str, str], _PreviousCheckpoint] = OrderedDict()
 
     async def read_present(self) -> None:
-        """Read which checkpoints are already there."""
+        """Read the list of checkpoints that the destination has already."""
         check_id(self._thread_id)
         for entry in reversed(await self._store.history(self._thread_id, None, None, None)):
             self._present.setdefault(entry.namespace, []).append(entry)
 
     def is_ahead(self, namespace: str) -> bool:
-        """Whether the destination has more checkpoints than the source has returned so far."""
+        """Whether the destination has more checkpoints in a namespace than the source has returned so far."""
         return self._at.get(namespace, 0) < len(self._present.get(namespace, ()))
 
     def has(self, checkpoint: Checkpoint) -> bool:
-        """Whether the next checkpoint of the source is there already."""
+        """Whether the destination has the next checkpoint of the source already."""
         namespace = checkpoint.namespace
         check_ids(self._thread_id, checkpoint.checkpoint_id, namespace)
         if not self.is_ahead(namespace):
@@ -80,7 +80,7 @@ class ThreadWriter:
         )
 
     async def save(self, checkpoint: Checkpoint) -> None:
-        """Save the next checkpoint of the source, which is not there yet."""
+        """Save the next checkpoint of the source, which the destination lacks."""
         await self.put_writes(checkpoint)
         namespace, rev = checkpoint.namespace, new_id()
         previous = await self._base_for(namespace, checkpoint.parent_id)
@@ -140,17 +140,17 @@ class ThreadWriter:
             self._saved.popitem(last=False)
 
     async def _base_for(self, namespace: str, parent_id: str | None) -> _PreviousCheckpoint | None:
-        """The checkpoint that the next one is a delta to: its parent, or the last one saved."""
+        """The checkpoint that the next save is a delta to: its parent, or the last one saved."""
         if not self._store.engine.keeps_runs or namespace not in self._latest:
             return None
         for checkpoint_id in (parent_id, self._latest[namespace]):
-            found = self._saved.get((namespace, checkpoint_id or ""))
-            if found is not None:
-                return found
+            previous = self._saved.get((namespace, checkpoint_id or ""))
+            if previous is not None:
+                return previous
         return await self._last_present(namespace)
 
     async def _last_present(self, namespace: str) -> _PreviousCheckpoint | None:
-        """The last checkpoint that was already there when this move began."""
+        """The last checkpoint that the destination had when this move began."""
         if namespace not in self._last_match:
             return None
         content, entry = self._last_match[namespace]
@@ -163,13 +163,13 @@ class ThreadWriter:
         return previous
 
     async def check_writes(self, checkpoint: Checkpoint) -> None:
-        """Refuse to replace the pending writes of a checkpoint that is there if somebody has added to them there."""
+        """Raise ConflictError if the destination has pending writes of a checkpoint that the source does not have."""
         if not self._store.keeps_writes:
             return
         place = (self._thread_id, checkpoint.checkpoint_id)
-        there = await self._store.get_writes(*place, task_id=None, namespace=checkpoint.namespace)
+        present = await self._store.get_writes(*place, task_id=None, namespace=checkpoint.namespace)
         known = {(write.task_id, write.idx) for write in checkpoint.writes}
-        if any((write.task_id, write.idx) not in known for write in there):
+        if any((write.task_id, write.idx) not in known for write in present):
             raise self._conflict(
                 f"checkpoint {checkpoint.checkpoint_id!r} has pending writes that it does not have at the source"
             )
@@ -209,9 +209,9 @@ W = TypeVar("W", bound=Indexed)
 
 
 def in_positions(writes: Sequence[W]) -> list[W]:
-    """The writes of a task, each at the position of its index, because the receiver numbers them by position.
+    """Order the writes of a task so that each stands at the position of its index: a store numbers them by position.
 
-    Writes to special channels have no index of their own, and fill the gaps.
+    Writes to special channels have no index of their own, and fill gaps.
     """
     special = [write for write in writes if write.channel in SPECIAL_CHANNELS]
     in_order: list[W] = []

@@ -1,1 +1,1 @@
-"""The HTTP protocol: what the client (`locus.memory.backends.http`) and `locus.server` share."""
+"""The HTTP protocol between the client (`locus.memory.backends.http`) and `locus.server`."""

@@ -1,23 +1,23 @@
-"""The texts that `HTTPCheckpointer` and `locus.server` exchange.
+"""The format of requests and answers between `HTTPCheckpointer` and `locus.server`.
 
-A save is one JSON object. The head, the manifest, the metadata and the items of its runs are JSON values in it, not
-quoted text, so that it is hardly longer than what is new. Large values are text, because their names are digests of
-exactly that text:
+A save is one JSON object. The head, the manifest, the metadata and the items of its runs are JSON values in it rather
+than quoted text, so that it is hardly longer than the new data. Large values are text, because their names are digests
+of exactly that text:
 
     {"checkpoint_id": "c7", "rev": "c7", "created_at": "…", "metadata": {}, "head": {…},
      "manifest": [[["messages"], [["k3v9…", 6, 0, 28]]]],
      "runs": [["k3v9…", 6, 24, [{…}, {…}, {…}, {…}]]], "values": [["#9f…", "\\"…\\""]],
      "base": ["c6", "r6"], "parent_id": "c6"}
 
-What is read comes as text, because nothing between the database and the caller needs to parse it:
+A load returns them as text, because nothing between the database and the caller needs to parse them:
 
     {"entry": {…}, "head": "{…}", "manifest": "[…]", "runs": [["k3v9…", 6, 24, 4, "[…]"]], "passed": false}
 
-A reader that needs less says so in the query: `window=[50,[["messages"]]]` asks for the last 50 items of some lists,
-and all of everything else; `held=["c6","r6"]` names a checkpoint whose runs need not be sent again. If they were left
-out, the answer has it as `since`.
+The query of a load can ask for less. `window=[50,[["messages"]]]` asks for the last 50 items of some lists, and all of
+everything else. `held=["c6","r6"]` names a checkpoint that the client has, whose runs need not be sent again. If the
+server leaves them out, the answer names that checkpoint as `since`.
 
-An id in a path is written as it is if no proxy would change it, else as `~` and base64:
+An id in a path is written unchanged if no proxy would alter it, or else as `~` and base64:
 `/threads/~dGVuYW50L2E/latest` is the thread `tenant/a`.
 
 For each record there is a pair of functions: `…_text` or `…_data` writes it, and `…_from` reads it back.
@@ -63,7 +63,7 @@ PROTOCOL = 1
 PROTOCOL_HEADER = "Locus-Protocol"
 SERVICE = "locus"
 MOST_LISTS = 64
-"""Of one window. A state has a handful of lists that are ever cut."""
+"""How many lists a window may name. A state has only a handful of lists that can be long."""
 
 _SAFE_SEGMENT = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _ETAG = re.compile(r'"([\x21\x23-\x7e]*)"')
@@ -77,14 +77,14 @@ _VERDICTS = {name: verdict for verdict, name in _VERDICT_NAMES.items()}
 
 
 def segment(value: str) -> str:
-    """An id as a segment of a path that no proxy changes."""
+    """An id as a path segment that no proxy alters."""
     if _SAFE_SEGMENT.fullmatch(value):
         return value
     return "~" + urlsafe_b64encode(value.encode()).decode().rstrip("=")
 
 
 def from_segment(text: str) -> str:
-    """The id in a segment of a path: `~` and base64, or any text, percent-encoded."""
+    """The id in a path segment: `~` and base64, or any text, percent-encoded."""
     try:
         if text.startswith("~"):
             padded = text[1:] + "=" * (-len(text[1:]) % 4)
@@ -100,15 +100,15 @@ def etag(checkpoint_id: str) -> str:
 
 
 def from_etag(text: str) -> str:
-    found = _ETAG.fullmatch(text.strip())
+    match = _ETAG.fullmatch(text.strip())
     try:
-        return unquote_to_bytes(found[1]).decode() if found else ""
+        return unquote_to_bytes(match[1]).decode() if match else ""
     except ValueError:
         return ""
 
 
 def conditions(if_latest: str | None | Unset) -> dict[str, str]:
-    """`if_latest` as headers."""
+    """The headers that carry `if_latest`."""
     if isinstance(if_latest, Unset):
         return {}
     return {"If-None-Match": "*"} if if_latest is None else {"If-Match": etag(if_latest)}
@@ -117,7 +117,7 @@ def conditions(if_latest: str | None | Unset) -> dict[str, str]:
 def commit_text(commit: Commit, *, before: bool = True) -> str:
     """A commit as JSON. `if_latest` is sent as a header; the thread and the namespace are in the URL.
 
-    `before` says whether the server knows what this is: the digest of what precedes each run.
+    `before`: send the digest of the items before each run, which older servers do not know.
     """
     text = encode_trusted
     parts = [
@@ -201,7 +201,7 @@ def hit_from(data: Any) -> Hit:
 
 
 def thread_data(entry: Entry, title: str | None) -> dict[str, Any]:
-    """A thread in a list, by its newest checkpoint."""
+    """The newest checkpoint of a thread as an entry in a list of threads."""
     return {**entry_data(entry), "count": entry.seq, "title": title}
 
 
@@ -210,7 +210,7 @@ def newest_threads_from(data: Any) -> NewestThreads:
 
 
 def diff_data(diff: PayloadDiff) -> dict[str, Any]:
-    lists = [_named(found) | {"changes": [_named(change) for change in found.changes]} for found in diff.lists]
+    lists = [_named(part) | {"changes": [_named(change) for change in part.changes]} for part in diff.lists]
     return _named(diff) | {"values": [_named(change) for change in diff.values], "lists": lists}
 
 
@@ -221,7 +221,7 @@ def _named(result: PayloadDiff | ListDiff | ItemChange | ValueChange) -> dict[st
 def diff_from(data: Any) -> PayloadDiff:
     return PayloadDiff(
         tuple(ValueChange(**change | {"path": tuple(change["path"])}) for change in data["values"]),
-        tuple(_list_diff_from(found) for found in data["lists"]),
+        tuple(_list_diff_from(part) for part in data["lists"]),
         data["total"],
         data["start"],
         data["next"],
@@ -234,12 +234,12 @@ def _list_diff_from(data: Any) -> ListDiff:
 
 
 def path_text(path: Path) -> str:
-    """The names that lead to a list, as a query has them."""
+    """A path to a list, as text for a query."""
     return encode_trusted(path)
 
 
 def path_from(text: str) -> Path:
-    """The inverse; a `ValueError` if it is something else."""
+    """Read a path to a list from a query. Raises ValueError if the text is none."""
     return _checked_path(_json_list(text))
 
 
@@ -248,7 +248,7 @@ def window_text(window: Window) -> str:
 
 
 def window_from(text: str) -> Window:
-    """The inverse; a `ValueError` if it is something else."""
+    """Read a window from a query. Raises ValueError if the text is none."""
     last, paths = _json_list(text, 2)
     if type(last) is not int or not 1 <= last <= MOST:
         raise ValueError("no number of items")
@@ -262,7 +262,7 @@ def held_text(held: Base) -> str:
 
 
 def held_from(text: str) -> Base:
-    """The inverse; a `ValueError` if it is something else. Its ids are still to be checked."""
+    """Read the checkpoint that a client has. Raises ValueError if the text is none. Its ids are not checked."""
     checkpoint_id, rev = _json_list(text, 2)
     if not isinstance(checkpoint_id, str) or not isinstance(rev, str):
         raise ValueError("no checkpoint")
@@ -271,12 +271,12 @@ def held_from(text: str) -> Base:
 
 def _json_list(text: str, length: int | None = None) -> list[Any]:
     try:
-        found = json.loads(text)
+        values = json.loads(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    if not isinstance(found, list) or length not in (None, len(found)):
+    if not isinstance(values, list) or length not in (None, len(values)):
         raise ValueError("no list of this length")
-    return found
+    return values
 
 
 def _checked_path(names: Any) -> Path:
@@ -305,12 +305,12 @@ def stored_text(stored: Stored) -> str:
 
 
 def _runs_data(runs: Sequence[Run]) -> dict[str, Any]:
-    """Runs, and beside them what older clients do not know: the digest of what precedes each."""
+    """Runs, and beside them the digests of the items before each, which older clients do not know."""
     return {"runs": [run[:5] for run in runs], "before": [run.before for run in runs]}
 
 
 def _runs_from(data: Any) -> list[Run]:
-    """The inverse. An older server sends no digests."""
+    """Read runs, and the digests of the items before each, which an older server does not send."""
     rows = data["runs"]
     digests = data.get("before") or [None] * len(rows)
     return [
@@ -328,7 +328,7 @@ def stored_from(data: Any) -> Stored:
 
 def exported_text(exported: Exported) -> str:
     rows = [[stored.head, stored.manifest, entry_data(stored.entry)] for stored in exported.checkpoints]
-    writes = [[*checkpoint, list(map(list, some))] for checkpoint, some in exported.writes.items()]
+    writes = [[*checkpoint, list(map(list, writes_of_one))] for checkpoint, writes_of_one in exported.writes.items()]
     data = {"checkpoints": rows, "writes": writes, "more": exported.more, **_runs_data(exported.runs)}
     return encode_trusted(data)
 
@@ -338,19 +338,19 @@ def exported_from(data: Any) -> Exported:
         [Stored(entry_from(entry), head, manifest) for head, manifest, entry in data["checkpoints"]],
         _runs_from(data),
         {
-            (namespace, checkpoint_id): [Write(*row) for row in some]
-            for namespace, checkpoint_id, some in data["writes"]
+            (namespace, checkpoint_id): [Write(*row) for row in rows]
+            for namespace, checkpoint_id, rows in data["writes"]
         },
         data.get("more") is True,  # older servers do not tell
     )
 
 
 def writes_text(task_id: str, task_path: str, writes: Sequence[Write], keep_numbered: bool = False) -> str:
-    """What a task wrote, in order. The indexes follow from the order and the channels."""
+    """The pending writes of a task as JSON, in order. Their indexes follow from the order and the channels."""
     rows = (f"[{encode_trusted(write.channel)},{write.value}]" for write in writes)
     names = f'"task_id":{encode_trusted(task_id)},"task_path":{encode_trusted(task_path)}'
-    kept = ',"keep_numbered":true' if keep_numbered else ""
-    return f'{{{names}{kept},"writes":[{",".join(rows)}]}}'
+    numbering = ',"keep_numbered":true' if keep_numbered else ""
+    return f'{{{names}{numbering},"writes":[{",".join(rows)}]}}'
 
 
 def write_data(write: Write) -> dict[str, Any]:
@@ -368,8 +368,8 @@ def write_from(data: Any) -> Write:
 
 
 def sizes_data(sizes: ThreadSizes) -> dict[str, Any]:
-    """What a thread takes, as `sizes_from` reads it, and with the sum for other readers."""
-    lists = [{**asdict(one), "path": list(one.path)} for one in sizes.lists]
+    """The sizes of a thread. `sizes_from` reads them back; the sum in `bytes` is for other readers."""
+    lists = [{**asdict(size), "path": list(size.path)} for size in sizes.lists]
     freed = None if sizes.freed is None else asdict(sizes.freed)
     return {**asdict(sizes), "bytes": sizes.bytes, "lists": lists, "freed": freed}
 
@@ -377,7 +377,7 @@ def sizes_data(sizes: ThreadSizes) -> dict[str, Any]:
 def sizes_from(data: Any) -> ThreadSizes:
     known = {name: data[name] for name in ThreadSizes.__slots__ if name not in ("lists", "freed")}
     numbers = ("runs", "bytes", "shared_bytes")
-    lists = (ListSize(tuple(one["path"]), *(one[name] for name in numbers)) for one in data["lists"])
+    lists = (ListSize(tuple(size["path"]), *(size[name] for name in numbers)) for size in data["lists"])
     freed = data["freed"]
-    found = None if freed is None else Freed(*(freed[name] for name in Freed.__slots__))
-    return ThreadSizes(**known, lists=tuple(lists), freed=found)
+    freed_sizes = None if freed is None else Freed(*(freed[name] for name in Freed.__slots__))
+    return ThreadSizes(**known, lists=tuple(lists), freed=freed_sizes)

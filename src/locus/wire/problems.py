@@ -1,4 +1,4 @@
-"""Errors as problem details (RFC 9457), from which the client makes the same errors again:
+"""Errors as problem details (RFC 9457), from which the client restores the errors:
 
 {"type": "urn:locus:problem:conflict", "title": "Conflict", "status": 412, "detail": "…",
  "code": "conflict", "expected": "c6", "latest": "c7", "request_id": "…"}
@@ -32,7 +32,7 @@ FORBIDDEN = "forbidden"
 RETRY_AFTER: Mapping[str, str] = {"Retry-After": "1"}
 
 _KINDS: tuple[tuple[type[LocusError], str, int], ...] = (
-    # The first that fits counts, so a class comes before its base classes.
+    # The first class that fits counts, so a class comes before its base classes.
     (InvalidIdError, "invalid_id", 400),
     (SerializationError, "not_json", 422),
     (WindowError, "window", 422),
@@ -51,7 +51,7 @@ ERRORS: Mapping[str, type[LocusError]] = {code: kind for kind, code, _ in revers
 
 
 class Problem(Exception):
-    """A request that cannot be answered as asked."""
+    """An error as the answer to a request."""
 
     def __init__(
         self,
@@ -90,13 +90,13 @@ _ANY_DETAIL = "this server failed; its log says where, under this request_id"
 
 
 def failure(status: int, code: str, *, headers: Mapping[str, str] | None = None) -> Problem:
-    """A problem of the server. The text of an error may name files, hosts and what is stored, so it is not used."""
+    """A problem with the server. Its text is fixed, because that of an error may name files, hosts or stored data."""
     return Problem(status, code, _DETAILS.get(code, _ANY_DETAIL), headers=headers)
 
 
 def problem_of(error: LocusError) -> Problem:
-    """The problem for an error. The text of one that the sender cannot have caused is left out."""
-    if isinstance(error, ConfigurationError):  # what a request says has been checked: the server is not set up well
+    """The problem that stands for an error. An error that the sender cannot have caused gets a fixed text."""
+    if isinstance(error, ConfigurationError):  # requests are checked before, so the server is not set up well
         return failure(500, "misconfigured")
     code, status = next((code, status) for kind, code, status in _KINDS if isinstance(error, kind))
     if status == 503:

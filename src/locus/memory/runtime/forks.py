@@ -1,4 +1,4 @@
-"""Locks, and objects with one, that survive a fork: one set of hooks for all of them."""
+"""Locks that survive a fork, and a base class for objects with such a lock. All share one set of fork hooks."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import weakref
 
 
 class ForkGuard:
-    """Holds its lock during a fork, so that the child does not inherit it in the hands of a thread it does not have.
+    """Base class for objects whose lock is held during a fork, so that the child never inherits it locked.
 
-    Subclasses extend the two hooks, and call `__init__` last: from then on a fork may come at any time.
+    Without that, a thread that does not exist in the child might hold the lock there for ever. Subclasses extend the
+    two hooks, and call `__init__` last, because a fork may come at any time after it.
     """
 
     def __init__(self) -> None:
@@ -25,9 +26,9 @@ class ForkGuard:
 
 
 def fork_safe_lock() -> threading.Lock:
-    """A lock that a fork waits for: the child inherits it free, and what it protects whole.
+    """Make a lock that a fork waits for: the child inherits it free, and the data that it protects complete.
 
-    Whoever holds it must not wait for another lock, nor for a `ForkGuard`.
+    A thread that holds it must not wait for another lock, nor for a `ForkGuard`.
     """
     lock = threading.Lock()
     _locks[id(lock)] = lock
@@ -41,13 +42,13 @@ _held_locks: list[threading.Lock] = []
 
 
 def _before_fork() -> None:
-    # A list of references is made in one step; over a set, another thread that adds to it would break the iteration.
+    # `valuerefs` copies in one step. Another thread that adds a guard would break an iteration over the original.
     for reference in _guards.valuerefs():
         guard = reference()
         if guard is not None:
             guard.before_fork()
             _held.append(guard)
-    # After the guards: what a worker finishes before the fork may need a lock.
+    # Locks come after guards, because work that a guard finishes before the fork may need a lock.
     for lock_reference in _locks.valuerefs():
         lock = lock_reference()
         if lock is not None:

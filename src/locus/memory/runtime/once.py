@@ -1,4 +1,4 @@
-"""A value that is made when it is first asked for, without a lock."""
+"""A cached property without a lock."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 else:
 
     def made_once(make: Callable[[Any], Any]) -> property:
-        """A property whose value is made once for each object.
+        """Make a property whose value is computed once for each object.
 
-        Before Python 3.12, `functools.cached_property` has one lock for all objects of a class; a process that forks
-        while another thread holds it leaves the child waiting for ever. Here, of two threads that come at the same
-        time both make a value, and the first counts.
+        Before Python 3.12, `functools.cached_property` has one lock for all objects of a class. If the process forks
+        while a thread holds it, the child waits for ever. Here, two threads may both compute a value at the same time,
+        and the first one counts.
         """
         name = f"_{make.__name__}_once"
 

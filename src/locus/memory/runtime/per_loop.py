@@ -1,16 +1,16 @@
-"""A resource for each event loop: connections belong to the loop that opened them, and to the process.
+"""Keeps one resource per event loop, because connections belong to the loop and the process that opened them.
 
-A handle may serve several loops, one after another or at once, and may be carried across a fork. So whatever holds
-sockets is kept here, by loop:
+A handle may serve several loops, one after another or at once, and may live on in a forked child. `PerLoop` keeps what
+holds its sockets, by loop:
 
-- It is made when a loop first asks for it.
-- It is closed with the handle, each in its own loop; and if its loop ends first, then with the loop.
-- A forked child starts with nothing. What it inherited is neither used, nor closed, nor dropped: the sockets are the
-  parent's, and closing them properly would say goodbye in the parent's name.
-- If the handle becomes garbage, what is left is abandoned: let go without a goodbye, which would need the loop. Only
-  what would be closed with its loop is closed there.
+- A resource is made when its loop first needs it.
+- Closing the handle closes each resource in its own loop. If the loop ends first, the resource is closed with it.
+- A forked child starts without resources. Those that it inherited belong to the parent: they are not used, closed or
+  dropped, because closing a connection sends a goodbye on the parent's socket.
+- If the handle is garbage-collected, its resources are abandoned: dropped without a goodbye, which would need the loop.
+  Only those that are closed with their loop are still closed there.
 
-`LoopLocks` is for locks, which belong to a loop too, but need no closing.
+`LoopLocks` is for locks, which belong to a loop, too, but need no closing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 R = TypeVar("R")
 
 CLOSING_SECONDS = 5.0
-"""How long closing waits for another loop, which may be busy, or just ending."""
+"""How long closing waits for another loop, which may be busy or about to end."""
 
 
 class _Kept(NamedTuple, Generic[R]):
@@ -36,17 +36,18 @@ class _Kept(NamedTuple, Generic[R]):
 _Resources = dict[asyncio.AbstractEventLoop, _Kept[R]]
 
 _inherited: list[_Resources[Any]] = []
-"""What this process has of its parent's."""
+"""The resources of the parent process, kept so that they are never closed here."""
 
 
 def _nothing(_resource: Any) -> None:
-    """For resources that need no more than to be dropped."""
+    """Abandon a resource that needs no cleaning up."""
 
 
 class PerLoop(Generic[R]):
-    """`make` opens the resource of a loop, `close` ends it there, `abandon` lets it go where its loop is no more.
+    """One resource per event loop.
 
-    With `until_loop_ends` a loop that ends before the handle closes its own: `asyncio.run` waits for that.
+    `make` opens a resource in the running loop, `close` closes it there, and `abandon` drops it if its loop has ended.
+    With `until_loop_ends`, a loop that ends before the handle closes its resource; `asyncio.run` waits for that.
     """
 
     def __init__(
@@ -61,17 +62,17 @@ class PerLoop(Generic[R]):
         self._close = close
         self._abandon = abandon
         self._until_loop_ends = until_loop_ends
-        # No lock guards it: each step is atomic, and only its own loop adds to it.
+        # It needs no lock: each step is atomic, and only a loop itself adds its resource.
         self._resources: _Resources[R] = {}
         finalizer = weakref.finalize(self, _let_all_go, self._resources, abandon)
         finalizer.atexit = not until_loop_ends  # by then most loops have ended
         _owners.add(self)
 
     def current(self) -> R:
-        """The resource of the running loop."""
+        """The resource of the running loop, made if it has none yet."""
         loop = asyncio.get_running_loop()
-        kept = self._resources.get(loop)
-        return self._open(loop) if kept is None else kept.resource
+        entry = self._resources.get(loop)
+        return self._open(loop) if entry is None else entry.resource
 
     def _open(self, loop: asyncio.AbstractEventLoop) -> R:
         for other in [other for other in list(self._resources) if other.is_closed()]:
@@ -81,16 +82,16 @@ class PerLoop(Generic[R]):
         self._resources[loop] = _Kept(resource, keeper)
         if keeper is not None:
             with suppress(StopIteration):
-                keeper.__anext__().send(None)  # to its yield, which makes it known to the loop
+                keeper.__anext__().send(None)  # runs it up to its yield; from then on the loop knows the generator
         return resource
 
     def _drop(self, loop: asyncio.AbstractEventLoop) -> None:
-        kept = self._resources.pop(loop, None)
-        if kept is not None:
-            self._abandon(kept.resource)
+        entry = self._resources.pop(loop, None)
+        if entry is not None:
+            self._abandon(entry.resource)
 
     async def close(self) -> None:
-        """Close all, each in its own loop. A later use opens anew."""
+        """Close all resources, each in its own loop. A later use makes new ones."""
         here = asyncio.get_running_loop()
         for loop in list(self._resources):
             if loop is here:
@@ -101,7 +102,7 @@ class PerLoop(Generic[R]):
                 self._drop(loop)
 
     async def close_here(self) -> None:
-        """Close that of the running loop, and leave other loops theirs."""
+        """Close the resource of the running loop. Other loops keep theirs."""
         await _end(self._resources, asyncio.get_running_loop(), self._close)
 
     async def _close_elsewhere(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -128,25 +129,28 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_in_child)
 
 
-# These do not know the owner: what a finalizer or a loop holds on to must not keep the owner alive.
+# These functions take no owner: a finalizer or a loop that held it would keep it alive.
 
 
 async def _end(
     resources: _Resources[R], loop: asyncio.AbstractEventLoop, close: Callable[[R], Awaitable[None]]
 ) -> None:
-    kept = resources.pop(loop, None)
-    if kept is None:
+    entry = resources.pop(loop, None)
+    if entry is None:
         return
-    if kept.keeper is not None:
-        await kept.keeper.aclose()
+    if entry.keeper is not None:
+        await entry.keeper.aclose()
     else:
-        await close(kept.resource)
+        await close(entry.resource)
 
 
 async def _keeper(
     resources: _Resources[R], loop: asyncio.AbstractEventLoop, resource: R, close: Callable[[R], Awaitable[None]]
 ) -> AsyncGenerator[None, None]:
-    """Waits for its end, which a loop brings about before it is closed, and when nobody holds the keeper any more."""
+    """A generator that closes a resource when it ends.
+
+    A loop ends its generators before it is closed. It also ends one that nobody refers to any more.
+    """
     pid = os.getpid()
     try:
         yield
@@ -158,13 +162,13 @@ async def _keeper(
 
 def _let_all_go(resources: _Resources[R], abandon: Callable[[R], None]) -> None:
     while resources:
-        _, kept = resources.popitem()
-        if kept.keeper is None:
-            abandon(kept.resource)
+        _, entry = resources.popitem()
+        if entry.keeper is None:
+            abandon(entry.resource)
 
 
 class LoopLocks:
-    """Locks between the tasks of one event loop, by key. A lock lives while a task holds it or waits for it."""
+    """Locks between the tasks of one event loop, by key. A lock exists while a task holds it or waits for it."""
 
     def __init__(self) -> None:
         self._by_loop: weakref.WeakKeyDictionary[
@@ -172,6 +176,6 @@ class LoopLocks:
         ] = weakref.WeakKeyDictionary()
 
     def current(self, key: Hashable) -> asyncio.Lock:
-        """The lock of the running loop."""
+        """The lock for a key in the running loop."""
         locks = self._by_loop.setdefault(asyncio.get_running_loop(), weakref.WeakValueDictionary())
         return locks.setdefault(key, asyncio.Lock())

@@ -1,4 +1,4 @@
-"""A portal from blocking code into async code: one event loop of the process, on a thread of its own."""
+"""Runs async code for blocking callers, on one event loop of the process that has a thread of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Portal(ForkGuard):
-    """An event loop on a thread of its own, started when it is first needed, and anew after a fork."""
+    """An event loop on a thread of its own, started at first use, and again in a forked child."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -30,12 +30,12 @@ class Portal(ForkGuard):
         try:
             return future.result()
         except BaseException:
-            # The caller is interrupted (Ctrl-C): what has not begun yet must not begin behind its back.
+            # The caller was interrupted (Ctrl-C). If the coroutine has not begun yet, it must not begin now.
             future.cancel()
             raise
 
     async def awaited(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the portal's loop, for a caller on a loop that may not live long. It may be cancelled."""
+        """Run a coroutine on the portal's loop, for a caller whose own loop may end soon. It may be cancelled."""
         loop = self._running()
         if asyncio.get_running_loop() is loop:
             return await coroutine

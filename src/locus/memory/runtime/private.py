@@ -1,7 +1,7 @@
-"""Files and folders that only their owner can open.
+"""Creates files and folders that only their owner can open.
 
-A folder that its group may write to was opened to that group on purpose, so what is made in it is open to the group,
-too. What is there already keeps its rights.
+If the folder around them is writable for its group, somebody has chosen that, and they are open to the group, too.
+Existing files and folders keep their rights.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from pathlib import Path
 from locus.errors import ConfigurationError
 
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-"""For `os.open`: a link in the place of a file is an error."""
+"""A flag for `os.open` that makes a symbolic link in the place of the file an error."""
 BYTES = getattr(os, "O_BINARY", 0)
-"""For `os.open`: Windows changes line ends otherwise."""
+"""A flag for `os.open` that keeps Windows from changing line ends."""
 
 
 def make_folder(folder: Path, *, within: Path | None = None) -> None:
-    """Make a folder, and those above it that are missing; `within` a folder that must exist already, if one is given.
+    """Make a folder and the missing ones above it.
 
-    It is given for an absolute path that nobody asked to make: a missing folder there is more likely mistyped.
+    `within` is a folder that must exist. Pass it for an absolute path that the user did not ask to create: a missing
+    folder there is more likely mistyped.
     """
     if within is not None and not within.exists():
         raise ConfigurationError(
@@ -33,14 +34,14 @@ def make_folder(folder: Path, *, within: Path | None = None) -> None:
     while not folder.exists():
         missing.append(folder)
         folder = folder.parent
-    for one in reversed(missing):
-        one.mkdir(0o700, exist_ok=True)
-        if _is_shared(one.parent):
-            one.chmod(0o770)
+    for new_folder in reversed(missing):
+        new_folder.mkdir(0o700, exist_ok=True)
+        if _is_shared(new_folder.parent):
+            new_folder.chmod(0o770)
 
 
 def create_file(path: str | Path) -> int:
-    """Create a file, and open it for reading and writing. `FileExistsError` if there is one, or a link."""
+    """Create a file, and open it for reading and writing. Raises FileExistsError for an existing file or link."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_LINK | BYTES, 0o600)
     if _is_shared(Path(path).parent):
         os.fchmod(fd, 0o660)
@@ -52,21 +53,21 @@ def _is_shared(folder: Path) -> bool:
 
 
 def keep_rights(fd: int, old: Path) -> None:
-    """Give a new file the rights of the one that it will replace, if there is one."""
+    """Give a new file the rights of the old one that it will replace, if that exists."""
     try:
-        found = old.lstat()
+        old_status = old.lstat()
     except FileNotFoundError:
         return
-    if os.name == "nt" or not stat.S_ISREG(found.st_mode):
+    if os.name == "nt" or not stat.S_ISREG(old_status.st_mode):
         return
-    if (found.st_uid, found.st_gid) != (os.geteuid(), os.getegid()):
+    if (old_status.st_uid, old_status.st_gid) != (os.geteuid(), os.getegid()):
         with suppress(PermissionError):  # only root can give a file away
-            os.fchown(fd, found.st_uid, found.st_gid)
-    os.fchmod(fd, stat.S_IMODE(found.st_mode))
+            os.fchown(fd, old_status.st_uid, old_status.st_gid)
+    os.fchmod(fd, stat.S_IMODE(old_status.st_mode))
 
 
 def hide_from_readers(fd: int) -> None:
-    """Take the right to read a file from all who may not write to it: whoever can open a file can hold a lock on it."""
+    """Take the right to read a file from all who may not write to it, since opening it is enough to lock it."""
     mode = stat.S_IMODE(os.fstat(fd).st_mode)
     only_readers = mode & 0o444 & ~((mode & 0o222) << 1)
     if only_readers:

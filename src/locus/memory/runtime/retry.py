@@ -1,6 +1,6 @@
-"""Pauses between attempts: one back-off for everything that is tried again.
+"""Pauses between attempts: the back-off that all retries of Locus use.
 
-What may be tried again is for each caller to know; how long it waits before that is said here, once.
+Each caller decides what may be tried again; this module decides how long to wait before that.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import time
 from dataclasses import dataclass
 
 _MOST_DOUBLINGS = 64
-"""Beyond this the power would be a number that no float holds; every pause is at its longest long before."""
+"""The largest exponent: higher powers would overflow a float, and every pause is at its longest long before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
     """Pauses that grow from `first` to `longest` seconds, each `factor` times the one before.
 
-    `random_part` of a pause is random, so that those who failed together do not come back together.
+    The fraction `random_part` of a pause is random, so that callers who failed together do not retry together.
     """
 
     first: float
@@ -27,7 +27,7 @@ class Backoff:
     random_part: float = 0.5
 
     def seconds(self, attempt: int) -> float:
-        """How long to wait after the attempt with this number, counted from 0."""
+        """How long to pause after an attempt, counted from 0."""
         pause = min(self.first * self.factor ** min(attempt, _MOST_DOUBLINGS), self.longest)
         return pause * random.uniform(1.0 - self.random_part, 1.0)
 
@@ -35,5 +35,5 @@ class Backoff:
         await asyncio.sleep(self.seconds(attempt))
 
     def block(self, attempt: int) -> None:
-        """Like `pause`, on a thread that may block."""
+        """Pause after an attempt, on a thread that may block."""
         time.sleep(self.seconds(attempt))

@@ -1,4 +1,4 @@
-"""URLs of stores, taken apart in one place. No error shows a URL, not even as its cause: it may hold a password."""
+"""Parses the URLs of stores. No error shows a URL, not even through its cause, because it may hold a password."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from locus.hints import did_you_mean
 
 
 class StoreURL:
-    """The parts of a URL. `refusal` is the error for text that is none."""
+    """The parts of a URL. `refusal` is the text of the error if it cannot be parsed."""
 
     _authority: str
     hosts: str
-    """All that stands for a host, as it is written: `one:9200,two:9200`."""
+    """All hosts and ports, unchanged: `one:9200,two:9200`."""
 
     def __init__(self, url: object, refusal: str) -> None:
         parts: SplitResult | None = None
-        # The error of `urlsplit` may quote the password, so it is gone before another one is raised.
+        # The error of `urlsplit` may quote the password, so it is dropped before another one is raised.
         with suppress(ValueError):
             if isinstance(url, str):
                 url.encode()  # a lone surrogate is no text, and no driver could send it
@@ -37,25 +37,25 @@ class StoreURL:
         self.host = parts.hostname if "," not in self.hosts else self.hosts.lower()
         """A single host, in lower case."""
         self.path = parts.path
-        """As it is written, with its first slash."""
+        """The path, unchanged, with its first slash."""
         self.query = parts.query
         self.fragment = parts.fragment
 
     @property
     def port(self) -> int | None:
-        """The port of a single host."""
+        """The port; None if the URL names none. Raises if there are several hosts."""
         with suppress(ValueError):
             if "," not in self.hosts:
                 return self._parts.port
         raise ConfigurationError(self._refusal)
 
     def check_password(self) -> None:
-        """Refuse what looks like a password with a slash in it: the host would be the user, and the rest be shown."""
+        """Raise if a password seems to hold a slash: the text before it would be taken for the host, and be shown."""
         if self.user is None and "@" in self.path:
             raise ConfigurationError(f"{self._refusal}, with everything special percent-encoded")
 
     def changed(self, *, query: str, path: str | None = None) -> str:
-        """The URL with another query or path. (`urlunsplit` forgets the slashes before a host that is left out.)"""
+        """The URL with another query or path. (`urlunsplit` would drop the slashes before an empty host.)"""
         query, fragment = query and f"?{query}", self.fragment and f"#{self.fragment}"
         return f"{self.scheme}://{self._authority}{self.path if path is None else path}{query}{fragment}"
 
@@ -64,29 +64,29 @@ class StoreURL:
         readers: Mapping[str, Callable[[str], Any]],
         unknown: str = "the URL has no option '{name}'; there are: {known}",
     ) -> dict[str, Any]:
-        """The options after the question mark, each as its reader makes it. `unknown` is the error for others."""
+        """The options after the question mark, each converted by its reader. `unknown` is the error for others."""
         texts = dict(parse_qsl(self.query, keep_blank_values=True))
         if others := sorted(texts.keys() - readers.keys()):
             # After a question mark in a password, the rest of the password looks like an option.
             shown = [name if name.isidentifier() and "@" not in self.query else "…" for name in others]
             refusal = unknown.format(name=", ".join(shown)[:80], known=", ".join(readers))
             raise ConfigurationError(f"{refusal}{did_you_mean(shown[0], readers)}")
-        found: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         for name, text in texts.items():
             with suppress(ValueError):
-                found[name] = readers[name](text)
-            if name not in found:
+                options[name] = readers[name](text)
+            if name not in options:
                 raise ConfigurationError(f"{name} in the URL is {_KINDS.get(readers[name], 'something else')}")
-        return found
+        return options
 
     def __repr__(self) -> str:
         return f"StoreURL({self.scheme!r})"
 
 
 def _split(url: str) -> tuple[str, str, SplitResult]:
-    """What stands before the path, the hosts in it, and the parts of the URL with the first host alone.
+    """Split a URL into the text before the path, the hosts in that text, and the parts with the first host alone.
 
-    `urlsplit` knows one host. Some versions of Python refuse several if one is an address in brackets.
+    `urlsplit` knows only one host, and some versions of Python refuse several if one is an address in brackets.
     """
     scheme, slashes, rest = url.partition("://")
     authority = re.split("[/?#]", rest, maxsplit=1)[0]
@@ -101,7 +101,7 @@ def _split(url: str) -> tuple[str, str, SplitResult]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, and can be reached from nowhere else."""
+    """Whether a host is this machine under a name that no other machine can reach."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
@@ -109,7 +109,7 @@ def is_loopback(host: str) -> bool:
 
 
 def flag(text: str) -> bool:
-    """A yes or no in a URL."""
+    """Read a yes or no from a URL."""
     if text.lower() not in ("true", "1", "yes", "false", "0", "no"):
         raise ValueError
     return text.lower() in ("true", "1", "yes")
@@ -121,7 +121,7 @@ _KINDS: dict[Callable[[str], Any], str] = {flag: "true or false", int: "a whole 
 def split_options(
     location: str, readers: Mapping[str, Callable[[str], Any]], unknown: str
 ) -> tuple[str, dict[str, Any]]:
-    """The location of a file or folder, and the options after its question mark.
+    """Split a location of a file or folder into the path and the options after the question mark.
 
     A question mark in a name is written as `%3F`, in a location with slashes.
     """
@@ -148,12 +148,12 @@ def path_of(location: str) -> str:
 
 
 def folder_of(location: str) -> str:
-    """The path in a location after `file:`. Unlike in those of databases, it is absolute after three slashes."""
+    """The path in a location after `file:`. Three slashes begin an absolute path, unlike in locations of databases."""
     return f"/{path_of(location)}" if location.startswith("///") else path_of(location)
 
 
 def refuse_url(path: object, scheme: str) -> None:
-    """Refuse a URL where a path is wanted: it would be the name of a file. `scheme` is that of the backend's URLs."""
+    """Raise if a path is a URL, which would become the name of a file. `scheme` is that of the backend's URLs."""
     given, colon, location = str(path).partition(":")
     if not colon or given.lower() not in ("sqlite", "file"):
         return

@@ -1,8 +1,8 @@
-"""Threads that own blocking resources, and do what event loops ask of them.
+"""Threads that own blocking resources, and do jobs with them for event loops.
 
-A `WorkerPool` has several threads, each with a resource of its own, and does several jobs at once. A `Worker` is one
-thread with one resource, and does one job after another, or a few of them for jobs that shall not wait for each other.
-Both may be used from any number of event loops, and survive a fork.
+A `WorkerPool` has several threads, each with a resource of its own, and does several jobs at once. A `Worker` has one
+thread, or a few, and closes its resources before a fork, because no two processes may have them open. Both serve any
+number of event loops, and survive a fork.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ class WorkerPool(ForkGuard, Generic[R]):
     Any number of event loops may use it; whichever thread is free first takes the next job. When the pool is garbage,
     its threads close what they have open, and end.
 
-    What a thread was importing when its process forked can never be imported in the child. So whoever makes a pool
-    imports what its work will need; what the first connection of every driver needs is imported here.
+    A module that a thread was importing when its process forked can never be imported in the child. The code that makes
+    a pool therefore imports beforehand what its work needs; this module imports what the first connection of every
+    driver needs.
 
-    A fork leaves the threads of a pool alone, because a request may take long: the parent goes on undisturbed, and the
-    child, which has none of the threads, opens resources of its own. So it is for resources that two processes may
-    have open, as connections are that only one of them uses.
+    A fork does not wait for a pool, because a request may take long. The parent goes on undisturbed, and the child,
+    which has none of the threads, opens resources of its own. A pool is therefore for resources that two processes may
+    have open, such as connections that only one of them uses.
     """
 
     def __init__(self, name: str, open_resource: Callable[[], R], size: int) -> None:
@@ -51,7 +52,7 @@ class WorkerPool(ForkGuard, Generic[R]):
         super().__init__()
 
     async def run(self, work: Callable[[R], T]) -> T:
-        """Do some work with a resource; raises what the work, or opening the resource, raised."""
+        """Do some work with a resource on a thread, and return its result. Errors of the work are raised here."""
         return await _run_on_thread(work, self._submit)
 
     async def close(self) -> None:
@@ -81,12 +82,12 @@ class WorkerPool(ForkGuard, Generic[R]):
 
     def after_fork(self, *, in_child: bool) -> None:
         if in_child:
-            # It has none of the threads, and what they have open belongs to the parent.
+            # The child has none of the threads, and their resources belong to the parent.
             self._detached()
         super().after_fork(in_child=in_child)
 
     def _detached(self) -> _Threads[R] | None:
-        """The running threads, which get no new jobs from now on."""
+        """Detach the running threads, so that they get no new jobs, and return them."""
         threads, self._threads = self._threads, None
         if self._finalizer is not None:
             self._finalizer.detach()
@@ -95,9 +96,9 @@ class WorkerPool(ForkGuard, Generic[R]):
 
 
 class Worker(WorkerPool[R]):
-    """A pool of one thread, or of few, whose resources no two processes ever have open.
+    """A pool of one thread, or of few, that closes its resources before a fork.
 
-    Before a fork they are closed: an SQLite connection that is open in two processes loses data.
+    It is for resources that no two processes may have open: an SQLite connection that two processes share loses data.
     """
 
     def __init__(self, name: str, open_resource: Callable[[], R], size: int = 1) -> None:
@@ -113,7 +114,7 @@ class Worker(WorkerPool[R]):
         return threads
 
     def before_fork(self) -> None:
-        """Finish what is under way, close the resources, and begin nothing new until `after_fork`."""
+        """Finish the jobs under way, close the resources, and begin no new job until `after_fork`."""
         super().before_fork()
         threads = self._detached()
         if threads is not None:
@@ -141,17 +142,17 @@ class _Threads(Generic[R]):
         self._lock = threading.Lock()
 
     def take(self, job: Job) -> None:
-        """One call at a time, and none after `dismiss`."""
+        """Take a job, and start a thread for it if none is idle. Calls must not overlap, nor follow `dismiss`."""
         count = len(self._started)
         if count < self._size and not self._idle.acquire(blocking=False):
             thread = threading.Thread(target=self._serve, name=f"{self._name}-{count + 1}", daemon=True)
             thread.start()
             self._started.append(thread)
-        # Last, because a job whose caller was told that no thread can be started must not be done later.
+        # This comes last: if no thread can be started, the caller gets an error, and the job must not be done later.
         self._jobs.put(job)
 
     def dismiss(self, done: Callable[[], None]) -> None:
-        """Let every thread end when the jobs before this are done; the last one says so."""
+        """Let every thread end after the jobs that it has now. The last one calls `done`."""
         left = len(self._started)
         if not left:
             done()
@@ -170,7 +171,7 @@ class _Threads(Generic[R]):
     def _serve(self) -> None:
         if self._before is not None:
             for thread in self._before._started:
-                thread.join()  # it may still be at work, on the same resource
+                thread.join()  # it may still be using the same resource
             self._before = None
         resource: R | None = None
         while True:
@@ -191,7 +192,7 @@ class _Threads(Generic[R]):
                 result = None
             else:
                 failure = None
-            # Idle before the answer is out: whoever gets it may have the next job for this very thread.
+            # The thread counts as idle before it answers, because the caller may at once send the next job.
             if len(self._started) < self._size:
                 self._idle.release()
             deliver(result, failure)
@@ -200,11 +201,11 @@ class _Threads(Generic[R]):
 
 
 def _nothing() -> None:
-    """Nobody waits for this."""
+    """Do nothing when the threads have ended: nobody waits for that."""
 
 
 async def _run_on_thread(work: Callable[[R], T], submit: Callable[[Job], None]) -> T:
-    """Have a thread do some work, and wait for its result."""
+    """Let a thread do some work, and wait for the result."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -213,7 +214,7 @@ async def _run_on_thread(work: Callable[[R], T], submit: Callable[[Job], None]) 
             future.set_result(result) if error is None else future.set_exception(error)
 
     def wanted(resource: R) -> T | None:
-        # A save whose caller gave up while it waited for its turn must not happen after all.
+        # If the caller gave up while the work waited for its turn, a save must not happen after all.
         return None if future.cancelled() else work(resource)
 
     submit((wanted, lambda result, error: _call_on_loop(loop, settle, result, error)))
@@ -221,7 +222,7 @@ async def _run_on_thread(work: Callable[[R], T], submit: Callable[[Job], None]) 
 
 
 def _call_on_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *args: Any) -> None:
-    """Call back on the loop, unless it is closed by now: then nobody waits for the answer any more."""
+    """Call back on a loop. If the loop is closed by now, do nothing: nobody waits for the answer any more."""
     try:
         loop.call_soon_threadsafe(callback, *args)
     except RuntimeError:

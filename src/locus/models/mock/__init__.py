@@ -1,8 +1,8 @@
-"""A model that needs no key and no network, and follows the conversation all the same.
+"""A model for tests and demos that needs no key and no network, and still follows the conversation.
 
-It remembers what it is told, answers questions about it, calls the tools that a request asks for, and answers
-from their results. The same conversation always gets the same answer. `MockModel(script=[…])` replays
-responses instead, for tests.
+It remembers facts that a user tells it, answers questions about them, calls the tools that a request asks for, and
+answers from their results. It answers equal conversations equally. `MockModel(script=[…])` replays given responses
+instead.
 """
 
 from locus.models.mock.model import MockCall, MockModel, Scripted

@@ -1,7 +1,7 @@
-"""What the mock understands of a conversation: facts that were told, and questions about them.
+"""Finds the facts that a user tells the mock model, and those that answer a question.
 
 Patterns of plain English find a fact in a sentence: "I live in Oslo" has the attribute `home` and the value "Oslo".
-A question is answered with the fact that shares its topic, or most of its words.
+The answer to a question is the fact that shares its topic, or most of its words.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _IDLE = frozenset(
 
 @dataclass(frozen=True)
 class Fact:
-    """Something that was told: an attribute and its value, and the sentence to say it back with."""
+    """A fact that a user told: an attribute, its value, and the sentence that repeats it to the user."""
 
     attribute: str
     value: str
@@ -92,9 +92,9 @@ def is_question(text: str) -> bool:
 
 
 def words_in(text: str) -> frozenset[str]:
-    """The words that mean something, without the endings that English puts on them."""
-    found = re.findall(r"[a-z0-9]+(?:['’][a-z]+)?", text.lower())
-    return frozenset(stem(word) for word in found if word not in _IDLE)
+    """The stems of the words in a text, without words such as "the" that say nothing about its topic."""
+    words = re.findall(r"[a-z0-9]+(?:['’][a-z]+)?", text.lower())
+    return frozenset(stem(word) for word in words if word not in _IDLE)
 
 
 def stem(word: str) -> str:
@@ -108,11 +108,11 @@ def stem(word: str) -> str:
 @lru_cache(maxsize=8192)
 def facts_in(text: str) -> tuple[Fact, ...]:
     """The facts that a person tells in this text."""
-    found: list[Fact] = []
+    facts: list[Fact] = []
     for sentence in _sentences(text):
         if not is_question(sentence):
-            found.extend(_facts(sentence))
-    return tuple(found)
+            facts.extend(_facts(sentence))
+    return tuple(facts)
 
 
 def facts_told(messages: Sequence[Message]) -> Iterator[Fact]:
@@ -121,17 +121,17 @@ def facts_told(messages: Sequence[Message]) -> Iterator[Fact]:
         if message.role is Role.USER:
             yield from reversed(facts_in(message.text))
         elif message.role is not Role.TOOL:
-            # "You have two notes" was true when it was said; what a person is called stays so.
+            # "You have two notes" was true when it was said, and may no longer be. A name stays true.
             lasting = facts_in(_as_told_by_the_user(message.text))
             yield from (fact for fact in reversed(lasting) if fact.attribute not in ("belongings", "plans"))
 
 
 def answer_about(question: str, told: Iterable[Fact]) -> str | None:
-    """What the facts say about a question, or None."""
+    """The answer that facts give to a question; None if no fact is about it."""
     facts = list(told)
-    asked = words_in(question)
+    question_words = words_in(question)
     lowered = question.lower()
-    named = [fact for fact in facts if fact.attribute not in _SAYINGS and fact.words and fact.words <= asked]
+    named = [fact for fact in facts if fact.attribute not in _SAYINGS and fact.words and fact.words <= question_words]
     if named:
         return max(named, key=lambda fact: len(fact.words)).saying
     for topic, pattern in _TOPICS:
@@ -140,12 +140,12 @@ def answer_about(question: str, told: Iterable[Fact]) -> str | None:
             return _together(about) if topic in _MANY else about[0].saying
     if re.search(r"\babout me\b|\bi (?:just )?(?:told|said|tell)\b|\bremember\b.*\?", lowered) and facts:
         return _together(facts)
-    near = [fact for fact in facts if fact.words & asked]
+    near = [fact for fact in facts if fact.words & question_words]
     return near[0].saying if near else None
 
 
 def acknowledgement(facts: Sequence[Fact]) -> str:
-    """What to reply to somebody who told these facts."""
+    """The reply to a user who told these facts."""
     name = next((fact.value for fact in facts if fact.attribute == "name"), None)
     others = [fact.saying for fact in facts if fact.attribute != "name"]
     greeting = f"Nice to meet you, {name}." if name else "Thank you for telling me."
@@ -153,7 +153,7 @@ def acknowledgement(facts: Sequence[Fact]) -> str:
 
 
 def _together(facts: Sequence[Fact]) -> str:
-    """In the order in which they were told, each once."""
+    """The sentences of facts, in the order in which they were told, without repetitions."""
     return " ".join(dict.fromkeys(fact.saying for fact in reversed(facts)))
 
 
@@ -183,7 +183,7 @@ def _fact(attribute: str, match: re.Match[str], value: str, clause: str) -> Fact
 
 
 def _as_told_by_the_user(text: str) -> str:
-    """What others say of the user, in the user's words: summaries, and the assistant's own answers."""
+    """The sentences about the user in a summary or an answer, put into the first person."""
     theirs = [part for part in _sentences(text) if not re.search(r"(?i)\b(?:i|i'm|i'll|my)\b", part)]
     told = [part for part in theirs if re.search(r"(?i)\b(?:the user|the user's|user's|your|you)\b", part)]
     joined = re.sub(r"(?i)\b(?:the user's|user's|your)\b", "my", "\n".join(told))

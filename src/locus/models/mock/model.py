@@ -1,4 +1,4 @@
-"""The mock itself: it replays a script, or answers from the conversation."""
+"""The mock model: it replays a script, or answers from the conversation."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from locus.models.mock.facts import acknowledgement, answer_about, facts_in, fac
 from locus.models.mock.tool_calls import plan_calls
 
 Scripted = str | Message | ModelResponse | BaseException | type[BaseException] | Callable[..., Any]
-"""What a script may hold: an answer, an exception to raise, or `function(messages, tools)` that returns one."""
+"""An item of a script: an answer, an exception to raise, or a `function(messages, tools)` that returns one."""
 
 
 @dataclass(frozen=True)
 class MockCall:
-    """What a scripted mock was asked."""
+    """The arguments of one call of a scripted mock."""
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...]
@@ -30,9 +30,9 @@ class MockCall:
 
 
 class MockModel:
-    """The mock. Options that other models take (`max_tokens=…`) are accepted, and change nothing.
+    """A model without a network. Options of other models (`max_tokens=…`) are accepted, and change nothing.
 
-    With a script, `calls` lists what the model was asked, and a call past its end raises `ModelError`.
+    With a script, `calls` lists the calls that were made, and a call past the script's end raises `ModelError`.
     """
 
     provider = "mock"
@@ -89,16 +89,16 @@ def _counted(message: Message, messages: Sequence[Message]) -> ModelResponse:
 
 
 def _tokens(message: Message) -> int:
-    """About four characters each, and some for the frame."""
+    """A rough count of tokens: one for four characters, and a few for the frame."""
     return 4 + len(message.text) // 4 + sum(8 + len(str(call.arguments)) // 4 for call in message.tool_calls)
 
 
 def _answer(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Message:
-    asked = max((n for n, message in enumerate(messages) if message.role is Role.USER), default=-1)
-    if asked < 0:
+    request_index = max((n for n, message in enumerate(messages) if message.role is Role.USER), default=-1)
+    if request_index < 0:
         return Message.assistant("Hello! How can I help?")
-    request = messages[asked].text
-    since = messages[asked + 1 :]
+    request = messages[request_index].text
+    since = messages[request_index + 1 :]
     instructions = "\n".join(message.text for message in messages if message.role is Role.SYSTEM)
     steps = plan_calls(request, tools, instructions)
     done = sum(1 for message in since if message.tool_calls)
@@ -106,11 +106,11 @@ def _answer(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Message:
         step = steps[done]
         return Message.assistant(step.question) if step.question else _calling(step.calls, messages)
     results = [message for message in since if message.role is Role.TOOL]
-    return Message.assistant(_reply(request, messages[:asked], results))
+    return Message.assistant(_reply(request, messages[:request_index], results))
 
 
 def _calling(calls: Iterable[tuple[str, dict[str, Any]]], messages: Sequence[Message]) -> Message:
-    """The calls, with ids that the same conversation always gives, and no other one does."""
+    """A message with calls, whose ids depend on the conversation alone."""
     before = hashlib.sha256("\0".join(f"{m.role}:{m.text}:{len(m.tool_calls)}" for m in messages).encode()).hexdigest()
     made = [
         ToolCall(id=f"call_{before[:12]}_{number}", name=name, arguments=arguments)

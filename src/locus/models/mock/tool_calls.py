@@ -1,7 +1,7 @@
-"""Which tools the mock calls for a request, and with which arguments.
+"""Plans the tool calls with which the mock model answers a request.
 
-A request is cut into steps and clauses. A clause asks for the tool whose name or description shares its words, and the
-arguments are what the clause names, quotes or leaves over.
+A request is cut into steps and clauses. A clause asks for the tool whose name or description shares its words. The
+arguments are values that the clause names or quotes, or the rest of its words.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from locus.models.base import ToolSpec
 from locus.models.mock.facts import facts_in, is_question, stem, words_in
 
-# A question asks for something to be looked up; each of these lines is one thing to do in several words.
+# Each set has the verbs for one action. A question is taken for a request to look something up.
 _LOOKING = frozenset({"get", "list", "show", "read", "find", "search", "fetch", "lookup", "look", "query", "check"})
 _SAME = (
     frozenset({"save", "store", "record", "keep", "remember", "write", "add", "put", "note"}),
@@ -47,14 +47,14 @@ _SHAPE_NAMES = {"path": "path", "file": "path", "filename": "path", "file_path":
 
 @dataclass(frozen=True)
 class Step:
-    """Calls to make at once, or what is missing to make one."""
+    """Calls to make at once, or the question that asks the user for a missing argument."""
 
     calls: tuple[tuple[str, dict[str, Any]], ...] = ()
     question: str | None = None
 
 
 def plan_calls(request: str, tools: Sequence[ToolSpec], instructions: str) -> list[Step]:
-    """The steps that a request asks for: "then" separates steps, and lines or semicolons calls within one."""
+    """The steps that a request asks for. "then" separates steps; lines and semicolons separate calls within one."""
     standing = [step for step in (_standing_orders(request, tools, instructions),) if step is not None]
     if standing:
         return standing
@@ -76,7 +76,7 @@ def _step(part: str, tools: Sequence[ToolSpec]) -> Step | None:
 
 
 def _standing_orders(request: str, tools: Sequence[ToolSpec], instructions: str) -> Step | None:
-    """A tool that the system prompt wants called whenever the user tells something."""
+    """The step that the system prompt demands whenever the user tells a fact; None if it demands none."""
     facts = facts_in(request)
     if not facts:
         return None
@@ -96,7 +96,7 @@ def _required_texts(tool: ToolSpec) -> Iterator[str]:
 
 
 def _wanted(clause: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
-    """The tool that a clause asks for: by its full name, by the words of its name, or by its description."""
+    """The tool that a clause asks for, found by its full name, the words of its name, or its description."""
     for tool in sorted(tools, key=lambda tool: -len(tool.name)):
         if re.search(rf"(?<![\w-]){re.escape(tool.name)}(?![\w-])", clause) and "_" in tool.name:
             return tool
@@ -108,7 +108,7 @@ def _score(tool: ToolSpec, clause: str) -> float:
     name, said = _name_words(tool.name), _said(clause)
     meant = said | _synonyms(clause)
     if name <= meant and name & said:
-        # More words in common are a closer match, and what was asked for as a question is seldom a change.
+        # More words in common are a closer match. A question seldom asks for a tool that changes something.
         return 10.0 + len(name) - (5.0 if is_question(clause) and tool.parameters.get("required") else 0.0)
     common = words_in(tool.description) & meant
     things = (common & said) - _VERBS
@@ -116,14 +116,14 @@ def _score(tool: ToolSpec, clause: str) -> float:
 
 
 def _said(clause: str) -> frozenset[str]:
-    """The words of a clause's head; what follows a colon, or is quoted, is content and no request."""
+    """The words of a clause before a colon and outside quotes: the rest is content, not part of the request."""
     head = _QUOTED.sub(" ", clause).partition(":")[0]
     words = frozenset(stem(word) for word in re.findall(r"[a-z]+", head.lower()))
     return words | {"file"} if _PATH.search(clause) else words
 
 
 def _synonyms(clause: str) -> frozenset[str]:
-    """Other words for what the clause wants done, which its first word says."""
+    """Other verbs for the action that a clause asks for, which is its first word."""
     if is_question(clause):
         return _LOOKING
     words = [stem(word) for word in re.findall(r"[a-z]+", clause.lower()) if word not in _POLITE]
@@ -140,20 +140,20 @@ def _arguments(
 ) -> tuple[dict[str, Any], list[str]]:
     """The arguments that a clause gives, and the names of required ones that it does not."""
     properties: Mapping[str, Any] = tool.parameters.get("properties", {})
-    found = _json_arguments(clause, properties)
+    arguments = _json_arguments(clause, properties)
     for name, schema in properties.items():
-        if name not in found and (given := _named(name, schema, clause)) is not None:
-            found[name] = given
+        if name not in arguments and (given := _named(name, schema, clause)) is not None:
+            arguments[name] = given
     rest = _Rest(clause, name_words, description_words)
     missing: list[str] = []
-    required = [name for name in tool.parameters.get("required", ()) if name not in found]
+    required = [name for name in tool.parameters.get("required", ()) if name not in arguments]
     for name in sorted(required, key=lambda name: name not in _SHAPE_NAMES):
         value = rest.take(name, properties[name])
         if value is None:
             missing.append(name)
         else:
-            found[name] = value
-    return found, missing
+            arguments[name] = value
+    return arguments, missing
 
 
 def _json_arguments(clause: str, properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def _json_arguments(clause: str, properties: Mapping[str, Any]) -> dict[str, Any
 
 
 def _named(name: str, schema: Mapping[str, Any], clause: str) -> Any:
-    """`name=value`, or `name: value` up to the end."""
+    """The value of an argument that a clause writes as `name=value`, or as `name: value` up to its end."""
     match = re.search(
         rf"(?i)(?<!\w){re.escape(name)}\s*(?:=\s*(?P<word>\"[^\"]*\"|'[^']*'|[^\s,;]+)|:\s*(?P<rest>.+))", clause
     )
@@ -192,7 +192,7 @@ def _as_type(text: str, schema: Mapping[str, Any]) -> Any:
 
 
 class _Rest:
-    """What of a clause no argument has taken yet."""
+    """The values in a clause that no argument has taken yet."""
 
     def __init__(self, clause: str, name_words: frozenset[str], description_words: frozenset[str]) -> None:
         self._clause = clause
@@ -203,7 +203,7 @@ class _Rest:
         self._used = False
 
     def take(self, name: str, schema: Mapping[str, Any]) -> Any:
-        """A value of the wanted kind, or None."""
+        """Take a value of the kind that the schema wants; None if there is none left."""
         if "enum" in schema:
             said = self._clause.lower()
             return next((value for value in schema["enum"] if str(value).lower() in said), None)
@@ -232,7 +232,7 @@ class _Rest:
         return self._unquoted() or None
 
     def _unquoted(self) -> str:
-        """What follows the colon, or the last of the words that the tool was recognised by."""
+        """The text after the colon, or after the last word that named the tool."""
         head, colon, tail = self._clause.partition(":")
         if colon and tail.strip() and not head.rstrip().endswith(("http", "https")):
             return tail.strip()

@@ -36,6 +36,6 @@ def all_routes(authorized: AuthorizedStore, metrics: Metrics) -> list[Route]:
 
 @lru_cache(maxsize=8)
 def _openapi(limits: Limits) -> Schema:
-    """It takes longer to make than all else of an app, and is the same for every app with these limits."""
+    """The OpenAPI document for these limits. It is cached, because making it takes longer than the rest of an app."""
     classes = (OperationsRoutes, ThreadRoutes, EngineRoutes, QueryRoutes)
-    return document(__version__, limits, (one for routes in classes for one in routes.operations()))
+    return document(__version__, limits, (spec for routes in classes for spec in routes.operations()))

@@ -51,16 +51,16 @@ from locus.wire.problems import NOT_FOUND, Problem
 
 _REFUSALS = (Verdict.CONFLICT, Verdict.NO_PARENT)
 MOST_CLOCK_SKEW = timedelta(minutes=5)
-"""How far the clock of a client whose token is limited to some threads may be off: beyond it, the server's counts."""
+"""How far the clock of a client with access to some threads may be off. Beyond that, the server's time is used."""
 LARGEST_EXPORT = 500
 """The most checkpoints in one response."""
 
 
-class One(Namespaced):
+class CheckpointQuery(Namespaced):
     checkpoint_id: Annotated[Id | None, Field(description="The latest, if it is not given")] = None
 
 
-class Part(One):
+class PartQuery(CheckpointQuery):
     path: Annotated[ItemPath | None, Field(description="Only the runs that hold some items of this list")] = None
     start: Annotated[int, Field(ge=-MOST, le=MOST), IN_QUERY] = 0
     count: Annotated[Number, IN_QUERY] = 50
@@ -104,7 +104,7 @@ class Copied(Answer):
 
 
 class EngineRoutes(Routes):
-    """One request per primitive of an engine."""
+    """Routes for the primitives of an engine."""
 
     def __init__(self, authorized: AuthorizedStore) -> None:
         super().__init__(authorized)
@@ -145,11 +145,11 @@ class EngineRoutes(Routes):
         return await json_response(request, outcome_data(outcome))
 
     def _with_own_times(self, commit: Commit, grant: Grant) -> Commit:
-        """The commit with the times that count here.
+        """The commit with the times that this server allows.
 
-        A thread expires when the client says, or else when this server's store says. A sender who is limited to some
-        threads has no say in what the operator decides: how long they are kept, and how old a checkpoint is. An import
-        needs the times of what it brings, so it needs a token for all threads.
+        The client may set the time at which a thread expires; otherwise this server's store does. A sender with access
+        to some threads can neither keep them longer than the operator wants, nor set the time of a checkpoint. An
+        import, which brings its own times, therefore needs a token for all threads.
         """
         now, ttl_seconds = datetime.now(UTC), self._store.ttl_seconds
         if commit.expires_at is not None and not isinstance(self._store.engine, Expires):
@@ -162,22 +162,22 @@ class EngineRoutes(Routes):
             commit = replace(commit, created_at=now)
         return commit
 
-    @operation("GET", f"{THREAD}/stored", "A checkpoint as it is stored", answer(Stored, "Its parts"), query=Part)
+    @operation("GET", f"{THREAD}/stored", "A checkpoint as it is stored", answer(Stored, "Its parts"), query=PartQuery)
     async def stored(self, request: Request) -> Response:
         thread_id = self._authorized.thread(request)
-        one = Part.of(request)
-        if sum(asked is not None for asked in (one.path, one.window, one.ends, one.held)) > 1:
+        query = PartQuery.of(request)
+        if sum(part is not None for part in (query.path, query.window, query.ends, query.held)) > 1:
             raise invalid("path, window, ends and held", "given one at a time")
-        store, where = self._store, (thread_id, one.checkpoint_id, one.namespace)
-        if one.path is not None:
-            stored = existing(await store.read_part(*where, Range(one.path, one.start, one.count)))
-        elif one.window is not None:
-            last, paths = one.window
+        store, where = self._store, (thread_id, query.checkpoint_id, query.namespace)
+        if query.path is not None:
+            stored = existing(await store.read_part(*where, Range(query.path, query.start, query.count)))
+        elif query.window is not None:
+            last, paths = query.window
             stored = existing(await store.read_part(*where, Window(last, frozenset(paths))))
-        elif one.ends is not None:
-            stored = existing(await store.read_part(*where, Ends(one.ends)))
-        elif one.held is not None:
-            stored = existing(await store.read_since(*where, Base(*one.held)))
+        elif query.ends is not None:
+            stored = existing(await store.read_part(*where, Ends(query.ends)))
+        elif query.held is not None:
+            stored = existing(await store.read_since(*where, Base(*query.held)))
         else:
             stored = existing(await store.read(*where))
         size = (
@@ -188,11 +188,13 @@ class EngineRoutes(Routes):
         share_of(request).take(3 * size)
         return await text_response(request, await _written(size, partial(stored_text, stored)))
 
-    @operation("GET", f"{THREAD}/entry", "A checkpoint without its state", answer(Entry, "The entry"), query=One)
+    @operation(
+        "GET", f"{THREAD}/entry", "A checkpoint without its state", answer(Entry, "The entry"), query=CheckpointQuery
+    )
     async def entry(self, request: Request) -> Response:
         thread_id = self._authorized.thread(request)
-        one = One.of(request)
-        entry = existing(await self._store.entry(thread_id, one.checkpoint_id, one.namespace))
+        query = CheckpointQuery.of(request)
+        entry = existing(await self._store.entry(thread_id, query.checkpoint_id, query.namespace))
         return await json_response(request, entry_data(entry))
 
     @operation(
@@ -203,7 +205,7 @@ class EngineRoutes(Routes):
         body=Records,
     )
     async def records(self, request: Request) -> Response:
-        """The checkpoints after a number, with the runs that the client does not have."""
+        """Return the checkpoints after a sequence number, with the runs that the client does not have."""
         thread_id = self._authorized.thread(request)
         body = await self._authorized.body(request, Records)
         async with self._store.using() as engine:
@@ -211,8 +213,9 @@ class EngineRoutes(Routes):
                 raise CapabilityError("the store of this server gives one checkpoint at a time")
             exported = await engine.export(thread_id, body.after_seq, min(body.limit, LARGEST_EXPORT), body.known)
         size = sum(len(run.items) for run in exported.runs)
-        size += sum(len(one.head) + len(one.manifest) + len(one.entry.metadata) for one in exported.checkpoints)
-        size += sum(len(write.value) for some in exported.writes.values() for write in some)
+        for stored in exported.checkpoints:
+            size += len(stored.head) + len(stored.manifest) + len(stored.entry.metadata)
+        size += sum(len(write.value) for writes in exported.writes.values() for write in writes)
         share_of(request).take(3 * size)
         return await text_response(request, await _written(size, partial(exported_text, exported)))
 
@@ -257,7 +260,7 @@ class EngineRoutes(Routes):
         return await json_response(request, {"copied": int(copied)})
 
     async def _saves_of(self, request: Request, source: str, body: Copy, among: str) -> int:
-        """As how many saves a copy counts, where saves are counted: one for each checkpoint."""
+        """The number of saves that a copy counts as, if saves are limited: one for each checkpoint."""
         if self._authorized.quota(request).saves is None:
             return 1
         if body.checkpoint_ids is not None:
@@ -276,5 +279,5 @@ class EngineRoutes(Routes):
 
 
 async def _written(size: int, text: Callable[[], str]) -> str:
-    """An answer of about so many characters: if it is large, a worker thread writes it."""
+    """The text of an answer of about `size` characters. A worker thread writes it if it is large."""
     return await asyncio.to_thread(text) if size >= LARGE_LIST else text()

@@ -1,4 +1,4 @@
-"""Discovery, health, metrics and the OpenAPI document."""
+"""Routes for discovery, health, metrics and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from locus.wire.format import PROTOCOL, SERVICE
 from locus.wire.problems import RETRY_AFTER, Problem
 
 READY_SECONDS = 5.0
-"""How long `/ready` lets the store take."""
+"""How long `/ready` waits for the store."""
 ANSWER_SECONDS = 1.5
-"""How long whoever asks `/ready` waits: a probe gives up soon. What the store says after that is the next answer."""
+"""How long a request for `/ready` waits, because probes give up soon. A later result is for the next request."""
 READY_RATE = Rate(per_second=1, burst=5)
-"""How often `/ready` asks the store. In between, it answers what it has heard last."""
+"""How often `/ready` asks the store. In between, it repeats the last answer."""
 
 
 REFUSED = "it refuses connections"
@@ -44,15 +44,15 @@ FAILED = "it cannot be used now; the log of this server says more"
 
 
 def cause_of(error: BaseException) -> str:
-    """Why a store does not answer, in words that stand here: whoever reads them may have no token."""
+    """The reason why a store does not answer, as one of a few fixed texts, because the reader may have no token."""
     chain = list(causes(error))
-    if any(isinstance(found, ConnectionRefusedError) or "connection refused" in str(found).lower() for found in chain):
+    if any(isinstance(cause, ConnectionRefusedError) or "connection refused" in str(cause).lower() for cause in chain):
         return REFUSED
-    if any(isinstance(found, UnsupportedFormatError | CorruptCheckpointError) for found in chain):
+    if any(isinstance(cause, UnsupportedFormatError | CorruptCheckpointError) for cause in chain):
         return DAMAGED
-    if any(isinstance(found, ConfigurationError | MissingDependencyError) for found in chain):
+    if any(isinstance(cause, ConfigurationError | MissingDependencyError) for cause in chain):
         return WRONG
-    return SLOW if any(isinstance(found, TimeoutError) for found in chain) else FAILED
+    return SLOW if any(isinstance(cause, TimeoutError) for cause in chain) else FAILED
 
 
 class ServerLimits(Answer):
@@ -91,7 +91,7 @@ class Status(Answer):
 
 
 class OperationsRoutes(Routes):
-    """Requests of whoever runs the server, and the request that a client sends first."""
+    """Routes for operators and monitoring, and the one that a client calls first."""
 
     def __init__(self, authorized: AuthorizedStore, metrics: Metrics, version: str, openapi: Schema) -> None:
         super().__init__(authorized)
@@ -105,7 +105,7 @@ class OperationsRoutes(Routes):
 
     @operation("GET", "/", "What this server can do", answer(About, "What it can do"))
     async def about(self, request: Request) -> Response:
-        """What this server can do. Clients ask this first."""
+        """Describe the features of this server. A client asks for them first."""
         async with self._store.using() as engine:
             about = {
                 "service": SERVICE,
@@ -137,12 +137,12 @@ class OperationsRoutes(Routes):
 
     @operation("GET", "/health", "Whether this process runs", answer(Status, "It does"), public=True, probed=True)
     async def health(self, request: Request) -> Response:
-        """The process runs. The store is not asked."""
+        """Answer that the process runs. The store is not asked."""
         return await json_response(request, {"status": "ok"})
 
     @operation("GET", "/ready", "Whether the store answers", answer(Status, "It does"), public=True, probed=True)
     async def ready(self, request: Request) -> Response:
-        """The store answers, or did a moment ago: whoever asks often, without a token, gives the store no work."""
+        """Answer whether the store answers. Frequent requests, which need no token, get the last result."""
         if self._looking is None and (self._ready is None or not self._looks.take()):
             self._looking = asyncio.ensure_future(self._look())
         ready, cause = self._ready, self._cause
@@ -176,5 +176,5 @@ class OperationsRoutes(Routes):
 
 
 def _flags(capabilities: CheckpointerCapabilities) -> dict[str, bool]:
-    """The capabilities that clients of every version know. That there are windows follows from `deltas`."""
+    """The capabilities that clients of every version know. `windows` is left out, since it follows from `deltas`."""
     return {name: flag for name, flag in asdict(capabilities).items() if name != "windows"}

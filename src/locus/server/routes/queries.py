@@ -1,4 +1,4 @@
-"""Search, metadata queries and vacuum, over the threads that the sender may see."""
+"""Routes for search, metadata queries and vacuum, over the threads that the sender may see."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ PORTION_SECONDS = 5.0
 """How long one vacuum request works before it returns where to continue."""
 
 REMOVED_AT_ONCE = 16
-"""So many threads are vacuumed before the next look at the clock."""
+"""How many threads a vacuum takes before it checks the clock again."""
 HEADROOM = 0.9
-"""The part of the time of a query that a search may take: it has to answer before it is ended."""
+"""The part of a query's time that a search may take, so that it can answer before the query is ended."""
 LEAST_SECONDS = 1e-9
-"""What is left for a search whose time is up: it says so itself."""
+"""The time that is passed to a search whose time is up, so that it returns at once."""
 TITLES_AT_ONCE = 2
-"""How many threads one request reads at the same time for their titles: many may ask at once."""
+"""How many threads one request reads for their titles at the same time. Many requests may do so at once."""
 
 Limit = Annotated[int, Field(ge=0, le=UNLIMITED)]
 
@@ -103,7 +103,7 @@ class Vacuum(Body):
 
 
 class RecentThread(answers.Entry):
-    """The newest checkpoint of a thread."""
+    """A thread in a list, by its newest checkpoint."""
 
     count: Annotated[int, Field(description="How many saves the thread has had")]
     title: str | None
@@ -121,8 +121,11 @@ class Hits(Answer):
 
 
 class Removed(Answer):
-    """With `progress`, it also says how many threads were looked at, how many pending writes were removed whose
-    checkpoint never came, and how many threads are damaged."""
+    """The result of a vacuum.
+
+    With `progress`, it also says how many threads it looked at, how many pending writes it removed whose checkpoint was
+    never saved, and how many threads are damaged.
+    """
 
     removed: Count
     next: str | None
@@ -132,17 +135,17 @@ class Removed(Answer):
 
 
 class QueryRoutes(Routes):
-    """Requests about the whole store."""
+    """Routes over many threads."""
 
     @operation("GET", "/recent", "The newest checkpoints of all threads", answer(Entries, "Entries"), query=Recent)
     async def recent(self, request: Request) -> Response:
-        asked = Recent.of(request)
-        prefix = self._authorized.prefix(request, asked.prefix)
-        found: list[Entry] = []
+        query = Recent.of(request)
+        prefix = self._authorized.prefix(request, query.prefix)
+        entries: list[Entry] = []
         if prefix is not None:
-            found = await self._authorized.entries(lambda most: self._store.recent(most, prefix), asked.limit)
-        found = self._authorized.visible(request, found, _thread)
-        return await list_response(request, "checkpoints", found)
+            entries = await self._authorized.entries(lambda most: self._store.recent(most, prefix), query.limit)
+        entries = self._authorized.visible(request, entries, _thread)
+        return await list_response(request, "checkpoints", entries)
 
     @operation(
         "GET",
@@ -152,17 +155,17 @@ class QueryRoutes(Routes):
         query=NewestThreads,
     )
     async def recent_threads(self, request: Request) -> Response:
-        asked = NewestThreads.of(request)
-        prefix = self._authorized.prefix(request, asked.prefix)
+        query = NewestThreads.of(request)
+        prefix = self._authorized.prefix(request, query.prefix)
         if prefix is None:
             return await json_response(request, {"threads": [], "more": False})
         try:
-            page = await self._authorized.query(self._newest(asked.limit, asked.before, prefix))
+            page = await self._authorized.query(self._newest(query.limit, query.before, prefix))
         except (cursors.ForeignCursorError, InvalidIdError) as error:
             raise Problem(422, "invalid_request", str(error)) from None
         entries = self._authorized.visible(request, page.entries, _thread)
         titles: list[str | None] = [None] * len(entries)
-        if asked.titles:
+        if query.titles:
             titles = await self._authorized.query(titles_of(self._store, entries, TITLES_AT_ONCE))
         more = {} if page.next is None else {"next": page.next}
 
@@ -173,44 +176,45 @@ class QueryRoutes(Routes):
         return await list_text_response(request, size_of(entries), text)
 
     async def _newest(self, limit: int, before: str | None, prefix: str) -> FoundThreads:
-        """The newest threads, a portion at a time, because the metadata of each may be large."""
-        most, found = self._authorized.limits.state_bytes, list[Entry]()
+        """Read the newest threads in portions, because the metadata of each may be large."""
+        most, entries = self._authorized.limits.state_bytes, list[Entry]()
         while True:
-            wanted = min(limit - len(found), FIRST_PORTION)
+            wanted = min(limit - len(entries), FIRST_PORTION)
             page = await self._store.newest_threads(wanted, before, prefix)
-            found += page.entries
-            if size_of(found) > most:
+            entries += page.entries
+            if size_of(entries) > most:
                 raise too_large(most)
-            # A page that is not full is the work of one request.
-            if page.next is None or len(page.entries) < wanted or len(found) >= limit:
-                return FoundThreads(found, page.next)
+            # A page that is not full took all the work that one request may do.
+            if page.next is None or len(page.entries) < wanted or len(entries) >= limit:
+                return FoundThreads(entries, page.next)
             before = page.next
 
     @operation("POST", "/find", "Checkpoints by metadata, newest first", answer(Entries, "Entries"), body=Find)
     async def find(self, request: Request) -> Response:
-        """Find checkpoints by metadata."""
+        """Find checkpoints by a value in their metadata."""
         body = await self._authorized.body(request, Find)
         prefix = self._authorized.prefix(request, body.prefix)
-        found: list[Entry] = []
+        entries: list[Entry] = []
         if prefix is not None:
-            found = await self._authorized.entries(
+            entries = await self._authorized.entries(
                 lambda most: self._store.find(body.key, body.value, most, prefix), body.limit
             )
-        found = self._authorized.visible(request, found, _thread)
-        return await list_response(request, "checkpoints", found)
+        entries = self._authorized.visible(request, entries, _thread)
+        return await list_response(request, "checkpoints", entries)
 
     @operation("POST", "/search", "Checkpoints that contain all words, best first", answer(Hits, "Hits"), body=Search)
     async def search(self, request: Request) -> Response:
-        """Find checkpoints by the words of `query`, or by `terms`, which are words already."""
+        """Find checkpoints by the words in `query`, or by `terms`, a list of words."""
         body = await self._authorized.body(request, Search)
         terms = body.words()
         if not isinstance(self._store.engine, Searches):
             raise CapabilityError("the store of this server does not support search")
         prefix = self._authorized.prefix(request, body.prefix)
-        found: list[Hit] = []
+        hits_found: list[Hit] = []
         complete, most_seconds = True, self._authorized.limits.query_seconds
         seconds = min(body.timeout_seconds or most_seconds, most_seconds)
-        # Whoever sends no time does not look at `complete`: such a search has to end with an error, and before that.
+        # A client that sends no time does not read `complete`. Its search gets more time than the query has, so that
+        # a slow one is an error.
         deadline = Deadline(seconds * (HEADROOM if body.timeout_seconds is not None else 2.0))
 
         async def ask(most: int) -> list[Hit]:
@@ -220,9 +224,9 @@ class QueryRoutes(Routes):
             return hits
 
         if prefix is not None:
-            found = await self._authorized.entries(ask, body.limit)
-        found = self._authorized.visible(request, found, lambda hit: hit.entry.thread_id)
-        return await list_response(request, "hits", found, complete=complete)
+            hits_found = await self._authorized.entries(ask, body.limit)
+        hits_found = self._authorized.visible(request, hits_found, lambda hit: hit.entry.thread_id)
+        return await list_response(request, "hits", hits_found, complete=complete)
 
     @operation(
         "POST",
@@ -234,8 +238,8 @@ class QueryRoutes(Routes):
     async def vacuum(self, request: Request) -> Response:
         """Delete old checkpoints for some seconds. `next` says where to continue.
 
-        Damaged threads are left as they are. Whoever asks for the progress is told how many there are; anybody else
-        gets an error when the others are done.
+        Damaged threads are left alone. With `progress`, the answer counts them; without it, they are an error after the
+        other threads are done.
         """
         self._authorized.grant(request).check_writing()
         body = await self._authorized.body(request, Vacuum)
@@ -247,10 +251,10 @@ class QueryRoutes(Routes):
             done += VacuumProgress(checkpoints=await self._expire(request))
         prefix = self._authorized.prefix(request)
         if not body.only_expired and prefix is not None:
-            kept = retention_since(datetime.now(UTC), cutoff, body.keep_last)
+            retention = retention_since(datetime.now(UTC), cutoff, body.keep_last)
             removed, after, damage = await vacuum_portion(
                 self._store,
-                kept,
+                retention,
                 body.after or "",
                 prefix,
                 dry_run=body.dry_run,
@@ -266,7 +270,7 @@ class QueryRoutes(Routes):
         return await json_response(request, about)
 
     async def _expire(self, request: Request) -> int:
-        """Delete expired threads. Nobody sees them, so only their number could tell a tenant about another one."""
+        """Delete expired threads, but only for a token for all threads: their number tells about other tenants."""
         return await expire(self._store) if self._authorized.grant(request).everywhere else 0
 
 

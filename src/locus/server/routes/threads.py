@@ -1,4 +1,4 @@
-"""Threads and checkpoints as whole states in JSON, for any HTTP client, `curl` included."""
+"""Routes for threads and checkpoints as whole states in JSON, for any HTTP client, `curl` included."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from locus.wire.format import diff_data, entry_data, etag, segment, sizes_data, 
 from locus.wire.problems import NOT_FOUND, Problem
 
 LARGE_STATE = 1_000_000
-"""A state of so many characters is put together by a worker thread."""
+"""A state of this many characters is put together by a worker thread."""
 Listed = Annotated[int, Field(ge=0, le=MOST_LISTED), IN_QUERY]
 
 
@@ -110,7 +110,11 @@ class PutWrites(Body):
 
 
 class Measuring(Body):
-    """What a vacuum with these two would free is told, or what deleting these checkpoints would."""
+    """A question about the size of a thread.
+
+    With `older_than_days` or `keep_last`, the answer says how much such a vacuum would free; with `deleting`, how much
+    deleting these checkpoints would.
+    """
 
     older_than_days: Annotated[float, Field(ge=0)] | None = None
     keep_last: Annotated[int, Field(ge=1, le=MOST)] | None = None
@@ -219,31 +223,31 @@ _CHECKPOINT = answer(Checkpoint, "The checkpoint", ETag="Its id")
 
 
 class ThreadRoutes(Routes):
-    """Saves, loads, lists and deletes checkpoints."""
+    """Routes that save, load, list and delete checkpoints."""
 
     @operation("GET", "/threads", "Ids of threads, in order", answer(Threads, "Ids"), query=ThreadList)
     async def list_threads(self, request: Request) -> Response:
         query = ThreadList.of(request)
         limit = MOST_LISTED if query.limit == "all" else query.limit
         pattern = replace(check_pattern(query.pattern), after=query.after)
-        # One more tells whether there are more.
+        # One more than the limit is read, to see whether there are more.
         more = limit + 1 if limit else 0
-        found = await self._authorized.query(self._authorized.thread_ids(request, pattern, more, query.prefix))
-        if query.limit == "all" and len(found) > limit:  # who asks for all does not look for `next`
+        ids = await self._authorized.query(self._authorized.thread_ids(request, pattern, more, query.prefix))
+        if query.limit == "all" and len(ids) > limit:  # a client that asks for all does not read `next`
             raise Problem(
                 413, "too_many", f"there are more than {limit} threads: ask for limit={limit}, and go on after"
             )
-        names = found[:limit]
-        more_at = {"next": names[-1]} if len(found) > limit else {}
+        names = ids[:limit]
+        more_at = {"next": names[-1]} if len(ids) > limit else {}
         return await json_response(request, {"threads": names, **more_at})
 
     @operation("GET", f"{THREAD}/namespaces", "Where a thread has checkpoints", answer(Namespaces, "Names, in order"))
     async def list_namespaces(self, request: Request) -> Response:
-        """The namespaces in which a thread has checkpoints."""
-        found = await self._store.namespaces(self._authorized.thread(request))
-        if not found:
+        """List the namespaces in which a thread has checkpoints."""
+        namespaces = await self._store.namespaces(self._authorized.thread(request))
+        if not namespaces:
             raise Problem(404, NOT_FOUND, NO_THREAD)
-        return await json_response(request, {"namespaces": found})
+        return await json_response(request, {"namespaces": namespaces})
 
     @operation("DELETE", THREAD, "Delete a thread, or a namespace of it", NO_CONTENT, query=ThreadDeletion)
     async def delete_thread(self, request: Request) -> Response:
@@ -251,8 +255,9 @@ class ThreadRoutes(Routes):
         thread_id = self._authorized.thread(request, writing=True)
         namespace = ThreadDeletion.of(request).namespace
         if not await self._store.delete(thread_id, None, namespace):
-            there = "" if namespace is None else await self._store.other_namespaces(thread_id, namespace)
-            raise Problem(404, NOT_FOUND, f"this thread has nothing in this namespace; {there}" if there else NO_THREAD)
+            elsewhere = "" if namespace is None else await self._store.other_namespaces(thread_id, namespace)
+            detail = f"this thread has nothing in this namespace; {elsewhere}" if elsewhere else NO_THREAD
+            raise Problem(404, NOT_FOUND, detail)
         return Response(status_code=204)
 
     @operation(
@@ -291,7 +296,7 @@ class ThreadRoutes(Routes):
         "GET", f"{THREAD}/checkpoints", "Newest first, without states", answer(Entries, "Entries"), query=CheckpointList
     )
     async def list_checkpoints(self, request: Request) -> Response:
-        """Newest first, without the states."""
+        """List the checkpoints of a thread, newest first, without their states."""
         thread_id = self._authorized.thread(request)
         query = CheckpointList.of(request)
         namespace = None if query.every_namespace else query.namespace
@@ -306,7 +311,7 @@ class ThreadRoutes(Routes):
         return await list_response(request, "checkpoints", entries)
 
     async def _with_older(self, thread_id: str, namespace: str | None, entries: list[Entry], limit: int) -> list[Entry]:
-        """Entries, and those that come after them, up to a limit: a portion at a time, because each may be large."""
+        """Add older entries up to a limit, in portions, because each may be large."""
         portion, most = entries, self._authorized.limits.state_bytes
         while len(portion) == FIRST_PORTION and len(entries) < limit and size_of(entries) <= most:
             async with self._store.using() as engine:
@@ -341,12 +346,12 @@ class ThreadRoutes(Routes):
         if size < LARGE_STATE:
             state = _state_text(stored)
         else:
-            share_of(request).take(2 * size)  # as text, and as the bytes of it
+            share_of(request).take(2 * size)  # the text, and its bytes
             state = await asyncio.to_thread(_state_text, stored)
         return f'{about},"state":{state}}}'
 
     def _size(self, stored: Stored, extents: Iterable[Extent]) -> int:
-        """The size of a state, or a part. A small store can hold a very large one, because items are stored once."""
+        """The size of a state or of a part of it. It may be far larger than the stored runs, which it may repeat."""
         size = len(stored.head)
         for extent in extents:
             pieces = visible(extent, stored.runs.get(extent.branch, ()))
@@ -354,7 +359,7 @@ class ThreadRoutes(Routes):
         return size
 
     def _check_size(self, size: int, what: str) -> None:
-        """Refuse what is too large to build here."""
+        """Raise a problem if a text is too large for this server to build. `what` names it."""
         most = self._authorized.limits.state_bytes
         if size > most:
             raise Problem(507, "state_too_large", f"{what} is larger than {most} bytes")
@@ -374,9 +379,9 @@ class ThreadRoutes(Routes):
             if size < LARGE_STATE:
                 text = _items_text(stored, part)
             else:
-                share_of(request).take(4 * size)  # as text, as values, and as text again
+                share_of(request).take(4 * size)  # the stored text, the values, and the text of the answer
                 text = await asyncio.to_thread(_items_text, stored, part)
-        except ConfigurationError as error:  # the path leads elsewhere: the one who asks has to say another
+        except ConfigurationError as error:  # the path of the query leads to no list
             raise Problem(422, "invalid_request", str(error)) from error
         return await text_response(request, text)
 
@@ -407,7 +412,7 @@ class ThreadRoutes(Routes):
         query=Compared,
     )
     async def diff(self, request: Request) -> Response:
-        """What changed between two checkpoints of this thread, or of this one and another."""
+        """Compare two checkpoints of this thread, or one of this thread and one of another."""
         thread_id, query = self._authorized.thread(request), Compared.of(request)
         other = thread_id
         if query.other_thread is not None:
@@ -417,7 +422,7 @@ class ThreadRoutes(Routes):
         most = self._authorized.limits.state_bytes
         share_of(request).take(2 * LARGEST_PAGE)
         try:
-            found = await self._authorized.query(
+            changes = await self._authorized.query(
                 self._store.compare(old, new, lambda both: payload_diff(both, query.start, query.limit), most)
             )
         except TooMuchText:
@@ -425,7 +430,7 @@ class ThreadRoutes(Routes):
                 507, "state_too_large", f"what these checkpoints differ in is larger than {most} bytes"
             ) from None
         # The last change of a page may be very large.
-        return await text_response(request, await asyncio.to_thread(lambda: encode_trusted(diff_data(found))))
+        return await text_response(request, await asyncio.to_thread(lambda: encode_trusted(diff_data(changes))))
 
     @operation("DELETE", CHECKPOINT, "Delete a checkpoint", NO_CONTENT, query=Namespaced)
     async def delete(self, request: Request) -> Response:
@@ -447,7 +452,7 @@ class ThreadRoutes(Routes):
         return await text_response(request, f'{{"writes":{await self._writes_text(request, writes)}}}')
 
     async def _writes_text(self, request: Request, writes: Sequence[StoredWrite]) -> str:
-        """Writes as JSON text. Many tasks can have written much."""
+        """Pending writes as JSON text. All together may be large."""
         size = sum(len(write.value) for write in writes)
         self._check_size(size, "what tasks wrote since this checkpoint")
         if size < LARGE_STATE:
@@ -480,7 +485,7 @@ class ThreadRoutes(Routes):
         text_answer("application/jsonl", "Lines"),
     )
     async def export(self, request: Request) -> Response:
-        """All checkpoints of all namespaces, oldest first: one JSON object per line, with state and writes."""
+        """Stream all checkpoints of all namespaces, oldest first: one JSON object per line, with state and writes."""
         thread_id = self._authorized.thread(request)
         async with self._store.using() as engine:
             if not await engine.history(thread_id, None, 1, None):
@@ -500,7 +505,7 @@ class ThreadRoutes(Routes):
                     thread_id, entry.checkpoint_id, task_id=None, namespace=entry.namespace
                 )
             line = await self._with_state(request, stored, f',"writes":{await self._writes_text(request, writes)}')
-            # Items are stored with line breaks between them. Inside of a text, JSON has none.
+            # Stored items have line breaks between them. Strings in JSON contain none.
             yield line.replace("\n", "").encode() + b"\n"
             share_of(request).give_back()
 
@@ -514,7 +519,7 @@ def _items_text(stored: Stored, part: Range) -> str:
 
 
 def _state_text(stored: Stored) -> str:
-    """The state as JSON text. Most of it is passed on as it is stored, so it has to be JSON: else it is damaged."""
+    """The state as JSON text. Raises if it is damaged: most of the stored text is passed on, so it is checked here."""
     decode(stored.head)
     for runs in stored.runs.values():
         for run in runs:

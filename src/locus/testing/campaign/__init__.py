@@ -1,25 +1,25 @@
-"""A campaign: clients use a store, faults strike, and what the clients were told is held against what is stored.
+"""Campaigns: clients use a store while faults strike, and a checker compares their answers with what is stored.
 
 ::
 
-    site       what a campaign needs to know of a store, and the faults that can be done to it
-    history    what each client was told, in files that outlive it
-    recorded   a checkpointer that writes this history
-    workload   what clients do: saves of all kinds, forks, conflicts, deletions, copies, vacuums
-    agents     agents among them, with tools whose effects are counted outside of the store
-    client     one client process, and what goes wrong inside of it: cancellations, crowds, a clock that jumps
+    site       the protocols of a store and its faults
+    history    the record of each client's requests and answers, in files that outlive the client
+    recorded   a checkpointer that writes this record
+    workload   the steps of clients: saves of all kinds, forks, conflicts, deletions, copies, vacuums
+    agents     agents among the clients, with tools whose effects are counted outside the store
+    client     one client process, and the faults inside it: cancellations, crowds, a clock that jumps
     clock      a clock that jumps
-    found      what is stored in the end, read by a handle that knows nothing
-    judged     the history in the order in which the checks look at it
-    finding    what is reported
-    checker    pure functions over the history and what was found
-    reads      the same for what clients have read meanwhile
-    effects    the same for tools: none twice
-    faults     what strikes clients from outside: SIGKILL
-    plan       what happens in a round, decided by its seed
-    rounds     the rounds themselves
-    tally      what has been survived so far, in a file
-    report     the same as a table
+    found      reads the stored threads at the end, with a new handle
+    judged     the history, sorted and indexed for the checks
+    finding    the violations that a campaign reports
+    checker    checks the history against the stored threads; pure functions
+    reads      checks the reads that clients have made; pure functions
+    effects    checks that no tool has taken effect twice; pure functions
+    faults     the faults of client processes, such as SIGKILL
+    plan       the faults and the order of a round, decided by its seed
+    rounds     runs the rounds
+    tally      the counts of all rounds so far, in a file
+    report     the counts as a table
 
 `python -m locus.testing.campaign URL --seconds 60 --seed 1` runs one on a store of your own.
 """

@@ -1,4 +1,4 @@
-"""A campaign on a store of your own: `python -m locus.testing.campaign URL --seconds 60 --seed 1`."""
+"""Runs a campaign on a store of your own: `python -m locus.testing.campaign URL --seconds 60 --seed 1`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from locus.testing.processes.jobs import opened
 
 
 def store_name(url: str) -> str:
-    """The scheme, and a few digits that tell one store from another. Whoever reads them learns nothing of the URL."""
+    """A name for the store at a URL: the scheme, and a digest that reveals nothing of the rest."""
     parts = urlsplit(url)
     # Passwords and tokens may be in front of the host, or among the options.
     place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
@@ -30,7 +30,7 @@ def store_name(url: str) -> str:
 
 
 class OwnStore:
-    """A store that somebody else runs. Only clients are hurt."""
+    """A store that is already running. Faults strike only its clients."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -56,7 +56,7 @@ class OwnStore:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What every campaign can be told."""
+    """Add the options that all campaigns have."""
     parser.add_argument("--seconds", type=float, default=60, help="how long it may take (60)")
     parser.add_argument("--seed", type=int, default=1, help="decides faults, their order and what clients do (1)")
     parser.add_argument("--fault", action="append", default=[], help="one to choose from, if not all; may be repeated")
@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def again(given: argparse.Namespace) -> list[str]:
-    """The options that decide what happens in a round, seed and number aside."""
+    """The command-line options that decide the course of a round, besides its seed and number."""
     words = ["--clients", str(given.clients), "--round-seconds", f"{given.round_seconds:g}"]
     words += ["--kills"] if given.kills else []
     for name in ("fault", "module"):
@@ -84,7 +84,7 @@ def again(given: argparse.Namespace) -> list[str]:
 
 
 def options_from(given: argparse.Namespace, command: Sequence[str], *, vacuums: bool) -> Options:
-    """The options of a campaign; `command` is what began it, without what is said here."""
+    """Make the options of a campaign from parsed arguments. `command` is the command line without them."""
     return Options(
         folder=given.keep or Path(tempfile.mkdtemp(prefix="locus-campaign-")),
         clients=given.clients,

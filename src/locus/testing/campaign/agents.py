@@ -1,8 +1,8 @@
-"""Agents among the clients. Their tools leave a line in a file outside of the store, so that effects can be counted.
+"""Agents among the clients. Their tools append lines to a file outside the store, so that effects can be counted.
 
-What is promised (docs/agents.md), with `unknown_outcome="skip"`: a call that is not idempotent has its effect at most
-once, whoever is killed, cancelled or taken over. An idempotent one may be made again until its result is recorded, and
-by no run that begins after that.
+The promise of docs/agents.md, with `unknown_outcome="skip"`: a call that is not idempotent has its effect at most once,
+even if workers are killed, cancelled or taken over. An idempotent call may be made again until its result is recorded,
+but not by a run that begins after that.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from locus.testing.campaign.recorded import RecordedCheckpointer
 from locus.tools import Tool, tool
 
 AGENTS: Final = 4
-"""How many threads agents share, all clients together."""
+"""How many threads the agents of all clients share."""
 PACE: Final = 0.003
-"""Seconds, at most, that a tool works before its effect, and again after it."""
+"""The most seconds that a tool works before its effect, and again after it."""
 LEASE: Final = 1.0
-"""Seconds that a worker may be silent."""
+"""How many seconds a worker may be silent."""
 
 ROUNDS: Final = (("pay",), ("look", "pay", "write"), ("look",))
-"""The tools that the model asks for, round by round, before it answers."""
+"""The tools that the model calls in each round, before it answers."""
 
 
 class Errands:
-    """A model that goes by the conversation: whoever loads it goes on with the right round."""
+    """A model that calls tools in rounds. It counts the rounds in the conversation, so that any worker can continue."""
 
     async def complete(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec] | None = None, **_options: Any
     ) -> ModelResponse:
-        asked = max(at for at, message in enumerate(messages) if message.role is Role.USER)
-        rounds = sum(message.role is Role.ASSISTANT for message in messages[asked:])
+        last_request = max(at for at, message in enumerate(messages) if message.role is Role.USER)
+        rounds = sum(message.role is Role.ASSISTANT for message in messages[last_request:])
         if rounds >= len(ROUNDS):
-            return ModelResponse(message=Message.assistant(f"done: {messages[asked].text}"))
+            return ModelResponse(message=Message.assistant(f"done: {messages[last_request].text}"))
         calls = [
-            ToolCall(name=name, arguments={}, id=f"{messages[asked].text} {rounds}.{at} {name}")
+            ToolCall(name=name, arguments={}, id=f"{messages[last_request].text} {rounds}.{at} {name}")
             for at, name in enumerate(ROUNDS[rounds])
         ]
         return ModelResponse(message=Message.assistant(None, calls))
 
 
 def _tools(effects: Path, rng: random.Random, client: str, begun: int) -> list[Tool[..., Any]]:
-    """The tools of one run."""
+    """Make the tools of one run."""
 
     def leave_a_line(*, repeatable: bool) -> None:
         context = current_call.get()
@@ -94,7 +94,7 @@ def _tools(effects: Path, rng: random.Random, client: str, begun: int) -> list[T
 
 
 class AgentWorker:
-    """Begins runs, and goes on with those that others left."""
+    """Begins runs, and continues those that other workers left."""
 
     def __init__(self, checkpointer: RecordedCheckpointer, rng: random.Random, prefix: str, effects: Path) -> None:
         self._checkpointer = checkpointer
@@ -108,13 +108,13 @@ class AgentWorker:
             model=Errands(),
             tools=_tools(self._effects, self._rng, self._checkpointer.log.client, time.monotonic_ns()),
             checkpointer=self._checkpointer,
-            # Most of them know that a worker is gone, or say so; the others wait for its lease, and are refused.
+            # Most of them take the thread over; the others wait for the end of the lease, or are refused.
             on_conflict="take_over" if self._rng.random() < 0.7 else "reject",
             lease_seconds=LEASE,
             unknown_outcome="skip",
         )
         if self._rng.random() < 0.6 and await self._checkpointer.exists(thread_id):
-            # A vacuum may be faster, or whoever began it was killed before its first save.
+            # The thread may have been vacuumed meanwhile, or its first worker was killed before its first save.
             with suppress(ConfigurationError):
                 await agent.resume_invoke(thread_id)
         else:

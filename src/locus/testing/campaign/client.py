@@ -1,10 +1,10 @@
-"""One client: a process with one handle, in which many things are done at once, until it is told to stop, or killed.
+"""A client of a campaign: a process with one handle that does several things at once, until it is stopped or killed.
 
-Some faults strike inside of it. Each is noted in its history when it does:
+Some faults strike inside the process, and are noted in its history:
 
-    cancelled awaits       what is under way is cancelled, a random number of turns of the event loop after it began
+        cancelled awaits       a step is cancelled, a random number of turns of the event loop after it began
     500 savers at once     on a pool of a few connections
-    clock jumps            what Locus takes for the time jumps back and forth, by seconds and by weeks
+        clock jumps            the clock that Locus sees jumps back and forth, by seconds and by weeks
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ CROWD: Final = "500 savers at once"
 CLOCK: Final = "clock jumps"
 
 AT_ONCE: Final = 4
-"""How many things a client does at once, agents aside."""
+"""How many workers a client has, besides its agent."""
 MOST_TURNS: Final = 60
-"""Turns of the event loop after which something is cancelled, at most."""
+"""The most turns of the event loop after which a step is cancelled."""
 LOOK: Final = 0.05
-"""Seconds between two looks whether to stop."""
+"""The seconds between two checks for an order to stop."""
 JUMP_SECONDS: Final = 0.2
-"""Seconds between two jumps of the clock, at most."""
+"""The most seconds between two jumps of the clock."""
 
 SMALL_POOLS: Final = {
     "postgresql": "max_pool_size=2",
@@ -50,7 +50,7 @@ SMALL_POOLS: Final = {
     "opensearch": "connections=4",
     "opensearchs": "connections=4",
 }
-"""The option of a URL that makes its pool small, by scheme. The other stores have none."""
+"""The URL option that makes a connection pool small, by scheme. Other stores have no pool."""
 
 
 def with_small_pool(url: str) -> str:
@@ -59,13 +59,13 @@ def with_small_pool(url: str) -> str:
 
 
 class Doing(Protocol):
-    """Something that goes on step by step."""
+    """An activity of a client, in steps."""
 
     async def step(self) -> None: ...
 
 
 class _Stop:
-    """Whether the campaign has told this client to stop, or is gone."""
+    """Watches for the campaign's order to stop, or for its end."""
 
     def __init__(self, talk: Channel) -> None:
         self._talk = talk
@@ -92,7 +92,7 @@ async def use_store(
     vacuums: bool,
     crowd: int,
 ) -> None:
-    """Use a store until told to stop. `place` is that of a client which this one may have taken the place of."""
+    """Use a store until told to stop. A client that replaces a killed one has the same `place`."""
     rng, log = random.Random(seed), Log(log_of(Path(folder), name), name)
     stop = _Stop(talk)
     is_crowd = CROWD in faults
@@ -111,7 +111,8 @@ async def use_store(
             doing.append(AgentWorker(checkpointer, agent_rng, prefix, Path(folder) / EFFECTS))
         if is_crowd:
             doing = [Crowd(checkpointer, rng, f"{prefix}crowd-{place}", crowd, CROWD)]
-        tasks = [_until_stopped(one, stop, rng if CANCELLED in faults else None, checkpointer) for one in doing]
+        cancelling = rng if CANCELLED in faults else None
+        tasks = [_until_stopped(activity, stop, cancelling, checkpointer) for activity in doing]
         if CLOCK in faults:
             tasks.append(_jump(rng, stop, checkpointer))
         talk.send(ready=True)
@@ -136,7 +137,7 @@ async def _until_stopped(
 
 
 async def _cancelled(doing: Doing, rng: random.Random, log: Log) -> None:
-    """Do something, and cancel it at one of its awaits."""
+    """Do a step, and cancel it at one of its awaits."""
     task = asyncio.create_task(doing.step())
     for _ in range(rng.randrange(MOST_TURNS)):
         await asyncio.sleep(0)

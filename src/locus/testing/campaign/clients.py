@@ -1,4 +1,4 @@
-"""The client processes of a round: one for each place, which another one takes when it is killed."""
+"""The client processes of a round. When one is killed, another takes its place."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from locus.testing.campaign.history import has_begun, log_of
 from locus.testing.processes.workers import Crew, Worker, WorkerFailed
 
 UNREADY: Final = 0.05
-"""How likely it is that a client may be killed before it has begun anything."""
+"""The probability that a kill may hit a client before its first operation."""
 STOP_SECONDS: Final = 120.0
-"""How long a client may take to end what it has begun, once all faults are over. Then it hangs."""
+"""How long a client may take to finish its operations after all faults. Beyond that, it counts as hanging."""
 
 
 class Clients:
-    """Keeps so many clients at work."""
+    """Keeps `count` clients at work."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Clients:
     def _started(self, place: str) -> Worker:
         self._generation += 1
         name = self._names[place] = f"{place}-{self._generation}"
-        # One clock stays right: only that client may vacuum by age.
+        # The clock of one client stays right, and only that client may vacuum by age.
         faults = [fault for fault in self._faults if fault != CLOCK or place != "0"]
         return self._crew.start(
             use_store,
@@ -64,15 +64,15 @@ class Clients:
         )
 
     async def at_work(self) -> None:
-        """Until all that were just started have opened the store."""
+        """Wait until all clients have opened the store."""
         for worker in self._workers.values():
             await asyncio.to_thread(worker.hear)
 
     def kill_one(self, rng: random.Random) -> bool:
-        """End one with SIGKILL, wherever it is, and let another one take its place.
+        """End a client with SIGKILL, and start another in its place. True if it was at work.
 
-        True if it was at work: had opened the store, and begun an operation. Most of the time one that is at work is
-        chosen, and nobody is killed if there is none; at times anybody is, who may be just about to open the store.
+        A client is at work once it has begun an operation. Most of the time only such clients are chosen, and none is
+        killed if there is none. Sometimes any client is chosen, even one that is about to open the store.
         """
         at_work = [place for place in sorted(self._workers) if self._is_at_work(place)]
         places = sorted(self._workers) if rng.random() < UNREADY else at_work
@@ -92,7 +92,7 @@ class Clients:
         return has_begun(log_of(self._folder, self._names[place]))
 
     async def stop(self) -> None:
-        """Let all of them end what they have begun."""
+        """Stop all clients, after they have finished their operations."""
         for worker in self._workers.values():
             try:
                 worker.tell(stop=True)

@@ -1,4 +1,4 @@
-"""A clock that jumps: what Locus takes for the time in this process, and in no other."""
+"""A clock that jumps. It replaces the time that Locus sees in this process, and in no other."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
 JUMPS = (0.0, -2.0, 2.0, -90.0, 90.0, -7_200.0, 7_200.0, -40 * 86_400.0, 40 * 86_400.0)
-"""Seconds from the real time: what NTP corrects, what a wrong time zone does, and what a dead battery does."""
+"""Offsets from the real time, in seconds: as corrected by NTP, by a wrong time zone, or by a dead battery."""
 
 
 class _AnyDatetime(type(datetime)):  # type: ignore[misc] # `type(datetime)` is `type`
-    """Of a stand-in: a real time counts as one of its instances."""
+    """The metaclass of a stand-in for `datetime`, which makes real times count as its instances."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, datetime)
 
 
 class JumpingClock:
-    """Takes the place of `datetime.now` and `time.time` in the modules of Locus that are loaded when it is installed.
+    """Replaces `datetime.now` and `time.time` in the modules of Locus that are loaded when it is installed.
 
-    Timers do not see it: they go by the monotonic clock, as on a machine whose clock is set.
+    Timers are not affected: they use the monotonic clock, as on a machine whose clock is being set.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class JumpingClock:
         clock = self
 
         class Jumping(datetime, metaclass=_AnyDatetime):
-            """Makes real times only, so that no driver meets a class that it does not know."""
+            """A stand-in for `datetime` that makes instances of the real class, since drivers know no other."""
 
             def __new__(cls, *args: Any, **kwargs: Any) -> Any:
                 return datetime(*args, **kwargs)  # noqa: DTZ001 (whatever the caller gives)

@@ -1,4 +1,4 @@
-"""What the tools of agents did, and that none of it was done twice. Pure functions but for `read_effects`."""
+"""Checks that no tool of an agent has taken effect twice. Pure functions but for `read_effects`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from locus.testing.campaign.finding import Finding, Kind
 from locus.testing.campaign.history import History, Operation
 
 EFFECTS: Final = "effects.jsonl"
-"""The file, in the folder of a round, in which tools leave a line."""
+"""The file in the folder of a round to which tools append a line for each effect."""
 MOST_WITHOUT_EFFECT: Final = 8
-"""A call whose worker was killed before its effect has a result all the same. That happens seldom."""
+"""How many recorded results without any effect are plausible: a worker may be killed before the effect."""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """A tool has done something."""
+    """One effect of a tool."""
 
     thread: str
     call: str
@@ -29,13 +29,13 @@ class Effect:
     repeatable: bool
     client: str
     begun: float
-    """When this client began, or went on with, the run that made the call."""
+    """The time at which this client began, or resumed, the run that made the call."""
 
     def repeats(self, record: Operation) -> bool:
-        """Whether the run that made the call could have known of this result.
+        """Whether the run that made this call could have known the result in `record`.
 
-        A run that was taken over does not know yet what its successor records, and an idempotent call that it has
-        begun is not called back.
+        A run that was taken over does not see what its successor records, and cannot withdraw an idempotent call that
+        it has begun.
         """
         is_own = record.client == self.client and record.begun >= self.begun
         return record.ended < (self.at if is_own else self.begun)
@@ -49,14 +49,14 @@ def read_effects(folder: Path) -> list[Effect]:
 
 
 def check_effects(history: History, effects: Iterable[Effect]) -> Iterator[Finding]:
-    """A call that must not be repeated had its effect once; no run made a call whose result it could know."""
+    """Calls that must not be repeated took effect once, and no run repeated a call whose result it could know."""
     by_call: defaultdict[tuple[str, str], list[Effect]] = defaultdict(list)
     for effect in effects:
         by_call[effect.thread, effect.call].append(effect)
     recorded: defaultdict[tuple[str, str], list[Operation]] = defaultdict(list)
-    for one in history.of_kind("writes"):
-        if one.told == "acknowledged" and RESULT in one.facts["channels"]:
-            recorded[one.thread, one.facts["task"]].append(one)
+    for operation in history.of_kind("writes"):
+        if operation.told == "acknowledged" and RESULT in operation.facts["channels"]:
+            recorded[operation.thread, operation.facts["task"]].append(operation)
     if not by_call and len(recorded) > MOST_WITHOUT_EFFECT:
         yield Finding(Kind.LOST, "", f"{len(recorded)} results of tools were acknowledged, and no tool left a line")
     for (thread, call), done in by_call.items():

@@ -1,4 +1,4 @@
-"""Faults that need nothing but a URL: they strike clients."""
+"""Faults of client processes, which need nothing from the store but its URL."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from locus.testing.campaign.clients import Clients
 
 KILLED: Final = "client killed"
 INSIDE: Final = (CANCELLED, CROWD, CLOCK)
-"""Those that a client does to itself; its history says how often."""
+"""The faults that strike inside a client. Its history counts them."""
 CLIENT_FAULTS: Final = (KILLED, *INSIDE)
 
 SHORTEST, LONGEST = 0.005, 0.15
-"""Seconds between two kills."""
+"""The least and the most seconds between two kills."""
 
 
 class ClientKilled:
-    """SIGKILL, at any instant. It counts if the client was at work."""
+    """Kills a client at any instant. It counts if the client was at work."""
 
     name = KILLED
 
@@ -32,7 +32,7 @@ class ClientKilled:
 
 
 class InsideOfClients:
-    """Goes on as long as the clients do."""
+    """A fault that clients do to themselves, as long as they run."""
 
     def __init__(self, name: str) -> None:
         self.name = name

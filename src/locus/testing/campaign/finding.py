@@ -1,4 +1,4 @@
-"""What a campaign reports."""
+"""The violations that a campaign reports."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What is wrong."""
+    """The kinds of violations."""
 
     LOST = "lost"
-    """It was acknowledged, and is not there."""
+    """An acknowledged save or write is missing."""
     TORN = "torn"
-    """It is there, but not as it was sent."""
+    """Stored data is not as it was sent."""
     WRONG_LATEST = "wrong latest"
-    """What was loaded, listed or compared as the latest was not the latest."""
+    """A load, a list or a condition took another checkpoint for the latest."""
     REFUSED = "refused but there"
     NEVER_SENT = "never sent"
     DELETED = "deleted but there"
     ORDER = "order"
-    """Of two saves that followed each other, the later one is stored as the earlier."""
+    """Of two successive saves, the later one is stored before the earlier."""
     LINEAGE = "lineage"
-    """A parent is not there, or is another one than was named."""
+    """A parent is missing, or is not the one that was named."""
     TWICE = "twice"
     """A save, or a side effect of a tool, happened twice."""
     ORPHANED = "orphaned runs"
-    """Something is stored that no checkpoint needs."""
+    """Runs are stored that no checkpoint needs."""
     WRONG_ERROR = "wrong error"
-    """A client was told something else than a refusal or an outage, or was refused without a cause."""
+    """A client got an error other than a refusal or an outage, or was refused without a cause."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that must not be."""
+    """One violation of the promises of a store."""
 
     kind: Kind
     thread: str

@@ -1,4 +1,4 @@
-"""What is stored in the end, read by a handle that knows nothing."""
+"""Reads the threads that are stored at the end of a round, with a new handle that remembers nothing."""
 
 from __future__ import annotations
 
@@ -20,48 +20,48 @@ PAGE: Final = 500
 AT_ONCE: Final = 8
 """How many threads are read at the same time."""
 READINGS: Final = 10
-"""How often a thread is read until it stands still: a server may still carry out what a killed client had sent."""
+"""How often a thread is read until it is at rest: a server may still carry out requests of killed clients."""
 WAIT_SECONDS: Final = 60.0
-"""How long a store may be out of reach after its faults are over."""
+"""How long a store may be unreachable after its faults are over."""
 
 
 @dataclass(frozen=True)
 class FoundCheckpoint:
-    """One checkpoint, as it was loaded by its id."""
+    """A stored checkpoint, loaded by its id."""
 
     checkpoint_id: str
     parent_id: str | None
     seq: int
     op: str | None
-    """The name of the save, from its metadata."""
+    """The name of the save that sent it, from its metadata."""
     digest: str | None
-    """None if it cannot be loaded."""
+    """The digest of its state; None if it cannot be loaded."""
     damage: str = ""
     created_at: float = 0.0
-    """Seconds since 1970, as the store says."""
+    """The time of the checkpoint in the store, in seconds since 1970."""
 
 
 @dataclass(frozen=True)
 class FoundThread:
-    """A thread; its checkpoints are in the order of their sequence numbers."""
+    """A stored thread. Its checkpoints are in the order of their sequence numbers."""
 
     thread_id: str
     checkpoints: tuple[FoundCheckpoint, ...] = ()
     latest: str | None = None
-    """The digest of what a load without an id gives."""
+    """The digest of the state that a load without an id returns."""
     listed: tuple[str, ...] = ()
-    """What `list_checkpoints` says, newest first."""
+    """The ids that `list_checkpoints` returns, newest first."""
     writes: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Digests of pending writes, by checkpoint and task."""
+    """The digests of pending writes, by checkpoint id and task."""
     orphaned_runs: int = 0
-    """Seen in the stores that tell all runs of a thread when it is measured: the SQL databases and Redis."""
+    """How many runs no checkpoint needs. Only the SQL databases and Redis list all runs of a thread."""
     damage: str = ""
-    """Why the thread cannot be read as a whole, if it cannot."""
+    """The reason why the thread cannot be read as a whole; empty if it can."""
 
 
-def ancestors(there: FoundThread, checkpoint_id: str) -> list[FoundCheckpoint]:
-    """A checkpoint of a thread and those that it came from, newest first."""
-    by_id = {one.checkpoint_id: one for one in there.checkpoints}
+def ancestors(thread: FoundThread, checkpoint_id: str) -> list[FoundCheckpoint]:
+    """A checkpoint of a thread and its ancestors, newest first."""
+    by_id = {checkpoint.checkpoint_id: checkpoint for checkpoint in thread.checkpoints}
     line: list[FoundCheckpoint] = []
     at: str | None = checkpoint_id
     while at is not None and at in by_id:
@@ -71,30 +71,30 @@ def ancestors(there: FoundThread, checkpoint_id: str) -> list[FoundCheckpoint]:
 
 
 def places_of_writes(history: History) -> dict[str, set[tuple[str, str]]]:
-    """Where clients have put pending writes: checkpoints and tasks, by thread."""
+    """The checkpoints and tasks for which clients have put pending writes, by thread."""
     places: dict[str, set[tuple[str, str]]] = {}
-    for one in history.of_kind("writes"):
-        if one.facts["namespace"] == DEFAULT_NAMESPACE:
-            places.setdefault(one.thread, set()).add((one.facts["id"], one.facts["task"]))
+    for operation in history.of_kind("writes"):
+        if operation.facts["namespace"] == DEFAULT_NAMESPACE:
+            places.setdefault(operation.thread, set()).add((operation.facts["id"], operation.facts["task"]))
     return places
 
 
 async def find_threads(
     checkpointer: Checkpointer, prefix: str, writes: Mapping[str, Collection[tuple[str, str]]]
 ) -> dict[str, FoundThread]:
-    """All threads whose ids start so. `writes` has the places in which pending writes are looked for."""
-    found: dict[str, FoundThread] = {}
+    """Read all threads whose ids start with a prefix. `writes` has the places to look for pending writes in."""
+    threads: dict[str, FoundThread] = {}
     after: str | None = None
     while page := await checkpointer.list_threads(PAGE, prefix=prefix, after=after):
-        found |= await read_threads(checkpointer, {thread_id: writes.get(thread_id, ()) for thread_id in page})
+        threads |= await read_threads(checkpointer, {thread_id: writes.get(thread_id, ()) for thread_id in page})
         after = page[-1]
-    return found
+    return threads
 
 
 async def read_threads(
     checkpointer: Checkpointer, threads: Mapping[str, Collection[tuple[str, str]]]
 ) -> dict[str, FoundThread]:
-    """These threads, some at a time. Each has the places in which its pending writes are looked for."""
+    """Read threads, a few at a time. `threads` maps each to the places to look for its pending writes in."""
     turns = asyncio.Semaphore(AT_ONCE)
 
     async def read(thread_id: str) -> FoundThread:
@@ -107,13 +107,13 @@ async def read_threads(
 async def find_thread(
     checkpointer: Checkpointer, thread_id: str, writes: Collection[tuple[str, str]] = ()
 ) -> FoundThread:
-    """A thread, at an instant at which it stood still."""
+    """Read a thread when it is at rest."""
     for reading in range(READINGS):
         try:
             before = await checkpointer.history(thread_id, None)
-            found = await _read(checkpointer, thread_id, before, writes)
+            thread = await _read(checkpointer, thread_id, before, writes)
             if await checkpointer.history(thread_id, None) == before:
-                return found
+                return thread
         except CorruptCheckpointError as error:
             if reading:
                 return FoundThread(thread_id, damage=str(error))
@@ -127,7 +127,8 @@ async def _read(
     checkpoints = [await _checkpoint(checkpointer, entry) for entry in reversed(entries)]
     async with checkpointer.store.using() as engine:
         measured = await engine.measure(thread_id)
-    extents = [] if measured is None else [extent for one in measured.checkpoints for extent in wanted(one.manifest)]
+    manifests = () if measured is None else (checkpoint.manifest for checkpoint in measured.checkpoints)
+    extents = [extent for manifest in manifests for extent in wanted(manifest)]
     return FoundThread(
         thread_id,
         tuple(checkpoints),
@@ -162,7 +163,7 @@ async def _written(checkpointer: Checkpointer, thread_id: str, checkpoint_id: st
 
 
 async def wait_until_reachable(checkpointer: Checkpointer) -> None:
-    """A server that was just started may take a moment; after a while, the outage is an error."""
+    """Wait until a store answers, since a new server may take a moment. After a while, the outage is raised."""
     loop = asyncio.get_running_loop()
     end = loop.time() + WAIT_SECONDS
     while True:

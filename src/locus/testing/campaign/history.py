@@ -1,13 +1,13 @@
-"""What each client was told: JSON lines in a file of its own, which outlives the client.
+"""The record of each client's operations and their answers, as JSON lines in a file that outlives the client.
 
-An operation is written down before it begins, and again with its answer:
+An operation is recorded before it begins, and again with its answer:
 
     {"begin": 17, "at": 81234, "kind": "save", "thread": "…", "op": "c2.17", "digest": "…", "if_latest": "…"}
     {"end": 17, "at": 81999, "told": "acknowledged", "answer": "<checkpoint id>"}
 
-Times are nanoseconds of the machine's monotonic clock, which all of its processes share and no jump moves. An operation
-without an end was under way when its client was killed. What is under way, was cancelled, or ended with an outage may
-have happened, and may still happen: it has no end.
+Times are nanoseconds of the machine's monotonic clock, which all processes share and no jump moves. An operation
+without an end was under way when its client was killed. One that was killed, was cancelled, or ended with an outage may
+have happened, and may still happen: for the checks it never ends.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def log_of(folder: Path, client: str) -> Path:
 
 
 def has_begun(path: Path) -> bool:
-    """Whether a client has written down that it begins an operation. Nobody has opened a store before that."""
+    """Whether a client has recorded the beginning of an operation, so that it has opened the store."""
     try:
         with path.open("rb") as file:
             return any(line.startswith(b'{"begin"') for line in file)
@@ -44,7 +44,7 @@ def has_begun(path: Path) -> bool:
 
 
 class Log:
-    """The history of one client. A line is in the file when the call returns, whatever happens to the process."""
+    """Writes the record of one client. A line is in the file when the call returns, even if the process is killed."""
 
     def __init__(self, path: Path, client: str) -> None:
         self.client = client
@@ -57,12 +57,12 @@ class Log:
         return number
 
     def end(self, number: int, told: Told, answer: Any = None, error: str = "", **facts: Any) -> None:
-        """With what is known of the operation since it began."""
+        """Record the answer to an operation, and `facts` that were learnt since it began."""
         line = {"end": number, "at": time.monotonic_ns(), "told": told, "answer": answer, "error": error}
         self._write(line | facts)
 
     def note(self, **facts: Any) -> None:
-        """Something that is no operation: a `fault` that struck inside of the client, or an `error` that came out."""
+        """Record an event that is no operation: a `fault` inside the client, or an unexpected `error`."""
         self._write({"note": True, "at": time.monotonic_ns(), **facts})
 
     def _write(self, line: Mapping[str, Any]) -> None:
@@ -74,7 +74,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """Something that a client asked for, and what it was told."""
+    """An operation of a client, and its answer."""
 
     client: str
     number: int
@@ -84,13 +84,13 @@ class Operation:
     facts: Mapping[str, Any] = field(default_factory=dict)
     told: Told = "unknown"
     ended: float = math.inf
-    """When it was told; never, where that leaves open whether it has happened or will."""
+    """The time of the answer; infinity if the answer leaves open whether the operation has happened or will."""
     answer: Any = None
     error: str = ""
 
     @property
     def checkpoint(self) -> str | None:
-        """The id of the checkpoint that it is about, if it is known."""
+        """The id of the checkpoint that the operation is about, if it is known."""
         if self.kind == "save" and self.told == "acknowledged":
             return str(self.answer)
         named = self.facts.get("id")
@@ -101,7 +101,7 @@ class Operation:
         return self.told != "refused"
 
     def precedes(self, other: Operation) -> bool:
-        """Whether it had ended for certain when the other one began."""
+        """Whether this operation had certainly ended when another one began."""
         return self.ended < other.begun
 
     def __str__(self) -> str:
@@ -110,19 +110,19 @@ class Operation:
 
 @dataclass
 class History:
-    """What all clients of a round were told."""
+    """The records of all clients of a round."""
 
     operations: list[Operation] = field(default_factory=list)
     notes: list[Mapping[str, Any]] = field(default_factory=list)
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """All histories of a folder."""
-        found = cls()
+        """Read the records in a folder."""
+        history = cls()
         for path in sorted(folder.glob(LOGS)):
-            found._add(path.stem.removeprefix("client-"), _lines(path))
-        found.operations.sort(key=lambda operation: operation.begun)
-        return found
+            history._add(path.stem.removeprefix("client-"), _lines(path))
+        history.operations.sort(key=lambda operation: operation.begun)
+        return history
 
     def _add(self, client: str, lines: Iterable[Mapping[str, Any]]) -> None:
         under_way: dict[int, Mapping[str, Any]] = {}
@@ -141,7 +141,7 @@ class History:
         return [operation for operation in self.operations if operation.kind in kinds]
 
     def told(self) -> dict[Told, int]:
-        """How many operations that change something were answered how."""
+        """How many changes were acknowledged, refused, or left unknown."""
         counts: dict[Told, int] = {"acknowledged": 0, "refused": 0, "unknown": 0}
         for operation in self.operations:
             if operation.kind in CHANGES:
@@ -149,7 +149,7 @@ class History:
         return counts
 
     def faults(self) -> dict[str, int]:
-        """How often which fault struck inside of clients."""
+        """How often each fault has struck inside clients."""
         counts: dict[str, int] = {}
         for note in self.notes:
             if "fault" in note:

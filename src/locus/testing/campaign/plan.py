@@ -1,4 +1,4 @@
-"""What happens in a round, decided by its seed."""
+"""Plans of rounds: a seed decides which faults strike."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from typing import Final
 
 MIXTURES: Final = 4
-"""After so many rounds with one fault each there is one with several."""
+"""After this many rounds with one fault each, there is a round with several."""
 MOST_MIXED: Final = 3
 ALONE: Final = 4
-"""In one of so many rounds nothing strikes besides."""
+"""One in this many rounds has no additional faults."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One round of a campaign. The same seed, store and number give the same plan.
+    """The plan of one round of a campaign. It depends only on the seed, the store and the number of the round.
 
-    It decides the faults and their order, and what each client does. It cannot decide at which instant a fault meets
-    which operation: that is up to the machine.
+    The plan decides the faults and their order, and the steps of each client. It cannot decide which operation a fault
+    hits: that depends on timing.
     """
 
     seed: int
@@ -33,23 +33,23 @@ class Plan:
 
     @property
     def vacuums(self) -> bool:
-        """Whether clients vacuum, whatever the fault. Less can be said about what is missing then: not always."""
+        """Whether clients vacuum in this round. A vacuum may explain missing checkpoints, so most rounds have none."""
         return self.number % 3 == 2
 
     @property
     def prefix(self) -> str:
-        """What the ids of its threads begin with."""
+        """The prefix of the thread ids of this round."""
         return f"campaign/{self.seed}/{self.number}/"
 
     def rng(self, of: str = "") -> random.Random:
-        """The numbers that decide what strikes; or others, of this name."""
+        """The random numbers that decide the faults; with a name, an independent series."""
         return random.Random(f"{self.name}/{of}" if of else self.name)
 
 
 def planned(seed: int, site: str, number: int, names: Sequence[str], besides: Sequence[str] = ()) -> Plan:
-    """A plan with some of these faults: each has its turn, in an order that the seed decides.
+    """Plan a round. The faults `names` take turns, in an order that the seed decides.
 
-    `besides` are faults that strike besides those whose turn it is, in three of four rounds.
+    `besides` are additional faults in three of four rounds.
     """
     order = list(names)
     random.Random(f"{seed}/{site}").shuffle(order)

@@ -1,8 +1,8 @@
-"""Holds what clients have read against what had been acknowledged before, and against what is stored. Pure functions.
+"""Checks the reads of clients against operations acknowledged before, and against the stored threads. Pure functions.
 
-A reading shows the store at one instant between its beginning and its end. So it shows nothing that had been removed or
-replaced for certain when it began, and lacks nothing that was there for certain from its beginning to its end. What
-somebody has seen counts as acknowledged from then on, so nobody sees less than was seen before.
+A read shows the store at one instant between its beginning and its end. It must not show anything that had certainly
+been removed or replaced before it began, nor lack anything that certainly existed all the time. Once a read has shown
+something, that counts as acknowledged, so no later read may show less.
 """
 
 from __future__ import annotations
@@ -16,80 +16,81 @@ from locus.testing.campaign.history import Operation
 from locus.testing.campaign.judged import Judged, Sent
 
 
-def check_reads(judged: Judged, there: FoundThread) -> Iterator[Finding]:
-    """What was read in one thread."""
-    readings = judged.readings[there.thread_id]
+def check_reads(judged: Judged, stored: FoundThread) -> Iterator[Finding]:
+    """Check all reads in one thread."""
+    readings = judged.readings[stored.thread_id]
     if not readings:
         return
-    thread = _Thread(judged, there)
-    for one in readings:
-        if one.told != "acknowledged":
+    thread = _Thread(judged, stored)
+    for reading in readings:
+        if reading.told != "acknowledged":
             continue
-        if one.kind == "load":
-            yield from thread.load(one, judged.by_digest(there.thread_id).get(one.answer, ()))
-        elif one.kind == "tail":
-            yield from thread.load(one, judged.by_tail(there.thread_id).get(one.answer, ()))
-        elif one.kind == "list":
-            yield from thread.listed(one)
-        elif one.kind == "history":
-            yield from thread.history(one)
-        elif one.kind == "exists":
-            yield from thread.exists(one)
-        elif one.kind == "get":
-            yield from thread.pending(one)
-        elif one.kind == "window" and one.answer != one.facts["digest"]:
-            yield thread.finding(Kind.TORN, f"{one} of {one.facts['id']!r} is not the end of it")
+        if reading.kind == "load":
+            yield from thread.load(reading, judged.by_digest(stored.thread_id).get(reading.answer, ()))
+        elif reading.kind == "tail":
+            yield from thread.load(reading, judged.by_tail(stored.thread_id).get(reading.answer, ()))
+        elif reading.kind == "list":
+            yield from thread.listed(reading)
+        elif reading.kind == "history":
+            yield from thread.history(reading)
+        elif reading.kind == "exists":
+            yield from thread.exists(reading)
+        elif reading.kind == "get":
+            yield from thread.pending(reading)
+        elif reading.kind == "window" and reading.answer != reading.facts["digest"]:
+            yield thread.finding(Kind.TORN, f"{reading} of {reading.facts['id']!r} is not the end of it")
 
 
 class _Thread:
-    """One thread, with what every reading of it is compared with."""
+    """A thread, with the facts that each read of it is compared with."""
 
-    def __init__(self, judged: Judged, there: FoundThread) -> None:
+    def __init__(self, judged: Judged, stored: FoundThread) -> None:
         self._judged = judged
-        self._id = there.thread_id
-        self._known = [(one, judged.sent[one.op]) for one in there.checkpoints if one.op in judged.sent]
-        self._seqs = {sent.op: one.seq for one, sent in self._known}
-        self._seqs_of_ids = {one.checkpoint_id: one.seq for one in there.checkpoints}
+        self._id = stored.thread_id
+        self._known = [(found, judged.sent[found.op]) for found in stored.checkpoints if found.op in judged.sent]
+        self._seqs = {sent.op: checkpoint.seq for checkpoint, sent in self._known}
+        self._seqs_of_ids = {checkpoint.checkpoint_id: checkpoint.seq for checkpoint in stored.checkpoints}
         self._newest = _newest(self._known, self._id)
-        self._saves = [one for one in judged.by_thread[self._id] if one.acknowledged and not one.refused]
+        self._saves = [save for save in judged.by_thread[self._id] if save.acknowledged and not save.refused]
 
     def finding(self, kind: Kind, what: str) -> Finding:
         return Finding(kind, self._id, what)
 
     def load(self, load: Operation, saved: Sequence[Sent]) -> Iterator[Finding]:
-        """What was loaded had been sent, and nothing had been acknowledged after it, or in its place."""
+        """The loaded state was sent, and no save after it, or in its place, was acknowledged before the load."""
         named = load.facts["id"]
         if load.answer is None:
             yield from self._nothing(load, named)
         elif not saved:
             yield self.finding(Kind.NEVER_SENT, f"{load} gave what was never sent")
-        elif all(one.refused for one in saved):
+        elif all(save.refused for save in saved):
             yield self.finding(Kind.REFUSED, f"{load} gave {saved[0]}")
-        elif named is not None and all(one.checkpoint not in (None, named) for one in saved):
+        elif named is not None and all(save.checkpoint not in (None, named) for save in saved):
             yield self.finding(Kind.TORN, f"{load} of {named!r} gave {saved[0]}")
         else:
-            yield from self._outdated(load, [one for one in saved if named is None or one.checkpoint in (None, named)])
+            possible = [save for save in saved if named is None or save.checkpoint in (None, named)]
+            yield from self._outdated(load, possible)
 
     def _outdated(self, load: Operation, saved: Sequence[Sent]) -> Iterator[Finding]:
         named = load.facts["id"]
-        if all(self._judged.is_deleted(one, self._id, load.begun) for one in saved):
+        if all(self._judged.is_deleted(save, self._id, load.begun) for save in saved):
             yield self.finding(Kind.DELETED, f"{load} gave {saved[0]}, which was deleted before")
-        elif all(self._replaced(one, load, named) for one in saved):
+        elif all(self._replaced(save, load, named) for save in saved):
             other = self._replaced(saved[0], load, named)
             yield self.finding(Kind.WRONG_LATEST, f"{load} gave {saved[0]}, and {other} had taken its place")
         elif named is None:
             must = self._must_be_seen(load)
-            if must is not None and all(must[1] > self._seqs.get(one.op, math.inf) for one in saved):
+            if must is not None and all(must[1] > self._seqs.get(save.op, math.inf) for save in saved):
                 yield self.finding(Kind.WRONG_LATEST, f"{load} gave {saved[0]}, and not {must[2]}")
-            elif all(self._followed(one, load) for one in saved):
+            elif all(self._followed(save, load) for save in saved):
                 other = self._followed(saved[0], load)
                 yield self.finding(Kind.WRONG_LATEST, f"{load} gave {saved[0]}, although {other} came after it")
 
     def _must_be_seen(self, reading: Operation) -> tuple[float, int, Sent] | None:
-        return next((found for found in reversed(self._newest) if found[0] < reading.begun), None)
+        return next((newest for newest in reversed(self._newest) if newest[0] < reading.begun), None)
 
     def _replaced(self, sent: Sent, reading: Operation, named: str | None = None) -> Sent | None:
-        """What had taken the place of a checkpoint for certain, before a reading began."""
+        """A save that had certainly replaced another before a read began."""
         checkpoint = named or sent.checkpoint
         if checkpoint is None:
             return None
@@ -104,19 +105,19 @@ class _Thread:
         )
 
     def _followed(self, sent: Sent, reading: Operation) -> Sent | None:
-        """What had been saved after a checkpoint before a reading began, and was there until it ended."""
+        """A save that came after another, before a read began, and existed until the read ended."""
         over = self._judged.over(sent, self._id)
         return next((other for other in self._stays(reading) if other is not sent and over < other.begun), None)
 
     def _stays(self, reading: Operation) -> Iterator[Sent]:
-        """What was there from the beginning of a reading to its end: it, or what has replaced it."""
-        for one in self._saves:
-            if one.ended < reading.begun and self._judged.removed_from(one) > reading.ended:
-                yield one
+        """The saves that existed, themselves or replaced, from the beginning of a read to its end."""
+        for save in self._saves:
+            if save.ended < reading.begun and self._judged.removed_from(save) > reading.ended:
+                yield save
 
     def _nothing(self, reading: Operation, named: str | None) -> Iterator[Finding]:
-        for one, sent in self._known:
-            is_it = named in (None, one.checkpoint_id) and sent.thread == self._id
+        for checkpoint, sent in self._known:
+            is_it = named in (None, checkpoint.checkpoint_id) and sent.thread == self._id
             if is_it and sent.ended < reading.begun and self._judged.came_once(sent):
                 yield self.finding(Kind.WRONG_LATEST, f"{reading} found nothing, although {sent} is there")
                 return
@@ -126,13 +127,13 @@ class _Thread:
                 return
 
     def listed(self, listed: Operation) -> Iterator[Finding]:
-        """A list begins with the latest, is in order, lacks nothing, and has nothing that was deleted before."""
+        """A list begins with the latest checkpoint, is in order, is complete, and has no deleted ones."""
         names: Sequence[str] = listed.answer
         if not names:
             yield from self._nothing(listed, None)
             return
         must = self._must_be_seen(listed)
-        # One that was replaced since then had a lower number.
+        # A checkpoint that was replaced since then had a lower number.
         if must is not None and must[1] > self._seqs_of_ids.get(names[0], math.inf):
             yield self.finding(Kind.WRONG_LATEST, f"{listed} began with {names[0]!r}, and not with {must[2]}")
         else:
@@ -148,38 +149,38 @@ class _Thread:
             yield from self._in_order(listed, [(name, self._may_be(name, listed)) for name in names])
         for name in names:
             saves = self._judged.saves_under(self._id, name)
-            if saves and all(one.refused or self._judged.is_deleted(one, self._id, listed.begun) for one in saves):
+            if saves and all(save.refused or self._judged.is_deleted(save, self._id, listed.begun) for save in saves):
                 yield self.finding(Kind.DELETED, f"{listed} has {name!r}, which was deleted before")
 
     def _may_be(self, name: str, reading: Operation) -> list[Sent]:
-        """The saves that a reading may have seen under an id; none if nobody knows them all."""
+        """The saves that a read may have seen under an id; empty if they are not all known."""
         return [
-            one
-            for one in self._judged.saves_under(self._id, name)
-            if not one.refused and one.begun <= reading.ended and not self._replaced(one, reading)
+            save
+            for save in self._judged.saves_under(self._id, name)
+            if not save.refused and save.begun <= reading.ended and not self._replaced(save, reading)
         ]
 
     def _in_order(self, reading: Operation, shown: Iterable[tuple[str, Sequence[Sent]]]) -> Iterator[Finding]:
-        """Newest first. Each comes with the saves that it may be; none if nobody knows."""
+        """A read shows checkpoints in order, newest first. `shown` has the saves that may have made each, if known."""
         earliest, newer = math.inf, ""
         for name, saves in shown:
             if not saves:
                 continue
-            if earliest < min(one.begun for one in saves):
+            if earliest < min(save.begun for save in saves):
                 yield self.finding(Kind.ORDER, f"{reading} has {newer!r} before {name!r}, which came after it")
                 return
-            over = max(self._judged.over(one, self._id) for one in saves)
+            over = max(self._judged.over(save, self._id) for save in saves)
             if over < earliest:
                 earliest, newer = over, name
 
     def _lacks(self, reading: Operation, names: Sequence[str]) -> Iterator[Finding]:
-        """A list has whatever is newer than its last one; one that is shorter than asked for has everything."""
+        """A list has every checkpoint that is newer than its last one. A list shorter than its limit has all."""
         limit = reading.facts.get("limit", 0)
         if limit is None or len(names) < limit:
             since = -math.inf
         else:
             overs = [
-                max(self._judged.over(one, self._id) for one in saves)
+                max(self._judged.over(save, self._id) for save in saves)
                 for name in names
                 if (saves := self._may_be(name, reading))
             ]
@@ -190,7 +191,7 @@ class _Thread:
                 return
 
     def history(self, reading: Operation) -> Iterator[Finding]:
-        """The same as a list; it also says which save each checkpoint is."""
+        """A history meets the rules for lists. Its metadata also name the save of each checkpoint."""
         origins = {self._id, *self._judged.origins(self._id)}
         shown: list[tuple[str, list[Sent]]] = []
         for name, op in reading.answer:
@@ -218,38 +219,38 @@ class _Thread:
             yield from self._nothing(reading, named)
         elif named is not None and not self._judged.copies[self._id]:
             saves = self._judged.under_id[self._id, named]
-            if saves and all(one.refused or self._judged.is_deleted(one, self._id, reading.begun) for one in saves):
+            if saves and all(save.refused or self._judged.is_deleted(save, self._id, reading.begun) for save in saves):
                 yield self.finding(Kind.DELETED, f"{reading} found {named!r}, which was deleted before")
 
     def pending(self, reading: Operation) -> Iterator[Finding]:
-        """The pending writes of a task are those of its last operation, unless another one was under way."""
+        """The pending writes of a task are those of its last operation, unless another was under way."""
         if self._judged.copies[self._id]:
             return
-        checkpoint_id, asked = reading.facts["id"], reading.facts["task"]
-        put = [one for one in self._judged.writes[self._id] if one.facts["id"] == checkpoint_id]
-        put = [one for one in put if one.facts["namespace"] == "default" and one.begun <= reading.ended]
-        tasks = {asked} if asked is not None else {*reading.answer, *(one.facts["task"] for one in put)}
+        checkpoint_id, only_task = reading.facts["id"], reading.facts["task"]
+        put = [write for write in self._judged.writes[self._id] if write.facts["id"] == checkpoint_id]
+        put = [write for write in put if write.facts["namespace"] == "default" and write.begun <= reading.ended]
+        tasks = {only_task} if only_task is not None else {*reading.answer, *(write.facts["task"] for write in put)}
         for task in sorted(tasks):
-            possible = [one for one in put if one.facts["task"] == task and one.may_have_happened]
-            done = [one for one in possible if self._judged.written(one) < reading.begun]
-            current = [one for one in possible if not any(one.precedes(other) for other in done)]
+            possible = [write for write in put if write.facts["task"] == task and write.may_have_happened]
+            done = [write for write in possible if self._judged.written(write) < reading.begun]
+            current = [write for write in possible if not any(write.precedes(other) for other in done)]
             text, what = reading.answer.get(task), f"pending writes of {(checkpoint_id, task)}"
             if text is None:
                 if done and not self._judged.may_delete(self._id, checkpoint_id):
                     yield self.finding(Kind.LOST, f"{reading} found no {what}")
-            elif text not in {one.facts["digest"] for one in current}:
-                is_older = text in {one.facts["digest"] for one in possible}
+            elif text not in {write.facts["digest"] for write in current}:
+                is_older = text in {write.facts["digest"] for write in possible}
                 kind = Kind.ORDER if is_older else Kind.TORN
                 yield self.finding(kind, f"{reading}, {what}: {'older ones' if is_older else 'not as sent'}")
 
 
 Newest = list[tuple[float, int, Sent]]
-"""By the time at which each had happened, with the highest number up to there."""
+"""The saves that were the newest once, each with the time at which it had happened, and its sequence number."""
 
 
 def _newest(known: Iterable[tuple[FoundCheckpoint, Sent]], thread: str) -> Newest:
     newest: Newest = []
-    for one, sent in sorted(known, key=lambda pair: pair[1].ended):
-        if sent.thread == thread and (not newest or one.seq > newest[-1][1]):
-            newest.append((sent.ended, one.seq, sent))
+    for checkpoint, sent in sorted(known, key=lambda pair: pair[1].ended):
+        if sent.thread == thread and (not newest or checkpoint.seq > newest[-1][1]):
+            newest.append((sent.ended, checkpoint.seq, sent))
     return newest

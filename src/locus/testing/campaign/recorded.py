@@ -1,4 +1,4 @@
-"""A checkpointer that writes down what it is asked for, and what it answers."""
+"""A checkpointer that records its operations and their answers."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from locus.testing.processes.jobs import digest, known_digest, payload_digest
 T = TypeVar("T")
 
 REFUSALS = (ConflictError, CheckpointNotFoundError, WindowError)
-"""Errors that say that nothing was written."""
+"""The errors after which certainly nothing was written."""
 
 UNKNOWN = (BackendUnavailableError, asyncio.CancelledError)
-"""Errors that leave open what happened."""
+"""The errors that leave open whether an operation has happened."""
 
 TAIL = 3
-"""Messages in a window that is recorded, so that it can be compared with the end of what was saved."""
+"""How many messages a recorded window has. The checks compare them with the last messages of saves."""
 
 whole_digest: ContextVar[str | None] = ContextVar("whole_digest", default=None)
-"""The digest of what a window stands for, where that is saved."""
+"""The digest of the whole state that a window stands for, while the window is being saved."""
 
 
 class RecordedCheckpointer(Checkpointer):
-    """Another handle on a store. Each save has a name, which is kept in its metadata as `op`."""
+    """A handle on a store that records its operations. Each save has a name, stored in its metadata as `op`."""
 
     def __init__(self, store: CheckpointStore, log: Log) -> None:
         super().__init__(store)
         self.log = log
         self.clock_jumps = False
-        """Then the time at which an operation begins says little about the time that it is stored with."""
+        """Whether the clock jumps, so that the time at which a save begins is not that of its checkpoint."""
         self._names = 0
         self._clocks: dict[int, float] = {}
-        """The earliest time that the clock has shown during each save that is under way."""
+        """The earliest time that the clock has shown during each save under way."""
         self._written_down: BaseException | None = None
 
     def new_name(self) -> str:
@@ -50,13 +50,13 @@ class RecordedCheckpointer(Checkpointer):
         return f"{self.log.client}.{self._names}"
 
     def look_at_clock(self) -> None:
-        """To be called after each jump."""
+        """Note the time of a clock that has jumped, for the saves under way."""
         now = time.time()
         for number, earliest in self._clocks.items():
             self._clocks[number] = min(earliest, now)
 
     def note_failure(self, error: Exception) -> None:
-        """Write down what came out of a step, if no client may be told that."""
+        """Record an error of a step, unless it is recorded already or one that clients may get."""
         if error is not self._written_down and not isinstance(error, (*REFUSALS, *UNKNOWN)):
             self.log.note(error=_full_name(error), text=str(error)[:300])
 
@@ -71,7 +71,7 @@ class RecordedCheckpointer(Checkpointer):
         parent: str | None | Unset = ANY,
         if_latest: str | None | Unset = ANY,
     ) -> str:
-        """One whose metadata has an `op` already is another attempt at the same save."""
+        """Save, and record it. If the metadata has an `op` already, this is another attempt at that save."""
         told = {"op": self.new_name(), **(metadata or {})}
         now = time.time()
         facts: dict[str, Any] = {"op": told["op"], "id": checkpoint_id, "clock": None if self.clock_jumps else now}
@@ -162,7 +162,7 @@ class RecordedCheckpointer(Checkpointer):
         )
 
     async def _read(self, thread_id: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Something that is only written down to know how it ended."""
+        """Record a read of which only the outcome is checked."""
         return await self._told(self.log.begin("read", thread_id), call, lambda _: None)
 
     async def delete(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None) -> bool:
@@ -252,7 +252,7 @@ def _full_name(error: BaseException) -> str:
 
 
 def _kind(error: BaseException, kinds: Sequence[type[BaseException]]) -> str:
-    """Which of these it is: a store may have errors of its own that are more precise."""
+    """The name of the class in `kinds` that an error belongs to. Stores may raise more precise subclasses."""
     return next(kind.__name__ for kind in kinds if isinstance(error, kind))
 
 
@@ -264,21 +264,21 @@ def _digests_by_task(writes: Sequence[PendingWrite]) -> dict[str, str]:
     tasks: dict[str, list[tuple[str, Any]]] = {}
     for write in writes:
         tasks.setdefault(write.task_id, []).append((write.channel, write.value))
-    return {task: writes_digest(some) for task, some in tasks.items()}
+    return {task: writes_digest(task_writes) for task, task_writes in tasks.items()}
 
 
 def tail_digest(state: AgentState | None) -> str | None:
-    """Of what the last messages say: all that a window of them shows of a conversation."""
+    """The digest of the last messages' texts, which a window shows as well."""
     return None if state is None else payload_digest([message.text for message in state.messages[-TAIL:]])
 
 
 def writes_digest(writes: Sequence[tuple[str, Any]]) -> str:
-    """Of what a task wrote, in its order."""
+    """The digest of a task's writes, in their order."""
     return payload_digest([[channel, value] for channel, value in writes])
 
 
 def digest_with_omitted(whole: AgentState, window: AgentState) -> str:
-    """The digest of what a window stands for; `whole` is the state that it is a window of, before it was changed."""
+    """The digest of the whole state that a window stands for. `whole` is the state that the window was loaded from."""
     payload: dict[str, Any] = dict(window.to_checkpoint())
     payload.pop("locus_omitted", None)
     omitted: Mapping[str, Any] = window.omitted

@@ -1,4 +1,4 @@
-"""What was survived, as a table."""
+"""The counts of a campaign as a table and as one line."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ NOT_RUN: Final = "No campaign has been run yet.\n"
 
 
 class Total(NamedTuple):
-    """What a campaign adds up to."""
+    """The sums over all rounds of a campaign."""
 
     kills: int
     of_stores: int
-    """Faults that were not done to clients."""
+    """Faults of servers, networks and disks."""
     rounds: int
     findings: int
     told: dict[str, int]
@@ -45,7 +45,7 @@ class Total(NamedTuple):
 
 
 def summary(tally: Tally) -> str:
-    """One line."""
+    """The result of a campaign as a Markdown list item."""
     if not tally.sites:
         return NOT_RUN
     total = Total.of(tally)
@@ -58,7 +58,7 @@ def summary(tally: Tally) -> str:
 
 
 def report(tally: Tally) -> str:
-    """Markdown: when and what, the table, and what it adds up to."""
+    """The report in Markdown: dates and versions, the sums, and a table by store and fault."""
     if not tally.sites or tally.last is None or tally.first is None:
         return NOT_RUN
     days = sorted({f"{tally.first:%Y-%m-%d}", f"{tally.last:%Y-%m-%d}"})
@@ -89,18 +89,18 @@ def _seeds(seeds: list[int]) -> str:
 def _row(site: str, fault: str, tally: FaultTally) -> str:
     named = [tally.findings.get(kind, 0) for kind in COLUMNS]
     other = sum(tally.findings.values()) - sum(named)
-    # What was never tried was not survived either.
+    # A fault that never struck shows a dash rather than a zero.
     counts = [str(count) if tally.rounds else "–" for count in (*named, other)]
     return f"| {site} | {fault} | {tally.struck:,} | {' | '.join(counts)} |"
 
 
 def write_report(tally: Tally, page: Path) -> None:
-    """Put the report between its two marks on a page."""
+    """Write the report between its two marks in a page."""
     _write(page, report(tally))
 
 
 def write_summary(tally: Tally, page: Path) -> None:
-    """Put the line between the two marks on a page."""
+    """Write the summary between its two marks in a page."""
     _write(page, summary(tally))
 
 

@@ -1,4 +1,4 @@
-"""The rounds of a campaign: clients at work, faults, and then what they were told against what is stored."""
+"""Runs the rounds of a campaign: clients at work under faults, and then the checks."""
 
 from __future__ import annotations
 
@@ -39,34 +39,34 @@ CLIENTS: Final = 3
 ROUND_SECONDS: Final = 6.0
 CROWD: Final = 500
 AT_ONCE: Final = 16
-"""How many threads are removed at once."""
+"""How many threads are removed at the same time."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How large a campaign is."""
+    """The options of a campaign."""
 
     folder: Path
-    """Where histories are kept."""
+    """The folder for the histories of clients."""
     clients: int = CLIENTS
     round_seconds: float = ROUND_SECONDS
     crowd: int = CROWD
     vacuums: bool = True
-    """Whether the whole store may be vacuumed: only if nobody else keeps anything there."""
+    """Whether clients may vacuum the whole store. Allow it only if nobody else uses the store."""
     modules: tuple[str, ...] = ()
-    """What a client has to import before it can open the store."""
+    """Modules that a client imports before it opens the store."""
     only: tuple[str, ...] = ()
-    """The faults to choose from, if not all."""
+    """The faults to choose from; empty for all."""
     kills: bool = False
-    """Whether clients are killed besides, in three of four rounds, whatever else strikes there."""
+    """Whether clients are killed in three of four rounds, in addition to the other faults."""
     command: str = ""
-    """What runs this campaign, without its seed."""
+    """The command line of this campaign, without its seed."""
     say: Callable[[str], None] = print
 
 
 @dataclass
 class Outcome:
-    """How a round went."""
+    """The result of a round."""
 
     plan: Plan
     struck: dict[str, int]
@@ -78,12 +78,12 @@ class Outcome:
     def __str__(self) -> str:
         faults = ", ".join(f"{name} × {count}" for name, count in self.struck.items())
         told = ", ".join(f"{count} {name}" for name, count in self.history.told().items())
-        found = f"{len(self.findings)} findings" if self.findings else "nothing found"
-        return f"{self.plan.site}, seed {self.plan.seed}, round {self.plan.number}: {faults}; {told}; {found}"
+        verdict = f"{len(self.findings)} findings" if self.findings else "nothing found"
+        return f"{self.plan.site}, seed {self.plan.seed}, round {self.plan.number}: {faults}; {told}; {verdict}"
 
 
 def fault_names(site: Site, only: Sequence[str] = ()) -> list[str]:
-    """What may strike: all that can be done to the store and its clients, or only these."""
+    """The names of the faults of a store and its clients; with `only`, just those."""
     names = [*(fault.name for fault in site.faults()), *CLIENT_FAULTS]
     if unknown := set(only) - set(names):
         raise ConfigurationError(
@@ -93,14 +93,14 @@ def fault_names(site: Site, only: Sequence[str] = ()) -> list[str]:
 
 
 async def run_round(site: Site, plan: Plan, options: Options) -> Outcome:
-    """One round, up to the check."""
+    """Run one round, and check its history."""
     began = time.monotonic()
     folder = options.folder / plan.name.replace("/", "-")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     struck = dict.fromkeys(plan.faults, 0)
     async with opened(site.direct_url()) as checkpointer:
-        while left := await checkpointer.list_threads(PAGE, prefix=plan.prefix):  # by the same round, earlier
+        while left := await checkpointer.list_threads(PAGE, prefix=plan.prefix):  # of an earlier run of this round
             await _remove(checkpointer, left)
     with Crew(site.url(), options.modules) as crew:
         clients = Clients(
@@ -119,11 +119,11 @@ async def run_round(site: Site, plan: Plan, options: Options) -> Outcome:
         await clients.stop()
     history = History.read(folder)
     struck |= {name: count for name, count in history.faults().items() if name in struck}
-    found = await _found(site, plan, history)
+    threads = await _found(site, plan, history)
     findings = [Finding(Kind.WRONG_ERROR, "", f"a client failed: {failure}") for failure in clients.failures]
-    findings += check(history, found)
+    findings += check(history, threads)
     findings += check_effects(history, read_effects(folder))
-    return Outcome(plan, struck, history, findings, found, time.monotonic() - began)
+    return Outcome(plan, struck, history, findings, threads, time.monotonic() - began)
 
 
 def _faults(site: Site, plan: Plan, clients: Clients) -> list[Fault]:
@@ -135,12 +135,12 @@ def _faults(site: Site, plan: Plan, clients: Clients) -> list[Fault]:
 
 
 async def _strike(faults: Sequence[Fault], plan: Plan, seconds: float, struck: dict[str, int]) -> None:
-    """One fault after the other, so long. Clients are killed meanwhile: a stopped server does not make that wait."""
+    """Let one fault after another strike for some time. Kills go on meanwhile, even while a server is stopped."""
     end = time.monotonic() + seconds
 
-    async def one_after_the_other(some: Sequence[Fault], rng: random.Random) -> None:
-        while some and time.monotonic() < end:
-            fault = rng.choice(some)
+    async def one_after_the_other(choices: Sequence[Fault], rng: random.Random) -> None:
+        while choices and time.monotonic() < end:
+            fault = rng.choice(choices)
             struck[fault.name] += await fault.strike(rng)
 
     async with asyncio.TaskGroup() as both:
@@ -155,7 +155,7 @@ async def _found(site: Site, plan: Plan, history: History) -> dict[str, FoundThr
 
 
 class Campaign:
-    """Rounds on one store, one after the other. What is stored stays for one more round, and is looked at again."""
+    """Runs rounds on one store, one after another. Threads stay for one more round, and are checked again after it."""
 
     def __init__(self, site: Site, tally: Tally, options: Options, state: Path | None = None) -> None:
         self._site = site
@@ -172,7 +172,7 @@ class Campaign:
         return planned(seed, self._site.name, number, fault_names(self._site, self._options.only), self._besides)
 
     async def run(self, seed: int, seconds: float, only: int | None = None) -> list[Outcome]:
-        """Rounds until the time is over, from where this seed was left; or one of them again."""
+        """Run the rounds of a seed that were not run yet, until the time is over; or run only the round `only`."""
         outcomes: list[Outcome] = []
         end = time.monotonic() + seconds
         while True:
@@ -195,7 +195,7 @@ class Campaign:
         return outcome
 
     def note(self, outcome: Outcome, *, counts: bool = True) -> None:
-        """Say how a round went, and keep its histories if something was found. One that is repeated does not count."""
+        """Report a round, and keep its histories if there are findings. A repeated round does not count."""
         plan, site = outcome.plan, self._site
         if counts:
             self._tally.expect(site.name, fault_names(site))
@@ -231,9 +231,9 @@ class Campaign:
 async def _still_there(
     checkpointer: Checkpointer, earlier: dict[str, FoundThread], vacuums: Sequence[Operation]
 ) -> list[Finding]:
-    """What an earlier round left, and nobody has touched since."""
+    """Check that the threads of an earlier round are as they were left."""
     findings: list[Finding] = []
-    read = await read_threads(checkpointer, {thread_id: one.writes.keys() for thread_id, one in earlier.items()})
+    read = await read_threads(checkpointer, {thread_id: thread.writes.keys() for thread_id, thread in earlier.items()})
     for thread_id, before in earlier.items():
         findings += left_as_it_was(before, read[thread_id], vacuums)
     return findings
@@ -241,5 +241,5 @@ async def _still_there(
 
 async def _remove(checkpointer: Checkpointer, threads: Iterable[str]) -> None:
     names = iter(threads)
-    while some := list(itertools.islice(names, AT_ONCE)):
-        await asyncio.gather(*(checkpointer.delete(thread_id) for thread_id in some))
+    while batch := list(itertools.islice(names, AT_ONCE)):
+        await asyncio.gather(*(checkpointer.delete(thread_id) for thread_id in batch))

@@ -1,4 +1,4 @@
-"""What a campaign needs to know of a store: how to open it, and what bad can be done to it."""
+"""The protocols of a store in a campaign, and of the faults that can strike it."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from typing import Protocol
 
 
 class Fault(Protocol):
-    """Something bad that happens to a store while it is used."""
+    """A fault that strikes a store, or its clients, while they are at work."""
 
     @property
     def name(self) -> str:
-        """Its row in the report: "server killed", "answer dropped after the commit"."""
+        """The fault's row in the report: "server killed", "answer dropped after the commit"."""
 
     async def strike(self, rng: random.Random) -> int:
-        """Do it once, or a few times, and make the store usable again. Returns how many faults it was."""
+        """Strike once or a few times, and make the store usable again. Returns how many faults struck."""
 
 
 class Site(Protocol):
-    """A store that a campaign may use and hurt."""
+    """A store that a campaign may use and break."""
 
     @property
     def name(self) -> str:
-        """Its rows in the report: "postgresql"."""
+        """The store's rows in the report: "postgresql"."""
 
     def url(self) -> str:
-        """What clients open; goes through the proxy where there is one."""
+        """The URL for clients. It leads through the proxy, if there is one."""
 
     def direct_url(self) -> str:
-        """What the checker opens, past the proxy."""
+        """The URL for the checker, without the proxy."""
 
     def versions(self) -> str:
-        """What it runs: "PostgreSQL 18.6"."""
+        """The server and its version: "PostgreSQL 18.6"."""
 
     def faults(self) -> Sequence[Fault]:
-        """What may be done to it, each of which may strike many times."""
+        """The faults of this store. Each may strike many times."""
 
     async def start(self) -> None:
-        """Start it, with nothing stored."""
+        """Start the store, empty."""
 
     async def stop(self) -> None:
-        """Stop it, and leave nothing behind."""
+        """Stop the store, and remove its data."""

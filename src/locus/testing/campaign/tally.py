@@ -1,4 +1,4 @@
-"""What has been survived so far: counts by store and fault, in a file, so that a campaign may be done in pieces."""
+"""The counts of a campaign by store and fault, in a file, so that a campaign can run in pieces."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from locus.testing.campaign.finding import Finding
 
 
 class FaultTally(BaseModel):
-    """How one fault went on one store."""
+    """The counts of one fault on one store."""
 
     struck: int = 0
     rounds: int = 0
     findings: dict[str, int] = Field(default_factory=dict)
-    """By kind. A finding counts for each fault that struck in its round."""
+    """The number of findings by kind. A finding counts for each fault that struck in its round."""
 
 
 class SiteTally(BaseModel):
-    """How one store did."""
+    """The counts of one store."""
 
     versions: str = ""
     rounds: dict[int, int] = Field(default_factory=dict)
-    """How many rounds are done, by seed."""
+    """The number of rounds that are done, by seed."""
     faults: dict[str, FaultTally] = Field(default_factory=dict)
     told: dict[str, int] = Field(default_factory=dict)
 
 
 class Failure(BaseModel):
-    """A round in which something was found."""
+    """A round with findings."""
 
     site: str
     seed: int
@@ -45,12 +45,12 @@ class Failure(BaseModel):
 
 
 class Tally(BaseModel):
-    """A campaign on some stores, as far as it has come."""
+    """The counts of a campaign on several stores, so far."""
 
     sites: dict[str, SiteTally] = Field(default_factory=dict)
     failures: list[Failure] = Field(default_factory=list)
     made_with: str = ""
-    """The versions of Locus and Python that the last round had."""
+    """The versions of Locus and Python in the last round."""
     first: datetime | None = None
     last: datetime | None = None
     seconds: float = 0.0
@@ -62,14 +62,14 @@ class Tally(BaseModel):
         return cls.model_validate_json(path.read_bytes())
 
     def write(self, path: Path | None) -> None:
-        """In one step: whoever is stopped here loses nothing of it."""
+        """Write the file in one step, so that a process that is killed here does not damage it."""
         if path is not None:
             unfinished = path.with_name(f"{path.name}.new")
             unfinished.write_text(self.model_dump_json(indent=1))
             unfinished.replace(path)
 
     def part(self, site: str) -> Tally:
-        """The rounds of one store alone, for somebody who goes on with it; `take` adds what was done since then."""
+        """A tally with the rounds of one store, for another process to continue. `take` adds its result."""
         known = {site: self.sites[site]} if site in self.sites else {}
         return Tally(sites=known, made_with=self.made_with).model_copy(deep=True)
 
@@ -85,10 +85,10 @@ class Tally(BaseModel):
         return self.sites.setdefault(name, SiteTally())
 
     def expect(self, site: str, faults: Iterable[str]) -> None:
-        """All faults that a store may have, so that those that have not struck yet are seen, too."""
-        kept = self.site(site).faults
+        """Add all faults of a store, so that the report shows those that have not struck yet, too."""
+        faults_of_site = self.site(site).faults
         for name in faults:
-            kept.setdefault(name, FaultTally())
+            faults_of_site.setdefault(name, FaultTally())
 
     def add(
         self,
@@ -100,19 +100,19 @@ class Tally(BaseModel):
         findings: Iterable[Finding],
         seconds: float,
     ) -> None:
-        """One more round."""
+        """Add the counts of a round."""
         now = datetime.now(UTC)
         self.first, self.last = self.first or now, now
         self.made_with = f"Locus {version('locus-state')}; Python {platform.python_version()}"
         self.seconds += seconds
-        kept = self.site(site)
-        kept.versions = versions
-        kept.rounds[seed] = kept.rounds.get(seed, 0) + 1
+        site_tally = self.site(site)
+        site_tally.versions = versions
+        site_tally.rounds[seed] = site_tally.rounds.get(seed, 0) + 1
         for name, count in told.items():
-            kept.told[name] = kept.told.get(name, 0) + count
+            site_tally.told[name] = site_tally.told.get(name, 0) + count
         kinds = [finding.kind.value for finding in findings]
         for name, count in struck.items():
-            fault = kept.faults.setdefault(name, FaultTally())
+            fault = site_tally.faults.setdefault(name, FaultTally())
             fault.struck += count
             fault.rounds += 1
             for kind in kinds:

@@ -1,12 +1,12 @@
-"""What a client does to its threads. A seed decides everything that can be decided.
+"""The steps of a client on its threads, chosen by a seed.
 
-Threads are named by what is done in them, so that the checker can be as strict as possible with each:
+Threads are named by what happens in them, so that the checks can be as strict as possible for each:
 
     own-…       one client at a time: appends, edits, trims, forks, windows, ids of its own, replacements, deletions
     shared-…    all clients: plain saves, conditional ones, forks, pending writes
-    next-…      all clients, conditional saves only: whoever is told that it was next, was
-    group-…     saves that are in flight together
-    copy-…      copies of the others, which then go on by themselves
+    next-…      all clients, conditional saves only: of several with one condition, only one may be acknowledged
+    group-…     many saves at the same time
+    copy-…      copies of other threads, which then continue on their own
     agent-…     agents (see `agents`)
 """
 
@@ -24,22 +24,22 @@ from locus.testing.campaign.recorded import TAIL, RecordedCheckpointer, digest_w
 from locus.testing.processes.jobs import digest
 
 LONGEST: Final = 40
-"""Messages in a state; beyond that the oldest are dropped, so that each step stays short."""
+"""The most messages in a state. Beyond that the oldest are dropped, so that each step stays short."""
 OWN, SHARED, NEXT, GROUP = 3, 3, 2, 12
-"""How many threads of each kind there are (own and grouped ones: for each place of a client)."""
+"""How many threads of each kind there are; of own and grouped ones, for each place of a client."""
 LARGE: Final = 150_000
-"""Characters of a large message. Every hundredth of these is seven times as long: larger than saves that share a
+"""The characters of a large message. One in a hundred of these is seven times as long, too large for a shared
 commit."""
 KEPT: Final = 8
-"""Checkpoints of each line that a vacuum by number keeps."""
+"""How many checkpoints of each line a vacuum by number keeps."""
 PAUSE: Final = 0.05
-"""Seconds, at most, until a client tries again after an outage."""
+"""The most seconds until a client tries again after an outage."""
 
 Step = Callable[[], Awaitable[object]]
 
 
 class Worker:
-    """One of the things that a client does at the same time, with one handle for all of them."""
+    """One of several activities of a client at the same time. All share one handle."""
 
     def __init__(
         self, checkpointer: RecordedCheckpointer, rng: random.Random, prefix: str, place: str, *, vacuums: bool
@@ -75,7 +75,7 @@ class Worker:
         return make(f"{word} ü {'and so on ' * size}")
 
     def _grown(self, state: AgentState) -> AgentState:
-        """The state with something new; its lists stay short enough."""
+        """The state with new content, and cut to a limited length."""
         state = state.with_messages([self._message() for _ in range(self.rng.choice([1, 1, 1, 2, 5]))])
         if self.rng.random() < 0.2:
             state = state.with_metadata("plan", f"plan {self._words} " * self.rng.choice([1, 300]))
@@ -104,7 +104,7 @@ class Worker:
         await self.checkpointer.save(self._grown(await self._latest(thread_id)), thread_id)
 
     async def append_some(self) -> None:
-        """A line of saves, each from the state that was saved before; most of what a store sees."""
+        """Save several times, each from the state saved before, as most users of a store do."""
         thread_id = self._own()
         state = await self._latest(thread_id)
         for _ in range(self.rng.randrange(2, 6)):
@@ -122,11 +122,11 @@ class Worker:
     async def trim(self) -> None:
         thread_id = self._own()
         state = await self._latest(thread_id)
-        kept = (*state.messages[len(state.messages) // 2 :], self._message())
-        await self.checkpointer.save(state.with_messages_replaced(kept), thread_id)
+        remaining = (*state.messages[len(state.messages) // 2 :], self._message())
+        await self.checkpointer.save(state.with_messages_replaced(remaining), thread_id)
 
     async def from_a_stranger(self) -> None:
-        """A state whose origin nobody knows: the store has to find out what it resembles."""
+        """Save a state that does not know where it was loaded from, so that the store has to compare it."""
         thread_id = self._own()
         state = AgentState.from_checkpoint((await self._latest(thread_id)).to_checkpoint())
         await self.checkpointer.save(self._grown(state), thread_id)
@@ -140,7 +140,7 @@ class Worker:
         whole = await self.checkpointer.load(thread_id, newest)
         window = await self.checkpointer.load(thread_id, newest, last=TAIL)
         if whole is None or window is None or whole.updated_at != window.updated_at:
-            return  # it was deleted or replaced in between
+            return  # the checkpoint was deleted or replaced between the two loads
         number = self.checkpointer.log.begin("window", thread_id, id=newest, digest=digest(whole))
         self.checkpointer.log.end(number, "acknowledged", digest_with_omitted(whole, window))
         window = window.with_message(self._message())
@@ -151,7 +151,7 @@ class Worker:
             whole_digest.reset(token)
 
     async def fork(self) -> None:
-        """Go on from an older checkpoint: because the state came from there, or because the parent is named."""
+        """Save from an older checkpoint: with a state loaded from it, or by naming it as the parent."""
         thread_id = self.rng.choice([self._own(), self._shared()])
         older = await self._some_id(thread_id)
         if older is None:
@@ -164,7 +164,7 @@ class Worker:
             await self.checkpointer.save(self._grown(AgentState()), thread_id, parent=older)
 
     async def be_next(self) -> None:
-        """Save on condition that nobody else was faster; sometimes on one that cannot hold."""
+        """Save on the condition that nobody else was faster, sometimes on one that cannot hold."""
         thread_id = self.thread("next", self.rng.randrange(NEXT))
         if self.rng.random() < 0.3:
             thread_id = self._shared()
@@ -175,7 +175,7 @@ class Worker:
         await self.checkpointer.save(self._grown(state or AgentState()), thread_id, if_latest=newest)
 
     async def under_an_id(self) -> None:
-        """A save under an id of its own, which is repeated until it is answered."""
+        """Save under a new id of the client's choice, and repeat it until there is an answer."""
         thread_id = self._own()
         state = self._grown(await self._latest(thread_id))
         checkpoint_id = f"named {self.checkpointer.log.client} {self._words}"
@@ -225,7 +225,7 @@ class Worker:
         await self.checkpointer.put_writes(thread_id, checkpoint_id, f"task {self.rng.randrange(3)}", writes)
 
     async def look(self) -> None:
-        """Read what others have written, in every way."""
+        """Read a thread in all ways."""
         thread_id = self._any_thread()
         entries = await self.checkpointer.history(thread_id, self.rng.choice([1, 5, None]))
         if not entries:
@@ -239,7 +239,7 @@ class Worker:
             await self.checkpointer.get_writes(thread_id, chosen)
 
     async def save_together(self) -> None:
-        """Many saves in flight: they share commits where the store can."""
+        """Save to many threads at the same time. Some stores commit such saves together."""
         threads = [self.thread("group", f"{self._place}-{number}") for number in range(GROUP)]
         chosen = self.rng.sample(threads, self.rng.randrange(2, GROUP))
         saves = [self.checkpointer.save(self._grown(AgentState()), thread_id) for thread_id in chosen]
@@ -256,7 +256,7 @@ class Worker:
             await self.checkpointer.vacuum(keep_last=KEPT)
 
     def _steps(self) -> list[tuple[Step, float]]:
-        """Each with how likely it is."""
+        """The steps, each with its weight."""
         return [
             (self.append, 10),
             (self.append_some, 8),
@@ -277,7 +277,7 @@ class Worker:
         ]
 
     async def step(self, doing: Step | None = None) -> None:
-        """One thing, or this one. Whoever cannot reach the store tries again a little later."""
+        """Do one step, a random one by default. After an outage, pause a little."""
         try:
             await (doing or self._chosen())()
         except BackendUnavailableError:
@@ -294,7 +294,7 @@ class Worker:
 
 
 class Crowd:
-    """Many savers at once, five on each thread. Each time counts as this fault."""
+    """Many savers at once, five on each thread. Each step counts as one fault."""
 
     def __init__(
         self, checkpointer: RecordedCheckpointer, rng: random.Random, prefix: str, size: int, fault: str

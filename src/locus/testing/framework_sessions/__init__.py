@@ -1,4 +1,4 @@
-"""The suite for "a framework's sessions": what every integration has to keep, on every store.
+"""The test suite for the sessions of a framework, which every integration has to pass on every store.
 
 ::
 
@@ -9,9 +9,10 @@
         def store(self, tmp_path: Path) -> DurableTestStore:
             return MyTestStore(tmp_path)
 
-An adapter (`FrameworkSessions`) says how the framework's own verbs do what the suite asks: create a session, append a
-batch of messages, read them, delete, fork. It is named by its module and class, because processes that the suite starts
-import it too. `SessionLaws` are all laws; each of them is a class of its own, for stores that need not keep all.
+An adapter (`FrameworkSessions`) implements the operations of the suite with the framework's own methods: create a
+session, append a batch of messages, read them, delete, fork. It is named by its module and class, because processes
+that the suite starts import it as well. `SessionLaws` combines all laws. Each law also is a class of its own, for
+stores that cannot keep all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What worker processes do with a framework's sessions. Messages are (id, text), as JSON has them."""
+"""Jobs for worker processes on a framework's sessions. Messages are JSON lists of id and text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def opened_sessions(adapter: str, url: str) -> AsyncIterator[FrameworkSess
 
 
 async def append_if_allowed(sessions: FrameworkSessions, session_id: str, batch: Sequence[Said], begun: Any) -> bool:
-    """Whether the batch was accepted."""
+    """Append a batch. False if the framework refuses it."""
     try:
         await sessions.append(session_id, batch, begun)
     except sessions.refused:
@@ -32,7 +32,7 @@ async def append_if_allowed(sessions: FrameworkSessions, session_id: str, batch:
 
 
 async def append_in_rounds(talk: Channel, adapter: str, url: str, session_id: str) -> None:
-    """For each batch that comes: say when its revision is known, and append it at the instant that is said then."""
+    """For each batch that is received, read the revision, wait for the other workers, and append when they do."""
     async with opened_sessions(adapter, url) as sessions:
         while (turn := talk.receive()) is not None:
             begun = await sessions.revision(session_id)
@@ -44,7 +44,7 @@ async def append_in_rounds(talk: Channel, adapter: str, url: str, session_id: st
 async def append_under_trace(
     talk: Channel, adapter: str, url: str, session_id: str, batch: Sequence[Sequence[str]], target: Position | None
 ) -> dict[str, Any]:
-    """One append, traced; with a target it ends there. Returns the lines that it passed."""
+    """Append under a trace. At the target, if there is one, the process kills itself. Returns the lines passed."""
     async with opened_sessions(adapter, url) as sessions:
         trace = LineTrace(type(sessions.store.store.engine), target)
         trace.install()

@@ -1,4 +1,4 @@
-"""The laws of a framework's sessions. A test class names an adapter and gives the fixture `store`."""
+"""The laws of a framework's sessions. A test class names an adapter, and provides the fixture `store`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from locus.testing.stores import DurableTestStore, OutageTestStore, TestStore
 OpenSessions = Callable[[], FrameworkSessions]
 
 HEAD_START = 0.005
-"""Seconds until two processes append: enough for both to have heard of it."""
+"""The seconds until two processes append, which both need to receive the order."""
 
 FILLING = "and the dog does not mind " * 12
 
@@ -43,11 +43,11 @@ HOSTILE_TEXTS = tuple(
         )
     )
 )
-"""What a user may say. An empty text is left out, because some frameworks have no message without one."""
+"""Texts that a user may send. None is empty, because some frameworks have no empty messages."""
 
 
 class SessionsUnderTest(Laws):
-    """Base of the laws: what a law needs to talk to the framework."""
+    """The base class of the laws, with helpers that use the framework through its adapter."""
 
     adapter: ClassVar[str]
     """The `FrameworkSessions` of the framework, as `module:Class`."""
@@ -58,7 +58,7 @@ class SessionsUnderTest(Laws):
 
     @pytest_asyncio.fixture
     async def open_sessions(self, store: TestStore) -> AsyncIterator[OpenSessions]:
-        """Opens the framework's sessions over handles that know nothing yet, and closes both at the end."""
+        """A function that opens the framework's sessions on a new handle. Both are closed at the end."""
         async with AsyncExitStack() as opened:
 
             def open_one() -> FrameworkSessions:
@@ -76,23 +76,23 @@ class SessionsUnderTest(Laws):
 
     @asynccontextmanager
     async def over(self, handle: Checkpointer) -> AsyncIterator[FrameworkSessions]:
-        """The framework's sessions over one handle, which is closed with them."""
+        """The framework's sessions on a handle, which is closed with them."""
         async with handle:
             sessions = self.kind(handle)
             yield sessions
             await sessions.close()
 
     def batch(self, session_id: str, name: str, filling: str = "") -> list[Said]:
-        """A batch as large as the framework's appends can be. Its texts tell the name, the place and the length."""
+        """A batch of the size that the framework can append. Its texts contain the name, the position and the size."""
         size = self.kind.batch
         return [said(session_id, f"{name} {place}/{size}{filling}") for place in range(size)]
 
     async def append(self, sessions: FrameworkSessions, session_id: str, batch: Sequence[Said]) -> None:
-        """Append to the session as it is."""
+        """Append a batch to the present revision of a session."""
         await sessions.append(session_id, batch, await sessions.revision(session_id))
 
     async def started(self, sessions: FrameworkSessions, session_id: str, *names: str) -> list[str]:
-        """Make a session with a batch of each name. Returns its texts."""
+        """Make a session with one batch for each name. Returns its texts."""
         await sessions.create(session_id)
         texts: list[str] = []
         for name in names:
@@ -101,12 +101,12 @@ class SessionsUnderTest(Laws):
         return texts
 
     def crew(self, store: DurableTestStore) -> Crew:
-        """Processes that know the adapter."""
+        """Worker processes that have imported the adapter."""
         return Crew(store.url, (jobs.__name__, self.adapter.partition(":")[0], *self.kind.imports))
 
 
 def said(session_id: str, text: str) -> Said:
-    """A message whose id no message of another session has."""
+    """A message whose id depends on its session and text."""
     return Said(str(uuid5(NAMESPACE_OID, ascii((session_id, text)))), text)
 
 
@@ -115,14 +115,14 @@ def texts_of(batch: Sequence[Said]) -> list[str]:
 
 
 class SessionRaceLaws(SessionsUnderTest):
-    """Two writers that begin from the same revision, again and again."""
+    """Two writers that append from the same revision lose nothing that was accepted, in many rounds."""
 
     rounds: ClassVar[int] = 30
 
     async def test_of_two_writers_from_one_revision_none_loses_what_was_accepted(
         self, store: TestStore, sessions: FrameworkSessions, open_sessions: OpenSessions
     ) -> None:
-        """Two processes that live through all rounds; two tasks on a store that no other process can open."""
+        """The writers are two processes, or two tasks if no other process can open the store."""
         texts = await self.started(sessions, "shared", "first")
         rounds = [
             [self.batch("shared", f"{who} in round {turn}") for who in ("one", "two")] for turn in range(self.rounds)
@@ -134,18 +134,18 @@ class SessionRaceLaws(SessionsUnderTest):
         both = self.kind.appends is not Appends.CONDITIONAL
         wrong = {turn: answers for turn, answers in enumerate(accepted) if sum(answers) != (2 if both else 1)}
         assert not wrong, f"accepted of two, by round: {wrong}"
-        kept = await open_sessions().reachable("shared")
+        reachable = await open_sessions().reachable("shared")
         if self.kind.appends is Appends.SNAPSHOTS:
             expected = {*texts, *(text for each in rounds for batch in each for text in texts_of(batch))}
-            assert expected - {*kept} == set(), "accepted, and lost"
+            assert expected - {*reachable} == set(), "accepted, and lost"
             return
         for answers, batches in zip(accepted, rounds, strict=True):
             these = [texts_of(batch) for batch, is_kept in zip(batches, answers, strict=True) if is_kept]
-            found = kept[len(texts) : len(texts) + len(these) * self.kind.batch]
+            stored = reachable[len(texts) : len(texts) + len(these) * self.kind.batch]
             orders = [[text for batch in order for text in batch] for order in (these, these[::-1])]
-            assert found in orders, f"accepted: {these}; kept: {found}"
-            texts += found
-        assert kept == texts
+            assert stored in orders, f"accepted: {these}; kept: {stored}"
+            texts += stored
+        assert reachable == texts
 
     def _between_processes(self, store: DurableTestStore, rounds: list[list[list[Said]]]) -> list[list[bool]]:
         accepted = []
@@ -176,10 +176,10 @@ class SessionRaceLaws(SessionsUnderTest):
 
 
 class SessionKillLaws(SessionsUnderTest):
-    """kill -9 during an append: the whole batch, or nothing of it."""
+    """A process killed during an append leaves the whole batch, or nothing of it."""
 
     kills: ClassVar[int] = 8
-    """Spread over the lines that an append passes."""
+    """How many kills there are, spread over the lines that an append passes."""
 
     @pytest.mark.crash
     async def test_a_process_killed_during_an_append_leaves_the_whole_batch_or_nothing(
@@ -199,16 +199,16 @@ class SessionKillLaws(SessionsUnderTest):
             for name, target in zip(names, targets, strict=True):
                 worker = self._start(crew, store, name, target)
                 worker.hear_out()
-                # Threads race, so a line may be passed less often than in the run that was counted.
+                # OS threads race, so a process may pass a line less often than the counted run did.
                 killed += [name] if worker.killed else []
         assert len(killed) * 2 >= len(targets), f"of {len(targets)} processes only {len(killed)} were killed"
         async with self.over(store.open_after_kill()) as sessions:
             for name in killed:
-                found = await sessions.read(name)
-                assert found in (before, [*before, *batch]), f"a part of a batch: {found[len(before) :]}"
+                texts = await sessions.read(name)
+                assert texts in (before, [*before, *batch]), f"a part of a batch: {texts[len(before) :]}"
                 more = self.batch(name, "goes on")
                 await self.append(sessions, name, more)
-                assert await sessions.read(name) == [*found, *texts_of(more)]
+                assert await sessions.read(name) == [*texts, *texts_of(more)]
 
     def _start(self, crew: Crew, store: DurableTestStore, session_id: str, target: Position | None) -> Worker:
         return crew.start(
@@ -222,7 +222,7 @@ class SessionKillLaws(SessionsUnderTest):
 
 
 class SessionRetryLaws(SessionsUnderTest):
-    """A batch that is sent again, because nobody knows whether it arrived."""
+    """A batch that is sent again, because its sender got no answer, is kept once if messages have ids."""
 
     async def test_the_same_batch_three_times(self, open_sessions: OpenSessions) -> None:
         sessions = open_sessions()
@@ -243,7 +243,7 @@ class SessionRetryLaws(SessionsUnderTest):
 
 
 class SessionOutageLaws(SessionsUnderTest):
-    """No answer means that there is none: an outage raises, and is never "no such session"."""
+    """An outage raises an error. It is never reported as "no such session"."""
 
     @pytest.mark.parametrize("warm", [True, False], ids=["warm handle", "cold handle"])
     async def test_an_outage_raises_and_is_never_no_session(
@@ -252,27 +252,27 @@ class SessionOutageLaws(SessionsUnderTest):
         sessions = open_sessions()
         texts = await self.started(sessions, "there", "before")
         begun = await sessions.revision("there")
-        asked = sessions if warm else open_sessions()
+        tested = sessions if warm else open_sessions()
         verbs: dict[str, Callable[[], Awaitable[object]]] = {
-            "known": lambda: asked.known("there"),
-            "known of none": lambda: asked.known("not there"),
-            "read": lambda: asked.read("there"),
-            "read of none": lambda: asked.read("not there"),
-            "read of the newest": lambda: asked.read("there", 1),
-            "append": lambda: asked.append("there", self.batch("there", "during"), begun),
-            "delete": lambda: asked.delete("there"),
+            "known": lambda: tested.known("there"),
+            "known of none": lambda: tested.known("not there"),
+            "read": lambda: tested.read("there"),
+            "read of none": lambda: tested.read("not there"),
+            "read of the newest": lambda: tested.read("there", 1),
+            "append": lambda: tested.append("there", self.batch("there", "during"), begun),
+            "delete": lambda: tested.delete("there"),
         }
         if self.kind.forks:
-            verbs["fork"] = lambda: asked.fork("there", "forked")
+            verbs["fork"] = lambda: tested.fork("there", "forked")
         async with store.outage():
             for verb, call in verbs.items():
                 await self._assert_raises(verb, call)
-        for reader in (asked, open_sessions()):
+        for reader in (tested, open_sessions()):
             assert await reader.known("there")
             assert not await reader.known("not there")
             assert await reader.read("there") == texts
         more = self.batch("there", "after")
-        await self.append(asked, "there", more)
+        await self.append(tested, "there", more)
         assert await open_sessions().read("there") == [*texts, *texts_of(more)]
 
     async def _assert_raises(self, verb: str, call: Callable[[], Awaitable[object]]) -> None:
@@ -284,18 +284,18 @@ class SessionOutageLaws(SessionsUnderTest):
 
 
 class SessionCostLaws(SessionsUnderTest):
-    """What an append and the newest messages cost does not grow. Counted in calls and bytes, never in time."""
+    """The costs of an append, and of reading the newest messages, do not grow. They are counted in calls and bytes."""
 
     early_turn: ClassVar[int] = 20
     late_turn: ClassVar[int] = 1_000
 
     late_whole_turn: ClassVar[int] = 200
-    """The same for a framework that hands over the whole session with each append: that takes it longer each time."""
+    """The late turn for a framework that passes the whole session to each append, which takes longer each time."""
 
     allowed: ClassVar[float] = 1.5
 
     def turns(self, _sessions: FrameworkSessions) -> int:
-        """How many turns the session has in the end."""
+        """The number of turns that the session has in the end."""
         return min(self.late_turn, self.late_whole_turn) if self.kind.reads_to_append else self.late_turn
 
     @pytest.fixture
@@ -313,7 +313,8 @@ class SessionCostLaws(SessionsUnderTest):
         for turn in range(last + 1):
             batch = self.batch("long", f"turn {turn:06}", FILLING)
             before = min(abs(end - turn) for end in (self.early_turn, last) if end >= turn)
-            is_measured, is_cold = before < 10, before < 5  # not in turn: then each would find the other's work
+            # Cold and warm appends don't alternate, or each would profit from the other's work.
+            is_measured, is_cold = before < 10, before < 5
             writer = open_sessions() if is_cold else sessions
             begun = await writer.revision("long")
             traffic.take()
@@ -332,7 +333,7 @@ class SessionCostLaws(SessionsUnderTest):
 
     def _assert_flat(self, what: str, counted: list[Traffic], last: int) -> None:
         half = len(counted) // 2
-        early, late = (Traffic(*map(sum, zip(*some, strict=True))) for some in (counted[:half], counted[half:]))
+        early, late = (Traffic(*map(sum, zip(*part, strict=True))) for part in (counted[:half], counted[half:]))
         whole_session = not self.kind.reads_newest if what == "newest" else self.kind.reads_to_append
         told = f"{what}: {early} at turn {self.early_turn}, {late} at turn {last}"
         assert early.calls > 0, told
@@ -342,11 +343,11 @@ class SessionCostLaws(SessionsUnderTest):
 
 
 class SessionIdLaws(SessionsUnderTest):
-    """Ids of sessions are data. Each works and is kept apart, or there is a clear error."""
+    """Ids of sessions are data. Each id works, and has its own session, or is refused with a clear error."""
 
     async def test_hostile_session_ids_work_or_are_refused_clearly(self, open_sessions: OpenSessions) -> None:
         sessions = open_sessions()
-        kept: dict[str, list[str]] = {}
+        accepted: dict[str, list[str]] = {}
         bad = tuple(each for each in BAD_IDS if isinstance(each, str))
         for session_id in (*LOOK_ALIKE_IDS, *bad):
             batch = self.batch(session_id, f"of {session_id.encode(errors='backslashreplace')!r}")
@@ -357,21 +358,21 @@ class SessionIdLaws(SessionsUnderTest):
                 if isinstance(error, UnicodeError) or not str(error):
                     pytest.fail(f"{session_id!a}: {error!r} is no clear error")
             else:
-                kept[session_id] = texts_of(batch)
-        assert {"alice", "Alice", "tenant/a", "tenant_a"} <= {*kept}, "ids are refused that anybody might have"
+                accepted[session_id] = texts_of(batch)
+        assert {"alice", "Alice", "tenant/a", "tenant_a"} <= {*accepted}, "ids are refused that anybody might have"
         reader = open_sessions()
-        for session_id, texts in kept.items():
+        for session_id, texts in accepted.items():
             assert await reader.known(session_id), ascii(session_id)
             assert await reader.read(session_id) == texts, ascii(session_id)
         await sessions.delete("alice")
-        del kept["alice"]
+        del accepted["alice"]
         assert not await reader.known("alice")
-        for session_id, texts in kept.items():
+        for session_id, texts in accepted.items():
             assert await reader.read(session_id) == texts, ascii(session_id)
 
 
 class SessionForkLaws(SessionsUnderTest):
-    """A fork and its source have nothing to do with each other, once there are two."""
+    """A fork and its source are independent after the fork."""
 
     @pytest.mark.parametrize("deleted", ["source", "fork"])
     async def test_a_fork_and_its_source_are_independent(self, open_sessions: OpenSessions, deleted: str) -> None:
@@ -404,7 +405,7 @@ class SessionForkLaws(SessionsUnderTest):
 
 
 class SessionRoundTripLaws(SessionsUnderTest):
-    """What was said comes back exactly, whatever it looks like."""
+    """Texts come back exactly, even hostile ones."""
 
     async def test_hostile_contents_come_back_as_they_were(
         self, sessions: FrameworkSessions, open_sessions: OpenSessions
@@ -428,4 +429,4 @@ class SessionLaws(
     SessionForkLaws,
     SessionRoundTripLaws,
 ):
-    """All laws, for a store that other processes can open."""
+    """All laws of sessions, for a store that other processes can open."""

@@ -1,4 +1,4 @@
-"""Counts what goes through an engine: calls, and bytes in both directions. Never time."""
+"""Counts the calls of an engine, and the bytes in both directions."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _inside: ContextVar[bool] = ContextVar("inside an engine", default=False)
 
 
 class Traffic(NamedTuple):
-    """What went through an engine."""
+    """The calls and bytes of an engine."""
 
     calls: int
     written: int
-    """Bytes of what it was given."""
+    """The bytes of arguments."""
     read: int
-    """Bytes of what it answered."""
+    """The bytes of results."""
 
 
 class TrafficCounter:
-    """Counts on every engine of a kind. A method that is built on another counts once."""
+    """Counts the traffic of all engines of a class. A method that calls another counts once."""
 
     def __init__(self, kind: type[Engine], monkeypatch: pytest.MonkeyPatch) -> None:
         self._calls = self._written = self._read = 0
@@ -37,7 +37,7 @@ class TrafficCounter:
                 monkeypatch.setattr(kind, name, self._counted(method))
 
     def take(self) -> Traffic:
-        """What has gone through since the last time."""
+        """Return the traffic since the last call."""
         counted = Traffic(self._calls, self._written, self._read)
         self._calls = self._written = self._read = 0
         return counted

@@ -1,1 +1,1 @@
-"""Worker processes for the contract suite: started in milliseconds, killed on purpose, examined afterwards."""
+"""Worker processes for the contract suite. They start in milliseconds, and tests may kill them."""

@@ -1,4 +1,4 @@
-"""Campaigns: processes that are killed while they save, and what they left examined by `ledger`."""
+"""Kills processes while they save, many times, and lets a `Ledger` examine what they left."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ Open = Callable[[], Checkpointer]
 KILLS_PER_THREAD = 10
 
 SHORTEST_WINDOW = 0.03
-"""Seconds within which a process is killed at random; more, where a save takes longer."""
+"""The shortest time window, in seconds, in which a process is killed at random. It grows if saves take longer."""
 
 MOST_TRIES = 20
-"""How many times as many kills until some have fallen on both sides of a commit: behind it there may be little room."""
+"""How many times more kills are tried until some fall before a commit and some after it, where there is less time."""
 
 AT_ONCE = 3
-"""Processes that are on their way to a line, while what the last one left is examined."""
+"""How many processes run towards their lines while the result of an earlier kill is examined."""
 
 
 @dataclass
 class Tally:
-    """How a campaign went."""
+    """The counts of a series of kills."""
 
     kills: int = 0
     inside: int = 0
-    """Kills that fell inside a step: it was begun, and not acknowledged."""
+    """Kills inside a step, which was begun and not acknowledged."""
     completed: int = 0
-    """Those of them that found the step already done."""
+    """Kills inside a step that was already committed."""
     ledgers: list[Ledger] = field(default_factory=list)
     positions: list[Position] = field(default_factory=list)
-    """The lines at which kills were planned, if they were."""
+    """The lines at which kills were planned; empty for random kills."""
 
     @property
     def both_sides(self) -> bool:
-        """Whether kills fell before commits, and after."""
+        """Whether some kills fell before a commit, and some after it."""
         return 0 < self.completed < self.inside
 
     def __str__(self) -> str:
         return f"{self.kills} kills, {self.inside} inside a save; {self.completed} of those were already committed"
 
     async def settle(self, ledger: Ledger, open_handle: Open, *, search: bool = True) -> None:
-        """After a kill: check everything with a handle that knows nothing."""
+        """Check the thread of a ledger after a kill, with a new handle."""
         self.kills += 1
         self.inside += ledger.begun is not None
         async with open_handle() as checkpointer:
@@ -61,9 +61,9 @@ class Tally:
 
 
 async def kill_at_random(crew: Crew, open_handle: Open, *, seed: int, kills: int, seconds: float = 1e9) -> Tally:
-    """Kill a process that saves without a pause, at random moments, so many times or for so long.
+    """Kill a process that saves without a pause at random moments, `kills` times or for `seconds`.
 
-    It goes on, within reason, until kills have fallen on both sides of a commit.
+    Further kills follow, up to a limit, until some have fallen before a commit and some after it.
     """
     rng, tally, end = random.Random(seed), Tally(), time.monotonic() + seconds
     window = SHORTEST_WINDOW
@@ -79,14 +79,14 @@ async def kill_at_random(crew: Crew, open_handle: Open, *, seed: int, kills: int
         _killed(worker, ledger)
         committed = tally.completed
         await tally.settle(ledger, open_handle)
-        # Where a save takes long, moments that are too early would all fall before its commit.
+        # If saves take long, moments that are too early would all fall before a commit.
         is_early = not heard and tally.completed == committed
         window = window * 1.5 if is_early else max(window / 1.5, SHORTEST_WINDOW)
     return tally
 
 
 async def kill_while_many_save(crew: Crew, open_handle: Open, *, seed: int, kills: int, threads: int) -> Tally:
-    """Kill a process that saves to so many threads at once, soon after it has acknowledged some saves."""
+    """Kill a process that saves to many threads at the same time, soon after it has acknowledged some saves."""
     rng, tally = random.Random(seed), Tally()
     for kill in range(kills):
         ledgers = {name: Ledger(name) for name in (f"thread {number} of {kill}" for number in range(threads))}
@@ -111,17 +111,17 @@ def _killed(worker: Worker, ledger: Ledger) -> None:
 
 
 def _last_words(worker: Worker) -> list[dict[str, Any]]:
-    """Kill a worker; what it said until then."""
-    said = [*worker.kill()]
+    """Kill a worker, and return its messages until then."""
+    messages = [*worker.kill()]
     assert worker.killed, f"the saver ended by itself, with status {worker.status}"
     worker.close()
-    return said
+    return messages
 
 
 async def kill_at_lines(
     crew: Crew, open_handle: Open, *, step: str, evenly: int | None, every: int = 1, last: int = 10
 ) -> Tally:
-    """Kill a process at the lines of a step (see `lines.chosen`), each time on a thread of its own."""
+    """Kill a process at lines of a step that `lines.chosen` chooses, each time on a new thread."""
     (counted,) = await _prepared(open_handle, step, [f"{step} counted"])
     targets = _targets(crew, crew.url, counted, step, Choice(evenly, every, last))
     ledgers = await _prepared(open_handle, step, [f"{step} {at}" for at in range(len(targets))])
@@ -138,7 +138,7 @@ async def kill_at_lines(
             await tally.settle(ledger, open_handle, search=number % 16 == 0)
         else:
             missed.append(number)
-    # Threads race, so a line may be passed less often than in the run that was counted. Most are passed once.
+    # OS threads race, so a process may pass a line less often than the counted run did. Most lines are passed once.
     for number in missed:
         (ledger,) = await _prepared(open_handle, step, [f"{step} {number} again"])
         file, line, _ = targets[number]
@@ -153,7 +153,7 @@ async def kill_at_lines(
 async def kill_while_creating(
     crew: Crew, new_store: Callable[[], DurableTestStore], *, evenly: int | None, every: int = 1
 ) -> Tally:
-    """Kill a process at the lines of the very first save, which makes the store, each time in a store of its own."""
+    """Kill a process at lines of the first save, which creates the store, each time in a new store."""
     store = new_store()
     targets = _targets(crew, store.url, Ledger("made"), "first", Choice(evenly, every))
     tally = Tally()
@@ -168,7 +168,7 @@ async def kill_while_creating(
 
 
 async def _prepared(open_handle: Open, step: str, thread_ids: list[str]) -> list[Ledger]:
-    """Threads with a little history, for a step to go on from."""
+    """Make threads with a short history, for a step to continue from."""
     ledgers = [Ledger(thread_id) for thread_id in thread_ids]
     async with open_handle() as checkpointer:
         for ledger in ledgers if step != "first" else ():
@@ -182,14 +182,14 @@ def _started(crew: Crew, url: str, ledger: Ledger, step: str, target: Position |
 
 
 def _followed(worker: Worker, ledger: Ledger) -> None:
-    """Hear a worker out, to its end."""
+    """Note all messages of a worker until its end."""
     for message in worker.hear_out():
         ledger.note(message)
     worker.close()
 
 
 def _targets(crew: Crew, url: str, ledger: Ledger, step: str, choice: Choice) -> list[Position]:
-    """Do the step to its end, to see which lines it passes."""
+    """Do a step to its end to see which lines it passes, and choose those to kill at."""
     worker = _started(crew, url, ledger, step, None)
     _followed(worker, ledger)
     seen = worker.finish()

@@ -1,6 +1,6 @@
-"""Jobs that are killed on the way. Before each step they say what they begin, and afterwards that it is done.
+"""Jobs that a test kills. They send a message before each step, and another when it is done.
 
-Said is only what is not known otherwise: ids and digests. A step is one of
+A message holds only what the test cannot know otherwise: ids and digests. A step is one of
 
     {"op": "save", "thread": "t", "id": "c1" or null, "digest": "…", "word": "w17"}
     {"op": "delete", "thread": "t", "id": "c1"}
@@ -22,11 +22,11 @@ from locus.testing.processes.lines import LineTrace, Position
 from locus.testing.processes.workers import Channel
 
 LONGEST = 40
-"""Messages in a state; beyond that the oldest are dropped, so that each step stays short."""
+"""The most messages in a state. Beyond that the oldest are dropped, so that each step stays short."""
 
 
 class Saver:
-    """Does steps on one thread, and tells the ledger of them."""
+    """Does steps on one thread, and sends messages about them for a `Ledger`."""
 
     def __init__(self, talk: Channel, checkpointer: Checkpointer, thread_id: str, seed: int) -> None:
         self._talk = talk
@@ -39,7 +39,7 @@ class Saver:
         self._state = AgentState()
 
     async def resume(self) -> None:
-        """Go on with the thread as it is."""
+        """Load the thread, to continue from its present state."""
         self._ids = [entry.checkpoint_id for entry in await self._checkpointer.history(self._thread_id, limit=None)]
         self._state = await self._checkpointer.load(self._thread_id) or AgentState()
 
@@ -57,7 +57,7 @@ class Saver:
         await steps[name]()
 
     async def any_step(self, appends: int) -> None:
-        """A step of any kind; an append is so many times as likely as each other."""
+        """Do a random step. An append is `appends` times as likely as each other kind."""
         name = self._random.choice(["append"] * appends + ["edit", "trim", "fork", "replace", "delete", "write"])
         await self.step(name if self._ids else "first")
 
@@ -67,7 +67,7 @@ class Saver:
         await self._save(state.with_metadata("plan", word * self._random.choice([1, 300])), word)
 
     async def edit(self) -> None:
-        """Change a message that is there, near the end or anywhere."""
+        """Change a message, the last one or any."""
         word = self._word()
         messages = self._state.messages
         at = self._random.choice([len(messages) - 1, self._random.randrange(len(messages))]) if messages else 0
@@ -75,20 +75,20 @@ class Saver:
         await self._save(self._state.with_messages_replaced(changed), word)
 
     async def trim(self) -> None:
-        """Drop messages from the front."""
+        """Drop the first half of the messages."""
         word = self._word()
-        kept = self._state.messages[len(self._state.messages) // 2 :]
-        await self._save(self._state.with_messages_replaced(kept).with_error(word), word)
+        remaining = self._state.messages[len(self._state.messages) // 2 :]
+        await self._save(self._state.with_messages_replaced(remaining).with_error(word), word)
 
     async def fork(self) -> None:
-        """Go back to an older checkpoint, and on from there."""
+        """Load an older checkpoint, and continue from it."""
         older = await self._checkpointer.load(self._thread_id, self._random.choice(self._ids))
         assert older is not None
         self._state = older
         await self.append()
 
     async def replace(self) -> None:
-        """Save something else under an id that exists."""
+        """Save another state under an existing id."""
         word = self._word()
         checkpoint_id = self._random.choice(self._ids)
         await self._save(self._state.with_message(Message.user(f"{word} instead")), word, checkpoint_id)
@@ -130,7 +130,7 @@ class Saver:
 
 
 async def save_until_killed(talk: Channel, url: str, thread_id: str, seed: int) -> None:
-    """Steps of all kinds, without an end of its own."""
+    """Do random steps on a thread until the process is killed."""
     async with opened(url) as checkpointer:
         saver = Saver(talk, checkpointer, thread_id, seed)
         await saver.resume()
@@ -139,7 +139,7 @@ async def save_until_killed(talk: Channel, url: str, thread_id: str, seed: int) 
 
 
 async def save_many_until_killed(talk: Channel, url: str, thread_ids: Sequence[str], seed: int) -> None:
-    """The same on many threads at once, through one handle, which may let their saves share a commit."""
+    """Do random steps on many threads at the same time, through one handle, which may commit saves together."""
     async with opened(url) as checkpointer:
         await checkpointer.list_threads(1)
 
@@ -152,7 +152,7 @@ async def save_many_until_killed(talk: Channel, url: str, thread_ids: Sequence[s
 
 
 async def some_steps(talk: Channel, url: str, thread_id: str, seed: int, count: int) -> None:
-    """So many steps of all kinds, on top of what is there."""
+    """Do `count` random steps on a thread, continuing from its present state."""
     async with opened(url) as checkpointer:
         saver = Saver(talk, checkpointer, thread_id, seed)
         await saver.resume()
@@ -163,7 +163,7 @@ async def some_steps(talk: Channel, url: str, thread_id: str, seed: int, count: 
 async def step_under_trace(
     talk: Channel, url: str, thread_id: str, step: str, target: Position | None
 ) -> dict[str, Any]:
-    """One step, traced; with a target it ends there. Returns the lines that it passed."""
+    """Do one step under a trace. At the target, if there is one, the process kills itself. Returns the lines passed."""
     checkpointer = opened(url)
     trace = LineTrace(type(checkpointer.store.engine), target)
     trace.install()

@@ -1,4 +1,4 @@
-"""Jobs that fork while they have a handle open. The children use it by blocking calls."""
+"""Jobs that fork while they have a handle open. The children use the handle by blocking calls."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from locus.testing.processes.jobs import Acknowledged, known_digest, opened
 from locus.testing.processes.workers import Channel
 
 PATIENCE = 60
-"""Seconds after which a forked child that hangs is ended."""
+"""The seconds after which a forked child that hangs is ended."""
 
 
 class Child:
-    """A forked process that does one thing when it is told to, and another when it is told again."""
+    """A forked process that does one of `works` each time it is told to."""
 
     def __init__(self, *works: Callable[[], Acknowledged]) -> None:
         from_child, to_parent = os.pipe()
@@ -39,7 +39,7 @@ class Child:
         os.close(from_parent)
 
     def next(self) -> Acknowledged:
-        """Let the child do the next thing."""
+        """Let the child do its next work, and return the result."""
         os.write(self._orders, b"!")
         answer = os.read(self._answers, 10_000)
         assert answer, f"the forked child failed, or hung: status {os.waitpid(self._pid, 0)[1]}"
@@ -74,7 +74,7 @@ def _save(checkpointer: Checkpointer, thread_id: str, text: str) -> Acknowledged
 
 
 async def use_across_a_fork(talk: Channel, url: str, thread_id: str) -> list[Acknowledged]:
-    """Use one handle before a fork, and after it on both sides, also when the parent has closed its own."""
+    """Save through one handle before a fork, and after it in both processes, also after the parent has closed it."""
     checkpointer = opened(url)
     saved = [_save(checkpointer, thread_id, "before the fork")]
     child = Child(
@@ -90,10 +90,10 @@ async def use_across_a_fork(talk: Channel, url: str, thread_id: str) -> list[Ack
 
 
 async def fork_while_writing(talk: Channel, url: str, forks: int) -> dict[str, int]:
-    """Fork while another thread writes without a pause; neither side may wait for the other for ever.
+    """Fork while another OS thread writes without a pause. Neither process may hang. Returns each thread's last number.
 
-    They are pending writes, because models cannot be made on both sides of such a fork: the library that
-    validates them has locks of its own. Returns the last number that was written to each thread.
+    It uses pending writes, because the library that validates states has locks of its own, which such a fork may
+    leave locked in the child.
     """
     checkpointer = opened(url)
     written = {"busy": 0}

@@ -1,16 +1,17 @@
-"""The process that forks: started as `python -m locus.testing.processes.forkserver <descriptor>`.
+"""The fork server: a process that forks a child for each job.
 
-It imports Locus once, has neither threads nor connections, and forks one child for each job, so that a job
-costs milliseconds and not the start of an interpreter. Requests are JSON lines, one at a time:
+`python -m locus.testing.processes.forkserver <descriptor>` starts it, with the descriptor of its socket. It imports
+Locus once, and has neither threads nor connections. A job therefore costs milliseconds, rather than the start of an
+interpreter. Requests are JSON lines, one at a time:
 
-    {"op": "prepare", "path": […], "modules": […], "url": "sqlite:a.db"}    import what the jobs will need
+    {"op": "prepare", "path": […], "modules": […], "url": "sqlite:a.db"}    import modules that jobs need
     {"op": "fork", "module": "…", "job": "save_many", "arguments": {…}, "environment": {…}}
-                                    start a job; with a socket for it
+                                    start a job; its socket comes with the request
     {"op": "kill", "pid": 1}        send SIGKILL, and wait for the end
     {"op": "reap", "pid": 1}        wait for the end of a job that is about to end by itself
 
-Only this process waits for the children, so a number that it signals cannot belong to anyone else. When its
-own socket closes, for whatever reason, it kills the children that are left and ends.
+Only this process waits for the children, so a process id that it signals is certainly a child's. When its own socket
+closes, it kills the remaining children and ends.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ REAP_SECONDS = 10.0
 
 
 class ForkServer:
-    """Answers requests until the other side is gone."""
+    """Answers requests until the other side closes the socket."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
@@ -84,7 +85,7 @@ class ForkServer:
         try:
             for module in modules:
                 importlib.import_module(module)
-            # A handle that is never used opens nothing, but its modules are imported once for all jobs.
+            # An unused handle opens nothing, but making it imports the backend's modules for all jobs.
             get_checkpointer(url)
         except (ImportError, LocusError):
             return {"error": traceback.format_exc()}
@@ -110,7 +111,7 @@ class ForkServer:
         return self._reap(pid)
 
     def _reap(self, pid: int) -> int | None:
-        """How the child ended (minus the signal, if it was one); None if it has not, after a while."""
+        """The exit status of a child (negative for a signal); None if it has not ended after a while."""
         deadline = time.monotonic() + REAP_SECONDS
         while time.monotonic() < deadline:
             ended, status = os.waitpid(pid, os.WNOHANG)
@@ -122,7 +123,7 @@ class ForkServer:
 
 
 def run_job(job: Job, arguments: dict[str, Any], channel: Channel) -> NoReturn:
-    """In the child: do the job, say how it went, and end without any of the parent's clean-up."""
+    """Do a job in a child, send its result or error, and end without the parent's clean-up."""
     code = 1
     try:
         channel.send(done=asyncio.run(job(channel, **arguments)))

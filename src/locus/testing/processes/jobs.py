@@ -1,7 +1,7 @@
-"""What worker processes do. Each job opens the store by its URL, as a program of its own would.
+"""Jobs for worker processes. Each opens the store by its URL, like any program.
 
-A job is an async function of a module that can be imported; its first argument is the channel to the test,
-and the others and the result are JSON.
+A job is an async function of an importable module. Its first argument is the channel to the test; the others and the
+result are JSON.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from locus.memory.checkpointer import Checkpointer
 from locus.testing.processes.workers import Channel
 
 Acknowledged = tuple[str, str, str]
-"""(thread id, checkpoint id, digest of the state)"""
+"""Thread id, checkpoint id, and digest of the state."""
 
 
 def opened(url: str) -> Checkpointer:
@@ -31,24 +31,24 @@ def opened(url: str) -> Checkpointer:
 
 
 def digest(state: AgentState | None) -> str | None:
-    """Equal for equal states only: `1` and `True`, or `0.0` and `-0.0`, differ here."""
+    """The digest of a state; None for None. It distinguishes `1` from `True`, and `0.0` from `-0.0`."""
     return None if state is None else payload_digest(state.to_checkpoint())
 
 
 def payload_digest(payload: Any) -> str:
-    """The same for any JSON value."""
+    """The digest of a JSON value. It distinguishes `1` from `true`, and `0.0` from `-0.0`."""
     text = json.dumps(payload, sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def known_digest(state: AgentState) -> str:
-    found = digest(state)
-    assert found is not None
-    return found
+    known = digest(state)
+    assert known is not None
+    return known
 
 
 async def wait_for_the_others(talk: Channel) -> None:
-    """Say that this worker is ready, and go on at the instant that `Crew.together` names."""
+    """Report that this worker is ready, and wait for the instant that `Crew.together` sets."""
     talk.send(ready=True)
     signal = talk.receive()
     assert signal is not None, "the test has ended"
@@ -56,7 +56,7 @@ async def wait_for_the_others(talk: Channel) -> None:
 
 
 async def answer_in_turn(talk: Channel, url: str, thread_id: str) -> None:
-    """For each word that comes: say what the thread's latest checkpoint is, and add the word to it."""
+    """For each word that is received, add it to the thread's latest state, and report what was read and saved."""
     async with opened(url) as checkpointer:
         while (turn := talk.receive()) is not None:
             latest = await checkpointer.load(thread_id)
@@ -69,7 +69,7 @@ async def answer_in_turn(talk: Channel, url: str, thread_id: str) -> None:
 async def save_many(
     talk: Channel, url: str, thread_ids: Sequence[str], count: int, name: str, from_latest: bool
 ) -> list[Acknowledged]:
-    """Save to these threads in turn, together with others: on top of the latest, or on a line of its own."""
+    """Save to threads in turn while other workers do so, from the latest state or on a line of its own."""
     acknowledged: list[Acknowledged] = []
     async with opened(url) as checkpointer:
         await wait_for_the_others(talk)
@@ -85,7 +85,7 @@ async def save_many(
 
 
 async def try_to_be_next(talk: Channel, url: str, thread_id: str, name: str) -> None:
-    """For each checkpoint that comes: save on condition that it is still the latest, and say how it went."""
+    """For each checkpoint id that is received, save if it is still the latest, and report the outcome."""
     async with opened(url) as checkpointer:
         while (turn := talk.receive()) is not None:
             await asyncio.sleep(turn["at"] - time.time())
@@ -99,7 +99,7 @@ async def try_to_be_next(talk: Channel, url: str, thread_id: str, name: str) -> 
 
 
 async def count_up(talk: Channel, url: str, thread_id: str, times: int) -> int:
-    """Add 1 to a counter that others count up as well. Returns how often another one was faster."""
+    """Add 1 to a counter `times` times while other workers do so. Returns the number of conflicts."""
     conflicts = 0
     async with opened(url) as checkpointer:
         await wait_for_the_others(talk)
@@ -117,7 +117,7 @@ async def count_up(talk: Channel, url: str, thread_id: str, times: int) -> int:
 
 
 async def remove_while_others_save(talk: Channel, url: str, thread_id: str, how: str) -> list[str]:
-    """Take checkpoints away until told to stop. Returns the ids of those that it deleted one by one."""
+    """Remove checkpoints until told to stop. Returns the ids of those that it deleted one by one."""
     deleted: list[str] = []
     async with opened(url) as checkpointer:
         await wait_for_the_others(talk)
@@ -136,16 +136,16 @@ async def remove_while_others_save(talk: Channel, url: str, thread_id: str, how:
 
 
 async def read_while_others_change(talk: Channel, url: str, thread_id: str) -> int:
-    """Read with handles that know nothing yet, until told to stop. Returns how often there was something."""
-    found = 0
+    """Read with new handles until told to stop. Returns how often there was a state."""
+    loaded = 0
     await wait_for_the_others(talk)
     while not _told_to_stop(talk):
         async with opened(url) as checkpointer:
             for _ in range(3):
-                found += await checkpointer.load(thread_id) is not None
+                loaded += await checkpointer.load(thread_id) is not None
                 await checkpointer.history(thread_id, limit=None)
                 await checkpointer.list_threads()
-    return found
+    return loaded
 
 
 def _told_to_stop(talk: Channel) -> bool:
@@ -157,7 +157,7 @@ def _told_to_stop(talk: Channel) -> bool:
 
 
 async def try_to_read(talk: Channel, url: str, thread_id: str) -> dict[str, Any]:
-    """What this process finds: the latest state's digest, or the name of the error that was raised."""
+    """Read a thread in this process. Returns its ids and latest digest, or the classes of the error."""
     try:
         async with opened(url) as checkpointer:
             ids = await checkpointer.list_checkpoints(thread_id)
@@ -167,12 +167,12 @@ async def try_to_read(talk: Channel, url: str, thread_id: str) -> dict[str, Any]
 
 
 async def read_versions(talk: Channel, url: str, thread_id: str) -> dict[str, Any]:
-    """What a saver finds here of each namespace: checkpoints, newest first, with their parents and writes."""
-    found: dict[str, Any] = {}
+    """Read all namespaces of a thread with a saver: checkpoints, newest first, with their parents and writes."""
+    versions: dict[str, Any] = {}
     async with CheckpointSaver(url) as saver:
         for namespace in await saver.list_namespaces(thread_id=thread_id):
             place: dict[str, Any] = {"thread_id": thread_id, "checkpoint_ns": namespace}
-            found[namespace] = [
+            versions[namespace] = [
                 [
                     each["checkpoint_id"],
                     each["parent_checkpoint_id"],
@@ -184,4 +184,4 @@ async def read_versions(talk: Channel, url: str, thread_id: str) -> dict[str, An
                 ]
                 for each in await saver.list_checkpoints(**place)
             ]
-    return found
+    return versions

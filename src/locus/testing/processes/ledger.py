@@ -1,8 +1,8 @@
-"""What must be true of a store after a process that was saving to it has been killed.
+"""Checks a store after a process that was saving to it was killed.
 
-- Every step that was acknowledged is there, and loads equal to what was acknowledged.
-- Of the step that was begun and not acknowledged, everything is there or nothing.
-- The latest is the newest that is listed, search finds it, and the thread goes on.
+- Every acknowledged step is stored, and loads as it was acknowledged.
+- A step that was begun and not acknowledged is stored completely or not at all.
+- The latest checkpoint is the newest in the list, search finds it, and the thread can continue.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Step = dict[str, Any]
 
 @dataclass(frozen=True)
 class Content:
-    """What a thread holds: checkpoints as (id, digest), oldest first, and pending writes."""
+    """The content of a thread: checkpoints as (id, digest), oldest first, and pending writes."""
 
     checkpoints: tuple[tuple[str, str], ...] = ()
     writes: frozenset[tuple[str, str, str, Any]] = frozenset()
-    """(checkpoint id, task, channel, value)"""
+    """Checkpoint id, task, channel and value of each pending write."""
 
     def after(self, step: Step, checkpoint_id: str) -> Content:
         others = tuple(known for known in self.checkpoints if known[0] != checkpoint_id)
@@ -35,12 +35,12 @@ class Content:
                 return Content(others, frozenset(write for write in self.writes if write[0] != checkpoint_id))
             case _:
                 place = (checkpoint_id, step["task"])
-                kept = {write for write in self.writes if write[:2] != place}
-                return Content(self.checkpoints, frozenset(kept | {(*place, *write) for write in step["writes"]}))
+                other_writes = frozenset(write for write in self.writes if write[:2] != place)
+                return Content(self.checkpoints, other_writes | {(*place, *write) for write in step["writes"]})
 
 
 async def content_of(checkpointer: Checkpointer, thread_id: str) -> Content:
-    """Everything a thread holds, read in every way there is; they must agree."""
+    """Read the content of a thread in every way. All ways must agree."""
     history = await checkpointer.history(thread_id, limit=None)
     ids = [entry.checkpoint_id for entry in history]
     listed = await checkpointer.list_checkpoints(thread_id, limit=len(ids) + 1)
@@ -64,7 +64,7 @@ async def content_of(checkpointer: Checkpointer, thread_id: str) -> Content:
 
 @dataclass
 class Ledger:
-    """What a killed process has said of one thread."""
+    """The expected content of one thread, from the messages of a process that was killed."""
 
     thread_id: str
     content: Content = Content()
@@ -79,31 +79,31 @@ class Ledger:
             self.begun = None
 
     async def settle(self, checkpointer: Checkpointer) -> bool:
-        """Compare with what is there; True if the step that was begun is there, although nobody said so."""
-        found = await content_of(checkpointer, self.thread_id)
+        """Compare the stored content with the expected. True if the unacknowledged step is stored."""
+        stored = await content_of(checkpointer, self.thread_id)
         allowed = [self.content]
         if self.begun is not None:
-            newest = found.checkpoints[-1][0] if found.checkpoints else "none"
+            newest = stored.checkpoints[-1][0] if stored.checkpoints else "none"
             allowed.append(self.content.after(self.begun, self.begun["id"] or newest))
-        assert found in allowed, self._difference(found, allowed)
-        completed = found != self.content
-        self.content, self.begun = found, None
+        assert stored in allowed, self._difference(stored, allowed)
+        completed = stored != self.content
+        self.content, self.begun = stored, None
         return completed
 
-    def _difference(self, found: Content, allowed: list[Content]) -> str:
+    def _difference(self, stored: Content, allowed: list[Content]) -> str:
         lines = [f"thread {self.thread_id!r} after a kill in {self.begun}"]
         for name, content in zip(("acknowledged", "or then"), allowed, strict=False):
             lines += [
-                f"{name}: missing {sorted(set(content.checkpoints) - set(found.checkpoints))}",
-                f"    not expected {sorted(set(found.checkpoints) - set(content.checkpoints))}",
+                f"{name}: missing {sorted(set(content.checkpoints) - set(stored.checkpoints))}",
+                f"    not expected {sorted(set(stored.checkpoints) - set(content.checkpoints))}",
                 f"    order {[known for known, _ in content.checkpoints]}",
-                f"    writes {sorted(map(str, content.writes ^ found.writes))} differ",
+                f"    writes {sorted(map(str, content.writes ^ stored.writes))} differ",
             ]
-        lines.append(f"found order {[known for known, _ in found.checkpoints]}")
+        lines.append(f"found order {[known for known, _ in stored.checkpoints]}")
         return "\n".join(lines)
 
     async def go_on(self, checkpointer: Checkpointer, word: str, *, search: bool = False) -> None:
-        """The thread must take another checkpoint on top, and find it again."""
+        """Save another checkpoint on top of the thread, and check its parent and that search finds it."""
         state = await checkpointer.load(self.thread_id) or AgentState()
         state = state.with_message(Message.user(f"{word} goes on"))
         saved = await checkpointer.save(state, self.thread_id)

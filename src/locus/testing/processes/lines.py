@@ -1,4 +1,4 @@
-"""A process that ends itself, as if killed, at a chosen line of the code that saves."""
+"""Lets a process kill itself at a chosen line of the code that saves."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ import locus.wire
 from locus.memory.engine import Engine
 
 Position = tuple[str, int, int]
-"""(file, line, how often it has been reached)"""
+"""A file, a line, and how often the process has reached that line."""
 
 
 class Choice(NamedTuple):
-    """Which lines are worth a kill."""
+    """The rules by which `chosen` chooses lines to kill at. It takes the lines that any of them chooses."""
 
     evenly: int | None
-    """So many, spread over everything that is passed. None: each line anywhere, the first time that it is reached."""
+    """Choose this many lines, spread evenly over all that are passed. None chooses every line when first reached."""
     every: int = 1
-    """And each line where the engine is (2: every second, …), the first time that it is reached,"""
+    """Choose every n-th line of the engine's own code, when first reached: 1 for each line, 2 for every second."""
     last: int = 10
-    """and the last few, when all is done but the answer."""
+    """Choose this many lines at the very end, when only the answer is outstanding."""
 
 
 class LineTrace:
-    """While `active`, notes every line that any thread reaches in `locus.memory` and where the engine is.
+    """While `active`, records every line of `locus.memory` and of the engine's folders that any OS thread reaches.
 
-    If there is a target, SIGKILL comes before that line is executed. Threads are seen if they were started
-    after `install`, and frames if they were entered after it.
+    It kills the process with SIGKILL just before the target, if there is one. It only sees threads that were started,
+    and frames that were entered, after `install`.
     """
 
     def __init__(self, engine: type, target: Position | None = None) -> None:
@@ -70,9 +70,9 @@ class LineTrace:
 
 
 def engine_folders(engine: type) -> list[str]:
-    """Where an engine is written, and what it may be built on: backends, the runtime, the wire, a stranger's folder.
+    """The folders with the code of an engine: its own, those of all backends, the runtime and the wire.
 
-    The model is not meant: all engines share it.
+    The model is left out, because all engines share it.
     """
     files = {sys.modules[kind.__module__].__file__ or "" for kind in engine.__mro__ if issubclass(kind, Engine)}
     folders = {str(Path(file).parent) for file in files} - set(locus.memory.__path__)

@@ -1,6 +1,6 @@
-"""Worker processes: jobs such as those in `jobs`, each in a process of its own, started in milliseconds.
+"""Worker processes, which run jobs such as those in `jobs`. A process starts in milliseconds.
 
-The suite and its workers exchange JSON lines over a socket. Nothing that they receive is ever executed.
+The suite and its workers exchange JSON lines over a socket. Received data is never executed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Message = dict[str, Any]
 
 
 class Channel:
-    """One end of a conversation. What was sent stays readable after the sender was killed."""
+    """One end of a connection that carries JSON messages. Sent messages stay readable after the sender was killed."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -35,10 +35,10 @@ class Channel:
         self._connection.sendall(json.dumps(facts).encode() + b"\n")
 
     def receive(self, timeout: float | None = None) -> Message | None:
-        """The next message; None when the other end is gone. `TimeoutError` if neither happens in time."""
+        """Wait for the next message. Returns None if the other end is gone, and raises TimeoutError after `timeout`."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while b"\n" not in self._unread and not self._ended:
-            # A timeout of 0 would make the socket non-blocking, which has errors of its own.
+            # A timeout of 0 would make the socket non-blocking, which raises other errors.
             self._connection.settimeout(None if deadline is None else max(0.0001, deadline - time.monotonic()))
             try:
                 chunk = self._connection.recv(65_536)
@@ -57,18 +57,18 @@ class Channel:
 
 
 PATIENCE = 120.0
-"""Seconds after which a silent worker has failed."""
+"""The seconds after which a silent worker counts as failed."""
 
 P = ParamSpec("P")
 Job = Callable[Concatenate[Channel, P], Coroutine[Any, Any, object]]
 
 
 class WorkerFailed(AssertionError):
-    """A worker process raised, died or fell silent. The text has its traceback and what it printed."""
+    """A worker process raised an error, died or fell silent. The text has its traceback and its output."""
 
 
 class Server:
-    """The fork server, and what it wrote to stderr."""
+    """The fork server process, and its output."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
@@ -102,7 +102,7 @@ class Server:
         return answer
 
     def prepare(self, modules: tuple[str, ...], url: str) -> None:
-        """Import what jobs on such a store need, once for all of them."""
+        """Import the modules that jobs on a kind of store need, once for all jobs."""
         kind = (modules, url.partition(":")[0])
         if kind not in self._prepared:
             self.ask(op="prepare", path=sys.path, modules=modules, url=url)
@@ -110,12 +110,12 @@ class Server:
 
     @property
     def printed(self) -> int:
-        """How much the server and its children have written to stdout and stderr."""
+        """The number of bytes that the server and its children have written to stdout and stderr."""
         return os.fstat(self._errors.fileno()).st_size
 
     def errors(self, since: int = 0) -> str:
-        """What they have written since then; the end of it, if it is much."""
-        # They write at the file's shared position, so it must not be moved.
+        """The output of the server and its children since an earlier `printed`, or the last part of it."""
+        # The processes write at the position that the file's descriptors share, so reading must not move it.
         start = max(since, self.printed - 4_000)
         return os.pread(self._errors.fileno(), 4_000, start).decode(errors="replace")
 
@@ -131,14 +131,14 @@ class Server:
 
 @functools.cache
 def shared_server() -> Server:
-    """The server of this process, started when it is first needed and ended with the process."""
+    """The fork server of this process, started at first use, and ended with the process."""
     server = Server()
     atexit.register(server.close)
     return server
 
 
 class Worker:
-    """One job in a process of its own."""
+    """A job in a process of its own."""
 
     def __init__(self, server: Server, module: str, job: str, arguments: Message) -> None:
         self._server = server
@@ -146,7 +146,7 @@ class Worker:
         self._printed_before = server.printed
         ours, theirs = socket.socketpair()
         with theirs:
-            # The server outlives tests, so what they set in the environment has to be passed on.
+            # The server outlives tests, so the environment that a test has set is passed on with the request.
             request = {"module": module, "job": job, "arguments": arguments, "environment": dict(os.environ)}
             answer = server.ask(op="fork", **request, pass_on=[theirs.fileno()])
         self.pid: int = answer["pid"]
@@ -162,14 +162,14 @@ class Worker:
             raise self._failed("had ended before it could be told") from None
 
     def hear(self, timeout: float = PATIENCE) -> Message:
-        """The next thing that the worker says, which it must."""
+        """Wait for the next message of the worker. Raises WorkerFailed if it ends without one."""
         message = self._next(timeout)
         if message is None:
             raise self._failed("ended without a word")
         return message
 
     def finish(self, timeout: float = PATIENCE) -> Any:
-        """Wait for the job's end, and return its result. It has nothing more to say before that."""
+        """Wait for the job's end, and return its result. Raises WorkerFailed if the worker sends another message."""
         message = self._next(timeout)
         if message is not None:
             raise self._failed(f"said {message} and not its result")
@@ -178,37 +178,37 @@ class Worker:
         return self.result
 
     def hear_out(self, timeout: float = PATIENCE) -> list[Message]:
-        """Everything that the worker says until its end, however it ends."""
-        said = []
+        """Wait for the worker's end, and return all its messages, even if it was killed."""
+        messages = []
         while (message := self._next(timeout)) is not None:
-            said.append(message)
-        return said
+            messages.append(message)
+        return messages
 
     def hear_until(self, deadline: float) -> Iterator[Message]:
-        """What the worker says until that moment of `time.monotonic`, or until its end."""
+        """Yield the worker's messages until a time of `time.monotonic`, or until its end."""
         while self.status is None and (left := deadline - time.monotonic()) > 0:
             try:
                 message = self._channel.receive(left)
             except TimeoutError:
                 return
-            if (said := self._understood(message)) is not None:
-                yield said
+            if (heard := self._understood(message)) is not None:
+                yield heard
 
     def kill(self) -> list[Message]:
-        """End the process with SIGKILL, and return what it had said that nobody has heard yet."""
+        """End the process with SIGKILL, and return its messages that were not received yet."""
         self._end()
-        said = []
+        messages = []
         while (message := self._channel.receive(PATIENCE)) is not None:
             if (last := self._understood(message)) is not None:
-                said.append(last)
-        return said
+                messages.append(last)
+        return messages
 
     @property
     def killed(self) -> bool:
         return self.status == -signal.SIGKILL
 
     def close(self) -> None:
-        """End the process, if it has not ended; whatever it still had to say is lost."""
+        """End the process, if it has not ended. Its unread messages are lost."""
         self._channel.close()
         self._end()
 
@@ -223,12 +223,12 @@ class Worker:
             except TimeoutError:
                 self.kill()
                 raise self._failed(f"said nothing for {timeout:g} seconds") from None
-            if (said := self._understood(message)) is not None:
-                return said
+            if (heard := self._understood(message)) is not None:
+                return heard
         return None
 
     def _understood(self, message: Message | None) -> Message | None:
-        """Take note of a result, a failure or the end; anything else is for the caller."""
+        """Handle a result, a failure or the end of the worker. Any other message is returned, for the caller."""
         if self.status is None and (message is None or "error" in message):
             self.status = self._server.ask(op="reap", pid=self.pid)["status"]
         if message is None:
@@ -245,7 +245,7 @@ class Worker:
 
 
 class Crew:
-    """The workers of one test, all on one store."""
+    """The workers of one test, which all use one store."""
 
     def __init__(self, url: str, modules: Sequence[str] = ()) -> None:
         self.url = url
@@ -254,13 +254,13 @@ class Crew:
         self._workers: list[Worker] = []
 
     def start(self, job: Job[P], *_none: P.args, **arguments: P.kwargs) -> Worker:
-        """Run a job in a new process. Its arguments are given by name, and are JSON."""
+        """Run a job in a new process. Its arguments are keywords, and JSON."""
         worker = Worker(self._server, job.__module__, job.__name__, dict(arguments))
         self._workers.append(worker)
         return worker
 
     def together(self, workers: Sequence[Worker], head_start: float = 0.02) -> None:
-        """Let workers that have said that they are ready go on at the same instant."""
+        """Wait until all workers are ready, and let them go on at the same instant."""
         for worker in workers:
             assert worker.hear() == {"ready": True}
         instant = time.time() + head_start

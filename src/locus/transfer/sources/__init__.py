@@ -1,4 +1,4 @@
-"""Reads what other libraries have stored, without changing it: one module or package per library."""
+"""Reads the stores of other libraries, without changing them: one module or package per library."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class ForeignStore(ABC):
 
 
 def read_moment(value: Any, kind: str = "time") -> datetime:
-    """A time as text, or as a driver returns it. Without an offset it is in UTC. `kind` is for the error."""
+    """A time from text, or as a driver returns it. Without an offset it is in UTC. `kind` names it in an error."""
     if isinstance(value, datetime):
-        found = value
+        moment = value
     else:
         try:
-            found = datetime.fromisoformat(value)
+            moment = datetime.fromisoformat(value)
         except (TypeError, ValueError) as error:
             raise CorruptCheckpointError(f"{value!r:.40} is no {kind}") from error
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment

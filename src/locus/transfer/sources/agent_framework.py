@@ -1,13 +1,13 @@
-"""The folder of a `FileHistoryProvider` of the Microsoft Agent Framework. Nothing is written to it.
+"""Reads the folder of a `FileHistoryProvider` of the Microsoft Agent Framework.
 
     <session>.jsonl      one message a line, as JSON
-    <session>.msgpack    the same as MessagePack, each message after its length in four bytes
+    <session>.msgpack    one MessagePack record a message, after its length in four bytes
 
-A session whose id is no safe name for a file has `~session-` and the id in base32 in the place of the id, or, if it is
-very long, `~session-sha256-` and a digest. Then nobody knows the id any more, and the name of the file stands for it.
+If an id is no safe name for a file, the file is called `~session-` and the id in base32, or, if the id is very long,
+`~session-sha256-` and a digest. A digest does not reveal the id, so the name of the file becomes the id.
 
-Each session becomes a thread that `LocusHistoryProvider` continues. The files have no times, so each turn becomes a
-checkpoint with the time of the file: a turn begins with what a user says.
+Each session becomes a thread that `LocusHistoryProvider` continues. Messages have no times, so each turn becomes a
+checkpoint with the time of the file. A turn begins with a message of the user.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _ENCODED = "~session-"
 _DIGEST = "~session-sha256-"
 _LENGTH_BYTES = 4
 _LONGEST = 64 * 1024 * 1024
-"""How many bytes a message has at most: the framework writes no longer ones as MessagePack."""
+"""The most bytes that the framework writes for a message as MessagePack."""
 
 
 class AgentFrameworkSource(FolderStore):
-    """The sessions in a folder."""
+    """The sessions in the folder of a `FileHistoryProvider`."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -50,18 +50,18 @@ class AgentFrameworkSource(FolderStore):
         return self._files
 
     def _by_session(self) -> dict[str, Path]:
-        found: dict[str, Path] = {}
+        files: dict[str, Path] = {}
         for path in sorted(self._path.iterdir()):
             if path.suffix not in _READERS or not path.is_file() or not path.stat().st_size:
                 continue
             session_id = session_of(path.stem)
-            if session_id in found:
+            if session_id in files:
                 raise ConfigurationError(
                     f"session {session_id!r:.80} is in two files of {str(self._path)!r}, as JSON Lines and as "
                     "MessagePack: move one of them to another folder"
                 )
-            found[session_id] = path
-        return found
+            files[session_id] = path
+        return files
 
     async def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
         path = self._files[thread_id]
@@ -91,11 +91,11 @@ def session_of(stem: str) -> str:
     try:
         return b32decode(text + "=" * (-len(text) % 8)).decode()
     except ValueError:
-        return stem  # somebody else has given the file this name
+        return stem  # not a name that the framework gives
 
 
 def _read_turns(session_id: str, path: Path) -> tuple[datetime, list[list[str]]]:
-    """When a file was written last, and its messages as they are stored, in turns."""
+    """The time at which a file was last written, and its messages as JSON, grouped by turn."""
     turns: list[list[str]] = []
     try:
         with path.open("rb") as file:

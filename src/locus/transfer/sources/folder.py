@@ -1,4 +1,4 @@
-"""What the stores of other libraries that are folders have in common."""
+"""The base class for stores of other libraries that are folders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from locus.transfer.sources import ForeignStore
 
 
 class FolderStore(ForeignStore):
-    """A folder with files."""
+    """A store of another library that is a folder with files."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path).expanduser().absolute()

@@ -1,16 +1,16 @@
-"""Sessions of Google ADK: the tables of `SqliteSessionService`, and those of `DatabaseSessionService`.
+"""Reads sessions of Google ADK from the tables of `SqliteSessionService` and `DatabaseSessionService`.
 
     sessions      app_name, user_id, id, state, create_time, update_time
     events        id, app_name, user_id, session_id, invocation_id, timestamp, event_data
     user_states   app_name, user_id, state, update_time
     app_states    app_name, state, update_time
 
-Each session becomes a thread that `LocusSessionService` continues, and so does the state of each user and each app. An
-event becomes a checkpoint, in the order in which ADK reads them: by time. The first checkpoint of a session is its
-beginning. The state as of an event is put together from what the events have changed since then. What none of them has
-changed was there from the beginning; and the newest checkpoint has the state that ADK has.
+Each session becomes a thread that `LocusSessionService` continues, and so does the state of each user and each app.
+The first checkpoint of a session is empty of events; each event becomes another, in the order of their times, in which
+ADK reads them. ADK stores only the newest state, and the changes of each event. Values that no event has changed
+therefore belong to every checkpoint, and each event adds its changes. The newest checkpoint has the state that ADK has.
 
-Databases of ADK before 1.22 hold pickles. They are refused: `adk migrate session` makes new tables of them.
+Databases of ADK before 1.22 hold pickles, and are refused: `adk migrate session` makes new tables of them.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _BRANCH: Final = "events"
 _PREFIXES: Final = ("app:", "user:", "temp:")
 _ATTEMPTS: Final = 10
 _ID: Final = "import"
-"""The id of the first checkpoint of a thread. Those of events have the id of the event behind it."""
+"""The id of the first checkpoint of a thread. For the checkpoint of an event, the event's id is appended."""
 
 
 class StateRow(NamedTuple):
-    """A state, and when it was changed last."""
+    """The row of a state: its JSON, and the times of its first and last write."""
 
     state: Any
     created: Any
@@ -58,7 +58,7 @@ class EventRow(NamedTuple):
 
 
 class ADKTables(ABC):
-    """The rows of ADK's tables, wherever they are."""
+    """Access to ADK's tables in some database."""
 
     @property
     @abstractmethod
@@ -67,11 +67,11 @@ class ADKTables(ABC):
 
     @abstractmethod
     async def check(self) -> None:
-        """Raise `ConfigurationError` if these are no tables of ADK, or of a version that is too old."""
+        """Raise `ConfigurationError` if these are not tables of ADK, or those of a version that is too old."""
 
     @abstractmethod
     async def all(self, statement: str, values: tuple[str, ...] = ()) -> list[Row]:
-        """The rows of a statement. `{sessions}` stands for that table, and `{json:state}` for a column with JSON."""
+        """The rows of a statement, in which `{sessions}` stands for that table and `{json:state}` for a JSON column."""
 
     @abstractmethod
     async def events(self, names: tuple[str, ...]) -> list[EventRow]:
@@ -89,7 +89,7 @@ _EVENTS: Final = (
 
 
 def _too_old(columns: set[str]) -> bool:
-    """The old tables have a column for each field of an event, and pickled actions among them."""
+    """Whether the columns are those of old tables, which have one for each field of an event, with pickled actions."""
     return "actions" in columns and "event_data" not in columns
 
 
@@ -111,16 +111,16 @@ class SQLiteTables(ADKTables):
         return self._file.name
 
     async def check(self) -> None:
-        there = await self._file.tables()
-        if "events" in there and _too_old(await self._file.columns("events")):
+        tables = await self._file.tables()
+        if "events" in tables and _too_old(await self._file.columns("events")):
             raise ConfigurationError(_OLD)
-        missing = sorted({*_TABLES} - there)
+        missing = sorted({*_TABLES} - tables)
         if missing:
             raise ConfigurationError(
                 f"{self._file.path!r} has no table {', '.join(missing)}: is it a file of SqliteSessionService or "
                 "DatabaseSessionService?"
             )
-        if _METADATA in there:  # of DatabaseSessionService, which orders events of the same time by their ids
+        if _METADATA in tables:  # DatabaseSessionService, which orders events of the same time by their ids
             self._order = "timestamp, id"
 
     async def all(self, statement: str, values: tuple[str, ...] = ()) -> list[Row]:
@@ -150,7 +150,7 @@ class ServerTables(ADKTables):
         columns = {table: await column_names(self._engine, table, self._schema) for table in _TABLES}
         if _too_old(columns["events"]):
             raise ConfigurationError(_OLD)
-        missing = sorted(table for table, found in columns.items() if not found)
+        missing = sorted(table for table, names in columns.items() if not names)
         if missing:
             raise ConfigurationError(
                 f"{server_name(self._engine)} has no table {', '.join(missing)} of ADK's DatabaseSessionService: name "
@@ -162,7 +162,7 @@ class ServerTables(ADKTables):
         return [tuple(row) for row in rows]
 
     async def events(self, names: tuple[str, ...]) -> list[EventRow]:
-        # Sorted here: each database has its own idea of the order of texts.
+        # Sorted here, because databases order texts in different ways.
         rows = [EventRow(*row) for row in await self.all(_EVENTS, names)]
         return sorted(rows, key=lambda row: (_moment(row.at), row.id))
 
@@ -179,7 +179,7 @@ def _filled(statement: str, prefix: str, as_text: str) -> str:
 
 
 class GoogleADKSource:
-    """The sessions, and the state of users and apps."""
+    """Sessions of ADK, and the states of its users and apps."""
 
     def __init__(self, tables: ADKTables) -> None:
         self._tables = tables
@@ -208,7 +208,7 @@ class GoogleADKSource:
                 yield checkpoint
 
     async def _session_rows(self, thread_id: str, names: tuple[str, ...]) -> list[tuple[StateRow, list[EventRow]]]:
-        """A session with its events; none if it is not there. Nobody has changed it between the two reads."""
+        """A session with its events; empty if it does not exist. Reads again if the session changes meanwhile."""
         statement = (
             "SELECT {json:state}, create_time, update_time FROM {sessions}"
             " WHERE app_name = ? AND user_id = ? AND id = ?"
@@ -232,16 +232,16 @@ class GoogleADKSource:
 
 
 def _shared_state(thread_id: str, row: StateRow) -> Checkpoint:
-    """The state of a user or an app, as `LocusSessionService` keeps it."""
+    """The checkpoint that `LocusSessionService` keeps for the state of a user or an app."""
     state = _object(row.state, f"the state {thread_id!r}")
     content = WholeContent({"state": state, "origins": {}})
     return Checkpoint(NAMESPACE, _ID, None, _moment(row.updated), "{}", content)
 
 
-def _session(thread_id: str, row: StateRow, rows: list[EventRow]) -> Iterator[Checkpoint]:
-    """The beginning of a session, and a checkpoint for each event, with the state as of then."""
+def _session(thread_id: str, row: StateRow, event_rows: list[EventRow]) -> Iterator[Checkpoint]:
+    """The checkpoints of a session: the first without events, then one for each event, with the state after it."""
     final = _object(row.state, f"the state of session {thread_id!r}")
-    events = [_event(thread_id, one) for one in rows]
+    events = [_event(thread_id, event_row) for event_row in event_rows]
     deltas = [_delta(event) for event in events]
     changed = {key for delta in deltas for key in delta}
     state = {key: value for key, value in final.items() if key not in changed}
@@ -276,7 +276,7 @@ def _content(fields: dict[str, Any], extents: list[Extent], items: ThreadItems) 
 
 
 def _event(thread_id: str, row: EventRow) -> dict[str, Any]:
-    """An event as ADK reads it. Its id and its invocation stand in columns, and it may have no time of its own."""
+    """An event as a dict. Its id and invocation come from columns of the row, and so does its time if it has none."""
     data = _object(row.data, f"event {row.id!r} of session {thread_id!r}") if row.data is not None else {}
     at = data.get("timestamp")
     if not isinstance(at, int | float) or isinstance(at, bool):
@@ -285,7 +285,7 @@ def _event(thread_id: str, row: EventRow) -> dict[str, Any]:
 
 
 def _delta(event: dict[str, Any]) -> dict[str, Any]:
-    """What an event has changed in the state of its session."""
+    """The changes of an event to the state of its session."""
     actions = event.get("actions")
     delta = actions.get("state_delta") if isinstance(actions, dict) else None
     return {key: value for key, value in (delta or {}).items() if not key.startswith(_PREFIXES)}
@@ -293,13 +293,13 @@ def _delta(event: dict[str, Any]) -> dict[str, Any]:
 
 def _object(text: Any, what: str) -> dict[str, Any]:
     try:
-        found = decode(text)
-        encode(found)
+        value = decode(text)
+        encode(value)
     except (CorruptCheckpointError, SerializationError, TypeError) as error:
         raise CorruptCheckpointError(f"{what} is no JSON; correct the row, or remove it, and try again") from error
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise CorruptCheckpointError(f"{what} is no JSON object; correct the row, or remove it, and try again")
-    return found
+    return value
 
 
 def _moment(value: Any) -> datetime:
@@ -307,13 +307,13 @@ def _moment(value: Any) -> datetime:
     try:
         if isinstance(value, int | float):
             return datetime.fromtimestamp(value, UTC)
-        found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
     except (TypeError, ValueError, OverflowError, OSError) as error:
         raise CorruptCheckpointError(f"{value!r:.40} is no time of ADK's") from error
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
 def _seconds(value: Any) -> float:
-    """The same as seconds since 1970. Those that ADK has are kept as they are: a datetime would round them."""
+    """A time of ADK as seconds since 1970. Numbers are returned unchanged, because a datetime would round them."""
     moment = _moment(value)
     return float(value) if isinstance(value, int | float) else moment.timestamp()

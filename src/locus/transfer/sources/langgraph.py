@@ -1,13 +1,13 @@
-"""Threads of LangGraph's own savers, in SQLite and PostgreSQL. `LocusSaver` continues them.
+"""Reads threads of LangGraph's own savers, in SQLite and PostgreSQL. `LocusSaver` continues them.
 
-Every checkpoint is put into a store in memory by a `LocusSaver`, and the result is moved. So it is exactly what the
-saver would have saved. Checkpoints are ordered by id, as LangGraph orders them.
+A `LocusSaver` puts every checkpoint into a store in memory, and its result is moved. The destination therefore gets
+exactly what the saver would have saved. Checkpoints are ordered by id, as LangGraph orders them.
 
 The tables of the savers:
 
     SQLite      checkpoints  thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata
                 writes       thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value
-    PostgreSQL  checkpoints  the same, with the checkpoint as JSON, without most of its values
+    PostgreSQL  checkpoints  as in SQLite, with the checkpoint as JSON, without most of its values
                 checkpoint_blobs   thread_id, checkpoint_ns, channel, version, type, blob
                 checkpoint_writes  as `writes`, with the value in `blob`
 """
@@ -51,7 +51,7 @@ class GraphWrite(NamedTuple):
 
 @dataclass(frozen=True)
 class GraphCheckpoint:
-    """A checkpoint of LangGraph, with its values."""
+    """A checkpoint of LangGraph, with the values of its channels."""
 
     namespace: str
     checkpoint_id: str
@@ -62,7 +62,7 @@ class GraphCheckpoint:
 
 
 class LangGraphSource:
-    """The threads in the tables of one saver."""
+    """The threads in the tables of one of LangGraph's savers."""
 
     def __init__(self, tables: SaverTables, allowed_types: Iterable[type] = ()) -> None:
         require("langgraph.checkpoint.base", "langgraph")
@@ -75,7 +75,7 @@ class LangGraphSource:
 
     @property
     def missing(self) -> list[str]:
-        """The classes that are not allowed in all threads that were read, as `module:name`."""
+        """The classes, as `module:name`, that the threads read so far contain and that are not allowed."""
         return sorted({name for missing in self._tables.missing.values() for name in missing.places})
 
     async def threads(self, pattern: Pattern) -> list[str]:
@@ -84,12 +84,12 @@ class LangGraphSource:
     async def checkpoints(self, thread_id: str) -> AsyncGenerator[Checkpoint, None]:
         """The checkpoints of a thread, oldest first.
 
-        All are converted before the first is moved. They are in memory anyway, and a thread that cannot be moved as a
-        whole must not be begun: a graph would go on from the middle of it.
+        All are converted before the first is moved, because a graph must never continue from the middle of a thread
+        that could not be moved completely. They are in memory anyway.
         """
         converter = _Converter(thread_id, self._allowed)
-        async with aclosing(self._tables.checkpoints(thread_id)) as found:
-            converted = [await converter.checkpoint(raw) async for raw in found]
+        async with aclosing(self._tables.checkpoints(thread_id)) as raw_checkpoints:
+            converted = [await converter.checkpoint(raw) async for raw in raw_checkpoints]
         for checkpoint in converted:
             yield checkpoint
 
@@ -151,23 +151,23 @@ class _Converter:
 
 def _moment(raw: GraphCheckpoint, thread_id: str) -> datetime:
     try:
-        found = datetime.fromisoformat(raw.checkpoint["ts"])
+        moment = datetime.fromisoformat(raw.checkpoint["ts"])
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptCheckpointError(
             f"checkpoint {raw.checkpoint_id!r} of thread {thread_id!r} has no time that can be read"
         ) from error
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 CheckpointKey = tuple[str, str, str]
 """Thread id, namespace and checkpoint id."""
 
 Channels = dict[str, dict[str, tuple[str, Any]]]
-"""By namespace and channel: the version and the value that were read last."""
+"""The version and the value that were read last, by namespace and channel."""
 
 
 class CheckpointRow(NamedTuple):
-    """The row of a checkpoint."""
+    """The row of a checkpoint, decoded."""
 
     parent_id: str | None
     checkpoint: dict[str, Any]
@@ -179,7 +179,7 @@ class SaverTables(ForeignStore):
 
     def __init__(self) -> None:
         self.missing: dict[str, MissingClasses] = {}
-        """By thread id: the classes that are not allowed."""
+        """The classes that are not allowed, by thread id."""
 
     @abstractmethod
     async def keys(self, thread_id: str) -> list[CheckpointKey]:
@@ -189,21 +189,21 @@ class SaverTables(ForeignStore):
     async def checkpoint_row(
         self, key: CheckpointKey, channels: Channels, missing: MissingClasses
     ) -> CheckpointRow | None:
-        """The checkpoint with a key. `channels` are the values that were read before in this thread; it is updated."""
+        """Read a checkpoint. `channels` has the values read before in this thread, and is updated."""
 
     @abstractmethod
     async def writes(self, key: CheckpointKey, missing: MissingClasses) -> list[GraphWrite]:
         """The pending writes of a checkpoint, in their order."""
 
     async def checkpoints(self, thread_id: str) -> AsyncGenerator[GraphCheckpoint, None]:
-        """The checkpoints of a thread, in order. If classes are missing, the rest is looked through for others."""
+        """The checkpoints of a thread, in order. After a class that is not allowed, it goes on only to find others."""
         channels: Channels = {}
         missing = self.missing[thread_id] = MissingClasses()
         for key in await self.keys(thread_id):
-            found = await self.checkpoint_row(key, channels, missing)
-            if found is None:
+            row = await self.checkpoint_row(key, channels, missing)
+            if row is None:
                 raise ConflictError(f"thread {thread_id!r} was changed while it was read; try again")
-            parent, checkpoint, metadata = found
+            parent, checkpoint, metadata = row
             if parent and checkpoint.get("v", 0) < 4:
                 before = await self.writes((thread_id, key[1], parent), missing)
                 checkpoint = _with_sends(checkpoint, [write.value for write in before if write.channel == TASKS])
@@ -215,7 +215,7 @@ class SaverTables(ForeignStore):
 
 
 def _with_sends(checkpoint: dict[str, Any], sends: Sequence[Any]) -> dict[str, Any]:
-    """A checkpoint of a format before 4, which kept `Send` objects as writes of its parent."""
+    """Add `Send` objects to a checkpoint of a format before 4, which kept them as writes of its parent."""
     if not sends:
         return checkpoint
     versions = checkpoint.get("channel_versions") or {}
@@ -271,7 +271,7 @@ class SQLiteTables(SaverTables):
         return None
 
     async def writes(self, key: CheckpointKey, missing: MissingClasses) -> list[GraphWrite]:
-        """Files that only an older version has opened have no task paths."""
+        """The pending writes of a checkpoint. Files that only an older version has opened have no task paths."""
         path = "task_path" if "task_path" in await self._file.columns("writes") else "''"
         columns = f"task_id, {path}, idx, channel, type, value"
         rows = await self._file.all(f"SELECT {columns} FROM writes {_WHERE_KEY} ORDER BY 2, 1, 3", key)
@@ -340,7 +340,7 @@ class PostgreSQLTables(SaverTables):
         known: dict[str, tuple[str, Any]],
         missing: MissingClasses,
     ) -> None:
-        """Update the values of channels to these versions. Unchanged ones are not read again."""
+        """Read the values of channels whose version has changed, and drop those of channels that are gone."""
         wanted = {channel: str(version) for channel, version in versions.items()}
         for channel in [name for name, (version, _) in known.items() if wanted.get(name) != version]:
             del known[channel]

@@ -1,8 +1,8 @@
-"""Reads values that LangGraph's savers have written. No class is imported or called unless it is allowed.
+"""Reads values that LangGraph's savers have written. It imports and calls only classes that are allowed.
 
-LangChain's messages and documents are data, and are made of their stored fields without a constructor or validator. The
-constructors that are called are those of the standard library's types and of LangGraph's own, which only keep their
-arguments, and those of classes that the user allows: only they know what else belongs to an instance.
+LangChain's messages and documents are data, and are made of their stored fields without a constructor or validator.
+Other instances are made by constructors: those of the standard library's types and of LangGraph's own, which only keep
+their arguments, and those of classes that the user allows.
 
 LangGraph's own reader returns the raw fields of an object if it may not or cannot create it. Here both are errors,
 because an import must not change what was stored.
@@ -34,13 +34,13 @@ EMPTY = "empty"
 
 
 class MissingClasses:
-    """The classes in the values of one thread that are not allowed, each with the place where it was found first."""
+    """The classes in the values of one thread that are not allowed, each with the place of its first instance."""
 
     def __init__(self) -> None:
         self.places: dict[str, str] = {}
 
     def check(self) -> None:
-        """Report all of them at once, so that you do not find them one by one."""
+        """Raise one error that names all of them, if there are any."""
         for place in self.places.values():
             raise SerializationError(
                 f"{place} holds instances of classes that are not allowed: allow them with {allow_options(self.places)}"
@@ -48,7 +48,7 @@ class MissingClasses:
 
 
 def allow_options(names: Collection[str]) -> str:
-    """The options that allow these classes, for a user to copy."""
+    """The command-line options that allow these classes, for a user to copy."""
     options = [f"--allow {name}" for name in names]
     of_script = any(name.startswith(_OF_SCRIPT) for name in names)
     return " ".join(options) + (", where SCRIPT is the file that was run, without .py" if of_script else "")
@@ -56,13 +56,14 @@ def allow_options(names: Collection[str]) -> str:
 
 _MAIN = "__main__"
 _OF_SCRIPT = f"{_MAIN}=SCRIPT:"
-"""A class of a script that was run is in a module that only the script itself can import."""
+"""The prefix for a class that a script defines: its module `__main__` can be imported only under another name."""
 
 
 class ValueReader:
-    """Reads values. `allowed` are classes in addition to those that LangGraph considers safe.
+    """Reads values that LangGraph's savers have written.
 
-    `aliases` are classes that were in another module, or had another name, by the module and name that are stored.
+    `allowed` are classes beyond those that LangGraph considers safe. `aliases` maps a stored module and name to the
+    class that has moved from there.
     """
 
     def __init__(self, allowed: Iterable[type] = (), aliases: Mapping[tuple[str, str], type] | None = None) -> None:
@@ -73,9 +74,9 @@ class ValueReader:
     def read(
         self, kind: str | None, data: bytes | str | None, where: str, missing: MissingClasses | None = None
     ) -> Any:
-        """The value that was written with this type. `where` describes its place, for errors.
+        """Read a value of a stored type. `where` describes its place, for errors.
 
-        Classes that are not allowed are noted in `missing`, if it is given, and the value is of no use then.
+        Classes that are not allowed are added to `missing`, if it is given, and the value is unusable then.
         """
         raw = data.encode() if isinstance(data, str) else bytes(data or b"")
         if kind in ("msgpack", "json"):
@@ -92,15 +93,15 @@ class ValueReader:
     ) -> Any:
         self._refused, self._missing = {}, {}
         try:
-            found = read(data)
+            value = read(data)
         except (ormsgpack.MsgpackDecodeError, ValueError, RecursionError) as error:
             if not self._note(where, missing):
                 raise CorruptCheckpointError(f"{where} cannot be read: {error}") from error
             return None
-        return None if self._note(where, missing) else found
+        return None if self._note(where, missing) else value
 
     def _note(self, where: str, missing: MissingClasses | None) -> bool:
-        """Whether classes are missing. Anything else that was refused is an error."""
+        """Add missing classes to `missing`, and return whether there are any. Raises if anything else was refused."""
         if not self._missing:
             for refused in self._refused:
                 raise SerializationError(f"{where} holds {refused}")
@@ -115,7 +116,7 @@ class ValueReader:
         return ormsgpack.unpackb(data, ext_hook=self._hook, option=ormsgpack.OPT_NON_STR_KEYS)
 
     def _hook(self, code: int, data: bytes) -> Any:
-        """Called by the unpacker for every object. An error raised here would lose its text, so it is collected."""
+        """Make an object, for the unpacker. It collects errors, because one raised here would lose its text."""
         try:
             return self._object(code, self._unpack(data))
         except SerializationError as error:
@@ -153,7 +154,7 @@ class ValueReader:
         raise SerializationError(f"a {module}.{name}")
 
     def _read_json(self, data: bytes) -> Any:
-        """The format of 2024, before msgpack: JSON in which objects name their constructor."""
+        """Read the format that LangGraph wrote until 2024: JSON in which objects name their constructor."""
         return json.loads(data, object_hook=self._revive)
 
     def _revive(self, value: dict[str, Any]) -> Any:
@@ -181,18 +182,18 @@ def _array(kind: str, shape: Any, order: Any, data: bytes) -> Any:
 _LANGCHAIN = {name: module for module, name in SAFE_MSGPACK_TYPES if module.startswith("langchain_core.")} | {
     kind.__name__: kind.__module__ for kind in langchain_data() if issubclass(kind, BaseModel)
 }
-"""The modules of LangChain's messages, documents and other data by the names of the classes."""
+"""The module of each class of LangChain's messages, documents and other data."""
 
 _FLAT = {
     (kind.__module__, kind.__name__): kind
     for kind in (AgentAction, AgentFinish, Generation, GenerationChunk, StringPromptValue)
 }
-"""LangChain's data without models inside. LangGraph writes inner models without their class, so only a validator can
-make those again, and that has to be allowed."""
+"""LangChain's classes without other models inside. LangGraph writes inner models without their class, so only a
+validator could restore them, and that has to be allowed."""
 
 
 def _from_langchain(module: list[str], name: str, fields: Mapping[str, Any]) -> Any:
-    """A message, a document or the like in LangChain's own format. Its other objects are programs rather than data."""
+    """Make a message or a document from LangChain's own format. Its other objects are programs, and refused."""
     if module[:1] not in (["langchain"], ["langchain_core"]) or name not in _LANGCHAIN:
         raise SerializationError("an object that is no data")
     return _from_fields(getattr(import_module(_LANGCHAIN[name]), name), fields)
@@ -210,7 +211,7 @@ def _from_fields(kind: Any, fields: Mapping[str, Any]) -> Any:
 
 
 def _model(kind: Any, fields: Any, _parts: Any) -> Any:
-    """As LangGraph does it: an instance that validators refuse today was valid when it was saved."""
+    """Make a pydantic model. If its validators refuse the fields today, skip them, as LangGraph does."""
     if _is_langchain(kind):
         return _from_fields(kind, fields)
     try:

@@ -1,12 +1,12 @@
-"""Sessions of the OpenAI Agents SDK in SQLite: `SQLiteSession`, `AsyncSQLiteSession` and `AdvancedSQLiteSession`.
+"""Reads sessions of the OpenAI Agents SDK: `SQLiteSession`, `AsyncSQLiteSession` and `AdvancedSQLiteSession`.
 
     agent_sessions      session_id, created_at, updated_at
     agent_messages      id, session_id, message_data (JSON), created_at
-    message_structure   of the advanced session: which messages belong to which branch
+    message_structure   the branches of an advanced session, and their messages
 
-Each session becomes a thread that `LocusSession` continues. Messages of the same second become one checkpoint, so the
-history is as fine as the times are. Each branch becomes a line of the history. The main branch comes last, so it is the
-one that continues.
+Each session becomes a thread that `LocusSession` continues. Times are in seconds, so the messages of one second become
+one checkpoint. Each branch becomes a line of the history. The main branch comes last, because the thread continues from
+its last checkpoint.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STRUCTURE = "message_structure"
 
 
 class OpenAIAgentsSource:
-    """The sessions of an SQLite file."""
+    """The sessions of the OpenAI Agents SDK in an SQLite file."""
 
     def __init__(
         self, location: str, *, sessions_table: str = "agent_sessions", messages_table: str = "agent_messages"
@@ -59,8 +59,8 @@ class OpenAIAgentsSource:
         for branch, rows in await self._branches(thread_id):
             name = "" if branch == MAIN else f"{branch}-"
             count, parent = 0, None
-            for number, (second, some) in enumerate(groupby(rows, key=lambda row: row[2])):
-                together = list(some)
+            for number, (second, rows_of_second) in enumerate(groupby(rows, key=lambda row: row[2])):
+                together = list(rows_of_second)
                 texts = [_item(thread_id, row) for row in together]
                 items.add([run_of(branch, number, count, texts)])
                 count += len(texts)
@@ -77,7 +77,7 @@ class OpenAIAgentsSource:
                 parent = checkpoint_id
 
     async def _branches(self, thread_id: str) -> list[tuple[str, list[Row]]]:
-        """The rows of each branch, in order. The main branch is the last."""
+        """The rows of each branch of a session, in order. The main branch is the last."""
         if STRUCTURE in await self._file.tables():
             rows = await self._file.all(
                 f"SELECT s.branch_id, m.id, m.message_data, m.created_at FROM {STRUCTURE} s"
@@ -86,7 +86,8 @@ class OpenAIAgentsSource:
                 (thread_id, MAIN),
             )
             if rows:
-                return [(branch, [row[1:] for row in some]) for branch, some in groupby(rows, key=lambda row: row[0])]
+                by_branch = groupby(rows, key=lambda row: row[0])
+                return [(branch, [row[1:] for row in group]) for branch, group in by_branch]
         messages = quote_name(self._messages)
         statement = f"SELECT id, message_data, created_at FROM {messages} WHERE session_id = ? ORDER BY id"
         return [(MAIN, await self._file.all(statement, (thread_id,)))]

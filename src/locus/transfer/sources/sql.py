@@ -1,7 +1,7 @@
 """Reads the SQL tables of other libraries.
 
 A server is read through the connections of the Locus backends, without creating their tables. An SQLite file is opened
-in a way that cannot change it.
+read-only.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def sql_engine(url: str) -> tuple[SQLServerEngine[Any], str | None, str | None]:
 
 @asynccontextmanager
 async def closed_on_failure(engine: SQLServerEngine[Any]) -> AsyncIterator[None]:
-    """Whoever fails to open a source has nothing to close afterwards, so its engine is closed here."""
+    """Close an engine if opening its source fails, because then the caller has no source to close."""
     try:
         yield
     except BaseException:
@@ -43,7 +43,7 @@ async def closed_on_failure(engine: SQLServerEngine[Any]) -> AsyncIterator[None]
 
 
 async def column_names(engine: SQLServerEngine[Any], table: str, schema: str | None) -> set[str]:
-    """The names of the columns of a table; empty if there is no such table."""
+    """The names of a table's columns; empty if the table does not exist."""
     if engine.identity.startswith("oracle"):
         return await _columns_in_oracle(engine, table, schema)
     here = "current_schema()" if engine.identity.startswith("postgresql") else "database()"
@@ -58,7 +58,7 @@ async def column_names(engine: SQLServerEngine[Any], table: str, schema: str | N
 
 
 async def _columns_in_oracle(engine: SQLServerEngine[Any], table: str, schema: str | None) -> set[str]:
-    """Oracle Database stores unquoted names in upper case."""
+    """The columns of a table in Oracle Database, which stores unquoted names in upper case."""
     owner = "?" if schema else "SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA')"
     rows = await engine.ask(
         (
@@ -70,7 +70,7 @@ async def _columns_in_oracle(engine: SQLServerEngine[Any], table: str, schema: s
 
 
 def read_json(engine: SQLServerEngine[Any], value: Any) -> Any:
-    """The value of a column with JSON as text. In Oracle Database it may also be a column of type JSON."""
+    """Decode the value of a column with JSON text. In Oracle Database it may also be a column of type JSON."""
     return decode(engine.sql.read_json(value) if isinstance(value, dict | list) else value)
 
 

@@ -1,12 +1,12 @@
-"""Sessions of Strands in files: the folder of its `FileSessionManager`. Nothing is written to it.
+"""Reads sessions of Strands from the folder of its `FileSessionManager`.
 
     session_<id>/session.json
                  agents/agent_<id>/agent.json
                  agents/agent_<id>/messages/message_<number>.json
                  multi_agents/multi_agent_<id>/multi_agent.json
 
-Each session becomes a thread that `LocusSessionRepository` continues. The files have the session as it is, and not how
-it became so: it is one checkpoint, and the history begins with it.
+Each session becomes a thread that `LocusSessionRepository` continues. The files hold only the newest version of a
+session, which becomes the first checkpoint of the thread.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _SESSION, _AGENT, _MESSAGE, _MULTI_AGENT = "session_", "agent_", "message_", "mu
 
 
 class StrandsSource(FolderStore):
-    """The sessions of a folder."""
+    """The sessions in the folder of a `FileSessionManager`."""
 
     def _ids(self) -> Iterator[str]:
-        """A session without its file is one that Strands does not know either."""
+        """The ids of the sessions. Like Strands, it ignores folders without a `session.json`."""
         for path in _entries(self._path, _SESSION):
             if (path / "session.json").exists():
                 yield path.name.removeprefix(_SESSION)
@@ -50,10 +50,10 @@ class StrandsSource(FolderStore):
 
 
 def _session(folder: Path) -> tuple[dict[str, Any], datetime]:
-    """A session as `LocusSessionRepository` would have saved it, and when it was changed last."""
+    """A session as `LocusSessionRepository` saves it, and the time of its last change."""
     session = _read(folder / "session.json")
     agents: dict[str, Any] = {}
-    every: dict[str, list[int]] = {}
+    message_ids: dict[str, list[int]] = {}
     lists: dict[str, list[Any]] = {}
     times = [session.get("updated_at")]
     for path in _entries(folder / "agents", _AGENT):
@@ -67,19 +67,19 @@ def _session(folder: Path) -> tuple[dict[str, Any], datetime]:
             times.append(message.get("updated_at"))
             messages.append(stored_message(message, len(messages)))
             _, ids = with_id(ids, number)
-        agents[agent_id], every[agent_id] = agent, ids
+        agents[agent_id], message_ids[agent_id] = agent, ids
         lists[list_name(agent_id)] = messages
         times.append(agent.get("updated_at"))
     multi_agents = {
         path.name.removeprefix(_MULTI_AGENT): _read(path / "multi_agent.json")
         for path in _entries(folder / "multi_agents", _MULTI_AGENT)
     }
-    data = payload_of(Document(session, agents, multi_agents, every), lists)
+    data = payload_of(Document(session, agents, multi_agents, message_ids), lists)
     return data, max(map(read_moment, filter(None, times)), default=datetime.fromtimestamp(0, UTC))
 
 
 def _entries(folder: Path, prefix: str) -> list[Path]:
-    """The folders of a kind. Strands follows no links, because others may have put them there."""
+    """The folders with a prefix. Links are skipped, as Strands does, because somebody else may have put them there."""
     if not folder.is_dir():
         return []
     return sorted(path for path in folder.glob(f"{prefix}*") if path.is_dir() and not path.is_symlink())
@@ -87,13 +87,13 @@ def _entries(folder: Path, prefix: str) -> list[Path]:
 
 def _messages(folder: Path) -> list[tuple[int, Path]]:
     """The files of an agent's messages, in the order of their numbers."""
-    found: list[tuple[int, Path]] = []
+    files: list[tuple[int, Path]] = []
     for path in folder.glob(f"{_MESSAGE}*.json"):
         try:
-            found.append((int(path.stem.removeprefix(_MESSAGE)), path))
+            files.append((int(path.stem.removeprefix(_MESSAGE)), path))
         except ValueError:
             raise CorruptCheckpointError(f"{str(path)!r} has no number in its name") from None
-    return sorted(found)
+    return sorted(files)
 
 
 def _read(path: Path) -> dict[str, Any]:

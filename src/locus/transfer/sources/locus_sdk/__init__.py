@@ -1,10 +1,10 @@
-"""Threads of locus-sdk 3.
+"""Reads threads of locus-sdk 3.
 
     source      checkpoints of any of its stores as checkpoints to move
     folder      FileCheckpointer
     key_value   the layout that its key-value stores share: Redis, PostgreSQL, MySQL, Oracle Database and OpenSearch
     redis, sql, oracle, opensearch
-                how each of them is read; `sql` and `oracle` also read the tables of PgCheckpointer and
+                readers for each of them; `sql` and `oracle` also read the tables of PgCheckpointer and
                 OracleCheckpointSaver
     bucket      S3 and OCI Object Storage
 

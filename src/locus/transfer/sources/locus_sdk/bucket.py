@@ -1,12 +1,12 @@
-"""The buckets of locus-sdk 3: S3 and OCI Object Storage. Nothing is written there.
+"""Reads the buckets of locus-sdk 3 in S3 and OCI Object Storage.
 
     <prefix><thread>/<checkpoint>.json         checkpoint_id, thread_id, created_at, state
     <prefix><thread>/<checkpoint>.meta.json    checkpoint_id, thread_id, created_at (OCI: updated_at), metadata
     <prefix><thread>/_latest                   the id of the newest checkpoint
 
 Both ids may contain slashes, so a key alone does not always show where the thread id ends. The checkpoint id in the
-object does. The thread id in it does not: a copy that version 3 has made in S3 still names the original thread.
-Objects of Locus may have the same prefix, but none of them has such a name.
+object shows it. The thread id in the object may be wrong: a copy that version 3 has made in S3 still names the
+original thread. Objects of Locus may have the same prefix, but their names differ from these.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _BODY, _META = ".json", ".meta.json"
 
 
 class OldBucket(OldStore):
-    """Two objects per checkpoint. `store` is the whole bucket, because version 3 uses a prefix exactly as given."""
+    """A bucket with two objects per checkpoint.
+
+    `store` is the whole bucket, because version 3 uses the prefix exactly as given.
+    """
 
     def __init__(self, store: ObjectStore, prefix: str) -> None:
         self._store = store
@@ -54,7 +57,7 @@ class OldBucket(OldStore):
 
     async def threads(self, pattern: Pattern) -> list[str]:
         listed = await self._ask(self._store.list(self._prefix))
-        names = {one.key.removeprefix(self._prefix) for one in listed}
+        names = {listing.key.removeprefix(self._prefix) for listing in listed}
         # The object of the checkpoint "a.meta" has the same name as the metadata of "a".
         self._metas = {name for name in names if name.endswith(_META) and _meta_of(name) not in names}
         bodies = sorted(name for name in names - self._metas if name.endswith(_BODY) and "/" in name)
@@ -64,14 +67,14 @@ class OldBucket(OldStore):
         return sorted(filter(pattern.matches, self._bodies))
 
     async def _owners(self, bodies: Sequence[str]) -> list[str]:
-        """The thread of each checkpoint. An unreadable object is reported when its thread is moved."""
+        """The thread of each checkpoint. Unreadable objects count as well: the move of their thread reports them."""
         unclear = [name for name in bodies if name.count("/") > 1]
         about = await self._read_about(unclear, strict=False)
         return [_thread_of(name, str(about[name]["checkpoint_id"]) if name in about else "") for name in bodies]
 
     async def _read_about(self, bodies: Sequence[str], *, strict: bool) -> dict[str, dict[str, Any]]:
-        """The facts about checkpoints, from the small objects next to them or, if there is none, from their own."""
-        found: dict[str, dict[str, Any]] = {}
+        """Read ids, times and metadata of checkpoints, from the small objects beside them where those exist."""
+        facts: dict[str, dict[str, Any]] = {}
         for start in range(0, len(bodies), PAGE):
             part = bodies[start : start + PAGE]
             small = [name for name in part if _meta_of(name) in self._metas]
@@ -80,21 +83,21 @@ class OldBucket(OldStore):
                 text = texts.get(_meta_of(name))
                 with suppress(*() if strict else (CorruptCheckpointError,)):
                     if text is not None:
-                        found[name] = _parsed(_meta_of(name), text, "metadata")
+                        facts[name] = _parsed(_meta_of(name), text, "metadata")
                     elif (text := await self._text(name)) is not None:
-                        found[name] = {**_parsed(name, text, "state"), "state": None}
-        return found
+                        facts[name] = {**_parsed(name, text, "state"), "state": None}
+        return facts
 
     async def _texts(self, names: Collection[str]) -> dict[str, bytes | None]:
-        found = await self._ask(self._store.get_many([self._prefix + name for name in names]))
-        return {key.removeprefix(self._prefix): text for key, text in found.items()}
+        texts = await self._ask(self._store.get_many([self._prefix + name for name in names]))
+        return {key.removeprefix(self._prefix): text for key, text in texts.items()}
 
     async def _text(self, name: str) -> bytes | None:
         return await self._ask(self._store.get(self._prefix + name))
 
     async def checkpoints(self, thread_id: str) -> AsyncGenerator[OldCheckpoint, None]:
         about = await self._read_about(self._bodies.get(thread_id, []), strict=True)
-        for _, _, name in sorted((_time_of(one), str(one["checkpoint_id"]), name) for name, one in about.items()):
+        for _, _, name in sorted((_time_of(facts), str(facts["checkpoint_id"]), name) for name, facts in about.items()):
             text = await self._text(name)
             if text is None:
                 raise ConflictError(f"thread {thread_id!r} was changed while it was read; try again")
@@ -110,7 +113,7 @@ class OldBucket(OldStore):
 
 
 def _meta_of(name: str) -> str:
-    """The name of the object with the metadata of the checkpoint in this object."""
+    """The name of the object with a checkpoint's metadata, from that of the object with the checkpoint."""
     return name.removesuffix(_BODY) + _META
 
 
@@ -134,7 +137,7 @@ def _parsed(name: str, text: bytes, field: str) -> dict[str, Any]:
 
 
 def open_bucket(url: str) -> OldBucket:
-    """The objects under `s3://bucket/prefix` or `oci://namespace/bucket/prefix`, or exactly under `?prefix=…`."""
+    """Open `s3://bucket/prefix` or `oci://namespace/bucket/prefix`. `?prefix=…` gives a prefix without a last slash."""
     parts = StoreURL(url, "write s3://bucket/prefix, or oci://namespace/bucket/prefix")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     bucket, _, path = ("", "", parts.path) if parts.scheme == "s3" else parts.path.removeprefix("/").partition("/")

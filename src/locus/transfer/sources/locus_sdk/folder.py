@@ -1,4 +1,4 @@
-"""The folder of `FileCheckpointer` of locus-sdk 3. Nothing is written to it.
+"""Reads the folder of `FileCheckpointer` of locus-sdk 3.
 
 A file `<thread>/<checkpoint>.json` holds checkpoint_id, thread_id, created_at, state and metadata. In the name of the
 folder, characters of the thread id other than letters, digits, `-` and `_` are replaced by `_`.
@@ -25,18 +25,18 @@ _HEAD = re.compile(
 
 
 class OldFolder(FolderStore, OldStore):
-    """One file per checkpoint.
+    """A folder with one file per checkpoint.
 
     Threads with different ids may share a folder (`tenant/a` and `tenant_a`); each file names its thread.
     """
 
     def _ids(self) -> set[str]:
-        """A damaged file belongs to some thread of its folder; reading that thread reports it."""
-        found: set[str] = set()
+        """The ids of all threads. A damaged file counts under its folder's name, so that reading that reports it."""
+        ids: set[str] = set()
         for folder in self._path.iterdir():
             heads = [_head(path) for path in folder.glob("*.json")] if folder.is_dir() else []
-            found |= {head[1] for head in heads if head} or ({folder.name} if heads else set())
-        return found
+            ids |= {head[1] for head in heads if head} or ({folder.name} if heads else set())
+        return ids
 
     async def checkpoints(self, thread_id: str) -> AsyncGenerator[OldCheckpoint, None]:
         for path in await asyncio.to_thread(self._in_order, thread_id):
@@ -47,18 +47,18 @@ class OldFolder(FolderStore, OldStore):
 
     def _in_order(self, thread_id: str) -> list[Path]:
         folder = "".join(char if char.isalnum() or char in "-_" else "_" for char in thread_id)
-        found = [(_head(path) or _whole_head(path), path) for path in (self._path / folder).glob("*.json")]
-        mine = [(moment(head[2]), head[0], path) for head, path in found if head[1] == thread_id]
+        heads = [(_head(path) or _whole_head(path), path) for path in (self._path / folder).glob("*.json")]
+        mine = [(moment(head[2]), head[0], path) for head, path in heads if head[1] == thread_id]
         return [path for _, _, path in sorted(mine)]
 
 
 def _head(path: Path) -> tuple[str, str, str] | None:
-    """The checkpoint id, thread id and time, which come first in the file, without reading the state after them."""
+    """The checkpoint id, thread id and time at the beginning of a file; None if it does not begin with them."""
     with path.open("rb") as file:
-        found = _HEAD.match(file.read(4096))
-    if found is not None:
+        match = _HEAD.match(file.read(4096))
+    if match is not None:
         with suppress(CorruptCheckpointError):
-            return str(decode(found[1])), str(decode(found[2])), str(decode(found[3]))
+            return str(decode(match[1])), str(decode(match[2])), str(decode(match[3]))
     return None
 
 

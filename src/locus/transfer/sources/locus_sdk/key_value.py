@@ -1,12 +1,12 @@
-"""The layout that the key-value stores of locus-sdk 3 share.
+"""Reads the layout that the key-value stores of locus-sdk 3 share.
 
     <thread>:<checkpoint>    the state, with _checkpoint_id, _checkpoint_timestamp and _metadata
     <thread>:latest          a copy of the newest checkpoint
     <thread>:_checkpoints    a list of checkpoints, which may be incomplete
 
-A key is one key in Redis, one row in PostgreSQL, MySQL and Oracle Database, and one document in OpenSearch. A key
-without the three fields is what a program has given to a bare backend. It becomes a thread with one checkpoint of plain
-data.
+A key is one key in Redis, one row in PostgreSQL, MySQL and Oracle Database, and one document in OpenSearch. If its
+value lacks the three fields, a program has saved it with a bare backend. It becomes a thread with one checkpoint of
+plain data.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FIELDS = ("_checkpoint_id", "_checkpoint_timestamp", "_metadata")
 
 
 class OldKeyValueStore(OldStore):
-    """Keys and values as `StorageBackendAdapter` of locus-sdk 3 uses them."""
+    """A store with the keys and values of `StorageBackendAdapter` of locus-sdk 3."""
 
     _keys: list[str] | None = None
 
@@ -34,7 +34,7 @@ class OldKeyValueStore(OldStore):
         """All keys of the store."""
 
     async def keys(self, prefix: str) -> list[str]:
-        """All keys with a prefix. They are listed once, because none of the stores can list them by code point."""
+        """The keys with a prefix. All keys are listed once, and sorted here: no store can list them by code point."""
         if self._keys is None:
             self._keys = sorted(await self.all_keys())
         at = bisect_left(self._keys, prefix)
@@ -43,33 +43,33 @@ class OldKeyValueStore(OldStore):
 
     @abstractmethod
     async def value(self, key: str) -> tuple[dict[str, Any], datetime | None] | None:
-        """The value of a key, and when it was written, if that is known."""
+        """The value of a key, and the time of its last write, if that is known."""
 
     async def threads(self, pattern: Pattern) -> list[str]:
-        """A thread has a key `:latest`. Any other key is a thread of its own, unless it belongs to such a thread."""
+        """The threads: those with a key `:latest` or `:_checkpoints`, and each key that belongs to none of them."""
         keys = await self.keys("")
-        found = {key.removesuffix(":latest") for key in keys if key.endswith(":latest")}
-        found |= {key.removesuffix(":_checkpoints") for key in keys if key.endswith(":_checkpoints")}
-        alone = [key for key in keys if not any(thread in found for thread in _possible_threads(key))]
-        return sorted(filter(pattern.matches, {*found, *alone}))
+        listed = {key.removesuffix(":latest") for key in keys if key.endswith(":latest")}
+        listed |= {key.removesuffix(":_checkpoints") for key in keys if key.endswith(":_checkpoints")}
+        alone = [key for key in keys if not any(thread in listed for thread in _possible_threads(key))]
+        return sorted(filter(pattern.matches, {*listed, *alone}))
 
     async def checkpoints(self, thread_id: str) -> AsyncGenerator[OldCheckpoint, None]:
-        found = await self._times(thread_id)
-        for _, key in sorted(found.values()):
+        times = await self._times(thread_id)
+        for _, key in sorted(times.values()):
             old = await self._checkpoint(thread_id, key)
             if old is not None:
                 yield old
-        plain = None if found else await self.plain(thread_id)
+        plain = None if times else await self.plain(thread_id)
         if plain is not None:
             yield plain
 
     async def plain(self, key: str) -> OldCheckpoint | None:
-        """What a program has saved under this key with a bare backend."""
-        found = await self.value(key)
-        return None if found is None else plain_checkpoint(*found)
+        """The value that a program has saved under a key with a bare backend, as a checkpoint."""
+        value = await self.value(key)
+        return None if value is None else plain_checkpoint(*value)
 
     async def _times(self, thread_id: str) -> dict[str, tuple[datetime, str]]:
-        """The time and key of every checkpoint. Those that the stored list lacks are read to find their time."""
+        """The time and key of each checkpoint of a thread. Those that the stored list lacks are read for their time."""
         listed = await self._listed(thread_id)
         times: dict[str, tuple[datetime, str]] = {}
         for key in await self.keys(f"{thread_id}:"):
@@ -84,19 +84,19 @@ class OldKeyValueStore(OldStore):
         return times
 
     async def _listed(self, thread_id: str) -> dict[str, datetime]:
-        found = await self.value(f"{thread_id}:_checkpoints")
-        entries = found[0].get("checkpoints", []) if found else []
+        stored = await self.value(f"{thread_id}:_checkpoints")
+        entries = stored[0].get("checkpoints", []) if stored else []
         try:
             return {str(entry["checkpoint_id"]): moment(entry["timestamp"]) for entry in entries}
         except (KeyError, TypeError):
-            return {}  # the list only saves reads: what is not in it is found by its key
+            return {}  # the list only saves reads: checkpoints are found by their keys, too
 
     async def _checkpoint(self, thread_id: str, key: str) -> OldCheckpoint | None:
-        """The checkpoint with a key, if it belongs to this thread: `a:b` may also be the id of another thread."""
-        found = await self.value(key)
-        if found is None or not isinstance(found[0].get("_checkpoint_id"), str):
+        """The checkpoint under a key; None if it belongs to another thread, since `a:b` may be a thread id, too."""
+        stored = await self.value(key)
+        if stored is None or not isinstance(stored[0].get("_checkpoint_id"), str):
             return None
-        data = found[0]
+        data = stored[0]
         name = data["_checkpoint_id"]
         if key not in (f"{thread_id}:{name}", f"{thread_id}:latest"):
             return None
@@ -115,5 +115,5 @@ def _possible_threads(key: str) -> Iterator[str]:
 def plain_checkpoint(
     data: dict[str, Any], at: datetime | None, metadata: Mapping[str, Any] | None = None, checkpoint_id: str = "import"
 ) -> OldCheckpoint:
-    """The one checkpoint of a thread of plain data."""
+    """The only checkpoint of a thread of plain data."""
     return OldCheckpoint(checkpoint_id, at or datetime.fromtimestamp(0, UTC), metadata or {}, data, is_state=False)

@@ -1,6 +1,6 @@
-"""The index of locus-sdk 3 in OpenSearch. Nothing is written there.
+"""Reads the index of locus-sdk 3 in OpenSearch.
 
-A document is a key with its value: thread_id (the key, which is also the id of the document), data, data_json (the same
+A document is a key with its value: thread_id (the key, which is also the id of the document), data, data_json (the data
 as text, for searches), metadata, created_at and updated_at.
 """
 
@@ -21,7 +21,7 @@ _FIELDS = {"thread_id", "data", "updated_at"}
 
 
 class OldIndex(OldKeyValueStore):
-    """One document per key."""
+    """An index with one document per key."""
 
     def __init__(self, url: str) -> None:
         opened = get_checkpointer(url)
@@ -36,14 +36,14 @@ class OldIndex(OldKeyValueStore):
 
     def _list_keys(self, client: Client) -> list[str]:
         self._check(mappings(client))
-        asked = {"query": {"match_all": {}}, "sort": [{"thread_id": "asc"}], "_source": False}
-        return [document.id for page in client.pages(asked) for document in page]
+        query = {"query": {"match_all": {}}, "sort": [{"thread_id": "asc"}], "_source": False}
+        return [document.id for page in client.pages(query) for document in page]
 
-    def _check(self, found: dict[str, Any] | None) -> None:
-        """Check that there is an index, and that it is one of version 3."""
-        if not found:
+    def _check(self, indexes: dict[str, Any] | None) -> None:
+        """Raise unless the index exists, and is one of locus-sdk 3."""
+        if not indexes:
             raise ConfigurationError(f"there is no index of locus-sdk 3 at {self.name}: name another in the URL's path")
-        for about in found.values():
+        for about in indexes.values():
             mapping = about.get("mappings", {})
             if "locus_format" in mapping.get("_meta", {}):
                 raise ConfigurationError(f"the index at {self.name} is not one of locus-sdk 3: `locus copy` reads it")
@@ -63,8 +63,8 @@ class OldIndex(OldKeyValueStore):
 
     async def _source(self, key: str) -> dict[str, Any] | None:
         """The document of a key, without the text for searches, which is as long as the data."""
-        found = await self._engine.ask(lambda client: client.get_many(key, [key], excludes="data_json"))
-        return found[key].source if key in found else None
+        documents = await self._engine.ask(lambda client: client.get_many(key, [key], excludes="data_json"))
+        return documents[key].source if key in documents else None
 
     async def close(self) -> None:
         await self._engine.close()

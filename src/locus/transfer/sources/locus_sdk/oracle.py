@@ -1,4 +1,4 @@
-"""The tables of locus-sdk 3 in Oracle Database. Nothing is written to them.
+"""Reads the tables of locus-sdk 3 in Oracle Database.
 
     OracleBackend           a row for every key: thread_id (the key), checkpoint_id, data, metadata, updated_at
     OracleCheckpointSaver   a row for every checkpoint: thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id,
@@ -30,7 +30,7 @@ _OF_SAVER = {"thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_i
 
 
 async def open_oracle(url: str) -> Source:
-    """The store in an Oracle Database. The columns tell which of the two layouts it has.
+    """Open the store in an Oracle Database. The columns of its table tell which of the two layouts it has.
 
     `?table_name=…` is the name that version 3 was given. A saver appends a suffix to it.
     """
@@ -100,12 +100,12 @@ class OldSaverTables:
         rows = await self._select(
             f"task_id, idx, channel, value FROM {self._writes}", thread_id, namespace, checkpoint_id
         )
-        found = [
+        writes = [
             # Oracle Database stores empty text as NULL.
             Write(task_id, "", SPECIAL_CHANNELS.get(channel, int(idx)), channel or "", encode(decode(value or "null")))
             for task_id, idx, channel, value in rows
         ]
-        return tuple(sorted(found, key=writes_order))
+        return tuple(sorted(writes, key=writes_order))
 
     async def _select(self, what: str, *place: str) -> list[Any]:
         condition = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"

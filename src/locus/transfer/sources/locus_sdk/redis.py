@@ -1,4 +1,4 @@
-"""The keys of locus-sdk 3 in Redis. Nothing is written there."""
+"""Reads the keys of locus-sdk 3 in Redis."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from locus.transfer.sources.locus_sdk.key_value import OldKeyValueStore
 from locus.transfer.sources.locus_sdk.source import as_dict
 
 PREFIXES = ("locus:state:", "locus:checkpoint:")
-"""The prefixes of `redis_checkpointer` and of a bare `RedisBackend`. Keys of Locus that have them are not strings."""
+"""The prefixes of `redis_checkpointer` and of a bare `RedisBackend`. Only strings count: Locus keeps other types."""
 
 
 class OldRedis(OldKeyValueStore):
-    """One key per checkpoint, with JSON as its value."""
+    """A database with one key per checkpoint, whose value is JSON."""
 
     def __init__(self, url: str) -> None:
         redis = require("redis.asyncio", "redis")
@@ -43,10 +43,10 @@ class OldRedis(OldKeyValueStore):
         return self._name
 
     async def all_keys(self) -> list[str]:
-        found = {prefix: keys for prefix in self._prefixes if (keys := await self._keys_with(prefix))}
-        if len(found) > 1:
-            raise ConfigurationError(f"{self._name} has keys under {' and '.join(found)}: say which with ?prefix=…")
-        for self._prefix, keys in found.items():
+        by_prefix = {prefix: keys for prefix in self._prefixes if (keys := await self._keys_with(prefix))}
+        if len(by_prefix) > 1:
+            raise ConfigurationError(f"{self._name} has keys under {' and '.join(by_prefix)}: say which with ?prefix=…")
+        for self._prefix, keys in by_prefix.items():
             return keys
         return []
 
@@ -54,10 +54,10 @@ class OldRedis(OldKeyValueStore):
         pattern = "".join(f"\\{char}" if char in "*?[]\\" else char for char in prefix) + "*"
         start = len(prefix.encode())
         try:
-            found = {bytes(key) async for key in self._client.scan_iter(pattern, count=1_000, _type="STRING")}
+            full_keys = {bytes(key) async for key in self._client.scan_iter(pattern, count=1_000, _type="STRING")}
         except (self._errors, OSError) as error:
             raise self._unreachable(error) from error
-        return [key[start:].decode() for key in found]
+        return [key[start:].decode() for key in full_keys]
 
     async def value(self, key: str) -> tuple[dict[str, Any], datetime | None] | None:
         try:

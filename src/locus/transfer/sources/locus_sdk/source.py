@@ -1,7 +1,7 @@
-"""Checkpoints of locus-sdk 3 as checkpoints to move.
+"""Converts checkpoints of locus-sdk 3 for a move.
 
-Each becomes a checkpoint with the same id, time and metadata. Its parent is the one before it; they are ordered by
-time, as locus-sdk 3 orders them.
+Each keeps its id, time and metadata. Its parent is the checkpoint before it, in the order of time, which is that of
+locus-sdk 3.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from locus.transfer.sources import ForeignStore, read_moment
 
 @dataclass(frozen=True)
 class OldCheckpoint:
-    """A checkpoint of locus-sdk 3. `data` is a state, or what a program has saved with a bare backend."""
+    """A checkpoint of locus-sdk 3. `data` is a state, or plain data that a program has saved with a bare backend."""
 
     checkpoint_id: str
     created_at: datetime
@@ -73,7 +73,7 @@ class LocusSDKSource:
 
 
 def _payload(thread_id: str, old: OldCheckpoint) -> dict[str, Any]:
-    """The payload as a Locus checkpointer would have saved it."""
+    """The payload that a Locus checkpointer saves for a checkpoint of locus-sdk 3."""
     if not old.is_state:
         return dict(old.data)
     try:
@@ -93,5 +93,5 @@ def as_dict(value: Any, key: str) -> dict[str, Any]:
 
 
 def moment(value: Any) -> datetime:
-    """A time in UTC, from text or as a driver returns it."""
+    """A time in UTC, from text or from the value that a driver returns."""
     return read_moment(value).astimezone(UTC)

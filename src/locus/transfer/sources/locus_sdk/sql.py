@@ -1,4 +1,4 @@
-"""The tables of locus-sdk 3 in PostgreSQL and MySQL.
+"""Reads the tables of locus-sdk 3 in PostgreSQL and MySQL.
 
     PostgreSQLBackend, MySQLBackend
                      a row for every key: thread_id (the key), checkpoint_id, data, metadata, updated_at
@@ -25,7 +25,7 @@ TABLE, TENANT_TABLE = "checkpoints", "locus_checkpoints"
 
 
 async def open_tables(url: str, tenant: str) -> OldStore:
-    """The store in an SQL server. The columns tell which of the two layouts it has."""
+    """Open the store in an SQL server. The columns of its table tell which of the two layouts it has."""
     engine, table, schema = sql_engine(url)
     async with closed_on_failure(engine):
         for name in (table,) if table else (TABLE, TENANT_TABLE):
@@ -42,7 +42,7 @@ async def open_tables(url: str, tenant: str) -> OldStore:
 
 
 class OldTable(OldKeyValueStore):
-    """One row per key, in PostgreSQL, MySQL or Oracle Database. `time` is the SQL for when it was written, in UTC."""
+    """A table with one row per key. `time` is an SQL expression for the time of the last write, in UTC."""
 
     def __init__(self, engine: SQLServerEngine[Any], table: str, *, time: str = "updated_at") -> None:
         self._engine = engine
@@ -57,14 +57,14 @@ class OldTable(OldKeyValueStore):
         return [str(key) for (key,) in await self._engine.ask((f"SELECT thread_id FROM {self._table}", ()))]
 
     async def value(self, key: str) -> tuple[dict[str, Any], datetime | None] | None:
-        found = await self._row(key)
-        return None if found is None else (as_dict(read_json(self._engine, found[0]), key), moment(found[1]))
+        row = await self._row(key)
+        return None if row is None else (as_dict(read_json(self._engine, row[0]), key), moment(row[1]))
 
     async def plain(self, key: str) -> OldCheckpoint | None:
-        found = await self._row(key, "checkpoint_id", self._engine.sql.json_column("metadata"))
-        if found is None:
+        row = await self._row(key, "checkpoint_id", self._engine.sql.json_column("metadata"))
+        if row is None:
             return None
-        text, at, checkpoint_id, metadata = found
+        text, at, checkpoint_id, metadata = row
         about = as_dict(read_json(self._engine, metadata or "{}"), key)
         return plain_checkpoint(
             as_dict(read_json(self._engine, text), key), moment(at), about, checkpoint_id or "import"
@@ -81,7 +81,7 @@ class OldTable(OldKeyValueStore):
 
 
 class OldTenantTable(OldStore):
-    """The rows of one tenant in the table of `PgCheckpointer`. Its row policy requires the tenant to be set."""
+    """The rows of one tenant in the table of `PgCheckpointer`, whose row policy requires the tenant to be set."""
 
     def __init__(self, engine: SQLServerEngine[Any], table: str, tenant: str) -> None:
         self._engine = engine
