@@ -19,11 +19,15 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 
 def links(page: Path) -> Iterator[str]:
-    for token in MarkdownIt().enable("table").parse(page.read_text(encoding="utf-8")):
+    for token in _tokens(page):
         for part in token.children or []:
             target = part.attrGet("href") or part.attrGet("src")
             if target is not None:
                 yield str(target)
+
+
+def _tokens(page: Path) -> list[Token]:
+    return MarkdownIt().enable("table").parse(page.read_text(encoding="utf-8"))
 
 
 @cache
@@ -49,6 +53,20 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target)):
             lost.append(link)
     assert lost == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_a_page_names_are_there(page: Path) -> None:
+    """A file may be named by the end of its path, as in `model/plan.py`."""
+    codes = (part.content for token in _tokens(page) for part in token.children or [] if part.type == "code_inline")
+    files = [code for code in codes if re.fullmatch(r"[\w./-]+\.(py|lua|sql)", code)]
+    assert [file for file in files if not any(path.endswith(f"/{file}") for path in _sources())] == []
+
+
+@cache
+def _sources() -> list[str]:
+    folders = ("src", "tests", "benchmarks", "examples", "scripts")
+    return [f"/{path.relative_to(ROOT)}" for folder in folders for path in ROOT.joinpath(folder).rglob("*.*")]
 
 
 def test_every_page_is_listed() -> None:
