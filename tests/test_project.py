@@ -80,6 +80,13 @@ def test_no_file_names_a_package_registry() -> None:
     assert [str(file.relative_to(ROOT)) for file in files() if re.search(REGISTRIES, file.read_bytes())] == []
 
 
+def test_the_settings_name_no_address() -> None:
+    """The project has no public address. A placeholder for one would be a dead link on the package index."""
+    settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert re.findall(r"https?://\w\S*", settings) == []
+    assert "urls" not in PROJECT
+
+
 def test_hatch_runs_what_make_runs() -> None:
     dry_run = subprocess.run(["make", "-n", "test", "ARGS="], cwd=ROOT, capture_output=True, text=True, check=True)
     by_make = {line.strip().removeprefix(".venv/bin/") for line in dry_run.stdout.splitlines()}

@@ -52,7 +52,8 @@ def summary(tally: Tally) -> str:
     lost = "none was lost or torn" if not total.findings else f"there were {total.findings:,} findings"
     line = (
         f"- **What is acknowledged stays.** {total.kills:,} kills and {total.of_stores:,} faults of servers, networks"
-        f" and disks: of {total.told['acknowledged']:,} acknowledged changes {lost} ([report](docs/reliability.md))."
+        f" and disks: of {total.told['acknowledged']:,} acknowledged changes {lost}"
+        " (see [Reliability](docs/reliability.md))."
     )
     return f"{textwrap.fill(line, 118, subsequent_indent='  ')}\n"
 
