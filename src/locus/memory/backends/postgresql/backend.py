@@ -2,9 +2,9 @@
 
 psycopg is imported when a backend is made.
 
-Another database that speaks PostgreSQL's language, or another layout of the tables, is a subclass of `PostgreSQLFlavour`
-(in `schema`), which says what to override, and two more lines. There is no such flavour for CockroachDB yet; these would
-be its lines:
+Another database that speaks PostgreSQL's language, or another layout of the tables, is a subclass of
+`PostgreSQLFlavour` (in `schema`), which says what to override, and two more lines. There is no such flavour for
+CockroachDB yet; these would be its lines:
 
     class CockroachDBBackend(PostgreSQLBackend):
         flavour = CockroachDBFlavour
