@@ -266,6 +266,10 @@ class ObservedStore(CheckpointStore):
         with self._telemetry.operation("delete"):
             return await self._inner.delete_found(thread_id, namespace, seqs)
 
+    async def confirm_deletions(self, thread_id: str | None = None) -> None:
+        with self._telemetry.operation("delete"):
+            await self._inner.confirm_deletions(thread_id)
+
     async def list_threads(
         self, limit: int | None, pattern: str, *, after: str | None = None, prefix: str = ""
     ) -> list[str]:
