@@ -60,7 +60,10 @@ HAVE: dict[str, tuple[Text, ...]] = {
     "add a check to `locus doctor`": (Text(r"\bFinding\(\s*\"(error|warning|note)\""),),
     "add a backend": (Text(r"\"locus\.memory\.backends\.\w+:from_"),),
     "change what a URL may say": (Text(r"^class \w+Config\b", "memory/backends"), Text(r"^class StoreURL\b")),
-    "add CockroachDB as a PostgreSQL flavour": (Text(r"^    flavour: .*PostgreSQLFlavour"),),
+    "add CockroachDB as a PostgreSQL flavour": (
+        Text(r"\bpg_advisory_\w|\bctid\b", "memory/backends"),  # what only PostgreSQL has
+        Text(r"^    flavour: .*PostgreSQLFlavour"),  # the flavour of a public class
+    ),
     "add a route to the server": (Text(r"^def all_routes\b"),),
 }
 """What the files of a row have."""
