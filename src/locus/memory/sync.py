@@ -382,7 +382,7 @@ class SyncBackend(SyncStoreVerbs[StorageBackend]):
         return PORTAL.run(self._wrapped.load(thread_id, checkpoint_id, namespace=namespace))
 
     diff = SyncStoreVerbs.payload_diff
-    """The same as `payload_diff`, as in `StorageBackend`."""
+    """Another name of `payload_diff`, which `StorageBackend` has as well."""
 
 
 class SyncCheckpointSaver:

@@ -129,7 +129,7 @@ class Worker(WorkerPool[R]):
 
 
 class _Threads(Generic[R]):
-    """The threads of a pool, from its first use to its closing. They begin when those `before` them have ended."""
+    """The threads of a pool, from its first use to its closing. They begin once the threads of `before` have ended."""
 
     def __init__(self, name: str, open_resource: Callable[[], R], size: int, before: _Threads[R] | None = None) -> None:
         self._name = name
