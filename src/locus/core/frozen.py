@@ -99,7 +99,7 @@ class Frozen(BaseModel):
         # the module of each subclass, which does not know this name.
         __pydantic_extra__: dict[str, FrozenValue]
 
-    # Pydantic takes what these two are given as it is, and would let a dict in that somebody goes on changing.
+    # Pydantic does not validate in these two methods, and would let in a dict that the caller goes on changing.
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         return super().model_copy(update=update and _frozen_fields(type(self), update), deep=deep)
 
