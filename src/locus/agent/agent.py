@@ -312,7 +312,7 @@ class Agent:
             self._check_lease(session)
             if session.other_run is None or self.config.on_conflict in ("take_over", "raise"):
                 return state
-            if decision is not None:  # it is not meant for what comes after that run
+            if decision is not None:  # the decision is not for calls of the other run
                 raise _busy(session.other_run)
             await self._wait(session, session.other_run, deadline, only_for_the_dead=self.config.on_conflict != "wait")
 

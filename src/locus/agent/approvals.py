@@ -97,7 +97,7 @@ def _answer(call: ToolCall, action: Mapping[str, Any], default: str) -> Message:
 
 
 def _edited(state: AgentState, edits: Mapping[str, Any]) -> AgentState:
-    """The state with other arguments in the calls of its last assistant message."""
+    """The state after a person has edited the arguments of open calls."""
     if not edits:
         return state
     owed = {call.id for call in pending_calls(state.messages)}

@@ -36,16 +36,16 @@ LARGEST_WINDOW = 10**9
 
 @dataclass(frozen=True, kw_only=True)
 class AgentConfig:
-    """The settings of an agent.
+    """The settings of an agent. The docstring of `Agent` lists all of them.
 
-    `model` is a model or its name ("openai:gpt-4.1"); `checkpointer` a checkpointer, a storage backend or a
-    URL. `unknown_outcome` says what happens to a call that was under way when a process was killed, and must
-    not simply be repeated: "skip" tells the model so, "ask" stops the run for a decision, "retry" repeats it.
-    `on_conflict` says what happens to a run that finds another one under way in the same thread: "reject" it with a
-    `ThreadBusyError`, let it "wait" (or "queue") for at most `wait_seconds`, "take_over" the thread, or go on in a
-    "fork". A worker that is silent for `lease_seconds` is taken for dead; a resume waits that long for it. With a
-    `window`, only the last `window` messages are loaded and shown to the model, or a few more, so that the first is a
-    user's.
+    - `unknown_outcome`: the fate of a call that is not idempotent, and was under way when a process was killed. "skip"
+      tells the model that its outcome is unknown, "ask" stops the run for a decision, and "retry" repeats the call.
+    - `on_conflict`: the fate of a run that finds another one under way in its thread. "reject" raises
+      `ThreadBusyError`, "wait" (or "queue") waits for at most `wait_seconds`, "take_over" takes the thread from the
+      other run, and "fork" goes on in a copy of the thread.
+    - `lease_seconds`: a worker that is silent for this long is taken for dead. A resume waits that long for it.
+    - `window`: how many of the last messages are loaded and shown to the model, or a few more, so that the first is a
+      user's.
     """
 
     model: Model | str | None = None

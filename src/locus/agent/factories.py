@@ -81,7 +81,7 @@ def _task(agents: Mapping[str, Agent]) -> Tool[..., Any]:
     names = ", ".join(sorted(agents))
 
     @tool(
-        # Repeating a call is safe only if it continues the thread that it began.
+        # A call may be repeated only if the repetition continues the sub-agent's thread.
         idempotent=all(_keeps_everything(agent.checkpointer) for agent in agents.values()),
         description=f"Give a task to a sub-agent, and get its answer. Agents: {names}.",
         timeout=math.inf,  # a sub-agent has limits of its own

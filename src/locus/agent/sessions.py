@@ -122,7 +122,7 @@ class Session(ABC):
             yield message
 
     async def recorded(self) -> Records | None:
-        """The open calls that were begun, by id, with their results; a result of None is not known.
+        """The open calls that were begun: their results by call id, or None for a result that is not known.
 
         Returns None if this place keeps no records of calls.
         """

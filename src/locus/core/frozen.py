@@ -1,12 +1,12 @@
-"""Values that cannot change, so that "the same object" may stand for "the same content".
+"""Values that cannot change, so that an identity check can replace a comparison.
 
-A save asks of every part of a state whether it changed since the last one. For objects that are frozen to
-the bottom the answer is an identity check, which costs the same at ten messages and at ten thousand.
+A save has to find the parts of a state that have changed since the last save. If objects are immutable at every depth,
+it is enough to check whether they are the same objects, which costs the same at ten messages and at ten thousand.
 
 - `freeze` turns dicts and lists, at any depth, into `FrozenDict` and `FrozenList`. They equal, print and
   serialise as ordinary dicts and lists do, and refuse to be changed.
 - `Items` is the tuple that a state keeps its messages in. It remembers which older tuple it was derived
-  from by `+` or by slicing, so that "what is new here?" needs no comparison at all.
+  from by `+` or by slicing, so that a save finds the new items without comparing any.
 - `Remembering` is the base class of a state. Its `Lineage` says which checkpoints the state was last loaded from or
   saved as, and every state that is derived from it inherits that.
 """
@@ -91,7 +91,7 @@ FrozenValue = Annotated[Any, AfterValidator(freeze)]
 
 
 class Frozen(BaseModel):
-    """Base of all data models: immutable to the bottom; fields it does not know are kept, frozen too."""
+    """The base class of all data models. Instances are immutable at every depth, and keep unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
     if not TYPE_CHECKING:  # Pyright would take it for a parameter of every constructor.
@@ -99,7 +99,7 @@ class Frozen(BaseModel):
         # the module of each subclass, which does not know this name.
         __pydantic_extra__: dict[str, FrozenValue]
 
-    # Pydantic takes what these two are given as it is, and would let a dict in that somebody goes on changing.
+    # Pydantic does not validate in these two methods, and would let in a dict that the caller goes on changing.
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         return super().model_copy(update=update and _frozen_fields(type(self), update), deep=deep)
 

@@ -147,7 +147,7 @@ class BaseCheckpointer(ABC):
         self._cannot("delete")
 
     async def exists(self, thread_id: str, checkpoint_id: str | None = None) -> bool:
-        """Whether a checkpoint exists; without an id, whether the thread has any."""
+        """Whether a checkpoint exists. Without an id: whether the thread has any."""
         return await self.load(thread_id, checkpoint_id) is not None
 
     async def close(self) -> None:
@@ -210,7 +210,7 @@ class BaseCheckpointer(ABC):
     async def recent_threads(
         self, limit: int = 50, *, before: str | None = None, prefix: str = "", titles: bool = False
     ) -> RecentThreads:
-        """The threads with the newest checkpoints, newest first, each once, with its last checkpoint.
+        """The threads that were saved most recently, newest first. Each is listed once, with its last checkpoint.
 
         `before` is `next` of the page before. `prefix` is plain text that ids must start with. `titles=True` also reads
         the beginning of the first message of each thread's user.
@@ -331,7 +331,7 @@ class StoreVerbs:
         return await self.store.delete(thread_id, checkpoint_id, namespace)
 
     async def exists(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None) -> bool:
-        """Whether a checkpoint exists; without an id, whether the thread, or that namespace of it, has any."""
+        """Whether a checkpoint exists. Without an id: whether the thread, or its namespace, has any."""
         if checkpoint_id is None:
             return bool(await self.store.history(thread_id, 1, None, namespace))
         return (
@@ -486,7 +486,7 @@ class StoreVerbs:
     async def recent_threads(
         self, limit: int = 50, *, before: str | None = None, prefix: str = "", titles: bool = False
     ) -> RecentThreads:
-        """The threads with the newest checkpoints, newest first, each once, with its last checkpoint.
+        """The threads that were saved most recently, newest first. Each is listed once, with its last checkpoint.
 
         See `BaseCheckpointer.recent_threads`.
         """

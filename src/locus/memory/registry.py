@@ -100,8 +100,8 @@ def _factory(name: str, given: str) -> Factory:
         return _registered[name]
     if name in _BUILT_IN:
         module, _, attribute = _BUILT_IN[name].partition(":")
-        found: Factory = getattr(import_module(module), attribute)
-        return found
+        built_in: Factory = getattr(import_module(module), attribute)
+        return built_in
     plugin = _plugins().get(name)
     if plugin is not None:
         loaded: Factory = plugin.load()

@@ -266,7 +266,7 @@ class CheckpointSaver:
     async def recent_threads(
         self, *, limit: int = 50, before: str | None = None, prefix: str = "", titles: bool = False
     ) -> RecentThreads:
-        """The threads with the newest checkpoints, newest first, each once. See `BaseCheckpointer.recent_threads`."""
+        """The threads that were saved most recently, newest first, each once. See `BaseCheckpointer.recent_threads`."""
         return await recent_threads(self.store, limit, before, prefix, titles=titles)
 
     async def list_namespaces(self, *, thread_id: str) -> list[str]:

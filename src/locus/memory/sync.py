@@ -70,7 +70,7 @@ class SyncStoreVerbs(Generic[V]):
         return PORTAL.run(self._wrapped.delete(thread_id, checkpoint_id, namespace=namespace))
 
     def exists(self, thread_id: str, checkpoint_id: str | None = None, *, namespace: str | None = None) -> bool:
-        """Whether a checkpoint exists; without an id, whether the thread, or that namespace of it, has any."""
+        """Whether a checkpoint exists. Without an id: whether the thread, or its namespace, has any."""
         return PORTAL.run(self._wrapped.exists(thread_id, checkpoint_id, namespace=namespace))
 
     def search(
@@ -170,7 +170,7 @@ class SyncStoreVerbs(Generic[V]):
     def recent_threads(
         self, limit: int = 50, *, before: str | None = None, prefix: str = "", titles: bool = False
     ) -> RecentThreads:
-        """The threads with the newest checkpoints, newest first, each once, with its last checkpoint.
+        """The threads that were saved most recently, newest first. Each is listed once, with its last checkpoint.
 
         See `BaseCheckpointer.recent_threads`.
         """
@@ -382,7 +382,7 @@ class SyncBackend(SyncStoreVerbs[StorageBackend]):
         return PORTAL.run(self._wrapped.load(thread_id, checkpoint_id, namespace=namespace))
 
     diff = SyncStoreVerbs.payload_diff
-    """The same as `payload_diff`, as in `StorageBackend`."""
+    """Another name of `payload_diff`, which `StorageBackend` has as well."""
 
 
 class SyncCheckpointSaver:
@@ -586,7 +586,7 @@ class SyncCheckpointSaver:
     def recent_threads(
         self, *, limit: int = 50, before: str | None = None, prefix: str = "", titles: bool = False
     ) -> RecentThreads:
-        """The threads with the newest checkpoints, newest first, each once. See `BaseCheckpointer.recent_threads`."""
+        """The threads that were saved most recently, newest first, each once. See `BaseCheckpointer.recent_threads`."""
         return PORTAL.run(self._saver.recent_threads(limit=limit, before=before, prefix=prefix, titles=titles))
 
     def list_namespaces(self, *, thread_id: str) -> list[str]:

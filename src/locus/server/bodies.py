@@ -57,7 +57,7 @@ class Limits:
     """The largest request body, before and after decompression."""
     body_seconds: float = 30.0
     state_bytes: int = 256 * 1024 * 1024
-    """The largest state, and the largest list, that the server builds for a client that asks for one."""
+    """The largest state or list that the server builds for one request, in bytes."""
     metadata_bytes: int = 4 * 1024 * 1024
     """The largest metadata of a checkpoint. A list has that of many checkpoints."""
     body_values: int = 1_000_000

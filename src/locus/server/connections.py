@@ -59,7 +59,7 @@ class BoundedProtocol(HttpToolsProtocol):
     """A number that orders idle connections by when they became idle. Clocks of event loops are too coarse for that."""
     _on_shutdown: Sequence[Callable[[], object]] = ()
 
-    # What the transport reports
+    # Callbacks of the transport
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -100,7 +100,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._clear_write_deadline()
         super().connection_lost(exc)
 
-    # What the parser reports
+    # Callbacks of the parser
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -130,7 +130,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.cycle.response_complete:
             self._rest()
 
-    # What the answer reports
+    # Callbacks of the answer
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

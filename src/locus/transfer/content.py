@@ -84,7 +84,10 @@ class Content(ABC):
 
     @abstractmethod
     def plan(self, rev: str, delta_base: Any, *, own_branches: bool, sort_keys: bool) -> Planned:
-        """Plan the save under a rev: as a delta to the base of an earlier plan or of `stored_base`, or whole."""
+        """Plan the save under `rev`, as a delta to `delta_base` if that fits, or whole.
+
+        `delta_base` comes from an earlier plan, or from `stored_base`.
+        """
 
     def metadata(self, given: str, planned: Planned) -> str:
         """The metadata to save with a plan."""

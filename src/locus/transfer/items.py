@@ -224,7 +224,7 @@ class SpanMatcher:
         for span in new:
             for first, end, start in self._known(span):
                 if start < (matches[-1].start + matches[-1].length if matches else 0):
-                    continue  # it comes before an earlier match in the old list
+                    continue  # this match comes before an earlier one in the old list
                 match = Match(at + first - span.first, start, end - first)
                 last = matches[-1] if matches else None
                 if last and (last.at + last.length, last.start + last.length) == (match.at, match.start):

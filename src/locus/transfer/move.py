@@ -31,7 +31,7 @@ class Source(Protocol):
         """The checkpoints of a thread, oldest first."""
 
     async def close(self) -> None:
-        """Release what was opened."""
+        """Close all that was opened for the move."""
 
 
 class _SourceCheckpoint(NamedTuple):

@@ -115,10 +115,10 @@ async def _pages(store: LocusStore) -> AsyncGenerator[list[WholeItem], None]:
         after = page[-1]
 
 
-def _verify(items: list[WholeItem], found: list[WholeItem | None]) -> None:
-    for item, copied in zip(items, found, strict=True):
+def _verify(items: list[WholeItem], copies: list[WholeItem | None]) -> None:
+    for item, copied in zip(items, copies, strict=True):
         if copied is not None and copied.is_later_than(item):
-            continue  # it has been changed or read at the destination since
+            continue  # the item was changed or read at the destination since
         if copied is None or _comparable(copied) != _comparable(item):
             raise CorruptCheckpointError(
                 f"verification failed: item {item.key!r:.80} of LangGraph's long-term memory differs at the destination"

@@ -1,1 +1,1 @@
-"""Event loops, worker threads and forks: what every backend needs, written once."""
+"""Helpers for all backends: event loops, worker threads, forks, retries, private files and URLs."""

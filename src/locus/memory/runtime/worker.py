@@ -70,10 +70,10 @@ class WorkerPool(ForkGuard, Generic[R]):
         # Under the lock, so that no job can land behind those that end the threads.
         with self._lock:
             if self._threads is None:
-                # The threads must not keep the pool alive, so they get only what they need.
+                # The threads must not keep the pool alive, so they get no reference to it.
                 self._threads = self._new_threads()
                 self._finalizer = weakref.finalize(self, self._threads.dismiss, _nothing)
-                # At exit somebody may still want to save, and the threads must be there for that.
+                # At exit a program may still save, and needs the threads for that.
                 self._finalizer.atexit = False
             self._threads.take(job)
 
@@ -129,7 +129,7 @@ class Worker(WorkerPool[R]):
 
 
 class _Threads(Generic[R]):
-    """The threads of a pool, from its first use to its closing. They begin when those `before` them have ended."""
+    """The threads of a pool, from its first use to its closing. They begin once the threads of `before` have ended."""
 
     def __init__(self, name: str, open_resource: Callable[[], R], size: int, before: _Threads[R] | None = None) -> None:
         self._name = name

@@ -244,7 +244,7 @@ class _Rest:
             first = re.match(r"\s*\S+", self._clause)
             end = first.end() if first else 0
         tail = self._clause[end:]
-        # "Search the web for news": the web is where the tool searches, and not what for.
+        # In "Search the web for news", the web is the place of the search, not its subject.
         place = re.match(r"(?i)\s*(?:the|a|my|all)?\s*(\w+)\s+(?=(?:for|about|of)\b)", tail)
         if place is not None and stem(place[1].lower()) in self._description_words:
             tail = tail[place.end() :]

@@ -104,7 +104,7 @@ async def _run(given: argparse.Namespace) -> int:
     if not is_empty:
         print("The store is in use: no vacuum is tried. Threads of others are left alone.")
     tally = Tally.read(given.state)
-    # A URL may hold a password, and what is printed ends up in logs.
+    # A URL may hold a password, and output ends up in logs.
     options = options_from(given, ["python", "-m", "locus.testing.campaign", "URL"], vacuums=is_empty)
     campaign = Campaign(site, tally, options, given.state)
     outcomes = await campaign.run(given.seed, given.seconds, given.round)

@@ -113,14 +113,9 @@ def _nothing_lost(judged: Judged, thread: FoundThread) -> Iterator[Finding]:
             yield Finding(Kind.LOST, thread.thread_id, f"{sent} is not there")
 
 
-def _known(judged: Judged, thread: FoundThread) -> list[tuple[FoundCheckpoint, Sent]]:
-    """The stored checkpoints with the saves that sent them, by sequence number."""
-    return [(stored, judged.sent[stored.op]) for stored in thread.checkpoints if stored.op in judged.sent]
-
-
 def _in_order(judged: Judged, thread: FoundThread) -> Iterator[Finding]:
     earliest: Sent | None = None
-    for _, sent in reversed(_known(judged, thread)):
+    for _, sent in reversed(judged.known(thread)):
         if earliest is not None and judged.over(earliest) < sent.begun:
             yield Finding(Kind.ORDER, thread.thread_id, f"{earliest} ended before {sent} began, and is stored after it")
         if earliest is None or judged.over(sent) < judged.over(earliest):
@@ -132,7 +127,7 @@ def _lineage(judged: Judged, thread: FoundThread) -> Iterator[Finding]:
     for checkpoint in thread.checkpoints:
         if checkpoint.parent_id is not None and checkpoint.parent_id not in ids:
             yield Finding(Kind.LINEAGE, thread.thread_id, f"{checkpoint.parent_id!r} is a parent, and not there")
-    for checkpoint, sent in _known(judged, thread):
+    for checkpoint, sent in judged.known(thread):
         if sent.thread != thread.thread_id or sent.parent is None or sent.parent not in ids:
             continue
         # A checkpoint that is replaced leaves its children to its own parent.
@@ -150,7 +145,7 @@ def _conditions(judged: Judged, thread: FoundThread) -> Iterator[Finding]:
     """
     before: list[FoundCheckpoint] = []
     at: dict[str, int] = {}
-    for checkpoint, sent in _known(judged, thread):
+    for checkpoint, sent in judged.known(thread):
         if sent.is_conditional and sent.thread == thread.thread_id:
             if sent.if_latest is None:
                 between = before
@@ -231,7 +226,7 @@ def _copied(judged: Judged, stored: FoundThread) -> Iterator[Finding]:
     if len(copies) != 1:
         return
     copy, names = copies[0], {checkpoint.op for checkpoint in stored.checkpoints}
-    copied = [(checkpoint, sent) for checkpoint, sent in _known(judged, stored) if sent.thread != thread]
+    copied = [(checkpoint, sent) for checkpoint, sent in judged.known(stored) if sent.thread != thread]
     is_told = copy.told == "acknowledged" and copy.answer is True
     for _, sent in copied:
         if sent.begun > copy.ended:
@@ -266,7 +261,7 @@ def _to_copy(judged: Judged, copy: Operation, names: Iterable[str | None]) -> It
         # The checkpoints that came by an earlier copy came in one step.
         earlier = [copied for copied in judged.copies[source] if copied.may_have_happened]
         if len(earlier) == 1 and earlier[0].ended < copy.begun:
-            yield from (sent for _, sent in _known(judged, stored) if sent.thread != source)
+            yield from (sent for _, sent in judged.known(stored) if sent.thread != source)
         return
     # The line may have lost checkpoints since then, but it had at least those that it has now.
     tip = next((checkpoint for checkpoint in stored.checkpoints if checkpoint.checkpoint_id == of), None)

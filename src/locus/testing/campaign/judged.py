@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from locus.testing.campaign.found import FoundThread
+from locus.testing.campaign.found import FoundCheckpoint, FoundThread
 from locus.testing.campaign.history import History, Operation
 
 CLOCK_MARGIN: Final = 120.0
@@ -129,6 +129,10 @@ class Judged:
                 self.under_id[sent.thread, sent.checkpoint].append(sent)
         self._find_witnesses()
         self._find_followers()
+
+    def known(self, thread: FoundThread) -> list[tuple[FoundCheckpoint, Sent]]:
+        """The stored checkpoints of a thread with the saves that sent them, by sequence number."""
+        return [(stored, self.sent[stored.op]) for stored in thread.checkpoints if stored.op in self.sent]
 
     def _find_ids(self) -> None:
         """Find the ids of saves whose clients never learnt them, in the stored threads and in reads."""

@@ -47,7 +47,7 @@ class _Thread:
     def __init__(self, judged: Judged, stored: FoundThread) -> None:
         self._judged = judged
         self._id = stored.thread_id
-        self._known = [(found, judged.sent[found.op]) for found in stored.checkpoints if found.op in judged.sent]
+        self._known = judged.known(stored)
         self._seqs = {sent.op: checkpoint.seq for checkpoint, sent in self._known}
         self._seqs_of_ids = {checkpoint.checkpoint_id: checkpoint.seq for checkpoint in stored.checkpoints}
         self._newest = _newest(self._known, self._id)

@@ -106,7 +106,7 @@ class FrameworkSessions(ABC):
         raise NotImplementedError(f"{type(self).__name__} says that it forks, and does not say how")
 
     async def close(self) -> None:
-        """Release what the adapter has opened itself."""
+        """Close all that the adapter has opened itself."""
 
 
 def adapter_class(name: str) -> type[FrameworkSessions]:

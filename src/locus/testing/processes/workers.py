@@ -114,7 +114,7 @@ class Server:
         return os.fstat(self._errors.fileno()).st_size
 
     def errors(self, since: int = 0) -> str:
-        """The output of the server and its children since an earlier `printed`, or the last part of it."""
+        """The last part of the output of the server and its children. `since` is an earlier value of `printed`."""
         # The processes write at the position that the file's descriptors share, so reading must not move it.
         start = max(since, self.printed - 4_000)
         return os.pread(self._errors.fileno(), 4_000, start).decode(errors="replace")

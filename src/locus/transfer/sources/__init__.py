@@ -23,7 +23,7 @@ class ForeignStore(ABC):
         """The ids of the threads that match, sorted."""
 
     async def close(self) -> None:
-        """Release what was opened."""
+        """Close all that was opened to read the store."""
 
 
 def read_moment(value: Any, kind: str = "time") -> datetime:

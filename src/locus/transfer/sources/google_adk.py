@@ -79,7 +79,7 @@ class ADKTables(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Release what was opened."""
+        """Close the connection to the database."""
 
 
 _EVENTS: Final = (

@@ -271,7 +271,7 @@ class SQLiteTables(SaverTables):
         return None
 
     async def writes(self, key: CheckpointKey, missing: MissingClasses) -> list[GraphWrite]:
-        """The pending writes of a checkpoint. Files that only an older version has opened have no task paths."""
+        """The pending writes of a checkpoint. A file that only an older LangGraph has opened lacks task paths."""
         path = "task_path" if "task_path" in await self._file.columns("writes") else "''"
         columns = f"task_id, {path}, idx, channel, type, value"
         rows = await self._file.all(f"SELECT {columns} FROM writes {_WHERE_KEY} ORDER BY 2, 1, 3", key)

@@ -137,7 +137,7 @@ class ValueReader:
         except SerializationError:
             raise
         except Exception as error:
-            # The text of the error may quote what is stored.
+            # The text of the error may quote stored data.
             raise SerializationError(
                 f"a {module}.{name} that cannot be made of what was written ({type(error).__name__})"
             ) from error
