@@ -29,6 +29,7 @@ HOMES = {
     "locus.memory.worker": "locus.memory.runtime.worker",
     "locus.moving": "locus.transfer",
     "locus.testing.durable": "locus.testing.contract",
+    "locus.testing.laws.metadata": "locus.testing.laws.search.metadata",
 }
 """Modules, and where what was in them is now."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from locus.testing.laws.crash import CrashLaws
-from locus.testing.laws.outage import OutageLaws
+from locus.testing.laws.durability.crash import CrashLaws
+from locus.testing.laws.durability.outage import OutageLaws
 from tests.servers.proxy import NoProxy, Proxy
 
 BEHIND_THE_PROXY = {

@@ -16,7 +16,7 @@ from locus.memory.backends.memory import MemoryEngine
 from locus.memory.checkpointer import BaseCheckpointer, Checkpointer
 from locus.memory.storage import StorageBackend
 from locus.testing.data import conversation
-from locus.testing.laws.diffs import Reads, check_diff
+from locus.testing.laws.loading.diffs import Reads, check_diff
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])

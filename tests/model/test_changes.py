@@ -13,7 +13,7 @@ from locus.memory.backends import MemoryCheckpointer
 from locus.memory.model import comparison
 from locus.memory.model.changes import aligned, gaps
 from locus.memory.storage import StorageBackend
-from locus.testing.laws.diffs import check_diff
+from locus.testing.laws.loading.diffs import check_diff
 
 
 class _Counted:

@@ -26,24 +26,32 @@ from locus.extras import lazy_names
 
 if TYPE_CHECKING:
     from locus.testing.contract import REQUIRED, CheckpointerContract, CoreContract, DurableContract, DurableLaws
-    from locus.testing.laws.outage import OutageLaws
-    from locus.testing.laws.saver import SaverLaws
-    from locus.testing.laws.stalls import StallLaws
+    from locus.testing.laws.durability.outage import OutageLaws
+    from locus.testing.laws.durability.stalls import StallLaws
+    from locus.testing.laws.handles.saver import SaverLaws
+    from locus.testing.laws.removal.expiry import ExpiryLaws
+    from locus.testing.laws.saving.copies import CopyLaws
+    from locus.testing.laws.search.metadata import MetadataLaws
+    from locus.testing.laws.search.words import SearchLaws
     from locus.testing.stateful import ThreadsMachine
     from locus.testing.stores import DurableTestStore, OutageTestStore, Stall, StallTestStore, TestStore
 
 _HOMES = {
     "REQUIRED": "contract",
     "CheckpointerContract": "contract",
+    "CopyLaws": "laws.saving.copies",
     "CoreContract": "contract",
     "DurableContract": "contract",
     "DurableLaws": "contract",
     "DurableTestStore": "stores",
-    "OutageLaws": "laws.outage",
+    "ExpiryLaws": "laws.removal.expiry",
+    "MetadataLaws": "laws.search.metadata",
+    "OutageLaws": "laws.durability.outage",
     "OutageTestStore": "stores",
-    "SaverLaws": "laws.saver",
+    "SaverLaws": "laws.handles.saver",
+    "SearchLaws": "laws.search.words",
     "Stall": "stores",
-    "StallLaws": "laws.stalls",
+    "StallLaws": "laws.durability.stalls",
     "StallTestStore": "stores",
     "TestStore": "stores",
     "ThreadsMachine": "stateful",
@@ -52,13 +60,17 @@ _HOMES = {
 __all__ = [
     "REQUIRED",
     "CheckpointerContract",
+    "CopyLaws",
     "CoreContract",
     "DurableContract",
     "DurableLaws",
     "DurableTestStore",
+    "ExpiryLaws",
+    "MetadataLaws",
     "OutageLaws",
     "OutageTestStore",
     "SaverLaws",
+    "SearchLaws",
     "Stall",
     "StallLaws",
     "StallTestStore",

@@ -26,51 +26,44 @@ from typing import ClassVar, Final
 
 from locus.memory.engine import CheckpointerCapabilities
 from locus.testing.laws.base import Laws
-from locus.testing.laws.capabilities import CapabilityLaws
-from locus.testing.laws.conflicts import ConflictLaws
-from locus.testing.laws.conversations import ConversationLaws
-from locus.testing.laws.copies import CopyLaws
-from locus.testing.laws.cost import CostLaws
-from locus.testing.laws.crash import CrashLaws
-from locus.testing.laws.damage import DamageLaws
-from locus.testing.laws.deletion import DeletionLaws
-from locus.testing.laws.diffs import DiffLaws
-from locus.testing.laws.evolution import EvolutionLaws
-from locus.testing.laws.expiry import ExpiryLaws
-from locus.testing.laws.exports import ExportLaws
-from locus.testing.laws.handles import HandleLaws
-from locus.testing.laws.held import HeldLaws, HeldProcessLaws
-from locus.testing.laws.ids import IdLaws
-from locus.testing.laws.lineage import LineageLaws
-from locus.testing.laws.metadata import MetadataLaws
-from locus.testing.laws.namespaces import NamespaceLaws
-from locus.testing.laws.order import OrderLaws
-from locus.testing.laws.outage import OutageLaws
-from locus.testing.laws.pages import PageLaws
-from locus.testing.laws.parts import PartLaws
-from locus.testing.laws.patterns import PatternLaws
-from locus.testing.laws.prefixes import PrefixLaws
-from locus.testing.laws.processes import ProcessLaws
-from locus.testing.laws.ranges import RangeLaws
-from locus.testing.laws.recent import RecentLaws
-from locus.testing.laws.refusals import RefusalLaws
-from locus.testing.laws.replacement import ReplacementLaws
-from locus.testing.laws.retention import RetentionLaws
-from locus.testing.laws.round_trip import RoundTripLaws
-from locus.testing.laws.safety import SafetyLaws
-from locus.testing.laws.saver import SaverLaws
-from locus.testing.laws.search import SearchLaws
-from locus.testing.laws.sizes import SizeLaws
-from locus.testing.laws.stale import StaleBaseLaws
-from locus.testing.laws.stalls import StallLaws
-from locus.testing.laws.together import (
-    TogetherLaws,
-)
-from locus.testing.laws.vacuum import (
-    VacuumLaws,
-)
-from locus.testing.laws.windows import WindowLaws
-from locus.testing.laws.writes import PendingWritesLaws
+from locus.testing.laws.durability.crash import CrashLaws
+from locus.testing.laws.durability.damage import DamageLaws
+from locus.testing.laws.durability.outage import OutageLaws
+from locus.testing.laws.durability.processes import ProcessLaws
+from locus.testing.laws.durability.stalls import StallLaws
+from locus.testing.laws.handles.capabilities import CapabilityLaws
+from locus.testing.laws.handles.lifecycle import HandleLaws
+from locus.testing.laws.handles.saver import SaverLaws
+from locus.testing.laws.listing.newest_threads import NewestThreadLaws
+from locus.testing.laws.listing.order import OrderLaws
+from locus.testing.laws.listing.prefixes import PrefixLaws
+from locus.testing.laws.listing.thread_lists import ThreadPageLaws, ThreadPatternLaws
+from locus.testing.laws.loading.cached_loads import CachedLoadLaws, CachedLoadProcessLaws
+from locus.testing.laws.loading.diffs import DiffLaws
+from locus.testing.laws.loading.exports import ExportLaws
+from locus.testing.laws.loading.item_ranges import ItemRangeLaws
+from locus.testing.laws.loading.partial_reads import PartialReadLaws
+from locus.testing.laws.loading.safety import SafetyLaws
+from locus.testing.laws.loading.windows import WindowLaws
+from locus.testing.laws.names.ids import IdLaws
+from locus.testing.laws.names.namespaces import NamespaceLaws
+from locus.testing.laws.removal.deletion import DeletionLaws
+from locus.testing.laws.removal.expiry import ExpiryLaws
+from locus.testing.laws.removal.sizes import SizeLaws
+from locus.testing.laws.removal.vacuum import VacuumCandidateLaws, VacuumLaws
+from locus.testing.laws.saving.changes import ChangingConversationLaws, ChangingPayloadLaws
+from locus.testing.laws.saving.conflicts import ConflictLaws
+from locus.testing.laws.saving.copies import CopyLaws
+from locus.testing.laws.saving.cost import CostLaws
+from locus.testing.laws.saving.lineage import LineageLaws
+from locus.testing.laws.saving.pending_writes import PendingWritesLaws
+from locus.testing.laws.saving.refusals import RefusalLaws
+from locus.testing.laws.saving.replacement import ReplacementLaws
+from locus.testing.laws.saving.round_trip import RoundTripLaws
+from locus.testing.laws.saving.shared_commits import SharedCommitLaws
+from locus.testing.laws.saving.stale_bases import StaleBaseLaws
+from locus.testing.laws.search.metadata import MetadataLaws
+from locus.testing.laws.search.words import SearchLaws
 from locus.testing.stateful import StatefulLaws
 
 __all__ = [
@@ -115,30 +108,30 @@ REQUIRED: Final[dict[str, CheckpointerCapabilities]] = {
 
 class CoreContract(
     RoundTripLaws,
-    ConversationLaws,
+    ChangingPayloadLaws,
     RefusalLaws,
     IdLaws,
-    PatternLaws,
-    PageLaws,
-    RecentLaws,
+    ThreadPatternLaws,
+    ThreadPageLaws,
+    NewestThreadLaws,
     PrefixLaws,
-    RangeLaws,
-    PartLaws,
-    HeldLaws,
+    ItemRangeLaws,
+    PartialReadLaws,
+    CachedLoadLaws,
     WindowLaws,
     OrderLaws,
     DeletionLaws,
     LineageLaws,
-    EvolutionLaws,
+    ChangingConversationLaws,
     ConflictLaws,
-    TogetherLaws,
+    SharedCommitLaws,
     ReplacementLaws,
     StaleBaseLaws,
     CostLaws,
     PendingWritesLaws,
     NamespaceLaws,
-    RetentionLaws,
     VacuumLaws,
+    VacuumCandidateLaws,
     SizeLaws,
     DamageLaws,
     SafetyLaws,
@@ -169,7 +162,7 @@ class CheckpointerContract(CoreContract, SearchLaws, MetadataLaws, CopyLaws, Exp
     required: ClassVar[CheckpointerCapabilities] = EVERYTHING
 
 
-class DurableLaws(ProcessLaws, HeldProcessLaws, CrashLaws):
+class DurableLaws(ProcessLaws, CachedLoadProcessLaws, CrashLaws):
     """What must hold between processes, and after one of them was killed."""
 
 

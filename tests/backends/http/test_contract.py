@@ -12,13 +12,13 @@ from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import Engine
 from locus.testing import REQUIRED
 from locus.testing.contract import DurableContract, StallLaws
-from locus.testing.laws.capabilities import CapabilityLaws
-from locus.testing.laws.conflicts import ConflictLaws
-from locus.testing.laws.evolution import EvolutionLaws
-from locus.testing.laws.outage import OutageLaws
-from locus.testing.laws.round_trip import RoundTripLaws
-from locus.testing.laws.search import SearchLaws
-from locus.testing.laws.stale import StaleBaseLaws
+from locus.testing.laws.durability.outage import OutageLaws
+from locus.testing.laws.handles.capabilities import CapabilityLaws
+from locus.testing.laws.saving.changes import ChangingConversationLaws
+from locus.testing.laws.saving.conflicts import ConflictLaws
+from locus.testing.laws.saving.round_trip import RoundTripLaws
+from locus.testing.laws.saving.stale_bases import StaleBaseLaws
+from locus.testing.laws.search.words import SearchLaws
 from locus.testing.stateful import StatefulLaws
 from tests.backends.effort import FewerRepetitions, FewestRepetitions
 from tests.backends.embedded import SQLiteStore
@@ -74,7 +74,7 @@ class TestHTTPOnPostgreSQL(
     FewestRepetitions,
     CapabilityLaws,
     RoundTripLaws,  # the client plans for a store whose JSON is not the text that was sent
-    EvolutionLaws,
+    ChangingConversationLaws,
     StaleBaseLaws,
     ConflictLaws,  # verdicts of another engine on the wire
     SearchLaws,  # its scores and snippets

@@ -11,7 +11,7 @@ from locus.memory.backends.http.engine import HTTPEngine
 from locus.memory.backends.http.locus_server import LocusServer
 from locus.memory.storage import StorageBackend
 from locus.server import Token, create_app
-from locus.testing.laws.diffs import check_pair
+from locus.testing.laws.loading.diffs import check_pair
 from tests.server.running import threaded
 
 ITEMS = [{"n": number} for number in range(30)]

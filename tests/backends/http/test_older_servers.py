@@ -11,7 +11,7 @@ from locus.memory.backends.http.locus_server import LocusServer
 from locus.memory.storage import StorageBackend
 from locus.server import create_app
 from locus.server.routes import operations
-from locus.testing.laws.recent import all_pages
+from locus.testing.laws.listing.newest_threads import all_pages
 from tests.server.running import threaded
 
 pytestmark = pytest.mark.http

@@ -17,9 +17,9 @@ from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import CheckpointerCapabilities
 from locus.testing.contract import CoreContract
 from locus.testing.data import message
-from locus.testing.laws.copies import CopyLaws
-from locus.testing.laws.metadata import MetadataLaws
-from locus.testing.laws.outage import OutageLaws
+from locus.testing.laws.durability.outage import OutageLaws
+from locus.testing.laws.saving.copies import CopyLaws
+from locus.testing.laws.search.metadata import MetadataLaws
 from locus.testing.stores import OutageTestStore
 from tests.backends.effort import EmbeddedRepetitions
 from tests.backends.objects.in_memory import MemoryObjectStore, StoreFault

@@ -24,7 +24,7 @@ from locus.memory.model.manifest import items_text
 from locus.memory.model.parts import Part, Range, Window, needed, page_of
 from locus.memory.model.records import DEFAULT_NAMESPACE, Base, Commit, Run, Stored, Verdict, Write
 from locus.testing.data import conversation, message
-from locus.testing.laws.parts import PartLaws
+from locus.testing.laws.loading.partial_reads import PartialReadLaws
 from tests.backends.objects.in_memory import MemoryObjectStore, StoreFault
 from tests.backends.objects.small import make_small
 from tests.backends.objects.test_contract import ObjectsInMemory
@@ -40,7 +40,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small")
-class TestPartsOfLongThreads(PartLaws):
+class TestPartsOfLongThreads(PartialReadLaws):
     @pytest.fixture
     def store(self) -> ObjectsInMemory:
         return ObjectsInMemory()

@@ -15,20 +15,20 @@ from locus.memory.backends.oci_bucket.backend import OCIBucketBackend
 from locus.memory.checkpointer import Checkpointer
 from locus.testing import REQUIRED
 from locus.testing.contract import CoreContract, DurableLaws
-from locus.testing.laws.capabilities import CapabilityLaws
-from locus.testing.laws.conflicts import ConflictLaws
-from locus.testing.laws.copies import CopyLaws
-from locus.testing.laws.crash import CrashLaws
-from locus.testing.laws.damage import DamageLaws
-from locus.testing.laws.deletion import DeletionLaws
-from locus.testing.laws.handles import HandleLaws
-from locus.testing.laws.ids import IdLaws
-from locus.testing.laws.metadata import MetadataLaws
-from locus.testing.laws.outage import OutageLaws
-from locus.testing.laws.patterns import PatternLaws
-from locus.testing.laws.processes import ProcessLaws
-from locus.testing.laws.round_trip import RoundTripLaws
-from locus.testing.laws.stalls import StallLaws
+from locus.testing.laws.durability.crash import CrashLaws
+from locus.testing.laws.durability.damage import DamageLaws
+from locus.testing.laws.durability.outage import OutageLaws
+from locus.testing.laws.durability.processes import ProcessLaws
+from locus.testing.laws.durability.stalls import StallLaws
+from locus.testing.laws.handles.capabilities import CapabilityLaws
+from locus.testing.laws.handles.lifecycle import HandleLaws
+from locus.testing.laws.listing.thread_lists import ThreadPatternLaws
+from locus.testing.laws.names.ids import IdLaws
+from locus.testing.laws.removal.deletion import DeletionLaws
+from locus.testing.laws.saving.conflicts import ConflictLaws
+from locus.testing.laws.saving.copies import CopyLaws
+from locus.testing.laws.saving.round_trip import RoundTripLaws
+from locus.testing.laws.search.metadata import MetadataLaws
 from locus.testing.stateful import StatefulLaws
 from locus.testing.stores import DurableTestStore, Stall, StallTestStore
 from tests.backends.effort import FewestRepetitions
@@ -103,7 +103,7 @@ class TestOCI(
     CapabilityLaws,
     RoundTripLaws,  # bodies of objects
     IdLaws,  # ids become names of objects
-    PatternLaws,  # lists, as the service makes them
+    ThreadPatternLaws,  # lists, as the service makes them
     DeletionLaws,  # requests that delete many objects
     ConflictLaws,  # a put that is refused because the object exists
     DamageLaws,

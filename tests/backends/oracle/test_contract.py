@@ -14,7 +14,7 @@ from locus.memory.saver import CheckpointSaver
 from locus.memory.store import CheckpointStore
 from locus.testing import REQUIRED, SaverLaws
 from locus.testing.contract import DurableContract, StallLaws
-from locus.testing.laws.saver import OpenSaver
+from locus.testing.laws.handles.saver import OpenSaver
 from tests.backends.effort import FewestRepetitions
 from tests.backends.oracle.fixtures import oracle_place, oracle_proxy, oracle_store, oracle_tables
 from tests.backends.oracle.stores import OracleStore, drop_tables, new_name, place_of

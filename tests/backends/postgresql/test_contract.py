@@ -8,14 +8,14 @@ import pytest
 
 from locus.testing import REQUIRED
 from locus.testing.contract import DurableContract, StallLaws
-from locus.testing.laws.copies import CopyLaws
-from locus.testing.laws.metadata import MetadataLaws
-from locus.testing.laws.pages import PageLaws
-from locus.testing.laws.recent import RecentLaws
-from locus.testing.laws.replacement import ReplacementLaws
-from locus.testing.laws.search import SearchLaws
-from locus.testing.laws.together import TogetherLaws
-from locus.testing.laws.writes import PendingWritesLaws
+from locus.testing.laws.listing.newest_threads import NewestThreadLaws
+from locus.testing.laws.listing.thread_lists import ThreadPageLaws
+from locus.testing.laws.saving.copies import CopyLaws
+from locus.testing.laws.saving.pending_writes import PendingWritesLaws
+from locus.testing.laws.saving.replacement import ReplacementLaws
+from locus.testing.laws.saving.shared_commits import SharedCommitLaws
+from locus.testing.laws.search.metadata import MetadataLaws
+from locus.testing.laws.search.words import SearchLaws
 from locus.testing.stateful import StatefulLaws
 from tests.backends.effort import FewerRepetitions, FewestRepetitions
 from tests.backends.postgresql.store import PostgreSQLStore, new_store, used_store
@@ -66,10 +66,10 @@ class TestPartitioned(
     FewestRepetitions,
     ReplacementLaws,  # unique indexes with other columns, and one for each partition
     PendingWritesLaws,  # rows in two partitions have the same place (ctid)
-    TogetherLaws,  # a statement whose members are in several partitions
+    SharedCommitLaws,  # a statement whose members are in several partitions
     CopyLaws,  # from one partition to another
-    PageLaws,  # lists are put together from all partitions
-    RecentLaws,  # and so is the order of all checkpoints
+    ThreadPageLaws,  # lists are put together from all partitions
+    NewestThreadLaws,  # and so is the order of all checkpoints
     MetadataLaws,  # an index of metadata for each partition
     SearchLaws,  # and one of words
     StatefulLaws,

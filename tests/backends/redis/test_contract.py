@@ -9,25 +9,24 @@ import pytest
 
 from locus.testing import REQUIRED
 from locus.testing.contract import DurableContract, StallLaws
-from locus.testing.laws.capabilities import CapabilityLaws
-from locus.testing.laws.conflicts import ConflictLaws
-from locus.testing.laws.copies import CopyLaws
-from locus.testing.laws.crash import CrashLaws
-from locus.testing.laws.deletion import DeletionLaws
-from locus.testing.laws.expiry import ExpiryLaws
-from locus.testing.laws.handles import HandleLaws
-from locus.testing.laws.ids import IdLaws
-from locus.testing.laws.metadata import MetadataLaws
-from locus.testing.laws.order import OrderLaws
-from locus.testing.laws.outage import OutageLaws
-from locus.testing.laws.pages import PageLaws
-from locus.testing.laws.patterns import PatternLaws
-from locus.testing.laws.processes import ProcessLaws
-from locus.testing.laws.recent import RecentLaws
-from locus.testing.laws.replacement import ReplacementLaws
-from locus.testing.laws.retention import RetentionLaws
-from locus.testing.laws.round_trip import RoundTripLaws
-from locus.testing.laws.stale import StaleBaseLaws
+from locus.testing.laws.durability.crash import CrashLaws
+from locus.testing.laws.durability.outage import OutageLaws
+from locus.testing.laws.durability.processes import ProcessLaws
+from locus.testing.laws.handles.capabilities import CapabilityLaws
+from locus.testing.laws.handles.lifecycle import HandleLaws
+from locus.testing.laws.listing.newest_threads import NewestThreadLaws
+from locus.testing.laws.listing.order import OrderLaws
+from locus.testing.laws.listing.thread_lists import ThreadPageLaws, ThreadPatternLaws
+from locus.testing.laws.names.ids import IdLaws
+from locus.testing.laws.removal.deletion import DeletionLaws
+from locus.testing.laws.removal.expiry import ExpiryLaws
+from locus.testing.laws.removal.vacuum import VacuumLaws
+from locus.testing.laws.saving.conflicts import ConflictLaws
+from locus.testing.laws.saving.copies import CopyLaws
+from locus.testing.laws.saving.replacement import ReplacementLaws
+from locus.testing.laws.saving.round_trip import RoundTripLaws
+from locus.testing.laws.saving.stale_bases import StaleBaseLaws
+from locus.testing.laws.search.metadata import MetadataLaws
 from locus.testing.stateful import StatefulLaws
 from tests.backends.effort import FewerRepetitions, FewestRepetitions
 from tests.backends.proxied import proxy_for
@@ -112,12 +111,12 @@ class TestRedisCluster(
     FewestRepetitions,
     CapabilityLaws,
     IdLaws,  # ids become parts of keys, whose slot must not depend on what they contain
-    PatternLaws,  # lists are put together from all nodes
-    PageLaws,
-    RecentLaws,
+    ThreadPatternLaws,  # lists are put together from all nodes
+    ThreadPageLaws,
+    NewestThreadLaws,
     MetadataLaws,  # and so is the index of metadata
     CopyLaws,  # from one slot to another
-    RetentionLaws,
+    VacuumLaws,
     ExpiryLaws,
     HandleLaws,  # another client of the driver
     ProcessLaws,

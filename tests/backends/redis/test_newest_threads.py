@@ -6,7 +6,7 @@ import pytest
 
 from locus.memory.backends.redis import read as redis_read
 from locus.testing.laws.base import dicts
-from locus.testing.laws.recent import all_pages
+from locus.testing.laws.listing.newest_threads import all_pages
 from tests.backends.redis.stores import RedisStore
 
 

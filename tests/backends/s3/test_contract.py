@@ -9,9 +9,9 @@ import pytest
 
 from locus.testing import REQUIRED
 from locus.testing.contract import CoreContract, DurableLaws, StallLaws
-from locus.testing.laws.copies import CopyLaws
-from locus.testing.laws.metadata import MetadataLaws
-from locus.testing.laws.outage import OutageLaws
+from locus.testing.laws.durability.outage import OutageLaws
+from locus.testing.laws.saving.copies import CopyLaws
+from locus.testing.laws.search.metadata import MetadataLaws
 from tests.backends.effort import FewestRepetitions
 from tests.backends.proxied import proxy_for
 from tests.backends.s3.store import S3Store, set_credentials

@@ -17,7 +17,7 @@ from locus.memory.backends.sql.flavour import run_steps
 from locus.memory.backends.sqlite.schema import SQL
 from locus.memory.checkpointer import Checkpointer
 from locus.testing.laws.base import dicts
-from locus.testing.laws.recent import all_pages
+from locus.testing.laws.listing.newest_threads import all_pages
 
 
 @pytest_asyncio.fixture

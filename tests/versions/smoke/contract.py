@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from locus.testing.contract import REQUIRED
-from locus.testing.laws.conflicts import ConflictLaws
-from locus.testing.laws.copies import CopyLaws
-from locus.testing.laws.lineage import LineageLaws
-from locus.testing.laws.metadata import MetadataLaws
-from locus.testing.laws.order import OrderLaws
-from locus.testing.laws.search import SearchLaws
-from locus.testing.laws.writes import PendingWritesLaws
+from locus.testing.laws.listing.order import OrderLaws
+from locus.testing.laws.saving.conflicts import ConflictLaws
+from locus.testing.laws.saving.copies import CopyLaws
+from locus.testing.laws.saving.lineage import LineageLaws
+from locus.testing.laws.saving.pending_writes import PendingWritesLaws
+from locus.testing.laws.search.metadata import MetadataLaws
+from locus.testing.laws.search.words import SearchLaws
 from locus.testing.stores import TestStore
 from tests.backends.embedded import SQLiteStore
 

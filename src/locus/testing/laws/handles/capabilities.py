@@ -14,7 +14,7 @@ from locus.errors import CapabilityError
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.engine import CheckpointerCapabilities
 from locus.testing.laws.base import Laws, OpenHandle
-from locus.testing.laws.stalls import StallLaws
+from locus.testing.laws.durability.stalls import StallLaws
 from locus.testing.stores import StallTestStore, TestStore
 
 

@@ -39,7 +39,7 @@ async def all_pages(checkpointer: Checkpointer, limit: int, **options: Any) -> l
     raise AssertionError("the pages do not end")
 
 
-class RecentLaws(Laws):
+class NewestThreadLaws(Laws):
     """`recent_threads`."""
 
     @pytest.mark.parametrize("seed", range(2))

@@ -13,7 +13,7 @@ from locus.memory.checkpointer import Checkpointer, HistoryEntry
 from locus.memory.saver import CheckpointSaver
 from locus.testing.data import BAD_IDS, conversation, message
 from locus.testing.laws.base import Clock, Laws, OpenHandle, assert_all_load, assert_same_state, dicts, ids, snapshot
-from locus.testing.laws.diffs import check_pair
+from locus.testing.laws.loading.diffs import check_pair
 
 
 async def _forked_thread(handle: Checkpointer) -> dict[str, AgentState]:

@@ -17,7 +17,7 @@ from locus.memory.model.records import ANY
 from locus.memory.saver import CheckpointSaver
 from locus.testing.data import EXACT_VALUES
 from locus.testing.laws.base import Laws, OpenHandle, assert_same
-from locus.testing.laws.cost import Sent
+from locus.testing.laws.saving.cost import Sent
 
 KEYS = {"checkpoint_id", "parent_checkpoint_id", "checkpoint", "metadata", "created_at"}
 NAMESPACES = ("", "default", "inner", "inner|deeper", "Inner")

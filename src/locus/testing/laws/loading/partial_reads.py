@@ -22,7 +22,7 @@ _LISTS: frozenset[Path] = frozenset({("messages",), ("tool_executions",), ("tool
 _SIZES = (1, 3, 50)
 
 
-class PartLaws(Laws):
+class PartialReadLaws(Laws):
     """`read_part` and `read_since` of an engine."""
 
     reads_parts: ClassVar[bool | None] = None

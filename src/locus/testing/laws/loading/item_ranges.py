@@ -30,7 +30,7 @@ async def _check(handle: Checkpointer, thread_id: str, checkpoint_id: str | None
         assert_same(found.items, whole[first : first + count])
 
 
-class RangeLaws(Laws):
+class ItemRangeLaws(Laws):
     """`read_items`."""
 
     async def test_a_range_is_what_a_whole_load_has_there(

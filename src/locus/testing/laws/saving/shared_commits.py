@@ -37,7 +37,7 @@ _BEGUN = datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
 _LARGE = "so long that it is kept beside the head " * 40
 
 
-class TogetherLaws(Laws):
+class SharedCommitLaws(Laws):
     """Whatever shares a commit of the database with others is not affected by them."""
 
     commits_together: ClassVar[bool | None] = None

@@ -17,7 +17,7 @@ from locus.memory.model.records import Path
 from locus.memory.model.trace import ListTrace, Trace
 from locus.testing.data import conversation, message
 from locus.testing.laws.base import Laws, OpenHandle, WorkerLaws, assert_same, assert_same_state, dicts, ids
-from locus.testing.laws.stale import DISTURBANCES
+from locus.testing.laws.saving.stale_bases import DISTURBANCES
 from locus.testing.processes import crash_jobs
 from locus.testing.processes.workers import Crew
 from locus.testing.stores import DurableTestStore, TestStore
@@ -120,7 +120,7 @@ class _Course:
         return tuple(message(self._count * 10 + number) for number in range(count))
 
 
-class HeldLaws(Laws):
+class CachedLoadLaws(Laws):
     """Nothing is served that is not stored, and nothing that is stored is missed."""
 
     @pytest.mark.parametrize("seed", range(4))
@@ -320,7 +320,7 @@ class HeldLaws(Laws):
                 await SHAPES[shape](checkpointer, None)
 
 
-class HeldProcessLaws(WorkerLaws):
+class CachedLoadProcessLaws(WorkerLaws):
     """The same, while other processes change the thread."""
 
     async def test_what_other_processes_do_is_seen_by_a_handle_that_holds_something(

@@ -1,0 +1,1 @@
+"""Laws of stores that outlive a process: kills, several processes at once, outages, stalls and damage."""

@@ -1,0 +1,1 @@
+"""Laws of names: ids are data, and namespaces keep separate histories."""
