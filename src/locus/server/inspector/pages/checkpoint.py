@@ -48,7 +48,7 @@ class CheckpointQuery(Query):
     words: Annotated[Text, Field(max_length=MAX_QUERY_LENGTH)] = ""
     """What brought somebody here: a text, or the words of a search. They are marked."""
     at: Annotated[str, Field(max_length=40)] = ""
-    """The time that somebody has query for."""
+    """The time that somebody asked for."""
 
     @property
     def terms(self) -> list[str]:
@@ -61,7 +61,7 @@ class CheckpointQuery(Query):
 
 @dataclass(frozen=True)
 class CutShown:
-    """A long list or a large value that was cut out of the payload: its name, and how it is query for."""
+    """A long list or a large value that was cut out of the payload: its name, and the query that shows it."""
 
     name: str
     path: str
@@ -152,7 +152,7 @@ def routes(pages: Pages) -> list[Route]:
 
 
 def _as_of(entry: Entry, later: Sequence[Entry], at: str) -> datetime | None:
-    """The time that somebody has query for, if this checkpoint was the latest then."""
+    """The time that the query names, if this checkpoint was the latest then."""
     try:
         moment = moment_of(at) if at else None
     except ConfigurationError:

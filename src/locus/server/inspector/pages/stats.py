@@ -60,7 +60,7 @@ class Rules(Query):
         return found
 
     def given(self) -> tuple[float | None, int | None]:
-        """The age in days, and how many are kept; both None if nothing is query, or if something is wrong."""
+        """The age in days, and how many are kept; both None if the form is empty or wrong."""
         if self.wrong:
             return None, None
         older = days(self.older_than) if self.older_than else None

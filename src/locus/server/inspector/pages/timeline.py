@@ -30,7 +30,7 @@ PAGE: Final = 100
 INTERRUPT: Final = "__interrupt__"
 """The channel of the pending writes with which LangGraph waits for somebody."""
 _TIPS: Final = 8
-"""How many checkpoints without a successor are query for their pending writes."""
+"""How many checkpoints without a successor a page reads the pending writes of."""
 
 _MOST_NEWER: Final = 500
 """How many newer checkpoints are looked at for the lines that lead to an older page."""
@@ -269,18 +269,18 @@ async def _with_writes(pages: Pages, rows: list[Row]) -> list[Row]:
     if not (isinstance(store.engine, KeepsWrites) and store.engine.offers(KeepsWrites)):
         return rows
     parents = {(row.entry.namespace, row.entry.parent_id) for row in rows}
-    query, found = 0, []
+    tips, with_writes = 0, []
     for row in rows:
         entry = row.entry
-        if (entry.namespace, entry.checkpoint_id) not in parents and query < _TIPS:
-            query += 1
+        if (entry.namespace, entry.checkpoint_id) not in parents and tips < _TIPS:
+            tips += 1
             writes = await store.get_writes(
                 entry.thread_id, entry.checkpoint_id, task_id=None, namespace=entry.namespace
             )
             waits = any(write.channel == INTERRUPT for write in writes)
             row = replace(row, writes=len(writes), waits=waits)
-        found.append(row)
-    return found
+        with_writes.append(row)
+    return with_writes
 
 
 def _nodes(entries: Sequence[Entry]) -> list[Node]:
