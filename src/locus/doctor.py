@@ -23,7 +23,7 @@ from locus.errors import (
     LocusError,
     UnsupportedFormatError,
 )
-from locus.looking.pages import exported_pages
+from locus.looking.reading import exported_pages
 from locus.memory.engine import NothingThereError
 from locus.memory.model.codec import decode
 from locus.memory.model.payloads import dict_from

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from locus.errors import ConfigurationError, CorruptCheckpointError
-from locus.looking import pages
+from locus.looking import reading
 from locus.looking.bisect import Bisected, bisect_metadata, bisect_run, bisect_text, bisect_value, line_of
 from locus.memory.backends.memory import MemoryEngine
 from locus.memory.model.codec import texts_in
@@ -78,7 +78,7 @@ def at(value: Any, *path: str) -> Any:
 
 @pytest.mark.parametrize("seed", range(25))
 async def test_it_agrees_with_looking_at_every_checkpoint(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "PAGE", 4)
+    monkeypatch.setattr(reading, "PAGE", 4)
     rng = random.Random(seed)
     store = CheckpointStore(MemoryEngine())
     await random_history(StorageBackend(store), rng)
@@ -322,7 +322,7 @@ async def test_what_is_held_is_bounded_for_a_server() -> None:
 @pytest.mark.parametrize("seed", range(10))
 async def test_what_is_quoted_stands_there(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the first checkpoint that has the text, in whatever case: in an item of a list, or in a field."""
-    monkeypatch.setattr(pages, "PAGE", 4)
+    monkeypatch.setattr(reading, "PAGE", 4)
     store = CheckpointStore(MemoryEngine())
     await random_history(StorageBackend(store), random.Random(seed))
     everything = (await store.history("t", None, None, None))[::-1]

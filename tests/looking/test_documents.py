@@ -8,7 +8,8 @@ from typing import Any
 
 from markdown_it import MarkdownIt
 
-from locus.looking.documents import Conversation, markdown, page
+from locus.looking.documents import markdown, page
+from locus.looking.reading import Conversation
 from locus.memory.model.records import Entry
 
 EVIL = (

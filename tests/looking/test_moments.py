@@ -9,7 +9,7 @@ import pytest
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import ConfigurationError
-from locus.looking.moments import first_of, latest_at, moment_of
+from locus.looking.revisions import first_of, latest_at, moment_of
 from locus.memory.backends import MemoryCheckpointer
 from locus.memory.model.records import Entry
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locus.looking.visible import cut, one_line, visible, visible_id, width
+from locus.looking.formatting import cut, one_line, visible, visible_id, width
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locus.memory.conversations import Call, Turn, conversation_path, turn_of
+from locus.memory.conversations import Call, Utterance, conversation_path, utterance_of
 from locus.memory.titles import user_text
 
 JSON = st.recursive(
@@ -29,50 +29,50 @@ JSON = st.recursive(
 
 
 @pytest.mark.parametrize(
-    ("item", "turn"),
+    ("item", "said"),
     [
-        ({"role": "user", "content": "hi"}, Turn("user", "hi")),
+        ({"role": "user", "content": "hi"}, Utterance("user", "hi")),
         (
             {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "name": "f", "arguments": {"a": 1}}]},
-            Turn("assistant", "", (Call("f", {"a": 1}, "1"),)),
+            Utterance("assistant", "", (Call("f", {"a": 1}, "1"),)),
         ),
         (
             {"role": "assistant", "content": "", "tool_calls": [{"id": "1", "name": "list_notes"}]},
-            Turn("assistant", "", (Call("list_notes", {}, "1"),)),
+            Utterance("assistant", "", (Call("list_notes", {}, "1"),)),
         ),
         (
             {"role": "tool", "content": "ok", "tool_call_id": "1", "name": "f"},
-            Turn("tool", "ok", answers="1", name="f"),
+            Utterance("tool", "ok", answers="1", name="f"),
         ),
-        ({"$type": "HumanMessage", "content": "hi", "id": "x"}, Turn("user", "hi")),
+        ({"$type": "HumanMessage", "content": "hi", "id": "x"}, Utterance("user", "hi")),
         (
             {"$type": "AIMessage", "content": "", "tool_calls": [{"name": "f", "args": {}, "id": "1"}]},
-            Turn("assistant", "", (Call("f", {}, "1"),)),
+            Utterance("assistant", "", (Call("f", {}, "1"),)),
         ),
         (
             {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"a": 1}'},
-            Turn("assistant", "", (Call("f", {"a": 1}, "c"),)),
+            Utterance("assistant", "", (Call("f", {"a": 1}, "c"),)),
         ),
-        ({"type": "function_call_output", "call_id": "c", "output": "ok"}, Turn("tool", "ok", answers="c")),
+        ({"type": "function_call_output", "call_id": "c", "output": "ok"}, Utterance("tool", "ok", answers="c")),
         (
             {
                 "type": "message",
                 "role": "assistant",
                 "content": [{"type": "output_text", "text": "a"}, {"type": "output_text", "text": "b"}],
             },
-            Turn("assistant", "a\nb"),
+            Utterance("assistant", "a\nb"),
         ),
         (
             {
                 "role": "assistant",
                 "content": [{"type": "text", "text": "a"}, {"type": "tool_use", "id": "1", "name": "f", "input": {}}],
             },
-            Turn("assistant", "a", (Call("f", {}, "1"),)),
+            Utterance("assistant", "a", (Call("f", {}, "1"),)),
         ),
-        ({"role": "user", "content": [{"type": "image", "data": "AAAA"}]}, Turn("user", "[image]")),
+        ({"role": "user", "content": [{"type": "image", "data": "AAAA"}]}, Utterance("user", "[image]")),
         (
             {"type": "message", "role": "user", "contents": [{"type": "text", "text": "hi"}], "message_id": "m"},
-            Turn("user", "hi"),
+            Utterance("user", "hi"),
         ),
         (
             {
@@ -83,7 +83,7 @@ JSON = st.recursive(
                     {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"a": 1}'},
                 ],
             },
-            Turn("assistant", "a", (Call("f", {"a": 1}, "c"),)),
+            Utterance("assistant", "a", (Call("f", {"a": 1}, "c"),)),
         ),
         (
             {
@@ -91,15 +91,15 @@ JSON = st.recursive(
                 "role": "tool",
                 "contents": [{"type": "function_result", "call_id": "c", "result": "ok"}],
             },
-            Turn("tool", "ok", answers="c"),
+            Utterance("tool", "ok", answers="c"),
         ),
         (
             {"type": "message", "role": "user", "contents": [{"type": "uri", "uri": "https://x/y.png"}]},
-            Turn("user", "[uri]"),
+            Utterance("user", "[uri]"),
         ),
         (
             {"message": {"role": "user", "content": [{"text": "hi"}]}, "message_id": 0, "redact_message": None},
-            Turn("user", "hi"),
+            Utterance("user", "hi"),
         ),
         (
             {
@@ -107,7 +107,7 @@ JSON = st.recursive(
                 "message_id": 0,
                 "redact_message": {"role": "user", "content": [{"text": "redacted"}]},
             },
-            Turn("user", "redacted"),
+            Utterance("user", "redacted"),
         ),
         (
             {
@@ -117,15 +117,15 @@ JSON = st.recursive(
                 },
                 "keys": [[1, 0], {}],
             },
-            Turn("assistant", "a", (Call("f", {"a": 1}, "1"),)),
+            Utterance("assistant", "a", (Call("f", {"a": 1}, "1"),)),
         ),
         (
             {"role": "user", "content": [{"toolResult": {"toolUseId": "1", "content": [{"text": "ok"}, {"json": 5}]}}]},
-            Turn("user", 'ok\n{"json": 5}', answers="1"),
+            Utterance("user", 'ok\n{"json": 5}', answers="1"),
         ),
         (
             {"type": "user", "uuid": "u", "message": {"role": "user", "content": "hi"}},
-            Turn("user", "hi"),
+            Utterance("user", "hi"),
         ),
         (
             {
@@ -140,21 +140,21 @@ JSON = st.recursive(
                     ],
                 },
             },
-            Turn("assistant", "a", (Call("f", {}, "1"),)),
+            Utterance("assistant", "a", (Call("f", {}, "1"),)),
         ),
         (
             {
                 "type": "user",
                 "message": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "ok"}]},
             },
-            Turn("user", "ok", answers="1"),
+            Utterance("user", "ok", answers="1"),
         ),
-        ({"type": "user", "isMeta": True, "message": {"role": "user", "content": "hi"}}, Turn("system", "hi")),
-        ({"type": "custom-title", "customTitle": "A trip", "sessionId": "s"}, Turn("custom-title", "A trip")),
-        ("only text", Turn("", "only text")),
+        ({"type": "user", "isMeta": True, "message": {"role": "user", "content": "hi"}}, Utterance("system", "hi")),
+        ({"type": "custom-title", "customTitle": "A trip", "sessionId": "s"}, Utterance("custom-title", "A trip")),
+        ("only text", Utterance("", "only text")),
         (
             {"invocation_id": "i", "author": "user", "content": {"parts": [{"text": "hi"}], "role": "user"}},
-            Turn("user", "hi"),
+            Utterance("user", "hi"),
         ),
         (
             {
@@ -162,7 +162,7 @@ JSON = st.recursive(
                 "author": "clerk",
                 "content": {"parts": [{"text": "a"}, {"function_call": {"id": "1", "name": "f", "args": {"a": 1}}}]},
             },
-            Turn("assistant", "a", (Call("f", {"a": 1}, "1"),), name="clerk"),
+            Utterance("assistant", "a", (Call("f", {"a": 1}, "1"),), name="clerk"),
         ),
         (
             {
@@ -170,31 +170,31 @@ JSON = st.recursive(
                 "author": "clerk",
                 "content": {"parts": [{"function_response": {"id": "1", "name": "f", "response": {"result": "ok"}}}]},
             },
-            Turn("tool", "ok", answers="1", name="f"),
+            Utterance("tool", "ok", answers="1", name="f"),
         ),
         (
             {"invocation_id": "i", "author": "clerk", "content": {"parts": [{"inline_data": {"data": "AAAA"}}]}},
-            Turn("assistant", "[inline_data]", name="clerk"),
+            Utterance("assistant", "[inline_data]", name="clerk"),
         ),
         (
             {"invocation_id": "i", "author": "clerk", "error_message": "quota", "actions": {}},
-            Turn("assistant", "quota", name="clerk"),
+            Utterance("assistant", "quota", name="clerk"),
         ),
         (
             {"invocation_id": 5, "author": None, "content": {"parts": [None, {"x": 1}]}},
-            Turn("assistant", '{"x": 1}'),
+            Utterance("assistant", '{"x": 1}'),
         ),
-        (7, Turn("", "7")),
-        ({"x": 1}, Turn("", '{"x": 1}')),
+        (7, Utterance("", "7")),
+        ({"x": 1}, Utterance("", '{"x": 1}')),
     ],
 )
-def test_items_of_the_frameworks(item: Any, turn: Turn) -> None:
-    assert turn_of(item) == turn
+def test_items_of_the_frameworks(item: Any, said: Utterance) -> None:
+    assert utterance_of(item) == said
 
 
 @given(JSON)
 def test_any_json_is_shown(item: Any) -> None:
-    assert isinstance(turn_of(item).text, str)
+    assert isinstance(utterance_of(item).text, str)
 
 
 def test_where_a_conversation_is() -> None:
@@ -221,7 +221,7 @@ def test_a_title_is_what_a_user_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "turn"),
+    ("message", "said"),
     [
         (
             {
@@ -232,7 +232,7 @@ def test_a_title_is_what_a_user_said() -> None:
                     {"part_kind": "user-prompt", "content": ["What is", {"kind": "image-url", "url": "https://x"}]},
                 ],
             },
-            Turn("user", "What is\n[image-url]"),
+            Utterance("user", "What is\n[image-url]"),
         ),
         (
             {
@@ -243,23 +243,23 @@ def test_a_title_is_what_a_user_said() -> None:
                     {"part_kind": "tool-call", "tool_name": "f", "args": '{"a": 1}', "tool_call_id": "c"},
                 ],
             },
-            Turn("assistant", "I look.", (Call("f", {"a": 1}, "c"),)),
+            Utterance("assistant", "I look.", (Call("f", {"a": 1}, "c"),)),
         ),
         (
             {
                 "kind": "request",
                 "parts": [{"part_kind": "tool-return", "tool_name": "f", "content": "ok", "tool_call_id": "c"}],
             },
-            Turn("tool", "ok", answers="c", name="f"),
+            Utterance("tool", "ok", answers="c", name="f"),
         ),
         (
             {"kind": "request", "parts": [{"part_kind": "system-prompt", "content": "Be brief."}]},
-            Turn("system", "Be brief."),
+            Utterance("system", "Be brief."),
         ),
-        ({"kind": "request", "parts": [7, {"part_kind": ["x"]}, {"content": "?"}]}, Turn("system", "?")),
+        ({"kind": "request", "parts": [7, {"part_kind": ["x"]}, {"content": "?"}]}, Utterance("system", "?")),
     ],
 )
-def test_entries_of_pydantic_ai(message: Any, turn: Turn) -> None:
+def test_entries_of_pydantic_ai(message: Any, said: Utterance) -> None:
     entry = {"id": "e", "parent_id": None, "message": message}
-    assert turn_of(entry) == turn
-    assert user_text(entry) == (" ".join(turn.text.split()) if turn.role == "user" else None)
+    assert utterance_of(entry) == said
+    assert user_text(entry) == (" ".join(said.text.split()) if said.role == "user" else None)

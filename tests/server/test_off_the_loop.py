@@ -106,7 +106,7 @@ async def test_the_lists_that_a_commit_names(client: httpx.AsyncClient, threads_
     [
         ("/threads", "some_metadata"),
         ("/t/t", "rows_of"),
-        ("/t/t/c/b", "conversation_shown"),
+        ("/t/t/c/b", "items_shown"),
         ("/t/t/c/b", "tree"),
         ("/t/t/c/b?view=state", "decode_manifest"),
         ("/t/t/diff/a/b", "_change"),
@@ -119,7 +119,7 @@ async def test_pages(store: MemoryCheckpointer, threads_of: Any, url: str, work:
     page = {"/threads": "threads", "/t/t": "timeline", "/t/t/stats": "stats"}.get(url)
     page = page or ("diff" if "diff" in url else "checkpoint")
     page = "export" if "export" in url else page
-    where = "locus.looking.lines" if work == "_checkpoint_line" else f"locus.server.inspector.pages.{page}"
+    where = "locus.looking.documents" if work == "_checkpoint_line" else f"locus.server.inspector.pages.{page}"
     seen = threads_of(f"{where}.{work}")
     async with looking(store.store) as client:
         answer = await client.get(url)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from locus.errors import ConflictError
-from locus.looking.pages import exported_pages
+from locus.looking.reading import exported_pages
 from locus.memory.engine import Exports
 from locus.memory.model import sizes
 from locus.memory.model.records import ANY

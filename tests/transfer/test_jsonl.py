@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from locus.errors import ConflictError, CorruptCheckpointError, LocusError
-from locus.looking.lines import exported_lines
-from locus.looking.pages import exported_pages
+from locus.looking.documents import exported_lines
+from locus.looking.reading import exported_pages
 from locus.memory.backends.memory import MemoryEngine
 from locus.memory.registry import get_checkpointer
 from locus.memory.saver import CheckpointSaver
@@ -168,7 +168,7 @@ async def test_a_file_that_was_cut_off_is_no_older_thread(tmp_path: Path) -> Non
 async def test_a_thread_that_is_deleted_while_it_is_read_is_not_taken_for_whole(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("locus.looking.pages.PAGE", 2)
+    monkeypatch.setattr("locus.looking.reading.PAGE", 2)
     async with get_checkpointer(f"sqlite:{tmp_path / 'from.db'}") as handle:
         backend = StorageBackend(handle.store)
         for number in range(4):

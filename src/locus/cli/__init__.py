@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except LocusError as error:
         from locus.cli.commands import exit_code
-        from locus.looking.visible import visible
+        from locus.looking.formatting import visible
 
         sys.stderr.write(f"locus: {visible(str(error), keep=chr(10))}{tokens.hint(error)}\n")
         return exit_code(error)

@@ -14,8 +14,7 @@ from locus.cli import commands
 from locus.cli.commands import ExitCode
 from locus.cli.terminal import Progress, Styled, Terminal
 from locus.errors import ConfigurationError
-from locus.looking.visible import visible
-from locus.looking.wording import ago, clock
+from locus.looking.formatting import ago, local_time, visible
 
 if TYPE_CHECKING:
     from locus.looking.bisect import Bisected
@@ -182,7 +181,7 @@ def _print(found: Bisected, options: argparse.Namespace, terminal: Terminal, *, 
         Styled(f"{thread}@#{first.seq}", "strong"),
         "  ",
         Styled(visible(first.checkpoint_id), "id"),
-        f"  {clock(first.created_at)} ({ago(first.created_at)})",
+        f"  {local_time(first.created_at)} ({ago(first.created_at)})",
     )
     if before is None:
         terminal.line("it is there from the first checkpoint of the line on")

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from locus.cli import commands
 from locus.cli.terminal import Styled, Terminal
-from locus.looking.visible import visible
-from locus.looking.wording import ago
+from locus.looking.formatting import ago, visible
 
 if TYPE_CHECKING:
     from locus.memory.store import CheckpointStore

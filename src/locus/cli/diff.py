@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from locus.cli import commands
 from locus.cli.commands import ExitCode
 from locus.cli.terminal import Styled, Terminal
-from locus.looking.visible import one_line, visible
+from locus.looking.formatting import one_line, visible
 
 if TYPE_CHECKING:
-    from locus.memory.model.changes import ItemChange, ListDiff, PayloadDiff
+    from locus.memory.model.changes import ListDiff, PayloadDiff
     from locus.memory.model.records import Entry
     from locus.memory.store import CheckpointStore
 
@@ -92,34 +92,17 @@ def _length(length: int | None) -> str:
     return "none" if length is None else f"{length:,}"
 
 
-def _items(found: ListDiff, terminal: Terminal) -> None:
-    for change in found.changes:
-        place = change.new_index if change.new_index is not None else change.old_index
-        if change.kind in ("removed", "changed"):
-            terminal.line(
-                Styled(
-                    f"  - [{change.old_index if change.old_index is not None else place}] {_item(change, old=True)}",
-                    "removed",
-                )
-            )
-        if change.kind in ("added", "changed"):
-            terminal.line(Styled(f"  + [{place}] {_item(change, old=False)}", "added"))
+def _items(diff: ListDiff, terminal: Terminal) -> None:
+    from locus.looking.tool_calls import changed_sides
 
-
-def _item(change: ItemChange, *, old: bool) -> str:
-    """What an item of a conversation says, or its JSON."""
-    from locus.memory.conversations import turn_of
-
-    item = change.before if old else change.after
-    other = change.after if old else change.before
-    turn = turn_of(item)
-    said = turn.text or ", ".join(
-        f"→ {call.name}({json.dumps(call.arguments, ensure_ascii=False)})" for call in turn.calls
-    )
-    # Where the difference is in something else than what is said, all of it is shown.
-    if not turn.role or (change.kind == "changed" and turn_of(other) == turn):
-        return one_line(json.dumps(item, ensure_ascii=False), _WIDE)
-    return f"{visible(turn.role)}: {one_line(said, _WIDE)}"
+    for change in diff.changes:
+        before, after = changed_sides(change)
+        old_index = change.old_index if change.old_index is not None else change.new_index
+        new_index = change.new_index if change.new_index is not None else change.old_index
+        for sign, position, side, style in (("-", old_index, before, "removed"), ("+", new_index, after, "added")):
+            if side is not None:
+                role = f"{visible(side.role)}: " if side.role else ""
+                terminal.line(Styled(f"  {sign} [{position}] {role}{one_line(side.text, _WIDE)}", style))
 
 
 def _values(path: str, kind: str, before: Any, after: Any, terminal: Terminal) -> None:

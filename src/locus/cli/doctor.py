@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from locus.cli import commands
 from locus.cli.commands import ExitCode, UsageError
 from locus.cli.terminal import Progress, Styled, Terminal
-from locus.looking.visible import visible
+from locus.looking.formatting import visible
 
 if TYPE_CHECKING:
     from locus.doctor import Examination

@@ -10,7 +10,7 @@ from locus.cli import commands
 from locus.cli.commands import ExitCode
 from locus.cli.terminal import Progress, Styled, Terminal
 from locus.errors import BackendUnavailableError, ConfigurationError, LocusError
-from locus.looking.visible import visible
+from locus.looking.formatting import visible
 
 if TYPE_CHECKING:
     from locus.memory.store import CheckpointStore

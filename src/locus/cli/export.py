@@ -87,6 +87,7 @@ async def _write(
     if kind == "jsonl":
         await _write_lines(store, options, file, terminal)
         return
+    from locus.looking.reading import read_whole, whole_conversation
     from locus.looking.revisions import resolve
 
     entries = [await resolve(store, text, namespace=options.ns) for text in options.thread]
@@ -94,25 +95,19 @@ async def _write(
         from locus.memory.checkpointer import entry_dict
         from locus.memory.model.payloads import dict_from
 
-        documents = []
-        for entry in entries:
-            stored = await store.read(entry.thread_id, entry.checkpoint_id, entry.namespace)
-            if stored is None:
-                raise await store.not_found(entry.thread_id, entry.checkpoint_id, entry.namespace)
-            documents.append({**entry_dict(entry), "state": dict_from(stored)})
+        documents = [{**entry_dict(entry), "state": dict_from(await read_whole(store, entry))} for entry in entries]
         terminal_json = Terminal(file, terminal.err, json=True, interactive=file is sys.stdout and terminal.interactive)
         terminal_json.document(documents[0] if len(documents) == 1 else documents)
         terminal_json.flush()
         return
-    from locus.looking import documents as made
-    from locus.looking.reading import whole_conversation
+    from locus.looking.documents import markdown, page
 
-    conversations = [await whole_conversation(store, entry) for entry in entries]
-    file.write(made.markdown(conversations) if kind == "md" else made.page(conversations))
+    conversations = [whole_conversation(await read_whole(store, entry)) for entry in entries]
+    file.write(markdown(conversations) if kind == "md" else page(conversations))
 
 
 async def _write_lines(store: CheckpointStore, options: argparse.Namespace, file: TextIO, terminal: Terminal) -> None:
-    from locus.looking.lines import exported_lines
+    from locus.looking.documents import exported_lines
     from locus.looking.revisions import resolve_thread
 
     with Progress(terminal.err, "lines") as progress:

@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING
 
 from locus.cli import commands
 from locus.cli.terminal import Styled, Terminal
-from locus.looking.describe import about
-from locus.looking.finding import found
-from locus.looking.visible import one_line, visible
-from locus.looking.wording import ago
+from locus.looking.formatting import ago, one_line, visible
 
 if TYPE_CHECKING:
     from locus.memory.store import CheckpointStore
@@ -30,7 +27,10 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 
 async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Terminal) -> int | None:
-    entries = await found(store, options.k_v, options.limit, options.prefix)
+    from locus.looking.histories import about
+    from locus.looking.revisions import checkpoints_by_metadata
+
+    entries = await checkpoints_by_metadata(store, options.k_v, options.limit, options.prefix)
     if terminal.json:
         from locus.memory.checkpointer import entry_dict
 

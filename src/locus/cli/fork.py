@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from locus.cli import commands
 from locus.cli.terminal import Styled, Terminal
-from locus.looking.visible import visible
+from locus.looking.formatting import visible
 
 if TYPE_CHECKING:
     from locus.memory.store import CheckpointStore

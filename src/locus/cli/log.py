@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from locus.cli import commands
 from locus.cli.terminal import Cell, Styled, Terminal
 from locus.errors import ConfigurationError
-from locus.looking.visible import one_line, visible
-from locus.looking.wording import ago
+from locus.looking.formatting import ago, dotted, one_line, visible
 
 if TYPE_CHECKING:
     from locus.memory.model.records import Entry, Path
@@ -108,7 +107,7 @@ def moment(text: str) -> datetime:
     `locus show` tells times to the second, so a time without a fraction is the end of its second.
     """
     from locus.cli.vacuum import age
-    from locus.looking.moments import end_of_second
+    from locus.looking.revisions import end_of_second
 
     now = datetime.now().astimezone()
     with suppress(argparse.ArgumentTypeError, OverflowError):
@@ -124,9 +123,8 @@ def moment(text: str) -> datetime:
 async def _print(
     store: CheckpointStore, options: argparse.Namespace, terminal: Terminal, entries: Sequence[Entry], *, latest: bool
 ) -> None:
-    from locus.looking.describe import dotted
     from locus.looking.graph import Node, drawn
-    from locus.looking.growths import growths
+    from locus.looking.histories import growths
 
     stats = await growths(store, entries) if options.stat else {}
     if terminal.json:
@@ -159,7 +157,7 @@ def _cells(
     entries: Sequence[Entry],
     latest: bool,
 ) -> list[Cell]:
-    from locus.looking.describe import about, dotted
+    from locus.looking.histories import about
 
     newest = latest and entry is entries[0]
     words = [f"{by:+} {dotted(path)}" for path, by in stats.get(entry.seq, {}).items()]
@@ -184,7 +182,7 @@ def short_id(checkpoint_id: str, entries: Sequence[Entry]) -> str:
 async def _follow(
     store: CheckpointStore, options: argparse.Namespace, terminal: Terminal, namespace: str | None, seen: int
 ) -> None:
-    from locus.looking.following import Following
+    from locus.looking.histories import Following
 
     following = Following(store, options.thread, namespace, seen)
     while True:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from locus.cli import commands
 from locus.cli.terminal import Styled, Terminal
-from locus.looking.visible import one_line, visible
-from locus.looking.wording import ago
+from locus.looking.formatting import ago, one_line, visible
 
 if TYPE_CHECKING:
     from locus.memory.store import CheckpointStore

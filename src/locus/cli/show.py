@@ -5,17 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from locus.cli import commands
 from locus.cli.terminal import Cell, Styled, Terminal, columns_of
 from locus.errors import ConfigurationError
-from locus.looking.visible import one_line, visible
-from locus.looking.wording import ago, bytes_text, clock
+from locus.looking.formatting import ago, bytes_text, dotted, local_time, one_line, visible
 
 if TYPE_CHECKING:
     from locus.memory.model.parts import ItemPage
-    from locus.memory.model.records import Entry, Stored
+    from locus.memory.model.records import Entry
     from locus.memory.store import CheckpointStore
 
 _DESCRIPTION = """\
@@ -68,13 +67,13 @@ async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Ter
 
 
 def _header(entry: Entry, terminal: Terminal) -> None:
-    from locus.looking.describe import metadata_shown
+    from locus.looking.histories import readable_metadata
 
-    metadata = metadata_shown(entry)
+    metadata = readable_metadata(entry)
     facts: list[tuple[str, Cell]] = [
         ("thread", visible(entry.thread_id)),
         ("checkpoint", Styled(f"{visible(entry.checkpoint_id)} (#{entry.seq})", "id")),
-        ("saved", f"{clock(entry.created_at)} ({ago(entry.created_at)})"),
+        ("saved", f"{local_time(entry.created_at)} ({ago(entry.created_at)})"),
         ("parent", visible(entry.parent_id) if entry.parent_id else "none"),
         ("namespace", visible(entry.namespace) or "(root)"),
     ]
@@ -83,35 +82,27 @@ def _header(entry: Entry, terminal: Terminal) -> None:
     terminal.table(columns_of(facts))
 
 
-async def _read(store: CheckpointStore, entry: Entry) -> Stored:
-    stored = await store.read(entry.thread_id, entry.checkpoint_id, entry.namespace)
-    if stored is None:
-        raise await store.not_found(entry.thread_id, entry.checkpoint_id, entry.namespace)
-    return stored
-
-
 async def _conversation(store: CheckpointStore, entry: Entry, wanted: str | None, terminal: Terminal) -> None:
-    from locus.looking.describe import dotted
     from locus.looking.reading import conversation
 
     start, count = _slice(wanted) if wanted is not None else (-_LAST, _LAST)
-    found = await conversation(store, entry, start, count)
+    path_and_page = await conversation(store, entry, start, count)
     if terminal.json:
         from locus.memory.checkpointer import entry_dict
 
-        path, page = found or (None, None)
+        path, page = path_and_page or (None, None)
         shown = {} if path is None or page is None else {"path": list(path), **page._asdict()}
         terminal.document({**entry_dict(entry), "items": [], "total": 0, "start": 0, **shown})
         return
     _header(entry, terminal)
     terminal.line("")
-    if found is None:
+    if path_and_page is None:
         terminal.note("this payload has no conversation that is known: --state shows all of it")
         return
-    path, page = found
+    path, page = path_and_page
     if page.start:
         terminal.line(Styled(f"… {page.start:,} before these: --messages 0:{page.start}", "faint"))
-    _turns(page, terminal)
+    _items(page, terminal)
     behind = page.total - page.start - len(page.items)
     if behind > 0:
         terminal.line(Styled(f"… {behind:,} more: --messages {page.total - behind}:", "faint"))
@@ -121,19 +112,19 @@ async def _conversation(store: CheckpointStore, entry: Entry, wanted: str | None
         )
 
 
-def _turns(page: ItemPage, terminal: Terminal) -> None:
-    from locus.memory.conversations import turn_of
+def _items(page: ItemPage, terminal: Terminal) -> None:
+    from locus.looking.tool_calls import call_label, on_one_line, speaker_of
+    from locus.memory.conversations import utterance_of
 
-    for at, item in enumerate(page.items, page.start):
-        turn = turn_of(item)
-        name = f" {visible(turn.name)}" if turn.name else ""
-        terminal.line(Styled(f"[{at}] ", "faint"), Styled(f"{visible(turn.role) or '?'}{name}", turn.role or "faint"))
-        if turn.text:
-            long = len(turn.text) > _LONG and terminal.interactive
-            terminal.text(turn.text[:_LONG] + "…" if long else turn.text, indent="    ")
-        for call in turn.calls:
-            arguments = json.dumps(call.arguments, ensure_ascii=False)
-            terminal.line("    ", Styled(f"→ {visible(call.name)}", "tool"), f"({one_line(arguments, 400)})")
+    for position, item in enumerate(page.items, page.start):
+        said = utterance_of(item)
+        terminal.line(Styled(f"[{position}] ", "faint"), Styled(visible(speaker_of(said)), said.role or "faint"))
+        if said.text:
+            long = len(said.text) > _LONG and terminal.interactive
+            terminal.text(said.text[:_LONG] + "…" if long else said.text, indent="    ")
+        for call in said.calls:
+            arguments = one_line(on_one_line(call.arguments), 400)
+            terminal.line("    ", Styled(visible(call_label(call)), "tool"), f"({arguments})")
 
 
 def _slice(text: str) -> tuple[int, int]:
@@ -150,33 +141,11 @@ def _slice(text: str) -> tuple[int, int]:
 
 
 async def _state(store: CheckpointStore, entry: Entry, path: str, terminal: Terminal) -> None:
+    from locus.looking.reading import at_path, read_whole
     from locus.memory.model.payloads import dict_from
 
-    value: Any = dict_from(await _read(store, entry))
+    value = dict_from(await read_whole(store, entry))
     terminal.document(at_path(value, path) if path else value)
-
-
-def at_path(value: Any, path: str) -> Any:
-    """What is at a path, `a.b.0`, in a payload. A name that has a dot in it is found, too."""
-    from locus.looking.paths import key_of, position_of
-
-    names = path.split(".")
-    while names:
-        if isinstance(value, list) and (at := position_of(names[0], len(value))) is not None:
-            value, names = value[at], names[1:]
-        elif isinstance(value, dict) and (found := key_of(value, names)) is not None:
-            value, names = value[found[0]], names[found[1] :]
-        elif isinstance(value, list):
-            raise ConfigurationError(
-                f"nothing is at {path!r:.80}: the list before {names[0]!r:.40} has {len(value):,} items"
-            )
-        elif isinstance(value, dict):
-            from locus.hints import did_you_mean
-
-            raise ConfigurationError(f"nothing is at {path!r:.80}{did_you_mean(names[0], value)}")
-        else:
-            raise ConfigurationError(f"nothing is at {path!r:.80}: what comes before {names[0]!r:.40} has no parts")
-    return value
 
 
 async def _writes(store: CheckpointStore, entry: Entry, terminal: Terminal) -> None:
@@ -200,7 +169,9 @@ async def _writes(store: CheckpointStore, entry: Entry, terminal: Terminal) -> N
 
 
 async def _raw(store: CheckpointStore, entry: Entry, terminal: Terminal) -> None:
-    stored = await _read(store, entry)
+    from locus.looking.reading import read_whole
+
+    stored = await read_whole(store, entry)
     runs = [
         {
             "branch": run.branch,
@@ -209,8 +180,8 @@ async def _raw(store: CheckpointStore, entry: Entry, terminal: Terminal) -> None
             "length": run.length,
             "bytes": len(run.items.encode()),
         }
-        for found in stored.runs.values()
-        for run in found
+        for branch in stored.runs.values()
+        for run in branch
     ]
     if terminal.json:
         terminal.document({"head": stored.head, "manifest": stored.manifest, "runs": runs})

@@ -12,9 +12,7 @@ from locus.cli.commands import ExitCode
 from locus.cli.terminal import Cell, Progress, Styled, Terminal
 from locus.cli.vacuum import age
 from locus.errors import BackendUnavailableError, ConfigurationError, LocusError
-from locus.looking.describe import dotted
-from locus.looking.visible import visible
-from locus.looking.wording import bytes_text
+from locus.looking.formatting import bytes_text, dotted, visible
 
 if TYPE_CHECKING:
     from locus.looking.usage import Sums

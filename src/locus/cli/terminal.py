@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Self, TextIO
 
-from locus.looking.visible import cut, fitting, visible, width
+from locus.looking.formatting import cut, fitting, visible, width
 
 _STYLES: Final = {
     "id": "33",  # yellow, as git shows a commit

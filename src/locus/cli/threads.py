@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from locus.cli import commands
 from locus.cli.terminal import Cell, Styled, Terminal
 from locus.errors import ConfigurationError, CorruptCheckpointError, LocusError, UnsupportedFormatError
-from locus.looking.visible import one_line, visible
-from locus.looking.wording import ago
+from locus.looking.formatting import ago, one_line, visible
 
 if TYPE_CHECKING:
     from locus.memory.model.records import Entry
@@ -49,7 +48,7 @@ def _check_options(options: argparse.Namespace) -> None:
 
 
 async def run(store: CheckpointStore, options: argparse.Namespace, terminal: Terminal) -> int | None:
-    from locus.looking.finding import threads_by_metadata
+    from locus.looking.revisions import threads_by_metadata
     from locus.memory.model.ids import check_pattern
 
     glob = options.glob or "*"

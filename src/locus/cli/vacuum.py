@@ -9,7 +9,7 @@ from locus.cli import commands
 from locus.cli.commands import ExitCode
 from locus.cli.terminal import Progress, Styled, Terminal
 from locus.errors import ConfigurationError, CorruptCheckpointError, UnsupportedFormatError
-from locus.looking.ages import days
+from locus.looking.formatting import days
 
 if TYPE_CHECKING:
     from locus.memory.model.retention import VacuumProgress

@@ -18,11 +18,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from locus.errors import ConfigurationError, ConflictError, CorruptCheckpointError
 from locus.looking.branches import Branches
-from locus.looking.describe import metadata_shown
-from locus.looking.pages import PAGE, exported_pages
-from locus.looking.paths import check_cuts, key_of, position_of
-from locus.looking.reading import lists_of
-from locus.memory.conversations import conversation_path, turn_of
+from locus.looking.histories import readable_metadata
+from locus.looking.reading import PAGE, check_cuts, exported_pages, key_of, list_paths, position_of
+from locus.memory.conversations import conversation_path, utterance_of
 from locus.memory.model.codec import canonical, decode, texts_in
 from locus.memory.model.comparison import TooMuchText
 from locus.memory.model.manifest import Cuts, decode_manifest
@@ -165,7 +163,7 @@ class _Wanted:
 
     def passage(self, stored: Stored, branches: Branches) -> Passage | None:
         """Where it stands in a checkpoint: in the last item that has it, or else in a field."""
-        conversation = conversation_path(lists_of(stored))
+        conversation = conversation_path(list_paths(stored))
         for path, cut in decode_manifest(stored.manifest).items():
             if isinstance(cut, str):
                 if branches.has_match(Extent(cut, 0, 0, 1)):
@@ -187,9 +185,9 @@ class _Wanted:
         return Passage(path, None, False, "", self._around(text)) if path else None
 
     def _item(self, path: Path, position: int, item: Any, in_conversation: bool) -> Passage:
-        turn = turn_of(item)
-        said = turn.text if self._within(turn.text) else self._found_in(item)[1]
-        return Passage(path, position, in_conversation, turn.role, self._around(said))
+        said = utterance_of(item)
+        text = said.text if self._within(said.text) else self._found_in(item)[1]
+        return Passage(path, position, in_conversation, said.role, self._around(text))
 
     def _found_in(self, value: Any) -> tuple[Path, str]:
         """The first text in a value that has it, and the path that leads there."""
@@ -271,7 +269,7 @@ def bisect_metadata(line: Sequence[Entry], path: Sequence[str], equals: Any = ..
     flips: list[Flip] = []
     now = False
     for entry in line:
-        found = _at(metadata_shown(entry), {}, path, Branches())
+        found = _at(readable_metadata(entry), {}, path, Branches())
         held = found is not None and wanted in (None, canonical(found.value))
         if held != now:
             now = held

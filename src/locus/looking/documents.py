@@ -1,38 +1,95 @@
-"""A conversation as a document to hand on: Markdown, or one HTML page that needs nothing else. Pure functions.
+"""Threads and conversations as documents to hand on: JSON Lines, Markdown, and one HTML page that needs nothing else.
 
-Everything stored is text there: HTML is escaped, and the page has no script and loads nothing.
+JSON Lines have every checkpoint of a thread, each item once; `locus.transfer.jsonl` says what the lines are, and reads
+them back. Markdown and HTML have a checkpoint's conversation and the rest of its state. What is stored is only text in
+them: HTML is escaped, and the page has no script and loads nothing.
 """
 
 from __future__ import annotations
 
+import asyncio
 import html
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import aclosing
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
-from locus.looking.visible import visible
-from locus.memory.conversations import Turn, turn_of
-from locus.memory.model.records import Entry
+from locus.looking.formatting import visible
+from locus.looking.reading import Conversation, exported_pages
+from locus.looking.tool_calls import speaker_of
+from locus.memory.conversations import utterance_of
+from locus.memory.model.codec import decode, encode, encode_trusted
+from locus.memory.model.records import Entry, Run, Stored, Write
+from locus.memory.store import CheckpointStore
 
+JSONL_FORMAT: Final = 1
+_LONG: Final = 250_000
+"""Characters of a JSON line that another thread writes, so that others have their turn meanwhile."""
 _LINES: Final = "\n\t"
+_COLOURED_ROLES: Final = frozenset({"user", "assistant", "tool", "system"})
 
 
-@dataclass(frozen=True, slots=True)
-class Conversation:
-    """A checkpoint's conversation, and the rest of its state."""
+async def exported_lines(store: CheckpointStore, thread_id: str) -> AsyncGenerator[str, None]:
+    """The JSON lines of a thread: none, if it is not there.
 
-    entry: Entry
-    items: Sequence[Any]
-    rest: Any = None
-    """The payload without the conversation."""
-    facts: Sequence[tuple[str, str]] = field(default=())
+    The last line tells that the thread is complete: a file that was cut off between two lines would look like an older
+    thread.
+    """
+    newest_runs: dict[str, int] = {}
+    begun, count = False, 0
+    async with aclosing(exported_pages(store, thread_id, lambda: newest_runs)) as pages:
+        async for page in pages:
+            if not begun:
+                begun = True
+                yield encode_trusted({"locus": JSONL_FORMAT, "thread_id": thread_id})
+            for run in sorted(page.runs, key=lambda run: run[:2]):
+                if run.number > newest_runs.get(run.branch, -1):
+                    newest_runs[run.branch] = run.number
+                    yield await _written(len(run.items), partial(_run_line, run))
+            for stored in page.checkpoints:
+                count += 1
+                entry = stored.entry
+                writes = page.writes.get((entry.namespace, entry.checkpoint_id), ())
+                size = len(stored.head) + len(stored.manifest) + len(entry.metadata)
+                size += sum(len(write.value) for write in writes)
+                yield await _written(size, partial(_checkpoint_line, stored, writes))
+    if begun:
+        yield encode_trusted({"end": thread_id, "checkpoints": count})
+
+
+async def _written(size: int, line: Callable[[], str]) -> str:
+    """A line of about `size` characters."""
+    return await asyncio.to_thread(line) if size >= _LONG else line()
+
+
+def _run_line(run: Run) -> str:
+    return (
+        f'{{"branch":{json.dumps(run.branch)},"run":{run.number},"start":{run.start},'
+        f'"items":{encode(decode(run.items))}}}'
+    )
+
+
+def _checkpoint_line(stored: Stored, writes: Iterable[Write]) -> str:
+    entry = stored.entry
+    return encode(
+        {
+            "namespace": entry.namespace,
+            "checkpoint_id": entry.checkpoint_id,
+            "parent_id": entry.parent_id,
+            "created_at": entry.created_at.isoformat(),
+            "metadata": decode(entry.metadata),
+            "state": decode(stored.head),
+            "lists": decode(stored.manifest),
+            "writes": [{**write._asdict(), "value": decode(write.value)} for write in writes],
+        }
+    )
 
 
 def facts(entry: Entry) -> list[tuple[str, str]]:
-    """What is said about a checkpoint above its conversation."""
+    """The facts about a checkpoint that stand above its conversation: name and value of each."""
     return [
         ("checkpoint", f"{entry.checkpoint_id} (#{entry.seq})"),
         ("saved", entry.created_at.astimezone(UTC).isoformat(timespec="seconds")),
@@ -41,12 +98,12 @@ def facts(entry: Entry) -> list[tuple[str, str]]:
 
 
 def markdown(conversations: Iterable[Conversation]) -> str:
-    """Markdown: a section for each conversation, a heading for each turn."""
+    """Conversations as Markdown: a section for each, with a heading for each item."""
     return "".join(markdown_pieces(conversations))
 
 
 def markdown_pieces(conversations: Iterable[Conversation]) -> Iterator[str]:
-    """The same, piece by piece."""
+    """Conversations as Markdown, piece by piece."""
     gap = ""
     for block in _blocks(conversations):
         yield f"{gap}{block}"
@@ -55,27 +112,27 @@ def markdown_pieces(conversations: Iterable[Conversation]) -> Iterator[str]:
 
 
 def _blocks(conversations: Iterable[Conversation]) -> Iterator[str]:
-    for one in conversations:
-        yield f"# {_plain(one.entry.thread_id)}"
-        yield "\n".join(f"- {name}: {_plain(value)}" for name, value in facts(one.entry))
-        for at, item in enumerate(one.items):
-            turn = turn_of(item)
-            yield f"## {at}. {_plain(_speaker(turn))}"
-            if turn.text:
-                yield _quoted(turn.text)
-            yield from (_fenced(f"{call.name} {_pretty(call.arguments)}") for call in turn.calls)
-        if one.rest:
+    for conversation in conversations:
+        yield f"# {_plain(conversation.entry.thread_id)}"
+        yield "\n".join(f"- {name}: {_plain(value)}" for name, value in facts(conversation.entry))
+        for position, item in enumerate(conversation.items):
+            said = utterance_of(item)
+            yield f"## {position}. {_plain(speaker_of(said))}"
+            if said.text:
+                yield _quoted(said.text)
+            yield from (_fenced(f"{call.name} {_pretty(call.arguments)}") for call in said.calls)
+        if conversation.rest:
             yield "## State"
-            yield _fenced(_pretty(one.rest), "json")
+            yield _fenced(_pretty(conversation.rest), "json")
 
 
 def _plain(text: str) -> str:
-    """A text that Markdown takes as it is, on one line."""
+    """A text with everything escaped that Markdown would take for markup, on one line."""
     return re.sub(r"([\\`*_{}\[\]<>()#+!|~&])", r"\\\1", visible(text))
 
 
 def _quoted(text: str) -> str:
-    """Paragraphs as they are, as far as they cannot be taken for HTML or break out of the quotation."""
+    """A text as a quotation; nothing in it can be taken for HTML, or end the quotation."""
     shown = visible(text, keep=_LINES).replace("&", "&amp;").replace("<", "&lt;")
     return "\n".join(f"> {line}".rstrip() for line in shown.split("\n"))
 
@@ -91,19 +148,15 @@ def _pretty(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2)
 
 
-def _speaker(turn: Turn) -> str:
-    return " ".join(filter(None, [turn.role or "item", turn.name]))
-
-
 def page(conversations: Iterable[Conversation], made: datetime | None = None) -> str:
-    """One HTML page, light and dark."""
+    """Conversations as one HTML page, light and dark."""
     return "".join(page_pieces(conversations, made))
 
 
 def page_pieces(conversations: Iterable[Conversation], made: datetime | None = None) -> Iterator[str]:
-    """The same, piece by piece."""
-    found = list(conversations)
-    title = ", ".join(one.entry.thread_id for one in found[:3]) + (", …" if len(found) > 3 else "")
+    """Conversations as one HTML page, piece by piece."""
+    shown = list(conversations)
+    title = ", ".join(each.entry.thread_id for each in shown[:3]) + (", …" if len(shown) > 3 else "")
     when = (made or datetime.now(UTC)).astimezone(UTC).isoformat(timespec="seconds")
     yield (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -111,31 +164,31 @@ def page_pieces(conversations: Iterable[Conversation], made: datetime | None = N
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
         f"<title>{_escaped(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
     )
-    for one in found:
-        for line in _section(one):
+    for conversation in shown:
+        for line in _section(conversation):
             yield f"{line}\n"
     yield f"<footer>Exported by Locus, {when}</footer>\n</body>\n</html>\n"
 
 
-def _section(one: Conversation) -> Iterator[str]:
-    yield f"<section>\n<h1>{_escaped(one.entry.thread_id)}</h1>\n<dl>"
-    yield from (f"<dt>{name}</dt><dd>{_escaped(value)}</dd>" for name, value in facts(one.entry))
+def _section(conversation: Conversation) -> Iterator[str]:
+    yield f"<section>\n<h1>{_escaped(conversation.entry.thread_id)}</h1>\n<dl>"
+    yield from (f"<dt>{name}</dt><dd>{_escaped(value)}</dd>" for name, value in facts(conversation.entry))
     yield "</dl>"
-    yield from (_turn(at, item) for at, item in enumerate(one.items))
-    if one.rest:
-        yield f"<details><summary>State</summary><pre>{_escaped(_pretty(one.rest))}</pre></details>"
+    yield from (_article(position, item) for position, item in enumerate(conversation.items))
+    if conversation.rest:
+        yield f"<details><summary>State</summary><pre>{_escaped(_pretty(conversation.rest))}</pre></details>"
     yield "</section>"
 
 
-def _turn(at: int, item: Any) -> str:
-    turn = turn_of(item)
-    role = turn.role if turn.role in {"user", "assistant", "tool", "system"} else "other"
-    text = f"<p>{_escaped(turn.text)}</p>" if turn.text else ""
+def _article(position: int, item: Any) -> str:
+    said = utterance_of(item)
+    role = said.role if said.role in _COLOURED_ROLES else "other"
+    text = f"<p>{_escaped(said.text)}</p>" if said.text else ""
     calls = "".join(
-        f"<pre><b>{_escaped(call.name)}</b> {_escaped(_pretty(call.arguments))}</pre>" for call in turn.calls
+        f"<pre><b>{_escaped(call.name)}</b> {_escaped(_pretty(call.arguments))}</pre>" for call in said.calls
     )
     folded = f"<details><summary>JSON</summary><pre>{_escaped(_pretty(item))}</pre></details>"
-    heading = f"<h2><span>{at}</span> {_escaped(_speaker(turn))}</h2>"
+    heading = f"<h2><span>{position}</span> {_escaped(speaker_of(said))}</h2>"
     return f'<article class="{role}">{heading}{text}{calls}{folded}</article>'
 
 

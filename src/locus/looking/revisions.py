@@ -1,23 +1,29 @@
-"""Names for checkpoints that a person can type.
+"""The checkpoint that a person means: by its place in a thread, by time, or by its metadata.
 
     THREAD              the latest checkpoint
-    THREAD@3f9a         the one whose id begins with this
-    THREAD@#42          the one with this number
+    THREAD@3f9a         the checkpoint whose id begins with this
+    THREAD@#42          the checkpoint with this number
     THREAD@~3           three before the latest, from parent to parent
 
-A thread's id may contain `@`, too. If what is typed is the id of a thread as a whole, that thread is meant; if both
-could be meant, that is an error that says so. `parse` is pure; `resolve` asks the store, and reads no payload.
+A thread's id may contain `@`, too. If the text is the id of a thread as a whole, that thread is meant; if both could be
+meant, that is an error that says so. `parse` is pure; `resolve` asks the store, and reads no payload.
+
+`latest_at` answers "what did the agent know at 14:03:20?". `checkpoints_by_metadata` and `threads_by_metadata` take
+`KEY=VALUE`.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 from locus.errors import CheckpointNotFoundError, ConfigurationError
 from locus.hints import did_you_mean
-from locus.memory.model.ids import check_id
+from locus.memory.model.ids import Pattern, check_id
 from locus.memory.model.records import DEFAULT_NAMESPACE, Entry
 from locus.memory.store import CheckpointStore
 
@@ -25,23 +31,29 @@ _PAGE: Final = 500
 _MOST_BACK: Final = 1_000_000
 _MOST_NAMED: Final = 10
 _NEAR: Final = 200
-"""How many ids are looked at for the one that was most likely meant."""
+"""The number of ids among which the one that was most likely meant is looked for."""
+_MOST_ENTRIES: Final = 50_000
+"""The number of checkpoints with the same metadata after which no more are read to find their threads."""
+_MOST_CHARACTERS: Final = 64_000_000
+"""The length of their metadata together after which no more are read."""
 
+_FRACTION: Final = re.compile(r":\d\d[.,]\d")
+_SECOND: Final = timedelta(seconds=1) - timedelta(microseconds=1)
 _NUMBER = re.compile(r"#([0-9]{1,15})")
 _BACK = re.compile(r"~([0-9]{1,15})?")
 
 
 class NoSuchThreadError(CheckpointNotFoundError):
-    """A thread, or a checkpoint of it, that is not there."""
+    """There is no such thread, or it has no such checkpoint."""
 
 
 class AmbiguousRevisionError(ConfigurationError):
-    """What was typed can mean several things; the text lists them."""
+    """The text can mean several checkpoints; the message lists them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """What was typed, taken apart. At most one of the last three is given; without any, the latest is meant."""
+    """A thread and at most one of a beginning of an id, a number and a number of steps; none of them: the latest."""
 
     thread_id: str
     prefix: str | None = None
@@ -50,7 +62,7 @@ class Revision:
 
 
 def parse(text: str) -> list[Revision]:
-    """What a text can mean, the likeliest first: with `@` in it, a checkpoint or a thread with such an id."""
+    """The meanings of a text, the likeliest first: with `@` in it, a checkpoint, or a thread with that id."""
     thread_id, at, rest = text.rpartition("@")
     if not at or not thread_id:
         return [Revision(text)]
@@ -58,46 +70,47 @@ def parse(text: str) -> list[Revision]:
 
 
 def checkpoint_of(thread_id: str, text: str) -> Revision:
-    """The same for a thread and what follows its `@`, given apart."""
-    if found := _NUMBER.fullmatch(text):
-        return Revision(thread_id, number=int(found[1]))
-    if found := _BACK.fullmatch(text):
-        return Revision(thread_id, back=int(found[1] or 1))
+    """The revision that a thread's id and the text behind its `@` name."""
+    if number := _NUMBER.fullmatch(text):
+        return Revision(thread_id, number=int(number[1]))
+    if back := _BACK.fullmatch(text):
+        return Revision(thread_id, back=int(back[1] or 1))
     return Revision(thread_id, prefix=text)
 
 
 async def resolve(
     store: CheckpointStore, text: str, *, checkpoint: str | None = None, namespace: str | None = None
 ) -> Entry:
-    """The checkpoint that is meant. `checkpoint` is what follows the `@`, if the id of the thread contains one.
+    """The checkpoint that is meant. If the thread's id contains `@`, `checkpoint` is what would follow another `@`.
 
     Without a namespace it is the thread's only one, or the default one, if the thread has checkpoints there.
     """
     check_id(text, "thread")
     if checkpoint is not None:
-        return await _found(store, checkpoint_of(text, checkpoint), namespace)
-    meant = parse(text)
-    if len(meant) == 1:
-        return await _found(store, meant[0], namespace)
-    whole = await store.history(text, 1, None, namespace)
+        return await _entry(store, checkpoint_of(text, checkpoint), namespace)
+    meanings = parse(text)
+    if len(meanings) == 1:
+        return await _entry(store, meanings[0], namespace)
+    as_checkpoint, as_thread = meanings
+    is_thread_too = bool(await store.history(text, 1, None, namespace))
     try:
-        found = await _found(store, meant[0], namespace)
+        entry = await _entry(store, as_checkpoint, namespace)
     except (CheckpointNotFoundError, AmbiguousRevisionError):
-        if whole:
-            return await _found(store, meant[1], namespace)
-        if await store.history(meant[0].thread_id, 1, None, None):
+        if is_thread_too:
+            return await _entry(store, as_thread, namespace)
+        if await store.history(as_checkpoint.thread_id, 1, None, None):
             raise
-        raise await _neither(store, text, meant[0].thread_id) from None
-    if whole:
+        raise await _neither(store, text, as_checkpoint.thread_id) from None
+    if is_thread_too:
         raise AmbiguousRevisionError(
-            f"{text!r} is a thread, and also a checkpoint of the thread {meant[0].thread_id!r}. "
-            f"For the checkpoint, say {meant[0].thread_id}@#{found.seq}; for the thread, {text}@~0"
+            f"{text!r} is a thread, and also a checkpoint of the thread {as_checkpoint.thread_id!r}. "
+            f"For the checkpoint, say {as_checkpoint.thread_id}@#{entry.seq}; for the thread, {text}@~0"
         )
-    return found
+    return entry
 
 
 async def is_thread(store: CheckpointStore, text: str, namespace: str | None = None) -> bool:
-    """Whether a text is the id of a thread as a whole, and names no checkpoint."""
+    """True if a text is the id of a thread as a whole, and names no checkpoint."""
     if len(parse(text)) == 1:
         return True
     if not await store.history(check_id(text, "thread"), 1, None, namespace):
@@ -107,29 +120,27 @@ async def is_thread(store: CheckpointStore, text: str, namespace: str | None = N
 
 async def resolve_thread(store: CheckpointStore, thread_id: str, namespace: str | None = None) -> Entry:
     """The latest checkpoint of a thread, whatever its id is made of."""
-    return await _found(store, Revision(check_id(thread_id, "thread")), namespace)
+    return await _entry(store, Revision(check_id(thread_id, "thread")), namespace)
 
 
-async def _found(store: CheckpointStore, revision: Revision, namespace: str | None) -> Entry:
+async def _entry(store: CheckpointStore, revision: Revision, namespace: str | None) -> Entry:
     if revision.number is not None and namespace is None:  # a thread has each number once, in whatever namespace
         return await _numbered(store, revision.thread_id, None, revision.number)
     where = await namespace_of(store, revision.thread_id, namespace)
     if revision.number is not None:
-        found = await _numbered(store, revision.thread_id, where, revision.number)
-    elif revision.back is not None:
-        found = await _ancestor(store, revision.thread_id, where, revision.back)
-    elif revision.prefix is not None:
-        found = await _beginning_with(store, revision.thread_id, where, revision.prefix)
-    else:
-        latest = await store.entry(revision.thread_id, None, where)
-        if latest is None:
-            raise await _no_thread(store, revision.thread_id, namespace)
-        return latest
-    return found
+        return await _numbered(store, revision.thread_id, where, revision.number)
+    if revision.back is not None:
+        return await _ancestor(store, revision.thread_id, where, revision.back)
+    if revision.prefix is not None:
+        return await _beginning_with(store, revision.thread_id, where, revision.prefix)
+    latest = await store.entry(revision.thread_id, None, where)
+    if latest is None:
+        raise await _no_thread(store, revision.thread_id, namespace)
+    return latest
 
 
 async def namespace_of(store: CheckpointStore, thread_id: str, wanted: str | None) -> str:
-    """The namespace to look into."""
+    """The namespace that is wanted; else the default one, if the thread has checkpoints there, or its only root."""
     if wanted is not None:
         return wanted
     if await store.entry(thread_id, None, DEFAULT_NAMESPACE) is not None:
@@ -149,15 +160,15 @@ async def namespace_of(store: CheckpointStore, thread_id: str, wanted: str | Non
 
 async def _no_thread(store: CheckpointStore, thread_id: str, namespace: str | None) -> NoSuchThreadError:
     if namespace is not None:
-        there = await store.other_namespaces(thread_id, namespace)
-        if there:
-            return NoSuchThreadError(f"thread {thread_id!r} has nothing in the namespace {namespace!r:.80}; {there}")
+        others = await store.other_namespaces(thread_id, namespace)
+        if others:
+            return NoSuchThreadError(f"thread {thread_id!r} has nothing in the namespace {namespace!r:.80}; {others}")
     near = await _near(store, thread_id)
     return NoSuchThreadError(f"there is no thread {thread_id!r}{did_you_mean(thread_id, near)}")
 
 
 async def _neither(store: CheckpointStore, text: str, thread_id: str) -> NoSuchThreadError:
-    """The same for a text with an `@` that may be an id as a whole, such as an address, or name a checkpoint."""
+    """The error for a text with an `@` that is neither the id of a thread, as an address may be, nor a checkpoint."""
     meant = did_you_mean(text, await _near(store, text)) or did_you_mean(thread_id, await _near(store, thread_id))
     hint = "; a checkpoint whose id contains an @ is named with --checkpoint" if "@" in thread_id else ""
     return NoSuchThreadError(f"there is no thread {text!r}, and no thread {thread_id!r} either{meant}{hint}")
@@ -190,24 +201,20 @@ async def _numbered(store: CheckpointStore, thread_id: str, namespace: str | Non
 async def _ancestor(store: CheckpointStore, thread_id: str, namespace: str, back: int) -> Entry:
     if back > _MOST_BACK:
         raise ConfigurationError(f"~{back} is too far back: at most {_MOST_BACK:,}")
-    known: dict[str, Entry] = {}
-    found: Entry | None = None
     page = await store.history(thread_id, min(back + 10, _PAGE), None, namespace)
-    known.update((entry.checkpoint_id, entry) for entry in page)
-    found = page[0] if page else None
+    known = {entry.checkpoint_id: entry for entry in page}
+    ancestor = page[0] if page else None
     for step in range(back):
-        if found is None or found.parent_id is None:
+        if ancestor is None or ancestor.parent_id is None:
             raise NoSuchThreadError(f"thread {thread_id!r} goes back {step} checkpoints from the latest, not {back}")
-        if found.parent_id not in known:
-            known = {
-                entry.checkpoint_id: entry
-                for entry in await store.history(thread_id, _PAGE, found.checkpoint_id, namespace)
-            }
-        parent = known.get(found.parent_id)
-        found = parent if parent is not None else await store.entry(thread_id, found.parent_id, namespace)
-    if found is None:
+        if ancestor.parent_id not in known:
+            page = await store.history(thread_id, _PAGE, ancestor.checkpoint_id, namespace)
+            known = {entry.checkpoint_id: entry for entry in page}
+        parent = known.get(ancestor.parent_id)
+        ancestor = parent if parent is not None else await store.entry(thread_id, ancestor.parent_id, namespace)
+    if ancestor is None:
         raise NoSuchThreadError(f"thread {thread_id!r} goes back less than {back} checkpoints from the latest")
-    return found
+    return ancestor
 
 
 async def _beginning_with(store: CheckpointStore, thread_id: str, namespace: str, prefix: str) -> Entry:
@@ -216,22 +223,119 @@ async def _beginning_with(store: CheckpointStore, thread_id: str, namespace: str
     exact = await store.entry(thread_id, prefix, namespace) if len(prefix) <= 255 else None
     if exact is not None:
         return exact
-    found: list[Entry] = []
+    candidates: list[Entry] = []
     newest: list[str] = []
     before: str | None = None
     while True:
         page = await store.history(thread_id, _PAGE, before, namespace)
         newest += [entry.checkpoint_id for entry in page[: max(0, _NEAR - len(newest))]]
-        found += [entry for entry in page if entry.checkpoint_id.startswith(prefix)]
-        if len(page) < _PAGE or len(found) > _MOST_NAMED:
+        candidates += [entry for entry in page if entry.checkpoint_id.startswith(prefix)]
+        if len(page) < _PAGE or len(candidates) > _MOST_NAMED:
             break
         before = page[-1].checkpoint_id
-    if len(found) == 1:
-        return found[0]
-    if not found:
+    if len(candidates) == 1:
+        return candidates[0]
+    if not candidates:
         raise NoSuchThreadError(
             f"thread {thread_id!r} has no checkpoint whose id begins with {prefix!r:.80}{did_you_mean(prefix, newest)}"
         )
-    shown = ", ".join(f"{entry.checkpoint_id} (#{entry.seq})" for entry in found[:_MOST_NAMED])
-    more = ", …" if len(found) > _MOST_NAMED else ""
+    shown = ", ".join(f"{entry.checkpoint_id} (#{entry.seq})" for entry in candidates[:_MOST_NAMED])
+    more = ", …" if len(candidates) > _MOST_NAMED else ""
     raise AmbiguousRevisionError(f"{prefix!r:.80} can be several checkpoints: {shown}{more}")
+
+
+def moment_of(text: str) -> datetime:
+    """A time as people and browsers write it, in UTC unless it says something else.
+
+    Pages show times to the second, so a time without a fraction is the end of its second: what was saved in that second
+    was known then.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        return end_of_second(moment, text)
+    except (ValueError, OverflowError):
+        raise ConfigurationError("a time is written as 2026-11-16T14:03:20, in UTC") from None
+
+
+def end_of_second(moment: datetime, text: str) -> datetime:
+    """The end of the second of a moment that was read from `text`; the moment itself, if the text has a fraction."""
+    return moment if _FRACTION.search(text) else moment + _SECOND
+
+
+async def first_of(store: CheckpointStore, thread_id: str, namespace: str | None) -> Entry | None:
+    """The oldest checkpoint that a thread still has; None without any."""
+    async with store.using() as engine:
+        newest = await engine.history(thread_id, namespace, 1, None)
+        if not newest:
+            return None
+        # No checkpoint has a number up to `empty_to`.
+        oldest, empty_to = newest[0], 0
+        while oldest.seq - empty_to > 1:
+            middle = (empty_to + oldest.seq) // 2
+            older = await engine.history(thread_id, namespace, 1, middle + 1)
+            if older:
+                oldest = older[0]
+            else:
+                empty_to = middle
+        return oldest
+
+
+async def latest_at(store: CheckpointStore, thread_id: str, namespace: str | None, moment: datetime) -> Entry | None:
+    """The newest checkpoint that was saved by a moment; None if there is none.
+
+    Numbers grow with time, so looking at one checkpoint in the middle tells in which half it is.
+    """
+    async with store.using() as engine:
+        newest = await engine.history(thread_id, namespace, 1, None)
+        if not newest or newest[0].created_at <= moment:
+            return newest[0] if newest else None
+        latest: Entry | None = None
+        # Up to `low` everything was saved by then; from `high` on nothing was.
+        low, high = 0, newest[0].seq
+        while high - low > 1:
+            middle = (low + high) // 2
+            older = await engine.history(thread_id, namespace, 1, middle + 1)
+            if not older:  # nothing is there up to the middle
+                low = middle
+            elif older[0].created_at <= moment:
+                latest, low = older[0], middle
+            else:
+                high = older[0].seq
+        return latest
+
+
+async def checkpoints_by_metadata(store: CheckpointStore, condition: str, limit: int, prefix: str = "") -> list[Entry]:
+    """The newest checkpoints whose metadata fulfil `KEY=VALUE`, such as `user=alice` or `turn=7`.
+
+    A value that looks like JSON may have been saved as text, so both are looked for.
+    """
+    key, equals, text = condition.partition("=")
+    if not equals or not key:
+        raise ConfigurationError("give KEY=VALUE, such as user=alice or turn=7")
+    values: list[Any] = [text]
+    with suppress(ValueError, RecursionError):  # it may be plain text only
+        values.append(json.loads(text, parse_constant=float.fromhex))
+    entries = [entry for value in values for entry in await store.find(key, value, limit, prefix)]
+    return sorted(entries, key=lambda entry: entry.created_at, reverse=True)[:limit]
+
+
+async def threads_by_metadata(
+    store: CheckpointStore, condition: str, limit: int, pattern: Pattern
+) -> tuple[list[Entry], bool]:
+    """The newest checkpoint of each thread that has one with metadata like `KEY=VALUE`; False if some may be missing.
+
+    One thread may have very many such checkpoints, so more of them are read until there are enough threads.
+    """
+    portion = limit
+    while True:
+        entries = await checkpoints_by_metadata(store, condition, portion, pattern.prefix)
+        newest: dict[str, Entry] = {}
+        for entry in entries:
+            if pattern.matches(entry.thread_id):
+                newest.setdefault(entry.thread_id, entry)
+        if len(newest) >= limit or len(entries) < portion:
+            return list(newest.values())[:limit], True
+        if portion >= _MOST_ENTRIES or sum(len(entry.metadata) for entry in entries) > _MOST_CHARACTERS:
+            return list(newest.values()), False
+        portion *= 4

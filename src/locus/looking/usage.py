@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from typing import Final
 
 from locus.errors import LocusError
-from locus.looking.describe import dotted
+from locus.looking.formatting import dotted
 from locus.memory.model.sizes import ThreadSizes
 from locus.memory.store import CheckpointStore
 

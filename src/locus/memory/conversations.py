@@ -9,7 +9,7 @@ A payload's conversation is one of its lists. Where it is depends on who saved i
     ("said",), ("said:clerk",)           sessions of Strands: a list for each agent
     ("state", "in_memory", "messages")   a session of the Microsoft Agent Framework that keeps its messages itself
 
-What an item of it says becomes a `Turn`, whatever the names of its fields. Pure functions; nothing here fails on a
+What an item of it says becomes a `Utterance`, whatever the names of its fields. Pure functions; nothing here fails on a
 payload that has another shape than it expects.
 """
 
@@ -74,7 +74,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Utterance:
     """What one item of a conversation says. Whoever wants all of it has the item itself."""
 
     role: str
@@ -113,35 +113,35 @@ def _is_conversation(path: Path) -> bool:
     return path[-1] in {"messages", "items", "history"} or (len(path) == 1 and path[0].startswith(_OF_AN_AGENT))
 
 
-def turn_of(item: Any) -> Turn:
+def utterance_of(item: Any) -> Utterance:
     """What an item of a conversation says. Anything may come: what is not understood is its own JSON."""
     if isinstance(item, str):
-        return Turn("", item)
+        return Utterance("", item)
     if not isinstance(item, dict):
-        return Turn("", _json(item))
+        return Utterance("", _json(item))
     if "invocation_id" in item and "author" in item:
-        return _event_turn(item)
+        return _adk_event(item)
     message = item.get("message")
     if isinstance(message, dict) and isinstance(message.get("parts"), list):
         return _entry_of_pydantic_ai(message)
     message = message_in(item)
     if message is not item:
-        return turn_of(message)
+        return utterance_of(message)
     kind = _text(item.get("type"))
     if kind in _RESULTS:
-        return Turn("tool", _text_of(item.get("output")), answers=_text(item.get("call_id")))
+        return Utterance("tool", _text_of(item.get("output")), answers=_text(item.get("call_id")))
     if kind is not None and kind.endswith("_call"):
         call = Call(_text(item.get("name")) or kind, _arguments(item), _text(item.get("call_id")))
-        return Turn("assistant", "", (call,))
+        return Utterance("assistant", "", (call,))
     if kind == "reasoning":
-        return Turn("reasoning", _text_of(item.get("summary")) or _text_of(item.get("content")))
+        return Utterance("reasoning", _text_of(item.get("summary")) or _text_of(item.get("content")))
     if kind in _ABOUT and isinstance(item.get(_ABOUT[kind]), str):
-        return Turn(kind, item[_ABOUT[kind]])
+        return Utterance(kind, item[_ABOUT[kind]])
     content = next((item[name] for name in _CONTENTS if item.get(name) is not None), None)
     role = _role(item)
     if not role and content is None:
-        return Turn("", _json(item))
-    return Turn(
+        return Utterance("", _json(item))
+    return Utterance(
         role,
         _text_of(content),
         tuple(_calls(item, content)),
@@ -150,7 +150,7 @@ def turn_of(item: Any) -> Turn:
     )
 
 
-def _event_turn(event: dict[str, Any]) -> Turn:
+def _adk_event(event: dict[str, Any]) -> Utterance:
     """What an event of Google ADK says: the parts of its content, which are texts, calls, results and data."""
     content, author = event.get("content"), _text(event.get("author"))
     given = content.get("parts") if isinstance(content, dict) else None
@@ -174,10 +174,10 @@ def _event_turn(event: dict[str, Any]) -> Turn:
         texts.append(_text(event.get("error_message")) or "")
     text = "\n".join(filter(None, texts))
     if name is not None or answers is not None:
-        return Turn("tool", text, tuple(calls), answers, name)
+        return Utterance("tool", text, tuple(calls), answers, name)
     if author == "user":
-        return Turn("user", text, tuple(calls))
-    return Turn("assistant", text, tuple(calls), name=author)
+        return Utterance("user", text, tuple(calls))
+    return Utterance("assistant", text, tuple(calls), name=author)
 
 
 def _response_text(response: Any) -> str:
@@ -186,7 +186,7 @@ def _response_text(response: Any) -> str:
     return _text_of(response["result"] if wrapped else response)
 
 
-def _entry_of_pydantic_ai(message: dict[str, Any]) -> Turn:
+def _entry_of_pydantic_ai(message: dict[str, Any]) -> Utterance:
     """A request has what the user said, results of tools, or both; a response has texts and calls."""
     by_kind: dict[str, list[dict[str, Any]]] = {}
     for part in message["parts"][:_MOST_PARTS]:
@@ -202,14 +202,14 @@ def _entry_of_pydantic_ai(message: dict[str, Any]) -> Turn:
             Call(_text(call.get("tool_name")) or "?", _arguments(call), _text(call.get("tool_call_id")))
             for call in calls
         )
-        return Turn("assistant", said("text", "compaction", "builtin-tool-return"), tuple(made))
+        return Utterance("assistant", said("text", "compaction", "builtin-tool-return"), tuple(made))
     if "user-prompt" in by_kind:
-        return Turn("user", said("user-prompt"))
+        return Utterance("user", said("user-prompt"))
     results = (*by_kind.get("tool-return", ()), *by_kind.get("retry-prompt", ()))
     if results:
         about = _text(results[0].get("tool_call_id")), _text(results[0].get("tool_name"))
-        return Turn("tool", said("tool-return", "retry-prompt"), answers=about[0], name=about[1])
-    return Turn("system", said(*by_kind))
+        return Utterance("tool", said("tool-return", "retry-prompt"), answers=about[0], name=about[1])
+    return Utterance("system", said(*by_kind))
 
 
 def _role(item: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from locus.errors import ConfigurationError, CorruptCheckpointError
-from locus.memory.conversations import BESIDE, CONVERSATIONS, conversation_path, message_in, turn_of
+from locus.memory.conversations import BESIDE, CONVERSATIONS, conversation_path, message_in, utterance_of
 from locus.memory.engine import warn_of_damage
 from locus.memory.model.manifest import decode_manifest
 from locus.memory.model.parts import Range, needed, page_of
@@ -98,7 +98,7 @@ def _first_said(items: Sequence[Any]) -> str | None:
 
 def user_text(message: Any) -> str | None:
     """The beginning of what a user says in a message; None if it is someone else's, or has no text."""
-    said = turn_of(message) if isinstance(message, dict) else None
+    said = utterance_of(message) if isinstance(message, dict) else None
     if said is None or said.role != "user":
         return None
     inner = message_in(message)

@@ -17,7 +17,7 @@ from itertools import accumulate
 from typing import Any
 
 from locus.core.state import AgentState
-from locus.looking.paths import check_cuts
+from locus.looking.reading import check_cuts
 from locus.memory.item_log import logged_change, logged_notes
 from locus.memory.model.codec import canonical, decode, encode_trusted
 from locus.memory.model.digests import DigestChain

@@ -21,7 +21,7 @@ from pathlib import Path as File
 from typing import Any, BinaryIO, Final
 
 from locus.errors import ConfigurationError, CorruptCheckpointError
-from locus.looking.lines import FORMAT
+from locus.looking.documents import JSONL_FORMAT
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.ids import Pattern, check_id
 from locus.memory.model.manifest import decode_manifest
@@ -66,10 +66,10 @@ class JSONLinesSource:
             for number, line in enumerate(_lines(file), 1):
                 if line.startswith(b'{"locus":'):
                     begun = _object(line, number)
-                    if begun.get("locus") != FORMAT:
+                    if begun.get("locus") != JSONL_FORMAT:
                         raise ConfigurationError(
                             f"line {number} is of format {begun.get('locus')!r:.20}, and this version of Locus reads "
-                            f"{FORMAT}: import it with a newer one"
+                            f"{JSONL_FORMAT}: import it with a newer one"
                         )
                     thread_id = check_id(begun.get("thread_id"))
                     if thread_id in places:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 
 from locus.errors import CorruptCheckpointError
-from locus.looking.pages import exported_pages
+from locus.looking.reading import exported_pages
 from locus.memory.model.ids import Pattern
 from locus.memory.model.records import Stored, Write
 from locus.memory.store import CheckpointStore

@@ -10,8 +10,8 @@ from typing import Final
 
 from locus.cli.log import moment
 from locus.core.state import AgentState
-from locus.looking.ages import days
-from locus.looking.paths import key_of, position_of
+from locus.looking.formatting import days
+from locus.looking.reading import key_of, position_of
 from locus.looking.revisions import is_thread, parse, resolve
 from locus.memory.backends import MemoryCheckpointer
 from locus.memory.model.cursors import check_cursor, numbers_in, parts_of

@@ -17,7 +17,7 @@ from strands.types.exceptions import SessionException
 from locus.integrations.strands import LocusSessionRepository, LocusStorage, snapshot_key
 from locus.looking.reading import conversation
 from locus.memory.backends import sqlite_checkpointer
-from locus.memory.conversations import turn_of
+from locus.memory.conversations import utterance_of
 from tests.integrations.strands.jobs import KINDS
 from tests.integrations.strands.jobs import agent as ticket_agent
 from tests.integrations.strands.models import FakeModel, counting, texts
@@ -130,4 +130,4 @@ async def test_sessions_and_snapshots_have_titles_and_are_shown(tmp_path: Path) 
             (newest,) = await store.store.history(thread.thread_id, 1, None, None)
             found = await conversation(store.store, newest, 0, 10)
             assert found is not None
-            assert [turn_of(item).role for item in found[1].items] == ["user", "assistant"]
+            assert [utterance_of(item).role for item in found[1].items] == ["user", "assistant"]

@@ -16,12 +16,12 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import BackendUnavailableError
 from locus.looking.bisect import bisect_text
-from locus.looking.wording import bytes_text
+from locus.looking.formatting import bytes_text, duration
 from locus.memory.backends import MemoryCheckpointer, sqlite_checkpointer
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.storage import StorageBackend
 from locus.server import Limits
-from locus.server.inspector.charts import bars, columns, seconds_text
+from locus.server.inspector.charts import bars, columns
 from locus.server.inspector.jobs import AT_ONCE_OF_A_TOKEN, PATIENCE_SECONDS, Job, Jobs
 from locus.server.inspector.serving import app_of
 from locus.transfer.imports import import_store
@@ -225,7 +225,7 @@ class TestStats:
         assert heights == sorted(heights)
         assert all(0 <= column.y <= drawn.height for column in drawn.columns)
         assert columns([]).columns == []
-        assert [seconds_text(seconds) for seconds in (0.012, 1.5, 90, 7_200, 200_000)] == [
+        assert [duration(seconds) for seconds in (0.012, 1.5, 90, 7_200, 200_000)] == [
             "12 ms",
             "1.5 s",
             "1.5 min",

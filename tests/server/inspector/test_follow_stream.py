@@ -13,7 +13,7 @@ import pytest
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.looking.following import NEWEST, Following
+from locus.looking.histories import NEWEST, Following
 from locus.memory.backends import MemoryCheckpointer, sqlite_checkpointer
 from locus.memory.checkpointer import Checkpointer
 from locus.server import Limits

@@ -6,6 +6,6 @@ stored is text there: templates escape everything, and the browser is told to ru
     rendering   templates, links, times and sizes as people read them
     pages       one module for each kind of page
     trees       a JSON value as a tree that can be folded
-    turns       a conversation as people read it
+    items       the items of a conversation, with calls and their results side by side
     words       what differs between two texts
 """

@@ -97,13 +97,3 @@ _MARKS: Final = (
     (3_600, "1 h"),
     (86_400, "1 d"),
 )
-
-
-def seconds_text(seconds: float) -> str:
-    """A time as people read it."""
-    if seconds < 1:
-        return f"{1_000 * seconds:.0f} ms"
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.1f} s"

@@ -1,6 +1,6 @@
 """Turns templates and facts into pages.
 
-Every value is escaped by Jinja2, and before that everything without a shape is made visible (see `looking.visible`), so
+Every value is escaped by Jinja2, and before that everything without a shape is made visible (`looking.formatting`), so
 that a page shows exactly what is stored.
 """
 
@@ -18,8 +18,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from locus import __version__
-from locus.looking.visible import one_line, visible, visible_id
-from locus.looking.wording import ago, bytes_text
+from locus.looking.formatting import ago, bytes_text, one_line, visible, visible_id
 from locus.server.auth import GRANT_KEY, Grant
 from locus.server.inspector.words import marked
 from locus.wire.format import segment
@@ -105,7 +104,7 @@ def _templates(base: str) -> Environment:
         id=visible_id,
         ago=ago,
         moment=moment,
-        clock=clock,
+        clock=utc_time,
         bytes=bytes_text,
         pretty=pretty,
         marked=marked,
@@ -130,8 +129,8 @@ def moment(when: datetime) -> str:
     return when.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def clock(when: datetime) -> str:
-    """A time for people. The server does not know their time zone, so it says which one it is."""
+def utc_time(when: datetime) -> str:
+    """A time for people, in UTC and saying so: the server does not know their time zone."""
     return when.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from locus.looking.visible import visible
+from locus.looking.formatting import visible
 from locus.memory.backends import sqlite_checkpointer
 from locus.memory.model.records import DEFAULT_NAMESPACE
 from locus.memory.storage import StorageBackend

@@ -13,7 +13,9 @@ from starlette.routing import Route
 
 from locus.errors import ConfigurationError
 from locus.looking.bisect import Bisected, Passage, bisect_path, bisect_text, line_of
-from locus.looking.describe import dotted, some_metadata
+from locus.looking.formatting import dotted
+from locus.looking.histories import some_metadata
+from locus.looking.tool_calls import style_of
 from locus.memory.model.comparison import TooMuchText
 from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.memory.model.records import Entry
@@ -103,6 +105,7 @@ def routes(pages: Pages) -> list[Route]:
             found=found,
             in_metadata=answer is not None and answer.in_metadata,
             passage=passage,
+            passage_style="" if passage is None else style_of(passage.role),
             pieces=[] if passage is None else marked(passage.text, [query.appears], any_case=not query.case),
             place=None if first is None or passage is None else _place(pages, first, passage, query),
             field=None if passage is None else dotted(passage.path),

@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from locus.errors import CapabilityError, ConflictError
 from locus.looking.forking import fork as forked
-from locus.looking.visible import visible_id
+from locus.looking.formatting import visible_id
 from locus.memory.engine import Copies
 from locus.memory.model.ids import MAX_ID_LENGTH, check_id
 from locus.memory.model.records import Entry

@@ -15,18 +15,19 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from locus.errors import ConfigurationError
-from locus.looking.describe import dotted, metadata_shown
-from locus.looking.moments import moment_of
+from locus.looking.formatting import dotted
+from locus.looking.histories import readable_metadata
 from locus.looking.reading import conversation
+from locus.looking.revisions import moment_of
 from locus.memory.engine import KeepsWrites
 from locus.memory.model.codec import decode
 from locus.memory.model.ids import MAX_ID_LENGTH, MAX_QUERY_LENGTH, query_terms
 from locus.memory.model.manifest import decode_manifest, list_items
 from locus.memory.model.parts import Range, page_of, total_of
 from locus.memory.model.records import DEFAULT_NAMESPACE, Entry, Extent, Path, Stored, Write
+from locus.server.inspector.items import ItemShown, best_item, items_shown
 from locus.server.inspector.pages.base import Pages, no_such_thread, off_loop
 from locus.server.inspector.trees import Node, tree
-from locus.server.inspector.turns import TurnShown, best_turn, conversation_shown
 from locus.server.requests import Query, Text
 from locus.wire.problems import Problem
 
@@ -84,7 +85,7 @@ class Part:
     """A page of one list."""
 
     name: str
-    turns: list[TurnShown]
+    items: list[ItemShown]
     start: int
     end: int
     total: int
@@ -142,7 +143,7 @@ def routes(pages: Pages) -> list[Route]:
                 terms=query.terms,
                 as_of=_as_of(entry, later, query.at),
                 page_size=PAGE,
-                metadata=tree(metadata_shown(entry)),
+                metadata=tree(readable_metadata(entry)),
                 **facts,
             )
 
@@ -182,13 +183,13 @@ async def _part(pages: Pages, entry: Entry, query: CheckpointQuery) -> Part | No
         stored = await _stored(pages, entry, part)
         page = await off_loop(lambda: page_of(stored, part))
     else:
-        found = await conversation(pages.store, entry, start, count)
-        if found is None:
+        path_and_page = await conversation(pages.store, entry, start, count)
+        if path_and_page is None:
             return None
-        path, page = found
-    turns = await off_loop(lambda: conversation_shown(page.items, page.start, whole=query.view == "item"))
-    hit = await off_loop(lambda: best_turn(turns, query.terms))
-    return Part(dotted(path), turns, page.start, page.start + len(page.items), page.total, hit)
+        path, page = path_and_page
+    items = await off_loop(lambda: items_shown(page.items, page.start, whole=query.view == "item"))
+    hit = await off_loop(lambda: best_item(items, query.terms))
+    return Part(dotted(path), items, page.start, page.start + len(page.items), page.total, hit)
 
 
 async def _state(pages: Pages, entry: Entry) -> tuple[Node, list[CutShown], int]:

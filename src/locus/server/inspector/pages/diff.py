@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal
 
@@ -13,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from locus.looking.describe import dotted
-from locus.memory.conversations import turn_of
+from locus.looking.formatting import dotted
+from locus.looking.tool_calls import ChangedSide, changed_sides
 from locus.memory.model.changes import PAGE, ItemChange, ListDiff, PayloadDiff
 from locus.memory.model.comparison import LARGEST_PAGE, TooMuchText
 from locus.memory.model.ids import MAX_ID_LENGTH
@@ -32,7 +31,6 @@ LONGEST: Final = 6_000
 _NEAR: Final = 500
 """How many checkpoints are looked at to see whether one continues the other."""
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?")
-_KNOWN: Final = frozenset({"user", "assistant", "system", "tool", "developer", "reasoning"})
 
 
 class DiffQuery(Query):
@@ -43,10 +41,9 @@ class DiffQuery(Query):
 
 @dataclass(frozen=True)
 class Side:
-    """What stood or stands at a place, in pieces."""
+    """A value or an item before or after a change, in pieces. The label of an item is its role."""
 
     label: str
-    kind: str
     pieces: list[Piece]
     more: int
 
@@ -162,10 +159,10 @@ async def _branches(pages: Pages, old: Entry, new: Entry) -> Entry | None | Lite
 
 
 def _value(name: str, kind: str, before: Any, after: Any, effort: Effort) -> ChangeShown:
-    old = None if kind == "added" else _text(before)
-    new = None if kind == "removed" else _text(after)
+    old = None if kind == "added" else ChangedSide("", _text(before))
+    new = None if kind == "removed" else ChangedSide("", _text(after))
     is_time = kind == "changed" and _is_time(before) and _is_time(after)
-    return replace(_change(kind, name, (old, new), ("", ""), effort), is_time=is_time)
+    return replace(_change(kind, name, old, new, effort), is_time=is_time)
 
 
 def _is_time(value: Any) -> bool:
@@ -178,32 +175,21 @@ def _text(value: Any) -> str:
 
 
 def _item(change: ItemChange, effort: Effort) -> ChangeShown:
-    """An item of a list: what it says, or its JSON where that is not what differs."""
     place = change.new_index if change.new_index is not None else change.old_index
-    before = None if change.kind == "added" else turn_of(change.before)
-    after = None if change.kind == "removed" else turn_of(change.after)
-    texts: list[str | None] = []
-    for turn, item in ((before, change.before), (after, change.after)):
-        if turn is None:
-            texts.append(None)
-        elif not turn.role or before == after:
-            texts.append(_text(item))
-        else:
-            calls = [f"→ {call.name}({_text(call.arguments)})" for call in turn.calls]
-            texts.append("\n".join(filter(None, [turn.text, *calls])))
-    labels = [turn.role if turn is not None else "" for turn in (before, after)]
-    return _change(change.kind, str(place), texts, labels, effort)
+    return _change(change.kind, str(place), *changed_sides(change, _text), effort)
 
 
-def _change(kind: str, place: str, texts: Sequence[str | None], labels: Sequence[str], effort: Effort) -> ChangeShown:
-    """A change of what stood at a place into what stands there."""
-    cut = [None if text is None else text[:LONGEST] for text in texts]
-    if cut[0] is not None and cut[1] is not None:
-        pieces = compared(cut[0], cut[1], effort)
+def _change(
+    kind: str, place: str, before: ChangedSide | None, after: ChangedSide | None, effort: Effort
+) -> ChangeShown:
+    """A change at a place, with the words marked that differ."""
+    old, new = ("" if side is None else side.text[:LONGEST] for side in (before, after))
+    if before is not None and after is not None:
+        old_pieces, new_pieces = compared(old, new, effort)
     else:
-        pieces = ([Piece("removed", cut[0] or "")], [Piece("added", cut[1] or "")])
-    sides = [
-        None if text is None else Side(label, label if label in _KNOWN else "other", part, max(0, len(text) - LONGEST))
-        for text, label, part in zip(texts, labels, pieces, strict=True)
-    ]
-    return ChangeShown(kind, place, sides[0], sides[1])
+        old_pieces, new_pieces = [Piece("removed", old)], [Piece("added", new)]
+    return ChangeShown(kind, place, _side(before, old_pieces), _side(after, new_pieces))
+
+
+def _side(side: ChangedSide | None, pieces: list[Piece]) -> Side | None:
+    return None if side is None else Side(side.role, pieces, max(0, len(side.text) - LONGEST))

@@ -13,9 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from locus.looking.documents import markdown_pieces, page_pieces
-from locus.looking.lines import exported_lines
-from locus.looking.reading import taken_apart
+from locus.looking.documents import exported_lines, markdown_pieces, page_pieces
+from locus.looking.reading import whole_conversation
 from locus.memory.checkpointer import entry_dict
 from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.memory.model.payloads import dict_from
@@ -101,7 +100,7 @@ def _pieces(stored: Stored, kind: str) -> Iterable[str]:
     if kind == "json":
         document: dict[str, Any] = {**entry_dict(stored.entry), "state": dict_from(stored)}
         return json.JSONEncoder(ensure_ascii=False, indent=2, default=str).iterencode(document)
-    conversation = taken_apart(stored)
+    conversation = whole_conversation(stored)
     return markdown_pieces([conversation]) if kind == "md" else page_pieces([conversation])
 
 

@@ -25,15 +25,14 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from locus.errors import LocusError
-from locus.looking.following import Following
-from locus.looking.visible import one_line
-from locus.looking.wording import ago
+from locus.looking.formatting import ago, one_line
+from locus.looking.histories import Following
 from locus.memory.model.codec import encode_trusted
 from locus.memory.model.records import DEFAULT_NAMESPACE, Entry
 from locus.server.connections import ON_SHUTDOWN
 from locus.server.inspector.pages.base import Pages, no_such_thread, off_loop
 from locus.server.inspector.pages.timeline import Row, rows_of
-from locus.server.inspector.rendering import Rendering, clock, moment
+from locus.server.inspector.rendering import Rendering, moment, utc_time
 from locus.wire.problems import Problem
 
 MOST_STREAMS: Final = 32
@@ -140,7 +139,7 @@ def facts_of(rendering: Rendering, row: Row) -> Event:
         "href": rendering.url(*place, "c", entry.checkpoint_id, ns=entry.namespace),
         "changes": changes,
         "at": moment(entry.created_at),
-        "clock": clock(entry.created_at),
+        "clock": utc_time(entry.created_at),
         "ago": ago(entry.created_at),
         "chips": chips,
         "said": one_line(row.said, _SAID),

@@ -16,17 +16,14 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from locus.errors import BackendUnavailableError, ConfigurationError, LocusError
-from locus.looking.ages import days
-from locus.looking.describe import dotted
+from locus.looking.formatting import bytes_text, days, dotted, duration, one_line
 from locus.looking.usage import Sums, kinds, thread_ids
-from locus.looking.visible import one_line
-from locus.looking.wording import bytes_text
 from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.memory.model.records import Entry
 from locus.memory.model.sizes import ThreadSizes
 from locus.memory.titles import title_of
 from locus.server.bodies import read_form
-from locus.server.inspector.charts import Bars, bars, columns, seconds_text
+from locus.server.inspector.charts import Bars, bars, columns
 from locus.server.inspector.jobs import Job, Jobs
 from locus.server.inspector.pages.base import Pages, no_such_thread, off_loop
 from locus.server.requests import Query, Text
@@ -90,7 +87,7 @@ class TurnTime:
 
     @property
     def text(self) -> str:
-        return seconds_text(self.seconds)
+        return duration(self.seconds)
 
 
 def routes(pages: Pages) -> list[Route]:
@@ -123,7 +120,7 @@ def routes(pages: Pages) -> list[Route]:
                 turns=turns,
                 times=columns([(turn.seconds, f"#{turn.entry.seq}: {turn.text}") for turn in turns]),
                 longest=sorted(turns, key=lambda turn: -turn.seconds)[:5],
-                median=seconds_text(sorted(turn.seconds for turn in turns)[len(turns) // 2]) if turns else None,
+                median=duration(sorted(turn.seconds for turn in turns)[len(turns) // 2]) if turns else None,
             )
 
         return await off_loop(page)

@@ -11,8 +11,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from locus.errors import CapabilityError, ConfigurationError
-from locus.looking.describe import some_metadata
-from locus.looking.finding import threads_by_metadata
+from locus.looking.histories import some_metadata
+from locus.looking.revisions import threads_by_metadata
 from locus.memory.model import cursors
 from locus.memory.model.ids import MAX_QUERY_LENGTH, Pattern, check_pattern
 from locus.memory.model.records import Entry

@@ -12,18 +12,17 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from locus.errors import ConfigurationError
-from locus.looking.describe import about, dotted
+from locus.looking.formatting import dotted
 from locus.looking.graph import Node, lanes_of, lines
-from locus.looking.growths import growths
-from locus.looking.moments import first_of, latest_at, moment_of
-from locus.looking.revisions import resolve
+from locus.looking.histories import about, growths
+from locus.looking.revisions import first_of, latest_at, moment_of, resolve
 from locus.memory.engine import KeepsWrites
 from locus.memory.model.ids import MAX_ID_LENGTH
 from locus.memory.model.records import Entry, Path
 from locus.memory.store import CheckpointStore
 from locus.memory.titles import title_of
 from locus.server.inspector.pages.base import Pages, no_such_thread, off_loop
-from locus.server.inspector.rendering import clock
+from locus.server.inspector.rendering import utc_time
 from locus.server.requests import Query
 
 PAGE: Final = 100
@@ -197,7 +196,7 @@ async def _at(pages: Pages, thread_id: str, query: TimelineQuery) -> Response | 
         if first is None:
             raise no_such_thread()
         typed = moment.strftime("%Y-%m-%dT%H:%M:%S")
-        return NotThere(f"There was no checkpoint yet at {clock(moment)}.", first, typed)
+        return NotThere(f"There was no checkpoint yet at {utc_time(moment)}.", first, typed)
     at = None if found.created_at == moment else query.at
     address = pages.rendering.url("t", thread_id, "c", found.checkpoint_id, ns=found.namespace, at=at)
     return RedirectResponse(address, 303)

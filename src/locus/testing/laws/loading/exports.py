@@ -10,7 +10,7 @@ import pytest
 
 from locus.core.messages import Message, ToolCall
 from locus.core.state import AgentState
-from locus.looking import pages
+from locus.looking import reading
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.model import sizes
 from locus.memory.model.digests import fits
@@ -55,11 +55,11 @@ class ExportLaws(Laws):
     ) -> None:
         await _story(dicts(checkpointer))
         store = open_handle().store
-        monkeypatch.setattr(pages, "PAGE", 3)
+        monkeypatch.setattr(reading, "PAGE", 3)
         found = [checkpoint async for checkpoint in transfer_read.checkpoints(store, "t")]
         await self._are_one_by_one(found, store)
         # Pages that end because of their size, with one checkpoint or a few.
-        monkeypatch.setattr(pages, "PAGE", 100)
+        monkeypatch.setattr(reading, "PAGE", 100)
         for most in (1, 2_000, 4_000):
             monkeypatch.setattr(sizes, "EXPORT_BYTES", most)
             found = [checkpoint async for checkpoint in transfer_read.checkpoints(store, "t")]
