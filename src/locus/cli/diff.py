@@ -97,9 +97,8 @@ def _items(diff: ListDiff, terminal: Terminal) -> None:
 
     for change in diff.changes:
         before, after = changed_sides(change)
-        old_index = change.old_index if change.old_index is not None else change.new_index
-        new_index = change.new_index if change.new_index is not None else change.old_index
-        for sign, position, side, style in (("-", old_index, before, "removed"), ("+", new_index, after, "added")):
+        sides = (("-", change.old_index, before, "removed"), ("+", change.new_index, after, "added"))
+        for sign, position, side, style in sides:
             if side is not None:
                 role = f"{visible(side.role)}: " if side.role else ""
                 terminal.line(Styled(f"  {sign} [{position}] {role}{one_line(side.text, _WIDE)}", style))

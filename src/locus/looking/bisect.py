@@ -1,9 +1,9 @@
-"""Finds the checkpoint with which something came: a text, a value, or what a command of the user's tests.
+"""Finds the checkpoint with which something came: a text, a value, or whatever a command of the user's tests for.
 
-It walks one line, from a checkpoint back to the first one, parent by parent. For a text or a value the truth is known
-for every checkpoint of the line, not guessed from a few: the thread is read once, each item once (`exported_pages`).
-What a run brings is looked at when it comes, and `Branches` knows as of which runs it is seen. So something that came,
-went and came again is told as that, and something that is missing is an error and no answer. Only commands, which may
+A bisection walks one line, from a checkpoint back to the first one, parent by parent. For a text or a value the truth
+is known for every checkpoint of the line, not guessed from a few: the thread is read once, each item once
+(`exported_pages`). Each run is looked at when it comes, and `Branches` knows which checkpoints show it. So an answer
+tells if something came, went and came again, and missing items are an error and no answer. Only commands, which may
 take long, are run for log2(n) checkpoints; they have to tell an earlier state from a later one.
 """
 
@@ -30,19 +30,19 @@ from locus.memory.store import CheckpointStore
 R = TypeVar("R")
 
 Progress = Callable[[int], None]
-"""Is told how many checkpoints were looked at."""
+"""A function that is called with the number of checkpoints that were looked at."""
 METADATA: Final = "metadata"
 _LARGE: Final = 250_000
-"""Characters that are looked at between two turns of others; more at once are looked at by another thread."""
+"""Characters that are looked at before others on the event loop have a turn; a larger piece goes to another thread."""
 _EACH: Final = 4_000
-"""As how many characters each thing counts besides."""
+"""The characters that each piece counts for, besides its own."""
 _LONGEST_PASSAGE: Final = 600
-"""Characters that are kept of the text in which something was found."""
+"""Characters of the text around a match that an answer shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """A checkpoint with which something came (`holds`), or went."""
+    """A checkpoint with which a condition became true (`holds`), or false."""
 
     entry: Entry
     holds: bool
@@ -50,10 +50,10 @@ class Flip:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Where a text stands in a checkpoint, and what is around it there."""
+    """The place where a text stands in a checkpoint, and the words around it."""
 
     path: Path
-    """The list, or the field, that it is in."""
+    """The list, or the field, that has the text."""
     position: int | None
     """The item of the list; None for a field."""
     in_conversation: bool
@@ -63,44 +63,44 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Bisected:
-    """What was found on a line of checkpoints."""
+    """The answer of a bisection: with which checkpoints of a line a condition became true, and false again."""
 
     line: tuple[Entry, ...]
     flips: tuple[Flip, ...]
-    """Oldest first. Something that is there in the first checkpoint has come with that."""
+    """Oldest first. A condition that is true for the first checkpoint of the line has come with that."""
     looked_at: int
     passage: Passage | None = None
-    """What was found in the first checkpoint that has it; None for values and commands."""
+    """The text in the first checkpoint that has it; None for values and commands."""
     others: int = 0
-    """How many checkpoints of other lines and namespaces were looked at besides: those up to the last of the line."""
+    """The number of checkpoints of other lines and namespaces, up to the last of the line, that were looked at, too."""
     elsewhere: Entry | None = None
-    """The first of those that has it."""
+    """The first checkpoint of these for which the condition is true."""
 
     @property
     def first(self) -> Entry | None:
-        """The checkpoint with which it came first; None if it is in none."""
+        """The checkpoint with which the condition first became true; None if it never did."""
         return next((flip.entry for flip in self.flips if flip.holds), None)
 
     @property
     def before(self) -> Entry | None:
-        """The one before that; None if there is none."""
-        found = self.first
-        at = -1 if found is None else self.line.index(found)
+        """The checkpoint before `first` on the line; None if there is none."""
+        first = self.first
+        at = -1 if first is None else self.line.index(first)
         return self.line[at - 1] if at > 0 else None
 
 
 async def line_of(store: CheckpointStore, last: Entry, first: Entry | None = None) -> list[Entry]:
-    """The line that leads to a checkpoint, oldest first: from the beginning, or from one of its ancestors."""
-    line, wanted = [last], last.parent_id
+    """The line that leads to the checkpoint `last`, oldest first: from the beginning, or from its ancestor `first`."""
+    line, parent_id = [last], last.parent_id
     if first is not None and first.checkpoint_id == last.checkpoint_id:
         return line
     before: str = last.checkpoint_id
-    while wanted is not None:
+    while parent_id is not None:
         page = await store.history(last.thread_id, PAGE, before, last.namespace)
         for entry in page:
-            if entry.checkpoint_id == wanted:
+            if entry.checkpoint_id == parent_id:
                 line.append(entry)
-                wanted = entry.parent_id
+                parent_id = entry.parent_id
                 if first is not None and entry.checkpoint_id == first.checkpoint_id:
                     return line[::-1]
         if len(page) < PAGE:
@@ -120,10 +120,10 @@ async def bisect_text(
     progress: Progress | None = None,
     most: int | None = None,
 ) -> Bisected:
-    """Where a text came: in any string of the payload.
+    """Find the checkpoints with which a text came and went, in any string of the payload.
 
-    The items of the thread are held while it is read. `most` is how many characters they may have; `TooMuchText` is
-    raised if that is not enough.
+    The items of the thread are held while it is read; if they have more than `most` characters, `TooMuchText` is
+    raised.
     """
     if not text:
         raise ConfigurationError("give the text to look for")
@@ -144,8 +144,8 @@ async def bisect_text(
         if passage is None:
             passage = wanted.passage(stored, branches)
 
-    found = await _scanned(store, line, holds, wanted.is_in, progress, came, most)
-    return replace(found, passage=passage)
+    answer = await _scanned(store, line, holds, wanted.is_in, progress, came, most)
+    return replace(answer, passage=passage)
 
 
 class _Wanted:
@@ -162,7 +162,7 @@ class _Wanted:
         return any(map(self._within, texts_in(value)))
 
     def passage(self, stored: Stored, branches: Branches) -> Passage | None:
-        """Where it stands in a checkpoint: in the last item that has it, or else in a field."""
+        """The place of the text in a checkpoint: the last item that has it, or else a field."""
         conversation = conversation_path(list_paths(stored))
         for path, cut in decode_manifest(stored.manifest).items():
             if isinstance(cut, str):
@@ -190,20 +190,20 @@ class _Wanted:
         return Passage(path, position, in_conversation, said.role, self._around(text))
 
     def _found_in(self, value: Any) -> tuple[Path, str]:
-        """The first text in a value that has it, and the path that leads there."""
+        """The first string in a value that has the text, and the path that leads to it."""
         waiting: list[tuple[Path, Any]] = [((), value)]
         while waiting:
-            path, found = waiting.pop()
-            if isinstance(found, str) and self._within(found):
-                return path, found
-            if isinstance(found, dict):
-                waiting += [((*path, name), part) for name, part in reversed(found.items())]
-            elif isinstance(found, list):
-                waiting += [((*path, str(at)), part) for at, part in reversed([*enumerate(found)])]
+            path, part = waiting.pop()
+            if isinstance(part, str) and self._within(part):
+                return path, part
+            if isinstance(part, dict):
+                waiting += [((*path, name), inner) for name, inner in reversed(part.items())]
+            elif isinstance(part, list):
+                waiting += [((*path, str(at)), inner) for at, inner in reversed([*enumerate(part)])]
         return (), ""
 
     def _around(self, text: str) -> str:
-        """What is kept of a text: a few lines around what was looked for."""
+        """A few lines of a string, around the text in it."""
         # Folding may change lengths, so in some texts the place is only near.
         at = (text.casefold() if self._ignore_case else text).find(self._text)
         start = 0 if len(text) <= _LONGEST_PASSAGE else max(0, at - _LONGEST_PASSAGE // 3)
@@ -220,7 +220,7 @@ async def bisect_value(
     progress: Progress | None = None,
     most: int | None = None,
 ) -> Bisected:
-    """Where a value came: something at this path in the payload, or exactly this there.
+    """Find the checkpoints with which a value at a path in the payload came and went: any value, or the one given.
 
     A step of the path is the name of a field, or a position in a list; a negative one counts from the end. Several
     steps may be the name of one field that has dots in it.
@@ -233,10 +233,10 @@ async def bisect_value(
     def holds(stored: Stored, branches: Branches) -> bool:
         head = decode(stored.head)
         cuts = _cuts(stored, head, branches)
-        found = _at(head, cuts, path, branches)
-        if found is None or wanted is ...:
-            return found is not None
-        return compared.equal(found, cuts, branches, wanted)
+        value = _at(head, cuts, path, branches)
+        if value is None or wanted is ...:
+            return value is not None
+        return compared.equal(value, cuts, branches, wanted)
 
     return await _scanned(store, line, holds, None, progress, most=most)
 
@@ -250,35 +250,34 @@ async def bisect_path(
     progress: Progress | None = None,
     most: int | None = None,
 ) -> tuple[Bisected, bool]:
-    """Where a value came, as a person asks for it; and whether that is in the metadata of the checkpoints.
+    """Find the checkpoints with which a value came and went; True if the value is in the checkpoints' own metadata.
 
-    A state may have a field `metadata`, and checkpoints have metadata of their own. These are looked at if it is not in
-    the states.
+    `metadata.x` may be a field of a state, or in the metadata of a checkpoint. States count first.
     """
-    found = await bisect_value(store, line, path, equals, progress=progress, most=most)
-    if found.first is None and path[0] == METADATA and len(path) > 1:
-        besides = bisect_metadata(line, path[1:], equals)
-        if besides.first is not None:
-            return besides, True
-    return found, False
+    in_states = await bisect_value(store, line, path, equals, progress=progress, most=most)
+    if in_states.first is None and path[0] == METADATA and len(path) > 1:
+        in_metadata = bisect_metadata(line, path[1:], equals)
+        if in_metadata.first is not None:
+            return in_metadata, True
+    return in_states, False
 
 
 def bisect_metadata(line: Sequence[Entry], path: Sequence[str], equals: Any = ...) -> Bisected:
-    """Where a value came in the metadata of the checkpoints themselves. Nothing is read for it."""
+    """Find the checkpoints of a line in whose metadata a value came and went. Nothing is read from the store."""
     wanted = None if equals is ... else canonical(equals)
     flips: list[Flip] = []
     now = False
     for entry in line:
-        found = _at(readable_metadata(entry), {}, path, Branches())
-        held = found is not None and wanted in (None, canonical(found.value))
-        if held != now:
-            now = held
+        value = _at(readable_metadata(entry), {}, path, Branches())
+        holds = value is not None and wanted in (None, canonical(value.value))
+        if holds != now:
+            now = holds
             flips.append(Flip(entry, now))
     return Bisected(tuple(line), tuple(flips), len(line))
 
 
 async def bisect_run(line: Sequence[Entry], test: Callable[[Entry], Awaitable[bool]]) -> Bisected:
-    """Where `test` begins to be true, by halves: it has to be false up to some checkpoint, and true from then on."""
+    """Find the first checkpoint for which `test` is true, by halves: it has to be true for all after that one, too."""
     if not line:
         return Bisected((), (), 0)
     looked_at = 1
@@ -310,10 +309,10 @@ async def _scanned(
     came: Callable[[Stored, Branches], None] = lambda _stored, _branches: None,
     most: int | None = None,
 ) -> Bisected:
-    """The flips of a condition that is looked at for every checkpoint of a line.
+    """Test a condition for every checkpoint of a line, and note where it flips.
 
-    `came` is called with each checkpoint of the line that brings it. As long as none has it, the checkpoints of other
-    lines are looked at, too: they are read anyway.
+    `came` is called with each checkpoint with which the condition becomes true. Until that happens, the checkpoints of
+    other lines are tested, too: they are read anyway.
     """
     if not line:
         return Bisected((), (), 0)
@@ -363,13 +362,13 @@ async def _scanned(
 
 
 class _Turns:
-    """Lets others on the event loop have their turn, and whoever wants to end this."""
+    """Does work in portions, so that others on the event loop have their turn, and can end it."""
 
     def __init__(self) -> None:
         self._done = 0
 
     async def do(self, size: int, work: Callable[[], R]) -> R:
-        """What some work on so many characters gives."""
+        """Do some work on `size` characters, and return its result."""
         if size >= _LARGE:
             return await asyncio.to_thread(work)
         self._done += size + _EACH
@@ -385,7 +384,7 @@ async def _held_alone(
     holds: Callable[[Stored, Branches], bool],
     matches: Callable[[Any], bool] | None,
 ) -> bool:
-    """The same for one checkpoint that seems to be damaged. A load knows what older versions have left out."""
+    """Test the condition for a checkpoint that seems damaged, by a load: that knows what older versions left out."""
     stored = await store.read(entry.thread_id, entry.checkpoint_id, entry.namespace)
     if stored is None or stored.entry.rev != entry.rev:
         raise ConflictError(f"thread {entry.thread_id!r} was changed while it was read; try again")
@@ -403,57 +402,57 @@ def _cuts(stored: Stored, head: Any, branches: Branches) -> Cuts:
     return cuts
 
 
-class _Found(NamedTuple):
-    """What is at a path, and the keys that lead there. What was cut out of it is not in it."""
+class _ValueAt(NamedTuple):
+    """The value at a path, without the parts that were cut out of it, and the keys that lead to it."""
 
     value: Any
     keys: Path | None
-    """None inside of an item, out of which nothing was cut."""
+    """None inside of an item: nothing was cut out of that."""
 
 
-def _at(head: Any, cuts: Cuts, path: Sequence[str], branches: Branches) -> _Found | None:
-    """What is at a path of a payload; None if nothing is."""
-    found, names = _Found(head, ()), path
+def _at(head: Any, cuts: Cuts, path: Sequence[str], branches: Branches) -> _ValueAt | None:
+    """The value at a path of a payload; None if nothing is there."""
+    reached, names = _ValueAt(head, ()), path
     while True:
-        value, keys = found
+        value, keys = reached
         cut = cuts.get(keys) if keys else None
         if isinstance(cut, str):
-            found = _Found(branches.value(cut), keys)
+            reached = _ValueAt(branches.value(cut), keys)
         elif cut is not None and names:
             position = position_of(names[0], sum(extent.length for extent in cut))
             if position is None:
                 return None
-            found, names = _Found(branches.item(cut, position), None), names[1:]
+            reached, names = _ValueAt(branches.item(cut, position), None), names[1:]
             continue
         elif cut is not None:
             branches.check(cut)
         if not names:
-            return found
-        value = found.value
+            return reached
+        value = reached.value
         if isinstance(value, list):
             position = position_of(names[0], len(value))
             if position is None:
                 return None
-            found, names = _Found(value[position], None), names[1:]
+            reached, names = _ValueAt(value[position], None), names[1:]
             continue
         key = key_of(value, names) if isinstance(value, dict) else None
         if key is None:
             return None
         name, count = key
-        found, names = _Found(value[name], None if keys is None else (*keys, name)), names[count:]
+        reached, names = _ValueAt(value[name], None if keys is None else (*keys, name)), names[count:]
 
 
 class _Compared:
-    """Compares what is found with what is wanted, without putting it together. The last answers are remembered."""
+    """Compares values with the wanted one, without putting their lists together. The last answers are remembered."""
 
     def __init__(self) -> None:
         self._lists: dict[Path, tuple[tuple[Extent, ...], bool]] = {}
 
-    def equal(self, found: _Found, cuts: Cuts, branches: Branches, wanted: Any) -> bool:
-        if found.keys is None or not cuts:
-            return canonical(found.value) == canonical(wanted)
+    def equal(self, reached: _ValueAt, cuts: Cuts, branches: Branches, wanted: Any) -> bool:
+        if reached.keys is None or not cuts:
+            return canonical(reached.value) == canonical(wanted)
         opened = {path[:length] for path in cuts for length in range(len(path))}
-        return self._equal(found.value, found.keys, cuts, opened, branches, wanted)
+        return self._equal(reached.value, reached.keys, cuts, opened, branches, wanted)
 
     def _equal(
         self, value: Any, keys: Path, cuts: Cuts, opened: Collection[Path], branches: Branches, wanted: Any

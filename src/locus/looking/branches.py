@@ -1,9 +1,9 @@
-"""The items of a thread's branches as of any of their runs, while the thread is read once.
+"""The items of a thread as any of its checkpoints shows them, while the thread is read only once.
 
-A run hides all that is at or behind its start. So what is seen as of a run is what it brings, on top of a part of what
-was seen before: each run is linked with the one whose items come before its own. With the links it is known how far
-back the items as of a run are complete, and where the next one is that somebody looks for. Most questions take a few
-steps, however many runs there are.
+A checkpoint shows a list as of a run: the items of that run, and before them the part of older runs that it does not
+hide, for a run hides everything from its start on. Each run is linked with the run whose items come before its own. The
+links tell how far back the items as of a run are complete, and where the last match before a position is. Most
+questions take a few steps, however many runs there are.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _MOST_DECODED: Final = 16 * 1024 * 1024
 class Branches:
     """The branches of a thread, as far as it was read.
 
-    `matches` says which items are looked for. If not `named`, an extent may name a run that is not there, as long as
-    nothing tells that it was lost: older versions let go of runs that show nothing.
+    `matches` tells which items are looked for. Unless `named`, an extent may name a run that is not there, as long as
+    nothing tells that it was lost: older versions dropped runs that show nothing.
     """
 
     def __init__(self, matches: Callable[[Any], bool] | None = None, *, named: bool = True) -> None:
@@ -60,17 +60,17 @@ class Branches:
                 raise CorruptCheckpointError(f"items of branch {extent.branch!r} (run {extent.run}) are missing")
 
     def has_match(self, extent: Extent) -> bool:
-        """Whether something that is looked for is in an extent."""
+        """True if an extent has an item that is looked for."""
         return self.last_match(extent) is not None
 
     def last_match(self, extent: Extent) -> int | None:
-        """The position inside of an extent of the last thing in it that is looked for; None if there is none."""
+        """The position in an extent of its last item that is looked for; None if it has none."""
         self.check([extent])
-        found = self._branch(extent).last_hit(extent)
-        return found - extent.skip if found >= extent.skip else None
+        hit = self._branch(extent).last_hit(extent)
+        return hit - extent.skip if hit >= extent.skip else None
 
     def value(self, name: str) -> Any:
-        """A large value."""
+        """The large value with this name."""
         return self.item([Extent(name, 0, 0, 1)], 0)
 
     def item(self, extents: Sequence[Extent], position: int) -> Any:
@@ -78,14 +78,14 @@ class Branches:
         for extent in extents:
             if position < extent.length:
                 self.check([extent])
-                one = Extent(extent.branch, extent.run, extent.skip + position, 1)
-                run, low, _ = next(self._branch(extent).backwards(one))
+                at = Extent(extent.branch, extent.run, extent.skip + position, 1)
+                run, low, _ = next(self._branch(extent).backwards(at))
                 return self._items(run)[low]
             position -= extent.length
         raise IndexError
 
     def equal(self, extents: Sequence[Extent], wanted: Sequence[Any]) -> bool:
-        """Whether a list has exactly these items. It is compared from its end, where lists are changed."""
+        """True if a list has exactly these items. They are compared from the end, where lists are changed."""
         self.check(extents)
         at = sum(extent.length for extent in extents)
         if at != len(wanted):
@@ -104,13 +104,13 @@ class Branches:
         if key in self._decoded:
             self._decoded.move_to_end(key)
             return self._decoded[key]
-        found = self._decoded[key] = _items(run)
+        items = self._decoded[key] = _items(run)
         self._weights[key] = len(run.items)
         self._weight += len(run.items)
         while self._weight > _MOST_DECODED and len(self._decoded) > 1:
             oldest, _ = self._decoded.popitem(last=False)
             self._weight -= self._weights.pop(oldest)
-        return found
+        return items
 
 
 def _items(run: Run) -> list[Any]:
@@ -126,18 +126,18 @@ class _Branch:
     def __init__(self) -> None:
         self._runs: list[Run] = []
         self._hits: list[list[int]] = []
-        """The positions of what is looked for, in each run."""
+        """The positions in each run of the items that are looked for."""
         self._below: list[int] = []
-        """The run with the items before those of each run, as of it."""
+        """For each run, the one whose items come before its own."""
         self._depth: list[int] = []
         self._jump: list[int] = []
-        """One that is further below, so that any run below is reached in few steps: a skew-binary jump pointer."""
+        """For each run, a skew-binary jump pointer: one further below, so that any run is reached in few steps."""
         self._complete: list[int] = []
-        """The position from which on nothing is missing up to each run, as of it."""
+        """For each run, the position from which on no item is missing up to its own."""
         self._last_hit: list[int] = []
-        """The position of what was looked for and comes last before each run, as of it."""
+        """For each run, the position of the last match before its own items."""
         self._digested: int | None = None
-        """The first run that has a digest of what precedes it."""
+        """The number of the first run that has a digest of the items before its own."""
 
     def has(self, number: int) -> bool:
         at = self._index(number)
@@ -175,7 +175,7 @@ class _Branch:
         self._last_hit.append(last_hit)
 
     def _under(self, index: int, position: int) -> int:
-        """The run that shows what is right before a position, as of a run."""
+        """The run that shows the item right before a position, for a list as of the run with this index."""
         while index != _NONE and self._runs[index].start >= position:
             far = self._jump[index]
             # Those below start earlier, so where the far one starts too late, all between do.
@@ -183,20 +183,20 @@ class _Branch:
         return index
 
     def _jump_over(self, below: int) -> int:
-        """Where a run on top of this one jumps to."""
+        """The jump pointer of a run on top of this one."""
         near = self._jump[below] if below != _NONE else _NONE
         far = self._jump[near] if near != _NONE else _NONE
         even = far != _NONE and self._depth[below] - self._depth[near] == self._depth[near] - self._depth[far]
         return far if even else below
 
     def _hit_before(self, index: int, position: int) -> int:
-        """The last hit before a position that is in the run with this index, or in one below."""
+        """The last match before a position, in the run with this index or in one below."""
         hits = self._hits[index]
         at = bisect_left(hits, position)
         return hits[at - 1] if at else self._last_hit[index]
 
     def shows(self, extent: Extent, named: bool) -> bool:
-        """Whether all items of an extent are there, and the run that it names."""
+        """True if the run that an extent names is there, and all items of the extent are."""
         index = self._index(extent.run)
         lost = named or (self._digested is not None and self._digested < extent.run)
         if lost and (index == _NONE or self._runs[index].number != extent.run):
@@ -211,13 +211,13 @@ class _Branch:
         return run.start + run.length >= end and self._complete[index] <= extent.skip
 
     def last_hit(self, extent: Extent) -> int:
-        """The position of the last hit before the end of an extent; it may lie before the extent."""
+        """The position of the last match before the end of an extent; it may lie before the extent."""
         end = extent.skip + extent.length
         index = self._under(self._index(extent.run), end)
         return _NONE if index == _NONE else self._hit_before(index, end)
 
     def backwards(self, extent: Extent) -> Iterator[tuple[Run, int, int]]:
-        """What a complete extent shows, from its end: `(run, from, to)` inside each run."""
+        """The parts of runs that a complete extent shows, from its end: `(run, from, to)` inside each run."""
         end = extent.skip + extent.length
         index = self._index(extent.run)
         while end > extent.skip:

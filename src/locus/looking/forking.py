@@ -15,10 +15,10 @@ WORKSPACE: Final = "workspace"
 
 @dataclass(frozen=True, slots=True)
 class Forked:
-    """What a fork took along."""
+    """The namespaces that a fork took along."""
 
     whole: bool = False
-    """Whether all namespaces of the thread came along."""
+    """True if all namespaces of the thread came along."""
     workspace: bool = False
     left: tuple[str, ...] = ()
     """Namespaces that stayed behind."""
@@ -34,8 +34,8 @@ async def fork(
 ) -> Forked:
     """Copy a checkpoint and its ancestors to a new thread, with the workspace as it was then.
 
-    With `latest`, the thread is meant, and not just this checkpoint: then a thread with several namespaces, as a graph
-    with subgraphs has, is copied whole, because its latest checkpoint needs them all.
+    With `latest`, the whole thread is meant, and not just this checkpoint: then all of its namespaces are copied. The
+    latest checkpoint of a graph with subgraphs needs them.
     """
     left = [name for name in await store.namespaces(entry.thread_id) if name not in (entry.namespace, WORKSPACE)]
     if left and latest and ancestors == "all":
@@ -50,7 +50,7 @@ async def fork(
 
 
 async def _copy_workspace(store: CheckpointStore, entry: Entry, new_thread: str) -> bool:
-    """Keep for the new thread what the workspace was when the checkpoint was saved."""
+    """Save the workspace in the new thread as it was when the checkpoint was saved. False if there was none."""
     async with store.using() as engine:
         as_of = await engine.history(entry.thread_id, WORKSPACE, 1, entry.seq + 1)
     if not as_of:

@@ -6,8 +6,8 @@
     |/
     * 6
 
-Each line of checkpoints has a lane. Below a checkpoint whose parent another lane leads to, the two become one. What is
-drawn is a page of the history: lanes whose checkpoints lie below the page go on to its end.
+Each line of checkpoints has a lane. Where two lanes lead to the same parent, they become one. A drawing shows a page of
+the history: lanes whose checkpoints lie below the page go on to its end.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import Final
 
 MOST_LANES: Final = 24
-"""More side by side help nobody; the rest is drawn in the last one."""
+"""The number of lanes side by side. The lines beyond it are drawn in the last lane: more would help nobody."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A checkpoint as the graph sees it: two names."""
+    """A checkpoint in the graph: its name, and that of its parent."""
 
     name: str
     parent: str | None
@@ -43,21 +43,21 @@ class Line:
 
     child: Node
     points: tuple[tuple[int, int], ...]
-    """Row and lane of each. The row of the last one is the number of rows if the parent lies below the page."""
+    """Row and lane of each point. The row of the last one is the number of rows if the parent lies below the page."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What one checkpoint does to the lanes."""
+    """The lanes at one checkpoint and below it."""
 
     node: Node
     lane: int
     before: tuple[str | None, ...]
-    """What each lane leads to on its row."""
+    """The checkpoint that each lane leads to, on the row."""
     after: tuple[str | None, ...]
-    """And below it, while two lanes that become one are still apart."""
+    """The checkpoint that each lane leads to below the row, before two lanes become one."""
     joined: int | None
-    """The lane that ends below it, because `into` leads to the same checkpoint."""
+    """The lane that ends below the row, because `into` leads to the same checkpoint."""
     into: int
 
 
@@ -90,12 +90,12 @@ def lines(nodes: Sequence[Node], above: int = 0) -> list[Line]:
 
 
 def _all_lines(nodes: Sequence[Node]) -> list[Line]:
-    found: list[Line] = []
+    finished: list[Line] = []
     open_lines: dict[int, list[tuple[Node, list[tuple[int, int]]]]] = {}
     for row, step in enumerate(_steps(nodes)):
-        # They lead here; or else there are too many lanes, and this one is in the place of their parent.
+        # The open lines of this lane lead here; with too many lanes, this checkpoint may stand for their parent.
         for child, points in open_lines.pop(step.lane, ()):
-            found.append(Line(child, (*points, (row, step.lane))))
+            finished.append(Line(child, (*points, (row, step.lane))))
         if step.node.parent is not None:
             open_lines[step.lane] = [(step.node, [(row, step.lane)])]
         if step.joined is not None:
@@ -105,13 +105,13 @@ def _all_lines(nodes: Sequence[Node]) -> list[Line]:
                 points.append((row + 1, step.into))
                 open_lines.setdefault(step.into, []).append((child, points))
     for lane, left in open_lines.items():
-        found += [Line(child, (*points, (len(nodes), lane))) for child, points in left]
-    return found
+        finished += [Line(child, (*points, (len(nodes), lane))) for child, points in left]
+    return finished
 
 
 def _steps(nodes: Sequence[Node]) -> Iterator[_Step]:
     waiting: list[str | None] = []
-    """What each lane leads to, each name once; None for a lane that is free."""
+    """The checkpoint that each lane leads to, each name once; None for a lane that is free."""
     for node in nodes:
         lane = waiting.index(node.name) if node.name in waiting else _free(waiting)
         before = tuple(waiting)
@@ -139,7 +139,7 @@ def _cells(waiting: Sequence[str | None], lane: int) -> str:
 
 
 def _joining(waiting: Sequence[str | None], joined: int, into: int) -> Row:
-    """The line that leads one lane into another one on its left: `|_|/`."""
+    """The row on which a lane goes over into another one on its left: `|_|/`."""
     text = ""
     for at, name in enumerate(waiting):
         if at:

@@ -1,4 +1,4 @@
-"""Where the bytes of threads are: by kind, and of many threads together. Pure but for `thread_ids`."""
+"""The bytes of threads: by kind, and of many threads together. Pure but for `thread_ids`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ async def thread_ids(store: CheckpointStore, prefix: str = "") -> AsyncGenerator
         after = page[-1]
 
 
-def kinds(found: ThreadSizes) -> list[tuple[str, int]]:
-    """What the bytes of a thread are, by kind."""
-    lists = [(dotted(each.path) or "(other)", each.bytes) for each in found.lists]
-    return [*lists, ("(heads)", found.head_bytes), ("(pending writes)", found.write_bytes)]
+def kinds(sizes: ThreadSizes) -> list[tuple[str, int]]:
+    """The bytes of a thread by kind: each list by its path, heads, and pending writes."""
+    lists = [(dotted(each.path) or "(other)", each.bytes) for each in sizes.lists]
+    return [*lists, ("(heads)", sizes.head_bytes), ("(pending writes)", sizes.write_bytes)]
 
 
 class Sums:
@@ -38,23 +38,24 @@ class Sums:
         self.by_list: dict[str, int] = {}
         self.damaged: list[tuple[str, LocusError]] = []
 
-    def add(self, found: ThreadSizes | None, most: int) -> None:
-        """Add a thread; `most` of the largest are remembered."""
-        if found is None:  # deleted meanwhile
+    def add(self, sizes: ThreadSizes | None, most: int) -> None:
+        """Add a thread; the `most` largest are remembered."""
+        if sizes is None:  # deleted meanwhile
             return
         self.threads += 1
-        self.checkpoints += found.checkpoints
-        self.bytes += found.bytes
-        self.shared_bytes += found.shared_bytes
-        if found.freed is not None:
-            self.freed_bytes += found.freed.bytes
-            self.freed_checkpoints += found.freed.checkpoints
-        for name, size in kinds(found):
+        self.checkpoints += sizes.checkpoints
+        self.bytes += sizes.bytes
+        self.shared_bytes += sizes.shared_bytes
+        if sizes.freed is not None:
+            self.freed_bytes += sizes.freed.bytes
+            self.freed_checkpoints += sizes.freed.checkpoints
+        for name, size in kinds(sizes):
             self.by_list[name] = self.by_list.get(name, 0) + size
-        self.largest.append(found)
+        self.largest.append(sizes)
         if len(self.largest) > 2 * most + 100:
             self.cut(most)
 
     def cut(self, most: int) -> None:
-        self.largest.sort(key=lambda found: (-found.bytes, found.thread_id))
+        """Keep the `most` largest threads, in order."""
+        self.largest.sort(key=lambda sizes: (-sizes.bytes, sizes.thread_id))
         del self.largest[most:]

@@ -1,4 +1,4 @@
-"""How conversations look in the payloads of the frameworks. It imports none of them; unknown JSON is shown as it is.
+"""Where the payloads of the frameworks keep their conversations, and what the items of these say.
 
 A payload's conversation is one of its lists. Where it is depends on who saved it:
 
@@ -9,14 +9,15 @@ A payload's conversation is one of its lists. Where it is depends on who saved i
     ("said",), ("said:clerk",)           sessions of Strands: a list for each agent
     ("state", "in_memory", "messages")   a session of the Microsoft Agent Framework that keeps its messages itself
 
-What an item of it says becomes a `Utterance`, whatever the names of its fields. Pure functions; nothing here fails on a
-payload that has another shape than it expects.
+`utterance_of` turns an item into an `Utterance`, whatever the names of its fields. Pure functions that import none of
+the frameworks. A payload of another shape fails nothing: it is shown as the JSON that it is.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,10 +30,10 @@ CONVERSATIONS: Final[tuple[Path, ...]] = (
     ("said",),
     ("state", "in_memory", "messages"),
 )
-"""Where a conversation can be, the likeliest first."""
+"""The paths where a conversation can be, the likeliest first."""
 
 BESIDE: Final = {"agent-framework-session": "agent-framework"}
-"""Where the conversation is of what a namespace holds: the Agent Framework has sessions, and messages beside them."""
+"""The namespace with the conversation of another namespace: the Agent Framework keeps messages beside its sessions."""
 
 _ROLES: Final = {
     "human": "user",
@@ -59,14 +60,14 @@ _ABOUT: Final = {
     "summary": "summary",
     "tag": "tag",
 }
-"""Entries of the Claude Agent SDK that are about a session, and where their texts are."""
+"""Entries of the Claude Agent SDK that are about a session, and the fields with their texts."""
 _MOST_PARTS: Final = 200
 _DEEPEST: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call inside a turn."""
+    """A tool call in an utterance."""
 
     name: str
     arguments: Any
@@ -75,20 +76,20 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """What one item of a conversation says. Whoever wants all of it has the item itself."""
+    """One item of a conversation in words: who speaks, the text, and tool calls. The rest is in the item itself."""
 
     role: str
     """`user`, `assistant`, `system`, `tool`, or what the item calls itself."""
     text: str
     calls: tuple[Call, ...] = ()
     answers: str | None = None
-    """The id of the call that this is the result of."""
+    """The id of the call whose result this is."""
     name: str | None = None
-    """The tool's, for a result; or the speaker's."""
+    """The name of the tool, for a result; or of the speaker."""
 
 
 def conversation_path(lists: Iterable[Path]) -> Path | None:
-    """Which of the lists of a payload is its conversation; None if none is known to be."""
+    """The path of the list that is a payload's conversation; None if none is known to be."""
     known = set(lists)
     for path in CONVERSATIONS:
         if path in known:
@@ -97,8 +98,10 @@ def conversation_path(lists: Iterable[Path]) -> Path | None:
 
 
 def message_in(item: Any) -> Any:
-    """The message that an item wraps, as it is read: of Strands, after a redaction; of the Claude Agent SDK, with its
-    role. Others are messages themselves."""
+    """The message that an item wraps: for Strands after a redaction, for the Claude Agent SDK with its role.
+
+    An item that wraps none is a message itself.
+    """
     if not isinstance(item, dict) or "role" in item or "content" in item:
         return item
     message = item.get("redact_message") or item.get("message")
@@ -114,7 +117,7 @@ def _is_conversation(path: Path) -> bool:
 
 
 def utterance_of(item: Any) -> Utterance:
-    """What an item of a conversation says. Anything may come: what is not understood is its own JSON."""
+    """An item of a conversation in words. Any JSON may come; the text of an unknown item is the JSON itself."""
     if isinstance(item, str):
         return Utterance("", item)
     if not isinstance(item, dict):
@@ -151,7 +154,7 @@ def utterance_of(item: Any) -> Utterance:
 
 
 def _adk_event(event: dict[str, Any]) -> Utterance:
-    """What an event of Google ADK says: the parts of its content, which are texts, calls, results and data."""
+    """An event of Google ADK in words. The parts of its content are texts, calls, results and data."""
     content, author = event.get("content"), _text(event.get("author"))
     given = content.get("parts") if isinstance(content, dict) else None
     parts = [part for part in given[:_MOST_PARTS] if isinstance(part, dict)] if isinstance(given, list) else []
@@ -181,13 +184,13 @@ def _adk_event(event: dict[str, Any]) -> Utterance:
 
 
 def _response_text(response: Any) -> str:
-    """ADK wraps what is no dict: `{"result": 5}`."""
+    """The text of a tool's response. ADK wraps a response that is no dict: `{"result": 5}`."""
     wrapped = isinstance(response, dict) and response.keys() == {"result"}
     return _text_of(response["result"] if wrapped else response)
 
 
 def _entry_of_pydantic_ai(message: dict[str, Any]) -> Utterance:
-    """A request has what the user said, results of tools, or both; a response has texts and calls."""
+    """A message of Pydantic AI in words: a request has prompts, results or both, a response has texts and calls."""
     by_kind: dict[str, list[dict[str, Any]]] = {}
     for part in message["parts"][:_MOST_PARTS]:
         if isinstance(part, dict):
@@ -207,16 +210,16 @@ def _entry_of_pydantic_ai(message: dict[str, Any]) -> Utterance:
         return Utterance("user", said("user-prompt"))
     results = (*by_kind.get("tool-return", ()), *by_kind.get("retry-prompt", ()))
     if results:
-        about = _text(results[0].get("tool_call_id")), _text(results[0].get("tool_name"))
-        return Utterance("tool", said("tool-return", "retry-prompt"), answers=about[0], name=about[1])
+        call_id, name = _text(results[0].get("tool_call_id")), _text(results[0].get("tool_name"))
+        return Utterance("tool", said("tool-return", "retry-prompt"), answers=call_id, name=name)
     return Utterance("system", said(*by_kind))
 
 
 def _role(item: dict[str, Any]) -> str:
     for name in ("role", "$type", "type", "sender"):
-        found = item.get(name)
-        if isinstance(found, str):
-            return _ROLES.get(found, found)
+        role = item.get(name)
+        if isinstance(role, str):
+            return _ROLES.get(role, role)
     return ""
 
 
@@ -259,27 +262,25 @@ def _calls(item: dict[str, Any], content: Any) -> Iterable[Call]:
 
 
 def _answered(content: Any) -> str | None:
-    """The call that a content answers, where the result is one of its parts."""
+    """The id of the call whose result is one of the parts of a content."""
     for part in content[:_MOST_PARTS] if isinstance(content, list) else ():
         if isinstance(part, dict):
             inner = part.get("toolResult")
-            found = part.get("tool_use_id") or (inner.get("toolUseId") if isinstance(inner, dict) else None)
+            call_id = part.get("tool_use_id") or (inner.get("toolUseId") if isinstance(inner, dict) else None)
             if part.get("type") == "function_result":
-                found = part.get("call_id")
-            if isinstance(found, str):
-                return found
+                call_id = part.get("call_id")
+            if isinstance(call_id, str):
+                return call_id
     return None
 
 
 def _arguments(call: dict[str, Any]) -> Any:
     # A call without arguments is stored without them.
-    found: Any = next((call[name] for name in ("arguments", "args", "input", "action") if name in call), {})
-    if isinstance(found, str):
-        try:
-            return json.loads(found)
-        except (ValueError, RecursionError):
-            return found
-    return found
+    arguments: Any = next((call[name] for name in ("arguments", "args", "input", "action") if name in call), {})
+    if isinstance(arguments, str):
+        with suppress(ValueError, RecursionError):
+            return json.loads(arguments)
+    return arguments
 
 
 def _text(value: Any) -> str | None:

@@ -1,6 +1,6 @@
-"""What changed between two states, and between two checkpoints of states.
+"""Differences between two states, and between two checkpoints of states, as a `StateDiff`.
 
-`model/comparison` finds out what two checkpoints share without reading it. Here the rest becomes a `StateDiff`.
+`model/comparison` finds out what two checkpoints share without reading it; only the rest is read here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class StateDiff:
 
 
 def diff(a: AgentState, b: AgentState) -> StateDiff:
-    """What has to be done to `a` to get `b`. Values count as equal only if they are stored as the same bytes.
+    """The changes that turn `a` into `b`. Values count as equal only if they are stored as the same bytes.
 
     Two windows are compared if they left out the same items; otherwise `WindowError` is raised.
     """
@@ -75,7 +75,7 @@ def _changed_messages(old: Sequence[Message], new: Sequence[Message]) -> StateDi
 
 
 def checkpoint_diff(comparison: Comparison) -> PartRequests[StateDiff]:
-    """What changed between two stored states. What they share is not read; `fields` has the whole of what differs."""
+    """The changes between two stored states. What they share is not read; `fields` has each differing field whole."""
     yield from comparison.read_ahead()
     added: tuple[Message, ...] = ()
     removed: tuple[Message, ...] = ()
@@ -84,8 +84,8 @@ def checkpoint_diff(comparison: Comparison) -> PartRequests[StateDiff]:
     for gap in gaps((yield from comparison.shared(_MESSAGES)), *lengths):
         old = yield from _messages(comparison.old, gap.old, gap.old_end)
         new = yield from _messages(comparison.new, gap.new, gap.new_end)
-        found = _changed_messages(old, new)
-        added, removed, changed = added + found.added, removed + found.removed, changed + found.changed
+        inside = _changed_messages(old, new)
+        added, removed, changed = added + inside.added, removed + inside.removed, changed + inside.changed
     return StateDiff(added, removed, changed, (yield from _stored_fields(comparison)))
 
 
@@ -103,14 +103,14 @@ def _length(side: Side) -> int:
 
 
 def _messages(side: Side, low: int, high: int) -> PartRequests[Sequence[Message]]:
-    found = yield from items(side, _head(side).get("messages"), _MESSAGES, low, high)
-    return _parsed("messages", found)
+    stored = yield from items(side, _head(side).get("messages"), _MESSAGES, low, high)
+    return _parsed("messages", stored)
 
 
-def _parsed(name: str, found: list[Any]) -> Sequence[Any]:
-    """The items of one of a state's lists."""
+def _parsed(name: str, stored: list[Any]) -> Sequence[Any]:
+    """The items of the list `name` of a state, from what is stored of them."""
     try:
-        return parsed_items((name,), encode(found))
+        return parsed_items((name,), encode(stored))
     except ValidationError as error:  # its text has the values
         count = error.error_count()
         raise CorruptCheckpointError(f"what is stored is no state: {count} items of {name} do not fit") from None
@@ -134,7 +134,7 @@ def _stored_fields(comparison: Comparison) -> PartRequests[dict[str, tuple[Any, 
 
 
 def _is_default(name: str, before: Any, after: Any) -> bool:
-    """Whether one state lacks a field, as those of an older version do, and the other has what it is by default."""
+    """True if one state lacks a field, as those of an older version do, and the other has the default there."""
     info = AgentState.model_fields.get(name)
     if info is None or info.default_factory is not None or (before is not MISSING and after is not MISSING):
         return False
@@ -142,7 +142,7 @@ def _is_default(name: str, before: Any, after: Any) -> bool:
 
 
 def _field(name: str, value: Any) -> Any:
-    """A field as a state has it; times are text, as in what is stored."""
+    """A stored value as the field of a state; times stay the text that is stored."""
     if value is MISSING:
         return None
     if (name,) in STATE_LISTS and isinstance(value, list):
@@ -151,19 +151,19 @@ def _field(name: str, value: Any) -> Any:
 
 
 def diff_of_payloads(before: Stored, after: Stored, start: int, limit: int) -> PayloadDiff:
-    """What changed between two payloads that are here, whole."""
+    """The changes between two payloads that were read whole."""
     sides = Side(0, before), Side(1, after)
     steps = payload_diff(Comparison(*sides, same_thread=False, sort_keys=True), start, limit)
     try:
         next(steps)
     except StopIteration as stop:
-        found: PayloadDiff = stop.value
-        return found
+        result: PayloadDiff = stop.value
+        return result
     raise CorruptCheckpointError("a payload that is to be compared is not whole")
 
 
 def _left_out_the_same(a: AgentState, b: AgentState) -> bool:
-    """Whether the items before two windows are known to be the same: they are stored in the same places."""
+    """True if the items before two windows are known to be the same: they are stored in the same places."""
     if not a.locus_omitted and not b.locus_omitted:
         return True
     if a.locus_omitted != b.locus_omitted:

@@ -1,5 +1,6 @@
-"""Titles of threads: the beginning of the first message of a user, wherever a framework stores it (see
-`conversations`).
+"""Titles of threads: the beginning of the first message of a user, wherever a framework stores it.
+
+`conversations` knows where.
 
 Only the first items of a list are read, and only if somebody asks for titles.
 """
@@ -20,15 +21,15 @@ from locus.memory.model.records import Entry, Stored
 from locus.memory.store import CheckpointStore, read_out
 
 LONGEST: Final = 200
-"""How many characters a title has at most."""
+"""The most characters of a title."""
 
 AT_ONCE: Final = 8
-"""How many threads are read at the same time. A single message may be very large."""
+"""The number of threads that are read at the same time. A single message may be very large."""
 
 _FIRST = 8
-"""How many messages are looked at: a user's may come after those of the system."""
+"""The number of messages among which the user's is looked for: those of the system may come first."""
 _GRAPH = ""
-"""The namespace of a graph of LangGraph. What a graph inside of it saves last is in another one."""
+"""The namespace of a LangGraph graph. A subgraph saves into another one, and may save last."""
 
 
 async def titles_of(store: CheckpointStore, entries: Sequence[Entry], at_once: int = AT_ONCE) -> list[str | None]:
@@ -50,19 +51,19 @@ async def titles_of(store: CheckpointStore, entries: Sequence[Entry], at_once: i
         warn_of_damage(damaged)
         return titles
     except BaseException:
-        for one in reading:
-            one.cancel()
+        for task in reading:
+            task.cancel()
         await asyncio.gather(*reading, return_exceptions=True)
         raise
 
 
 async def title_of(store: CheckpointStore, entry: Entry) -> str | None:
     """The title of a thread by its newest checkpoint."""
-    found = await _title(store, entry.thread_id, entry.checkpoint_id, entry.namespace)
+    title = await _title(store, entry.thread_id, entry.checkpoint_id, entry.namespace)
     beside = _GRAPH if ":" in entry.namespace else BESIDE.get(entry.namespace)
-    if found is None and beside is not None:
+    if title is None and beside is not None:
         return await _title(store, entry.thread_id, None, beside)
-    return found
+    return title
 
 
 async def _title(store: CheckpointStore, thread_id: str, checkpoint_id: str | None, namespace: str) -> str | None:
@@ -83,13 +84,13 @@ async def _title(store: CheckpointStore, thread_id: str, checkpoint_id: str | No
 
 
 async def _title_of_agents(store: CheckpointStore, stored: Stored) -> str | None:
-    """The same for a payload whose conversation has no fixed place."""
+    """The title by a payload that keeps its conversation under the name of an agent, or elsewhere."""
     path = conversation_path(await read_out(stored, partial(decode_manifest, stored.manifest)))
     if path is None or len(path) > 1 or path in CONVERSATIONS:
         return None
     entry, part = stored.entry, Range(path, 0, _FIRST)
-    found = await store.read_part(entry.thread_id, entry.checkpoint_id, entry.namespace, part)
-    return None if found is None else _first_said((await read_out(found, partial(page_of, found, part))).items)
+    at_path = await store.read_part(entry.thread_id, entry.checkpoint_id, entry.namespace, part)
+    return None if at_path is None else _first_said((await read_out(at_path, partial(page_of, at_path, part))).items)
 
 
 def _first_said(items: Sequence[Any]) -> str | None:
