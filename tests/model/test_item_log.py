@@ -16,7 +16,7 @@ from locus.memory.backends import sqlite_checkpointer
 from locus.memory.backends.memory import MemoryEngine
 from locus.memory.item_log import ItemLog, logged_change
 from locus.memory.model.codec import decode
-from locus.memory.model.digests import fits
+from locus.memory.model.manifest import fits
 from locus.memory.model.parts import Part
 from locus.memory.model.payloads import dict_payload
 from locus.memory.model.records import Commit, Outcome, Stored, Verdict

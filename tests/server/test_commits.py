@@ -12,9 +12,10 @@ import pytest
 from locus.core.state import AgentState
 from locus.errors import LocusError
 from locus.memory.model.ids import digest, new_id
-from locus.memory.model.payloads import dict_payload, state_payload
+from locus.memory.model.payloads import dict_payload
 from locus.memory.model.plan import Planner
 from locus.memory.model.records import ANY, Base, Commit, Entry, Stored
+from locus.memory.model.states import state_payload
 from locus.memory.model.trace import Trace
 from locus.server.commits import MOST_EXTENTS, commit_from
 from locus.testing.data import conversation
