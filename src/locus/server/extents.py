@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from locus.memory.engine import Engine
-from locus.memory.model.manifest import decode_manifest
+from locus.memory.model.manifest import decode_manifest, wanted
 from locus.memory.model.records import Base, Commit, Extent, Outcome, Run
 from locus.server.requests import invalid
 
@@ -95,11 +95,11 @@ def _check(commit: Commit, base_manifest: str) -> None:
     for spans in there.values():
         spans.sort()
     grown = _grown_branches(commit.runs, there)
-    for cut in decode_manifest(commit.manifest).values():
-        if isinstance(cut, str):
-            if cut not in values:
+    for extent in commit.extents or wanted(commit.manifest):
+        if extent.branch.startswith("#"):  # so does the name of a large value, and of nothing else
+            if extent.branch not in values:
                 raise invalid("a value in the manifest", "one that the commit brings, or that its base has")
-        elif not all(_is_there(extent, there) or _is_grown(extent, grown, there) for extent in cut):
+        elif not (_is_there(extent, there) or _is_grown(extent, grown, there)):
             raise invalid("an extent in the manifest", "of the commit's own runs, or inside those of its base")
 
 
