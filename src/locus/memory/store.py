@@ -320,7 +320,7 @@ class CheckpointStore:
                 case Verdict.COMMITTED:
                     return self._remember(commit, plan, attempt, base if payload.omitted else None)
                 case Verdict.EXISTS:
-                    stored = await self.read(thread_id, commit.checkpoint_id, namespace)
+                    stored = await self._read(thread_id, commit.checkpoint_id, namespace)
                     if stored is None:
                         continue
                     if payload.omitted:
@@ -405,7 +405,7 @@ class CheckpointStore:
 
     async def _left_out(self, thread_id: str, namespace: str, base: Trace) -> Mapping[Path, Sequence[object]]:
         """The items that a window left out, for a save that has to write them anew."""
-        stored = await self.read(thread_id, base.base.checkpoint_id, namespace)
+        stored = await self._read(thread_id, base.base.checkpoint_id, namespace)
         if stored is None or stored.entry.rev != base.base.rev:
             raise _window_error("the checkpoint that it was loaded from is gone")
         return left_out_items(stored, base)
@@ -414,7 +414,7 @@ class CheckpointStore:
         self, commit: Commit, plan: Plan, base: Trace, stored: Stored, metadata: Mapping[str, Any] | None
     ) -> Trace | None:
         """The trace of a window that is stored under its id already; None if something else is."""
-        whole = await self.read(commit.thread_id, base.base.checkpoint_id, commit.namespace)
+        whole = await self._read(commit.thread_id, base.base.checkpoint_id, commit.namespace)
         if whole is None or whole.entry.rev != base.base.rev or not _same_metadata(stored, metadata):
             return None
         runs = {branch: list(found) for branch, found in whole.runs.items()}
@@ -432,13 +432,14 @@ class CheckpointStore:
             return known
         if payload.checked:  # by a caller who has digests of items, and few of their texts
             return await self._read_base(thread_id, namespace, payload)
-        stored = await self.read_part(thread_id, None, namespace, Ends(_LAST_ITEMS))
+        async with self.using() as engine:
+            stored = await engine.read_part(thread_id, namespace, None, Ends(_LAST_ITEMS))
         return None if stored is None else unread_trace(stored)
 
     async def _read_base(self, thread_id: str, namespace: str, payload: Payload) -> Trace | None:
         """The same, with everything that is stored read: what is saved is not a continuation of it."""
         if payload.frozen:
-            stored = await self.read(thread_id, None, namespace)
+            stored = await self._read(thread_id, None, namespace)
         else:
             loaded = await self.load(thread_id, None, namespace, TEXTS)
             stored = None if loaded is None else loaded.value
@@ -449,7 +450,11 @@ class CheckpointStore:
         return await asyncio.to_thread(self._trace_of, stored)  # the event loop may have others to serve
 
     async def read(self, thread_id: str, checkpoint_id: str | None, namespace: str) -> Stored | None:
+        """A checkpoint as it is stored, with all of its runs; the latest if no id is given."""
         check_ids(thread_id, checkpoint_id, namespace)
+        return await self._read(thread_id, checkpoint_id, namespace)
+
+    async def _read(self, thread_id: str, checkpoint_id: str | None, namespace: str) -> Stored | None:
         async with self.using() as engine:
             return await engine.read(thread_id, namespace, checkpoint_id)
 
@@ -457,10 +462,10 @@ class CheckpointStore:
         self, thread_id: str, checkpoint_id: str | None, namespace: str, form: LoadForm[R]
     ) -> Loaded[R] | None:
         """A checkpoint in the form that the caller wants. What this handle holds of the thread is not read again."""
-        if not self.caches:
-            stored = await self.read(thread_id, checkpoint_id, namespace)
-            return None if stored is None else Loaded(form(stored, None)[0], stored, None)
         check_ids(thread_id, checkpoint_id, namespace)
+        if not self.caches:
+            stored = await self._read(thread_id, checkpoint_id, namespace)
+            return None if stored is None else Loaded(form(stored, None)[0], stored, None)
         key = (thread_id, namespace)
         seen = self.cache.get(key)
         # What is held serves for the latest checkpoint, and seldom for an older one.
@@ -574,13 +579,15 @@ class CheckpointStore:
             seen_again |= index == 0
         if not seen_again:
             # What the manifests said of the runs was true if the first one still stood when the second was read.
-            entry = await self.entry(keys[0].thread_id, keys[0].checkpoint_id, keys[0].namespace)
+            async with self.using() as engine:
+                entry = await engine.entry(keys[0].thread_id, keys[0].namespace, keys[0].checkpoint_id)
             if entry is None or entry.rev != revs[0]:
                 raise _ReplacedError
         return cast(R, value)
 
     async def _side(self, key: CheckpointKey, part: Part, rev: str | None) -> Stored:
-        stored = await self.read_part(key.thread_id, key.checkpoint_id, key.namespace, part)
+        async with self.using() as engine:
+            stored = await engine.read_part(key.thread_id, key.namespace, key.checkpoint_id, part)
         if stored is None:
             raise await self.not_found(key.thread_id, key.checkpoint_id, key.namespace)
         if rev not in (None, stored.entry.rev):
