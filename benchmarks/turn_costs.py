@@ -16,7 +16,7 @@ from benchmarks.settings import Settings
 from benchmarks.workloads import MESSAGES, Conversation
 from locus.core.state import LISTS, AgentState
 from locus.memory.checkpointer import Checkpointer
-from locus.memory.model.item_texts import item_text
+from locus.memory.model.states import item_text
 from locus.memory.storage import StorageBackend
 from locus.memory.store import CheckpointStore
 

@@ -26,7 +26,7 @@ from locus.memory.backends.file.log import LogFile
 from locus.memory.backends.file.schema import FORMAT, file_name, records_of
 from locus.memory.model.codec import encode
 from locus.memory.model.manifest import wanted
-from locus.memory.model.payloads import loaded_state
+from locus.memory.model.states import loaded_state
 
 
 @pytest.fixture

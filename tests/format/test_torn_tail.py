@@ -17,7 +17,7 @@ from locus.memory.backends import FileCheckpointer
 from locus.memory.backends.file.log import LogFile
 from locus.memory.model.codec import encode
 from locus.memory.model.manifest import wanted
-from locus.memory.model.payloads import loaded_state
+from locus.memory.model.states import loaded_state
 
 Tail = tuple[Path, bytes, int]
 """A log, all its bytes, and where its last record begins."""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from locus.memory.model.codec import decode
-from locus.memory.model.manifest import decode_manifest
+from locus.memory.model.manifest import decode_manifest, wanted
 from locus.memory.model.payloads import dict_from, payload_text, stored_trace
 from locus.memory.model.plan import Payload, Plan, Planner
 from locus.memory.model.records import Base, Entry, Run, Stored
@@ -43,6 +43,7 @@ class Plans:
         return kept is not None and run.number > 0 and kept[-1].number >= run.number
 
     def _keep(self, rev: str, plan: Plan) -> None:
+        assert list(plan.extents) == wanted(plan.manifest)
         for run in plan.runs:
             kept = self.runs.setdefault(run.branch, [])
             assert run.number == len(kept), "a run must follow the one before it"

@@ -9,13 +9,13 @@ import pytest
 from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import SerializationError
-from locus.memory.model import plan
+from locus.memory.model import states
 from locus.memory.model.codec import decode
-from locus.memory.model.item_texts import item_text
 from locus.memory.model.manifest import decode_manifest
-from locus.memory.model.payloads import anchor, dict_payload, state_payload
+from locus.memory.model.payloads import dict_payload
 from locus.memory.model.plan import LARGE_VALUE, MANY, MAX_EXTENTS, Planner
 from locus.memory.model.records import Extent, Run
+from locus.memory.model.states import anchor, item_text, state_payload
 from locus.testing.data import conversation, rich_state
 from tests.model.planned import Plans
 
@@ -29,7 +29,7 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         seen.append(item)
         return item_text(item, path, sort_keys)
 
-    monkeypatch.setattr(plan, "item_text", counting)
+    monkeypatch.setattr(states, "item_text", counting)
     return seen
 
 

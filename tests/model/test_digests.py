@@ -11,8 +11,8 @@ from locus.core.state import AgentState
 from locus.memory.backends import MemoryCheckpointer
 from locus.memory.backends.memory import MemoryEngine
 from locus.memory.model import digests
-from locus.memory.model.digests import BEGINNING, digest_before, digest_text, extended, fits, texts_of
-from locus.memory.model.manifest import visible
+from locus.memory.model.digests import BEGINNING, digest_text, extended, texts_of
+from locus.memory.model.manifest import digest_before, fits, visible
 from locus.memory.model.records import Extent, Run
 
 

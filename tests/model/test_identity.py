@@ -13,7 +13,7 @@ from locus.core.messages import ContentBlock, Message, Role, ToolCall
 from locus.core.state import AgentState
 from locus.errors import SerializationError
 from locus.memory.model.codec import decode
-from locus.memory.model.payloads import anchor, state_payload
+from locus.memory.model.states import anchor, state_payload
 from locus.testing.data import conversation, rich_state
 from tests.model.planned import Plans
 

@@ -16,7 +16,7 @@ from locus.memory.backends import sqlite_checkpointer
 from locus.memory.backends.memory import MemoryEngine
 from locus.memory.item_log import ItemLog, logged_change
 from locus.memory.model.codec import decode
-from locus.memory.model.digests import fits
+from locus.memory.model.manifest import fits, wanted
 from locus.memory.model.parts import Part
 from locus.memory.model.payloads import dict_payload
 from locus.memory.model.records import Commit, Outcome, Stored, Verdict
@@ -36,6 +36,8 @@ class Watched(MemoryEngine):
 
     async def commit(self, commit: Commit) -> Outcome:
         self.commits.append(commit)
+        assert commit.extents is not None
+        assert list(commit.extents) == wanted(commit.manifest)
         before, self.before = self.before, None
         if before is not None:
             self.waiting.set()

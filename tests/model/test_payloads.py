@@ -11,9 +11,10 @@ from locus.core.messages import Message
 from locus.core.state import AgentState
 from locus.errors import CorruptCheckpointError
 from locus.memory.backends import MemoryCheckpointer
-from locus.memory.model import codec, manifest, payloads
-from locus.memory.model.payloads import dict_from, payload_text, state_payload, times_of
+from locus.memory.model import codec, manifest, states
+from locus.memory.model.payloads import dict_from, payload_text
 from locus.memory.model.records import Entry, Run, Stored
+from locus.memory.model.states import state_payload, times_of
 
 
 class Timed(AgentState):
@@ -30,8 +31,8 @@ def test_the_times_of_a_state_are_found_and_not_listed() -> None:
 
 def test_a_new_time_in_a_state_is_written_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if `AgentState` itself had the fields: that is where states are taken apart without pydantic."""
-    monkeypatch.setattr(payloads, "AgentState", Timed)
-    monkeypatch.setattr(payloads, "_TIMES", times_of(Timed))
+    monkeypatch.setattr(states, "AgentState", Timed)
+    monkeypatch.setattr(states, "_TIMES", times_of(Timed))
     found = state_payload(Timed()).plain
     assert (found["due"], found["seen"]) == ("2026-01-02T00:00:00+00:00", None)
     codec.encode(found)
@@ -39,17 +40,28 @@ def test_a_new_time_in_a_state_is_written_as_text(monkeypatch: pytest.MonkeyPatc
 
 async def test_a_load_decodes_head_and_manifest_once() -> None:
     async with MemoryCheckpointer() as checkpointer:
-        await checkpointer.save(AgentState().with_messages([Message.user("a"), Message.user("b")]), "t")
+        state = AgentState().with_messages([Message.user("a"), Message.user("b")])
+        await checkpointer.save(state.with_metadata("note", "n").with_error("failed"), "t")
         manifest._remembered.cache_clear()
         decoded: list[str] = []
+        encoded: list[object] = []
 
         def counting(text: str) -> object:
             decoded.append(text)
             return codec.decode(text)
 
-        with patch.object(manifest, "decode", counting), patch.object(payloads, "decode", counting):
+        def noting(value: object) -> str:
+            encoded.append(value)
+            return codec.encode(value)
+
+        with (
+            patch.object(manifest, "decode", counting),
+            patch.object(states, "decode", counting),
+            patch.object(states, "encode", noting),
+        ):
             assert await checkpointer.load("t") is not None
     assert len(decoded) == 2
+    assert encoded == [{"note": "n"}, ["failed"]]
 
 
 def stored(head: str, manifest: str, *texts: str) -> Stored:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from locus.core.messages import Message
 from locus.core.state import AgentState
-from locus.memory.model.payloads import anchor, dict_payload, state_payload
+from locus.memory.model.payloads import dict_payload
 from locus.memory.model.plan import LARGE_VALUE, MAX_EXTENTS
+from locus.memory.model.states import anchor, state_payload
 from locus.testing.data import budget, json_values, payloads
 from tests.model.planned import Plans
 from tests.samples import exact

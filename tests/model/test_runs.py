@@ -14,7 +14,7 @@ from locus.core.state import AgentState
 from locus.memory.backends import MemoryCheckpointer, StorageBackendAdapter
 from locus.memory.backends.memory import MemoryEngine
 from locus.memory.item_log import ItemLog
-from locus.memory.model.digests import digest_before, fits
+from locus.memory.model.manifest import digest_before, fits
 from locus.memory.model.payloads import dict_payload
 from locus.memory.model.plan import LONGEST_RUN, MOST_ITEMS, Planner, run_of, run_portions
 from locus.memory.model.records import DEFAULT_NAMESPACE, Base, Commit, Outcome, Run

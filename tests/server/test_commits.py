@@ -12,9 +12,11 @@ import pytest
 from locus.core.state import AgentState
 from locus.errors import LocusError
 from locus.memory.model.ids import digest, new_id
-from locus.memory.model.payloads import dict_payload, state_payload
+from locus.memory.model.manifest import wanted
+from locus.memory.model.payloads import dict_payload
 from locus.memory.model.plan import Planner
 from locus.memory.model.records import ANY, Base, Commit, Entry, Stored
+from locus.memory.model.states import state_payload
 from locus.memory.model.trace import Trace
 from locus.server.commits import MOST_EXTENTS, commit_from
 from locus.testing.data import conversation
@@ -73,6 +75,15 @@ def _appending() -> Commit:
 def test_the_digest_of_what_precedes_a_run_arrives() -> None:
     commit = _appending()
     assert _read(commit_text(commit)) == commit
+
+
+def test_what_a_manifest_names_is_known_without_decoding_it() -> None:
+    state = AgentState().with_messages(conversation(3)).with_metadata("note", "n" * 2_000)
+    rev = new_id()
+    plan = Planner(rev, None).plan(state_payload(state))
+    commit = replace(_commit(), rev=rev, head=plan.head, manifest=plan.manifest, runs=plan.runs, values=plan.values)
+    arrived = _read(commit_text(commit)).extents
+    assert arrived == plan.extents == tuple(wanted(plan.manifest))
 
 
 def test_an_older_server_or_client_does_without_the_digest() -> None:

@@ -12,7 +12,7 @@ from locus.core.frozen import freeze
 from locus.core.messages import Message, Role
 from locus.core.state import AgentState
 from locus.memory.model.digests import fingerprint
-from locus.memory.model.item_texts import item_text
+from locus.memory.model.states import item_text
 
 SUMMARY = "locus:summary"
 """The metadata key of the summary."""

@@ -23,8 +23,8 @@ from locus.looking.reading import PAGE, check_cuts, exported_pages, key_of, list
 from locus.memory.conversations import conversation_path, utterance_of
 from locus.memory.model.codec import canonical, decode, texts_in
 from locus.memory.model.comparison import TooMuchText
-from locus.memory.model.manifest import Cuts, decode_manifest
-from locus.memory.model.records import Entry, Extent, Path, Stored
+from locus.memory.model.manifest import decode_manifest
+from locus.memory.model.records import Cuts, Entry, Extent, Path, Stored
 from locus.memory.store import CheckpointStore
 
 R = TypeVar("R")

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.model.codec import canonical, decode
-from locus.memory.model.digests import fits
+from locus.memory.model.manifest import fits
 from locus.memory.model.records import Extent, Run
 
 _NUMBER = attrgetter("number")

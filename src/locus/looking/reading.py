@@ -16,10 +16,10 @@ from locus.hints import did_you_mean
 from locus.memory.conversations import CONVERSATIONS, conversation_path
 from locus.memory.engine import Exports, KeepsWrites
 from locus.memory.model.codec import decode
-from locus.memory.model.manifest import Cuts, decode_manifest
+from locus.memory.model.manifest import decode_manifest
 from locus.memory.model.parts import ItemPage, Range, page_of
 from locus.memory.model.payloads import dict_from
-from locus.memory.model.records import Entry, Exported, Path, Stored, Write
+from locus.memory.model.records import Cuts, Entry, Exported, Path, Stored, Write
 from locus.memory.store import CheckpointStore, read_out
 
 PAGE: Final = 500

@@ -1,32 +1,74 @@
-"""What a handle holds of the threads that it has loaded or saved, so that nothing is read and decoded twice.
+"""What a handle holds in memory of the threads that it has loaded or saved: a `LoadCache` and a `TraceCache`.
 
-One cache for each `CheckpointStore`, bounded by bytes of memory. It holds the newest checkpoint of a thread and
-namespace that this handle has seen (`model.warm.HeldCheckpoint`). Nothing in it has to be invalidated: with every load
-the engine looks whether that very checkpoint is still there, and answers as to a reader that holds nothing if it is
-not.
+A `LoadCache` holds the newest checkpoint of a thread and namespace that this handle has seen (`model.warm`), so that
+nothing is read and decoded twice. Nothing in it has to be invalidated: with every load the engine looks whether that
+very checkpoint is still there, and answers as to a reader that holds nothing if it is not. A save only leaves a note,
+which is its commit; loads take the notes. So a save pays next to nothing for it.
 
-A save only leaves a note, which is its commit; loads take the notes. So a save pays next to nothing for it.
+A `TraceCache` holds digests of what was saved last, for payloads that do not say where they come from. A state carries
+its own trace.
+
+Both are bounded by bytes of memory.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from sys import getsizeof
 from typing import Final, NamedTuple
 
 from locus.memory.model.arguments import CACHE_MB, checked_megabytes
-from locus.memory.model.records import Base, Commit, Run
-from locus.memory.model.warm import HeldCheckpoint, followed, weight_of_runs
+from locus.memory.model.manifest import decode_manifest
+from locus.memory.model.records import Base, Commit, Cuts, Run
+from locus.memory.model.trace import Trace
+from locus.memory.model.warm import HeldCheckpoint, followed
 from locus.memory.runtime.forks import fork_safe_lock
 
 MOST_NOTES: Final = 32
 LARGE_NOTE: Final = 65_536
 """In characters. A save of that size is not left waiting as a note."""
-_ENTRY_WEIGHT: Final = 600
-"""About how many bytes an entry takes beside what it holds."""
 
 Key = tuple[str, str]
 """Thread id and namespace."""
+
+_ENTRY_WEIGHT: Final = 600
+"""About how many bytes an entry takes beside what it holds."""
+_RUN_WEIGHT: Final = 160
+"""About how many bytes a run takes beside its text."""
+_DIGEST_WEIGHT, _MARK_WEIGHT, _EXTENT_WEIGHT, _FIELD_WEIGHT = 60, 160, 220, 300
+"""About how many bytes each takes in Python."""
+_DECODED: Final = 2.2
+"""How many bytes a character of JSON takes once it is decoded."""
+
+
+def weight_of_runs(runs: Iterable[Run]) -> int:
+    """About how many bytes runs take as texts."""
+    return sum(getsizeof(run.items) + _RUN_WEIGHT for run in runs)
+
+
+def weight_of_trace(trace: Trace) -> int:
+    """About how many bytes a trace holds on to, without the objects of a state."""
+    weight = 0
+    for of_field in trace.fields.values():
+        weight += _FIELD_WEIGHT + getsizeof(of_field.text)
+        for cut in of_field.cuts.values():
+            if isinstance(cut, str):
+                weight += getsizeof(cut)
+                continue
+            weight += _DIGEST_WEIGHT * len(cut.digests or ()) + _EXTENT_WEIGHT * len(cut.extents)
+            for chain in cut.chains.values():
+                weight += _MARK_WEIGHT * len(chain.marks) + (0 if chain.tip is None else getsizeof(chain.tip.items))
+    return weight
+
+
+def weight_of_held(held: HeldCheckpoint) -> int:
+    """About how many bytes a checkpoint that is held takes."""
+    weight = _ENTRY_WEIGHT + int(_DECODED * sum(held.sizes.values()))
+    for runs in held.runs.values():
+        weight += weight_of_runs(runs)
+    return weight if held.trace is None else weight + weight_of_trace(held.trace)
 
 
 class CacheInfo(NamedTuple):
@@ -49,13 +91,16 @@ class _Entry:
 
     base: Base
     held: HeldCheckpoint | None = None
-    manifest: str = ""
+    cuts: Cuts = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)
     weight: int = _ENTRY_WEIGHT
 
 
 class LoadCache:
-    """The least recently used entries are dropped first. One that is larger than half of the cache is not kept."""
+    """The newest checkpoints that this handle has seen, by thread and namespace.
+
+    The least recently used entries are dropped first. One that is larger than half of the cache is not kept.
+    """
 
     def __init__(self, megabytes: float = CACHE_MB) -> None:
         self.max_bytes = checked_megabytes(megabytes, "cache_mb")
@@ -68,15 +113,16 @@ class LoadCache:
         self._lock = fork_safe_lock()  # handles serve several event loops at once
 
     def get(self, key: Key) -> HeldCheckpoint | None:
-        """What is held of a thread."""
+        """The checkpoint that is held of a thread, if there is one."""
         with self._lock:
-            self._take_notes()
+            if self.notes:
+                self._take_notes()
             entry = self._entries.get(key)
             if entry is None:
                 return None
             self._entries.move_to_end(key)
             if entry.held is None or entry.held.base != entry.base:
-                entry.held = followed(entry.held, entry.base, entry.manifest, entry.runs)
+                entry.held = followed(entry.held, entry.base, entry.cuts, entry.runs)
                 entry.runs = []
                 if entry.held is None:
                     self._drop(key)
@@ -87,13 +133,15 @@ class LoadCache:
 
         If a save or another load has put something else here meanwhile, that stays.
         """
-        weight = 0 if held is None else held.weight + _ENTRY_WEIGHT
+        weight = 0 if held is None else weight_of_held(held)
         with self._lock:
-            self._take_notes()
+            if self.notes:
+                self._take_notes()
             entry = self._entries.get(key)
-            if entry is not None and (seen is None or entry.base != seen.base):
-                return
-            self._drop(key)
+            if entry is not None:
+                if seen is None or entry.base != seen.base:
+                    return
+                self._drop(key)
             if held is not None and self._fits(weight):
                 self._add(key, _Entry(held.base, held, weight=weight))
 
@@ -129,7 +177,7 @@ class LoadCache:
             elif entry is None or entry.base != commit.base:
                 continue  # it builds on something that is not held; what is held may serve all the same
             self._drop(key)
-            entry.base, entry.manifest = base, commit.manifest
+            entry.base, entry.cuts = base, decode_manifest(commit.manifest)
             entry.runs += commit.runs + commit.values
             entry.weight += weight_of_runs(commit.runs + commit.values)
             if self._fits(entry.weight):
@@ -149,3 +197,35 @@ class LoadCache:
         entry = self._entries.pop(key, None)
         if entry is not None:
             self._weight -= entry.weight
+
+
+class TraceCache:
+    """What was saved last, by thread and namespace, as digests. The oldest are dropped first."""
+
+    MAX_TRACES = 1_024
+    MAX_WEIGHT = 64 * 1024 * 1024
+
+    def __init__(self) -> None:
+        self.known: dict[Key, Trace] = {}
+        """To look into it needs no lock."""
+        self._weights: dict[Key, int] = {}
+        self._weight = 0
+        self._lock = fork_safe_lock()  # handles serve several event loops at once
+
+    def put(self, key: Key, trace: Trace) -> None:
+        weight = weight_of_trace(trace)
+        with self._lock:
+            self._drop(key)
+            self.known[key] = trace.without_objects()
+            self._weights[key] = weight
+            self._weight += weight
+            while self.known and (len(self.known) > self.MAX_TRACES or self._weight > self.MAX_WEIGHT):
+                self._drop(next(iter(self.known)))
+
+    def drop(self, key: Key) -> None:
+        with self._lock:
+            self._drop(key)
+
+    def _drop(self, key: Key) -> None:
+        self.known.pop(key, None)
+        self._weight -= self._weights.pop(key, 0)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self
 
-from locus.core.frozen import ThreadKey
+from locus.core.frozen import Items, ThreadKey
 from locus.core.state import AgentState
 from locus.errors import CapabilityError, CheckpointNotFoundError, CorruptCheckpointError
 from locus.memory.cache import CacheInfo
@@ -33,12 +33,11 @@ from locus.memory.model.changes import PAGE, PayloadDiff, checked_page
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.ids import check_ids
 from locus.memory.model.parts import ItemPage, Window, checked_last, checked_range, page_of, page_of_value
-from locus.memory.model.payloads import STATE_LISTS, anchor, loaded_state, state_payload
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, CheckpointKey, Entry, Stored, Unset
 from locus.memory.model.retention import VacuumProgress
 from locus.memory.model.sizes import ThreadSizes
+from locus.memory.model.states import STATE_LISTS, STATES, loaded_state, state_payload
 from locus.memory.model.trace import Trace
-from locus.memory.model.warm import STATES
 from locus.memory.runtime.once import made_once
 from locus.memory.store import CheckpointStore
 from locus.memory.titles import titles_of
@@ -557,7 +556,6 @@ class Checkpointer(StoreVerbs, BaseCheckpointer):
         saved as, or else the latest, unless `parent` names another.
         """
         payload = state_payload(state)
-        key = self._key(thread_id, namespace)
         saved = await self.store.save(
             thread_id,
             payload,
@@ -566,11 +564,11 @@ class Checkpointer(StoreVerbs, BaseCheckpointer):
             metadata=metadata,
             parent=parent,
             if_latest=if_latest,
-            known=state._kept_at(key),
         )
-        state._keep_at(key, saved.trace)
+        state._keep_at(self._key(thread_id, namespace), saved.trace)
         for value in payload.fields.values():
-            anchor(value)
+            if isinstance(value, Items):
+                value.anchor()  # what is derived from it can later be compared with it
         return saved.checkpoint_id
 
     async def load(
@@ -589,14 +587,15 @@ class Checkpointer(StoreVerbs, BaseCheckpointer):
         """
         if last is None:
             loaded = await self.store.load(thread_id, checkpoint_id, namespace, STATES)
-            found = None if loaded is None else loaded.value
+            state_and_trace = None if loaded is None else loaded.value
         else:
             window = Window(checked_last(last), STATE_LISTS)
             stored = await self.store.read_part(thread_id, checkpoint_id, namespace, window)
-            found = None if stored is None else loaded_state(stored, window if self.store.engine.keeps_runs else None)
-        if found is None:
+            shown = window if self.store.engine.keeps_runs else None
+            state_and_trace = None if stored is None else loaded_state(stored, shown)
+        if state_and_trace is None:
             return None
-        state, trace = found
+        state, trace = state_and_trace
         state._keep_at(self._key(thread_id, namespace), trace)
         return state
 
@@ -605,6 +604,7 @@ class Checkpointer(StoreVerbs, BaseCheckpointer):
 
         Use it with `if_latest`: `save(changed, thread_id, if_latest=cp.origin(state, thread_id))`.
         """
+        check_ids(thread_id, None, namespace)
         trace: Trace | None = state._kept_at(self._key(thread_id, namespace))
         return None if trace is None else trace.base.checkpoint_id
 
@@ -613,12 +613,14 @@ class Checkpointer(StoreVerbs, BaseCheckpointer):
 
         A window needs this: the items that it left out are in the copy, too.
         """
+        check_ids(thread_id, None, namespace)
+        check_ids(copy, None, namespace)
         trace = state._kept_at(self._key(thread_id, namespace))
         if trace is not None:
             state._keep_at(self._key(copy, namespace), trace)
 
     def _key(self, thread_id: str, namespace: str) -> ThreadKey:
-        check_ids(thread_id, None, namespace)
+        """Names a thread to a state. The ids are checked by now."""
         return self.store.engine.identity, thread_id, namespace
 
     async def diff(

@@ -19,9 +19,8 @@ from locus.memory.model.alignment import align
 from locus.memory.model.changes import PayloadDiff, gaps
 from locus.memory.model.codec import canonical, encode
 from locus.memory.model.comparison import MISSING, Comparison, PartRequests, Side, items, payload_diff
-from locus.memory.model.item_texts import item_text
-from locus.memory.model.payloads import STATE_LISTS, joined_items, parsed_items, state_payload
 from locus.memory.model.records import Stored
+from locus.memory.model.states import STATE_LISTS, item_text, joined_items, parsed_items, state_payload
 from locus.memory.model.trace import Trace, places_left_out
 
 _MESSAGES = ("messages",)

@@ -459,6 +459,7 @@ class ItemLog:
             metadata=encode_trusted({"log": log}),
             head=fields.head,
             manifest=f"[{','.join(cuts)}]",
+            extents=(*extents, *(Extent(run.branch, 0, 0, 1) for run in fields.values.values())),
             runs=runs,
             values=tuple({run.branch: run for run in fields.values.values() if run.branch not in there}.values()),
             base=base,

@@ -16,7 +16,7 @@ from locus.memory.checkpointer import RecentThreads, StoreVerbs, compared_with, 
 from locus.memory.engine import CheckpointerCapabilities
 from locus.memory.model.changes import PAGE, PayloadDiff
 from locus.memory.model.codec import decode
-from locus.memory.model.ids import check_ids
+from locus.memory.model.ids import check_id
 from locus.memory.model.payloads import dict_from, dict_payload
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE, CheckpointKey, Entry, Stored, Unset
 from locus.memory.model.warm import TEXTS
@@ -94,7 +94,6 @@ class CheckpointSaver:
         must still be the latest (`None`: there must be none). If it is not, `ConflictError` is raised and nothing is
         written.
         """
-        check_ids(thread_id, checkpoint_id, checkpoint_ns)
         await self.store.save(
             thread_id,
             dict_payload(checkpoint_data),
@@ -232,7 +231,7 @@ class CheckpointSaver:
         """Delete several checkpoints in one step, and return how many existed."""
         chosen = frozenset(checkpoint_ids)
         for checkpoint_id in chosen:
-            check_ids(thread_id, checkpoint_id, checkpoint_ns)
+            check_id(checkpoint_id, "checkpoint_id")
         entries = await self.store.history(thread_id, None, None, checkpoint_ns)
         doomed = {entry.seq: entry.rev for entry in entries if entry.checkpoint_id in chosen}
         return await self.store.delete_found(thread_id, checkpoint_ns, doomed)

@@ -23,11 +23,10 @@ from locus.errors import (
     LocusError,
     WindowError,
 )
-from locus.memory.cache import LARGE_NOTE, MOST_NOTES, LoadCache
+from locus.memory.cache import LARGE_NOTE, MOST_NOTES, LoadCache, TraceCache
 from locus.memory.engine import (
     LOOKED_AT,
     CheckpointerCapabilities,
-    CommitsTogether,
     Compares,
     ConfirmsDeletions,
     Copies,
@@ -101,10 +100,9 @@ from locus.memory.model.retention import (
     retention,
 )
 from locus.memory.model.sizes import ThreadSizes, freed_by, thread_sizes
-from locus.memory.model.trace import Trace, TraceCache
+from locus.memory.model.trace import Trace
 from locus.memory.model.warm import TEXTS, LoadForm
-from locus.memory.runtime.forks import fork_safe_lock
-from locus.memory.together import LANES, MOST_TEXT, Lanes, lanes_to, send_alone
+from locus.memory.together import Lanes, lanes_to, send_alone
 
 _ATTEMPTS = 8
 _NEWEST = 20
@@ -200,7 +198,7 @@ class CheckpointStore:
         self.engine = engine
         self.ttl_seconds = ttl_seconds
         self.ready = False
-        self._traces = TraceCache(fork_safe_lock())
+        self._traces = TraceCache()
         self.cache = LoadCache(cache_mb)
         self._lanes = lanes_to(engine)
         self._lanes_here: Lanes | None = None
@@ -256,7 +254,7 @@ class CheckpointStore:
         created_at: datetime | None = None,
         off_loop: bool = False,
     ) -> Saved:
-        """Commit a payload. `known` is the checkpoint that it was derived from, if that is known.
+        """Commit a payload. `known` is the checkpoint that it was derived from; without it, its lineage may tell.
 
         `created_at` is for a checkpoint that was made earlier, elsewhere.
 
@@ -268,6 +266,7 @@ class CheckpointStore:
             if value is not None and value is not ANY:
                 check_id(value, what)
         metadata_text = "{}" if metadata is None else encode(checked_metadata(metadata), ("metadata",))
+        known = known or payload.lineage.get((self.engine.identity, thread_id, namespace))
         if payload.omitted and known is None:
             raise _window_error("it was not loaded from this thread by this process, or belongs to another store")
         base = (known or await self._base(thread_id, namespace, payload)) if self.engine.keeps_runs else None
@@ -304,6 +303,7 @@ class CheckpointStore:
                 metadata=metadata_text,
                 head=plan.head,
                 manifest=plan.manifest,
+                extents=plan.extents,
                 runs=plan.runs,
                 values=plan.values,
                 base=base.base if base else None,
@@ -321,7 +321,7 @@ class CheckpointStore:
                 case Verdict.COMMITTED:
                     return self._remember(commit, plan, attempt, base if payload.omitted else None)
                 case Verdict.EXISTS:
-                    stored = await self.read(thread_id, commit.checkpoint_id, namespace)
+                    stored = await self._read(thread_id, commit.checkpoint_id, namespace)
                     if stored is None:
                         continue
                     if payload.omitted:
@@ -351,42 +351,24 @@ class CheckpointStore:
                     self.refused(commit, outcome)
         raise ConflictError(f"thread {thread_id!r} keeps being changed by other writers; try again")
 
+    def _current_lanes(self) -> Lanes | None:
+        """The lanes of the running event loop; None if the engine cannot commit saves together."""
+        lanes = self._lanes_here
+        if self._lanes is not None and (lanes is None or lanes.loop is not asyncio.get_running_loop()):
+            lanes = self._lanes_here = self._lanes.current()
+        return lanes
+
     async def commit(self, commit: Commit) -> Outcome:
         """Send a commit to the engine, inside of `using`; with others that are sent now, if the engine can do that."""
-        if self._lanes is None:
+        lanes = self._current_lanes()
+        if lanes is None:
             return await self.engine.commit(commit)
         size = len(commit.head) + len(commit.manifest) + len(commit.metadata)
         for run in commit.runs:
             size += len(run.items)
         for run in commit.values:
             size += len(run.items)
-        return await self._send(commit, size)
-
-    async def _send(self, member: Commit | TaskWrites, size: int) -> Outcome:
-        """See `together`. What finds a lane free is sent from here: it has to be as quick as without lanes."""
-        engine, thread_id = self.engine, member.thread_id
-        lanes = self._lanes_here
-        if lanes is None or lanes.loop is not asyncio.get_running_loop():
-            assert self._lanes is not None
-            lanes = self._lanes_here = self._lanes.current()
-        in_lane = size <= MOST_TEXT
-        follows = thread_id in lanes.in_flight or thread_id in lanes.waiting
-        if follows or (in_lane and lanes.used >= LANES):
-            # Tasks of a thread write at the same time, and in no order.
-            at_once = follows and isinstance(member, TaskWrites) and not lanes.has_writes_of(member)
-            if at_once or not engine.offers(CommitsTogether):
-                return await send_alone(engine, member)
-            return await lanes.in_turn(member, size)
-        lanes.used += in_lane
-        lanes.in_flight[thread_id] = member
-        try:
-            return await (engine.commit(member) if isinstance(member, Commit) else send_alone(engine, member))
-        finally:
-            lanes.used -= in_lane
-            if lanes.in_flight.get(thread_id) is member:
-                del lanes.in_flight[thread_id]
-            if lanes.waiting or lanes.watchers or lanes.allowed > LANES:
-                lanes.go_on()
+        return await lanes.send(commit, size)
 
     @staticmethod
     def refused(commit: Commit, outcome: Outcome) -> NoReturn:
@@ -406,11 +388,15 @@ class CheckpointStore:
 
     def _remember(self, commit: Commit, plan: Plan, attempts: int, window: Trace | None) -> Saved:
         trace = Trace(Base(commit.checkpoint_id, commit.rev), plan.fields, window=window.window if window else None)
-        self._traces.put((commit.thread_id, commit.namespace), trace)
+        key = (commit.thread_id, commit.namespace)
+        if plan.has_digests:
+            self._traces.put(key, trace)
+        elif key in self._traces.known:
+            self._traces.drop(key)
         if self.caches:
             notes = self.cache.notes
             notes.append(commit)
-            if len(notes) >= MOST_NOTES or sum(len(run.items) for run in commit.runs) >= LARGE_NOTE:
+            if len(notes) >= MOST_NOTES or sum([len(run.items) for run in commit.runs]) >= LARGE_NOTE:
                 self.cache.take_notes()
         return Saved(commit.checkpoint_id, trace, attempts, commit)
 
@@ -420,7 +406,7 @@ class CheckpointStore:
 
     async def _left_out(self, thread_id: str, namespace: str, base: Trace) -> Mapping[Path, Sequence[object]]:
         """The items that a window left out, for a save that has to write them anew."""
-        stored = await self.read(thread_id, base.base.checkpoint_id, namespace)
+        stored = await self._read(thread_id, base.base.checkpoint_id, namespace)
         if stored is None or stored.entry.rev != base.base.rev:
             raise _window_error("the checkpoint that it was loaded from is gone")
         return left_out_items(stored, base)
@@ -429,7 +415,7 @@ class CheckpointStore:
         self, commit: Commit, plan: Plan, base: Trace, stored: Stored, metadata: Mapping[str, Any] | None
     ) -> Trace | None:
         """The trace of a window that is stored under its id already; None if something else is."""
-        whole = await self.read(commit.thread_id, base.base.checkpoint_id, commit.namespace)
+        whole = await self._read(commit.thread_id, base.base.checkpoint_id, commit.namespace)
         if whole is None or whole.entry.rev != base.base.rev or not _same_metadata(stored, metadata):
             return None
         runs = {branch: list(found) for branch, found in whole.runs.items()}
@@ -442,18 +428,19 @@ class CheckpointStore:
 
     async def _base(self, thread_id: str, namespace: str, payload: Payload) -> Trace | None:
         """The checkpoint that a payload of unknown origin most likely resembles: the last one, here or in the store."""
-        known = self._traces.get((thread_id, namespace))
+        known = self._traces.known.get((thread_id, namespace))
         if known is not None:
             return known
         if payload.checked:  # by a caller who has digests of items, and few of their texts
             return await self._read_base(thread_id, namespace, payload)
-        stored = await self.read_part(thread_id, None, namespace, Ends(_LAST_ITEMS))
+        async with self.using() as engine:
+            stored = await engine.read_part(thread_id, namespace, None, Ends(_LAST_ITEMS))
         return None if stored is None else unread_trace(stored)
 
     async def _read_base(self, thread_id: str, namespace: str, payload: Payload) -> Trace | None:
         """The same, with everything that is stored read: what is saved is not a continuation of it."""
         if payload.frozen:
-            stored = await self.read(thread_id, None, namespace)
+            stored = await self._read(thread_id, None, namespace)
         else:
             loaded = await self.load(thread_id, None, namespace, TEXTS)
             stored = None if loaded is None else loaded.value
@@ -464,7 +451,11 @@ class CheckpointStore:
         return await asyncio.to_thread(self._trace_of, stored)  # the event loop may have others to serve
 
     async def read(self, thread_id: str, checkpoint_id: str | None, namespace: str) -> Stored | None:
+        """A checkpoint as it is stored, with all of its runs; the latest if no id is given."""
         check_ids(thread_id, checkpoint_id, namespace)
+        return await self._read(thread_id, checkpoint_id, namespace)
+
+    async def _read(self, thread_id: str, checkpoint_id: str | None, namespace: str) -> Stored | None:
         async with self.using() as engine:
             return await engine.read(thread_id, namespace, checkpoint_id)
 
@@ -472,10 +463,10 @@ class CheckpointStore:
         self, thread_id: str, checkpoint_id: str | None, namespace: str, form: LoadForm[R]
     ) -> Loaded[R] | None:
         """A checkpoint in the form that the caller wants. What this handle holds of the thread is not read again."""
-        if not self.caches:
-            stored = await self.read(thread_id, checkpoint_id, namespace)
-            return None if stored is None else Loaded(form.whole(stored)[0], stored, None)
         check_ids(thread_id, checkpoint_id, namespace)
+        if not self.caches:
+            stored = await self._read(thread_id, checkpoint_id, namespace)
+            return None if stored is None else Loaded(form(stored, None)[0], stored, None)
         key = (thread_id, namespace)
         seen = self.cache.get(key)
         # What is held serves for the latest checkpoint, and seldom for an older one.
@@ -487,20 +478,20 @@ class CheckpointStore:
                     stored = await engine.read_since(thread_id, namespace, checkpoint_id, held.base)
                     if stored is None:
                         return None
-            if held is not None and stored is not None and stored.since is not None:
-                found = form.since(held, stored)
-                if found is not None:
-                    self.cache.count(hit=True)
-                    if not stored.passed:
-                        self.cache.put(key, found[1], seen)
-                    return Loaded(found[0], stored, True)
-                stored, held = None, None
+                    if stored.since is not None:
+                        value, now_held = form(stored, held)
+                        self.cache.count(hit=True)
+                        if not stored.passed:
+                            self.cache.put(key, now_held, seen)
+                        return Loaded(value, stored, True)
+            if stored is not None and stored.since is not None:
+                stored = held = None  # the two do not give all of it
             if stored is None:
                 stored = await engine.read(thread_id, namespace, checkpoint_id)
         self.cache.count(hit=False)
         if stored is None:
             return None
-        value, now_held = form.whole(stored)
+        value, now_held = form(stored, None)
         # An older checkpoint does not take the place of what is held, unless that is gone.
         if seen is None or held is not None or not stored.passed:
             self.cache.put(key, now_held, seen)
@@ -589,13 +580,15 @@ class CheckpointStore:
             seen_again |= index == 0
         if not seen_again:
             # What the manifests said of the runs was true if the first one still stood when the second was read.
-            entry = await self.entry(keys[0].thread_id, keys[0].checkpoint_id, keys[0].namespace)
+            async with self.using() as engine:
+                entry = await engine.entry(keys[0].thread_id, keys[0].namespace, keys[0].checkpoint_id)
             if entry is None or entry.rev != revs[0]:
                 raise _ReplacedError
         return cast(R, value)
 
     async def _side(self, key: CheckpointKey, part: Part, rev: str | None) -> Stored:
-        stored = await self.read_part(key.thread_id, key.checkpoint_id, key.namespace, part)
+        async with self.using() as engine:
+            stored = await engine.read_part(key.thread_id, key.namespace, key.checkpoint_id, part)
         if stored is None:
             raise await self.not_found(key.thread_id, key.checkpoint_id, key.namespace)
         if rev not in (None, stored.entry.rev):
@@ -634,8 +627,8 @@ class CheckpointStore:
     async def delete(self, thread_id: str, checkpoint_id: str | None, namespace: str | None) -> bool:
         """Delete a checkpoint of a namespace, or a whole namespace, or a whole thread."""
         check_ids(thread_id, checkpoint_id, "" if namespace is None else namespace)
-        lanes = self._lanes_here
-        if lanes is not None and lanes.loop is asyncio.get_running_loop():
+        lanes = self._current_lanes()
+        if lanes is not None:
             await lanes.settle(thread_id)  # a save whose caller gave up must not come after this
         async with self.using() as engine:
             if checkpoint_id is None:
@@ -826,10 +819,11 @@ class CheckpointStore:
             rows = _write_rows(task_id, task_path, writes)
         task_writes = TaskWrites(thread_id, namespace, checkpoint_id, task_id, tuple(rows), keep_numbered)
         async with self.using() as engine:
-            if self._lanes is None:
+            lanes = self._current_lanes()
+            if lanes is None:
                 await send_alone(engine, task_writes)
             else:
-                await self._send(task_writes, sum(len(row.value) + len(row.channel) + _ROW for row in rows))
+                await lanes.send(task_writes, sum(len(row.value) + len(row.channel) + _ROW for row in rows))
 
     async def get_writes(
         self, thread_id: str, checkpoint_id: str, *, task_id: str | None, namespace: str

@@ -1,9 +1,9 @@
 """Saves of many threads that are sent at the same time share one commit of the database.
 
 A database takes about as long to make sixteen saves durable as to make one. So on each event loop two *lanes* lead to
-the engine. A save that finds a lane free takes it, in the task of its caller, and waits for nobody
-(`CheckpointStore.commit`). All others wait here. When a lane becomes free, whatever waits goes as one group, with
-`CommitsTogether.commit_together`, in a task of its own:
+the engine. A save that finds a lane free takes it, in the task of its caller, and waits for nobody. All others wait.
+When a lane becomes free, whatever waits goes as one group, with `CommitsTogether.commit_together`, in a task of its
+own:
 
 - A group has at most `MOST_MEMBERS` saves and `MOST_TEXT` characters. A larger save goes by itself, beside the lanes.
 - A group has one save of a thread. The next one waits until that is done, so saves of a thread keep their order.
@@ -100,9 +100,30 @@ class Lanes:
         self._groups: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    async def in_turn(self, member: Member, size: int) -> Outcome:
+    async def send(self, member: Member, size: int) -> Outcome:
+        """Send a save of so many characters. One that finds a lane free has to be as quick as without lanes."""
+        engine, thread_id = self._engine(), member.thread_id
+        in_lane = size <= MOST_TEXT
+        follows = thread_id in self.in_flight or thread_id in self.waiting
+        if follows or (in_lane and self.used >= LANES):
+            # Tasks of a thread write at the same time, and in no order.
+            at_once = follows and isinstance(member, TaskWrites) and not self.has_writes_of(member)
+            if at_once or not engine.offers(CommitsTogether):
+                return await send_alone(engine, member)
+            return await self.in_turn(engine, member, size)
+        self.used += in_lane
+        self.in_flight[thread_id] = member
+        try:
+            return await (engine.commit(member) if isinstance(member, Commit) else send_alone(engine, member))
+        finally:
+            self.used -= in_lane
+            if self.in_flight.get(thread_id) is member:
+                del self.in_flight[thread_id]
+            if self.waiting or self.watchers or self.allowed > LANES:
+                self.go_on()
+
+    async def in_turn(self, engine: Engine, member: Member, size: int) -> Outcome:
         """Wait, and be sent together with others, or by itself."""
-        engine = self._engine()
         waiting = _Waiting(member, size, self.loop.time(), self.loop.create_future())
         self.waiting.setdefault(member.thread_id, deque()).append(waiting)
         self._arm()

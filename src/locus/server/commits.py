@@ -7,14 +7,14 @@ describe a state that grows when it is read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from locus.memory.model.codec import encode, encode_trusted
 from locus.memory.model.ids import digest
-from locus.memory.model.records import ANY, Base, Commit, Run, Unset
+from locus.memory.model.records import ANY, Base, Commit, Extent, Run, Unset
 from locus.server.bodies import Limits
 from locus.server.parsing import ValueCounter
 from locus.server.requests import ID_ERROR, ROW, Body, Id, Many, Moment, Name, Number, Text, invalid
@@ -27,8 +27,8 @@ Rev = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
 Branch = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,80}$")]
 ValueName = Annotated[str, Field(pattern=r"^#[0-9a-f]{32}$")]
 Path = Annotated[Many[Text], Field(min_length=1)]
-Extent = Annotated[tuple[Branch, Number, Number, Number], ROW]
-Cut = ValueName | Annotated[Many[Extent], Field(min_length=1, max_length=MOST_EXTENTS)]
+ExtentRow = Annotated[tuple[Branch, Number, Number, Number], ROW]
+Cut = ValueName | Annotated[Many[ExtentRow], Field(min_length=1, max_length=MOST_EXTENTS)]
 Items = Annotated[list[Any], Field(min_length=1)]
 Digest = Annotated[str, Field(pattern=r"^[A-Za-z0-9+/]{22}$")]
 
@@ -75,6 +75,7 @@ def commit_from(
         metadata=encode(body.metadata, ("metadata",)),
         head=_head_text(body.head),
         manifest=_manifest(body),
+        extents=tuple(extent for _, cut in body.manifest for extent in _extents(cut)),
         runs=tuple(_run(body.rev, *row, before) for row, before in zip(body.runs, digests, strict=True)),
         values=tuple(_value(*row, counter) for row in body.values),
         base=None if body.base is None else Base(*body.base),
@@ -128,6 +129,11 @@ def _manifest(body: CommitBody) -> str:
     for key in cuts:
         _check_path(key, body.head, cuts)
     return encode_trusted(body.manifest)
+
+
+def _extents(cut: str | Iterable[tuple[str, int, int, int]]) -> Iterable[Extent]:
+    """What a line of the manifest names."""
+    return [Extent(cut, 0, 0, 1)] if isinstance(cut, str) else map(Extent._make, cut)
 
 
 def _check_path(path: tuple[str, ...], head: dict[str, Any], cuts: Mapping[tuple[str, ...], object]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from locus.memory.engine import Engine
-from locus.memory.model.manifest import decode_manifest
+from locus.memory.model.manifest import decode_manifest, wanted
 from locus.memory.model.records import Base, Commit, Extent, Outcome, Run
 from locus.server.requests import invalid
 
@@ -99,11 +99,11 @@ def _check(commit: Commit, base_manifest: str) -> None:
     for spans in base_spans.values():
         spans.sort()
     grown = _grown_branches(commit.runs, base_spans)
-    for cut in decode_manifest(commit.manifest).values():
-        if isinstance(cut, str):
-            if cut not in values:
+    for extent in commit.extents or wanted(commit.manifest):
+        if extent.branch.startswith("#"):  # so does the name of a large value, and of nothing else
+            if extent.branch not in values:
                 raise invalid("a value in the manifest", "one that the commit brings, or that its base has")
-        elif not all(_is_in_base(extent, base_spans) or _is_grown(extent, grown, base_spans) for extent in cut):
+        elif not (_is_in_base(extent, base_spans) or _is_grown(extent, grown, base_spans)):
             raise invalid("an extent in the manifest", "of the commit's own runs, or inside those of its base")
 
 

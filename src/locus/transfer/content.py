@@ -23,10 +23,11 @@ from locus.memory.model.codec import canonical, decode, encode_trusted
 from locus.memory.model.digests import DigestChain
 from locus.memory.model.ids import digest
 from locus.memory.model.manifest import decode_manifest
-from locus.memory.model.payloads import chains, dict_from, dict_payload, state_payload, stored_trace
+from locus.memory.model.payloads import chains, dict_from, dict_payload, stored_trace
 from locus.memory.model.plan import ListWriter, Planner, Runs, encode_manifest
 from locus.memory.model.records import Base, Entry, Extent, Path, Run, Stored, Write
-from locus.memory.model.trace import ListTrace, Trace
+from locus.memory.model.states import state_payload
+from locus.memory.model.trace import Trace
 from locus.transfer.digests import value_digest, writes_digest
 from locus.transfer.items import Span, SpanMatcher, ThreadItems, spans_length
 
@@ -146,11 +147,11 @@ class StoredContent(Content):
         lists = {
             path: self._written(runs, spans, base.lists.get(path), sort_keys) for path, spans in self._lists.items()
         }
-        cuts = {path: ListTrace(written.extents) for path, written in lists.items()}
+        cuts: dict[Path, tuple[Extent, ...] | str] = {path: written.extents for path, written in lists.items()}
         texts = {names[path]: text for path, text in self._values.items() if names[path] not in base.values}
         return Planned(
             head=self._head,
-            manifest=encode_manifest({**cuts, **names}),
+            manifest=encode_manifest(cuts | names),
             runs=tuple(runs.added),
             values=tuple(Run(name, 0, 0, 1, f"[{text}]") for name, text in texts.items()),
             delta_base=DeltaBase(lists, frozenset(names.values())),

@@ -14,8 +14,7 @@ from typing import NamedTuple
 from locus.errors import CorruptCheckpointError
 from locus.memory.model.alignment import Match
 from locus.memory.model.codec import decode, encode
-from locus.memory.model.digests import fits
-from locus.memory.model.manifest import visible
+from locus.memory.model.manifest import fits, visible
 from locus.memory.model.records import Extent, Run
 from locus.transfer.digests import SIZE, item_digest, list_digest
 

@@ -8,8 +8,9 @@ from typing import Any, Final
 from locus.memory.model.codec import decode
 from locus.memory.model.manifest import by_branch
 from locus.memory.model.parts import Range, Window, checked_range, page_of
-from locus.memory.model.payloads import dict_from, loaded_state, payload_text, stored_trace
+from locus.memory.model.payloads import dict_from, payload_text, stored_trace
 from locus.memory.model.records import Entry, Run, Stored
+from locus.memory.model.states import loaded_state
 
 _AT: Final = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -29,11 +29,11 @@ from locus.core.frozen import FrozenList, freeze
 from locus.errors import CorruptCheckpointError
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.digests import fingerprint
-from locus.memory.model.manifest import Cuts, decode_manifest
+from locus.memory.model.manifest import decode_manifest
 from locus.memory.model.parts import Ends, Range, Window, page_of, total_of
 from locus.memory.model.payloads import dict_from, kept_trace
 from locus.memory.model.plan import Payload
-from locus.memory.model.records import Path, Stored
+from locus.memory.model.records import Cuts, Path, Stored
 from locus.memory.model.trace import FieldTrace, ListTrace, Trace
 from locus.memory.store import CheckpointStore, Saved
 

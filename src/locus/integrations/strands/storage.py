@@ -24,6 +24,7 @@ from locus.errors import CheckpointNotFoundError, ConfigurationError, CorruptChe
 from locus.integrations.points import SessionPoint
 from locus.integrations.stores import AsyncStoreUser
 from locus.integrations.strands.texts import around, message_of, put_together, taken_apart, whole
+from locus.memory.cache import weight_of_trace
 from locus.memory.model.codec import decode
 from locus.memory.model.digests import fingerprint
 from locus.memory.model.ids import MAX_ID_LENGTH, check_id, check_text, digest
@@ -89,7 +90,7 @@ class _Held:
     @property
     def weight(self) -> int:
         """About how many bytes this takes."""
-        return len(self.body) + self.trace.weight
+        return len(self.body) + weight_of_trace(self.trace)
 
 
 class LocusStorage(AsyncStoreUser):

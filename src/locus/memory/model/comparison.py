@@ -33,10 +33,10 @@ from locus.memory.model.changes import (
     segments,
 )
 from locus.memory.model.codec import canonical, decode
-from locus.memory.model.digests import digest_before, extended, fingerprint, texts_of
-from locus.memory.model.manifest import Cuts, decode_manifest, has_named, items_text, visible, wanted
+from locus.memory.model.digests import extended, fingerprint, texts_of
+from locus.memory.model.manifest import decode_manifest, digest_before, has_named, items_text, visible, wanted
 from locus.memory.model.parts import Part, Range, Window, between, total_of
-from locus.memory.model.records import Extent, Path, Run, Stored
+from locus.memory.model.records import Cuts, Extent, Path, Run, Stored
 
 T = TypeVar("T")
 

@@ -11,10 +11,9 @@ stored, or one whose writer did not know what precedes it: then nothing is check
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
-from collections.abc import Iterable, Sequence
+from base64 import b64encode
+from collections.abc import Iterable
 from hashlib import blake2b
-from operator import attrgetter
 from typing import NamedTuple
 
 from locus.memory.model.codec import decode, encode
@@ -27,17 +26,15 @@ DIGEST_LENGTH = 22
 """Of a digest as text."""
 MOST_MARKS = 64
 """How many positions of a branch are remembered: those near its end, where a list is changed."""
-LARGEST_TIP = 65_536
-"""In characters. A longer text is not kept in memory only to be digested later."""
-_NUMBER = attrgetter("number")
 
 
 def fingerprint(text: str) -> bytes:
-    return blake2b(text.encode(), digest_size=16).digest()
+    """The digest of one text, by which equal items are recognised."""
+    return blake2b(text.encode(), digest_size=DIGEST_SIZE).digest()
 
 
 def extended(before: bytes, text: str) -> bytes:
-    """The digest of what precedes a position, after one more item (see `chain`)."""
+    """The digest of what precedes a position, after one more item."""
     return blake2b(before + text.encode(), digest_size=DIGEST_SIZE).digest()
 
 
@@ -76,13 +73,12 @@ class DigestChain(NamedTuple):
 
     def continued(self, position: int, texts: Iterable[str], sort_keys: bool) -> DigestChain:
         """The chain after a run with these items was added at a position."""
-        found = self.at(position, sort_keys)
-        if found is None:
+        if self.at(position, sort_keys) is None:
             return UNKNOWN_CHAIN
-        kept = self.digested(sort_keys)
-        if kept[-1].position > position:  # most runs are added at the end
-            kept = tuple(mark for mark in kept if mark.position <= position)
-        return DigestChain(with_items(kept, texts)[-MOST_MARKS:])
+        before = self.digested(sort_keys)
+        if before[-1].position > position:  # most runs are added at the end
+            before = tuple(mark for mark in before if mark.position <= position)
+        return DigestChain(with_items(before, texts)[-MOST_MARKS:])
 
     def digested(self, sort_keys: bool) -> tuple[Mark, ...]:
         """All marks, also those of the run that nobody has digested yet."""
@@ -93,63 +89,16 @@ class DigestChain(NamedTuple):
 
 
 def with_items(marks: tuple[Mark, ...], texts: Iterable[str]) -> tuple[Mark, ...]:
-    position, found = marks[-1]
+    """The marks of a branch after items with these texts were added at its end."""
+    position, digest = marks[-1]
     more: list[Mark] = []
     for text in texts:
-        position, found = position + 1, extended(found, text)
-        more.append(Mark(position, found))
+        position, digest = position + 1, extended(digest, text)
+        more.append(Mark(position, digest))
     return (*marks, *more)
 
 
 UNKNOWN_CHAIN = DigestChain(())
+"""A branch of which nothing is known."""
 OPENED_CHAIN = DigestChain((Mark(0, BEGINNING),))
 """A branch without items."""
-
-
-def digest_before(run: Run) -> bytes | None:
-    """The digest of what precedes a run; None if that is not known."""
-    if run.start == 0:
-        return BEGINNING
-    if run.before is None or len(run.before) != DIGEST_LENGTH:
-        return None
-    try:
-        return b64decode(f"{run.before}==", validate=True)
-    except ValueError:
-        return None
-
-
-def fits(older: Run, newer: Run) -> bool:
-    """Whether a run can be what another one, which is stored now, was added to."""
-    start, end = digest_before(older), digest_before(newer)
-    if start is None or end is None:
-        return True
-    count = newer.start - older.start
-    for sort_keys in (False, True):
-        found = start
-        for text in texts_of(older, sort_keys)[:count]:
-            found = extended(found, text)
-        if found == end:
-            return True
-    return False
-
-
-def chain_of(runs: Sequence[Run], number: int) -> DigestChain:
-    """The chain of a branch as of the run with this number, from what is stored of it. Digests nothing, if it can."""
-    marks: list[Mark] = []
-    tip: Run | None = None
-    for run in sorted(runs, key=_NUMBER, reverse=True):
-        if run.number > number or (marks and run.start >= marks[-1].position):
-            continue  # newer, or hidden by a newer one
-        if tip is None and run.number != number:
-            return UNKNOWN_CHAIN
-        tip = tip or run
-        found = digest_before(run)
-        if found is None:
-            break
-        marks.append(Mark(run.start, found))
-        if run.start == 0 or len(marks) >= MOST_MARKS:
-            break
-    if tip is None or not marks:
-        return UNKNOWN_CHAIN
-    chain = DigestChain(tuple(reversed(marks)), tip)
-    return chain if len(tip.items) <= LARGEST_TIP else chain._replace(tip=None)

@@ -1,10 +1,11 @@
-"""The manifest of a checkpoint, and how its lists are read back from the runs that it names. Pure functions.
+"""How a checkpoint is read back: what its manifest says, the lists that it names, and the digests of their branches.
 
-`records` describes the format. `plan.encode_manifest` writes it, because a save needs nothing else of this module.
+`records` describes the format, and `plan` writes it. Pure functions.
 """
 
 from __future__ import annotations
 
+from base64 import b64decode
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -14,26 +15,31 @@ from typing import Any
 
 from locus.errors import CorruptCheckpointError
 from locus.memory.model.codec import decode, encode
-from locus.memory.model.digests import fits
-from locus.memory.model.records import Extent, Path, Run, RunInfo
+from locus.memory.model.digests import (
+    BEGINNING,
+    DIGEST_LENGTH,
+    MOST_MARKS,
+    UNKNOWN_CHAIN,
+    DigestChain,
+    Mark,
+    extended,
+    texts_of,
+)
+from locus.memory.model.records import Cuts, Extent, Run, RunInfo
 
 _NUMBER = attrgetter("number")
 MOST = 2**53 - 1
 """The largest number of an extent or a run: the largest integer that every JSON parser reads exactly."""
-
-
-Cuts = Mapping[Path, tuple[Extent, ...] | str]
-"""What was cut out of the head, by path: the extents of a list, or the branch of a large value."""
-
-
 LONGEST_REMEMBERED = 65_536
 """In characters. A manifest has some hundred."""
 LONG_TEXT = 65_536
 """In characters. From here on the text of a run is parsed without being copied first."""
+LARGEST_TIP = 65_536
+"""In characters. A longer text is not kept in memory only to be digested later."""
 
 
 def decode_manifest(manifest: str) -> Cuts:
-    """What a manifest says. A load asks several times: the engine for the runs, then whoever puts them together."""
+    """What a manifest says. A load asks twice: the engine for the runs, then whoever puts them together."""
     return _remembered(manifest) if len(manifest) <= LONGEST_REMEMBERED else _decoded(manifest)
 
 
@@ -46,7 +52,7 @@ def _decoded(manifest: str) -> Cuts:
     try:
         return MappingProxyType(
             {
-                tuple(path): cut if isinstance(cut, str) else tuple(checked_extent(*extent) for extent in cut)
+                tuple(path): cut if isinstance(cut, str) else tuple([checked_extent(*extent) for extent in cut])
                 for path, cut in decode(manifest)
             }
         )
@@ -63,29 +69,92 @@ def checked_extent(branch: object, run: object, skip: object, length: object) ->
     raise ValueError("an extent has something else where its branch and its numbers should be")
 
 
-def wanted(manifest: str) -> list[Extent]:
-    """Everything that has to be read to put a checkpoint together."""
+def extents_in(cuts: Cuts) -> list[Extent]:
+    """Everything that has to be read to put back what was cut out."""
     extents: list[Extent] = []
-    for cut in decode_manifest(manifest).values():
+    for cut in cuts.values():
         extents += [Extent(cut, 0, 0, 1)] if isinstance(cut, str) else cut
     return extents
 
 
+def extents_at(cut: tuple[Extent, ...] | str) -> tuple[Extent, ...]:
+    """Where something is that was cut out. A large value is alone on a branch of its own."""
+    return (Extent(cut, 0, 0, 1),) if isinstance(cut, str) else cut
+
+
+def wanted(manifest: str) -> list[Extent]:
+    """Everything that has to be read to put a checkpoint together."""
+    return extents_in(decode_manifest(manifest))
+
+
+def newest_in(extents: Iterable[Extent]) -> dict[str, int]:
+    """The branches that extents name, and the newest run that they name of each."""
+    newest: dict[str, int] = {}
+    for extent in extents:
+        newest[extent.branch] = max(extent.run, newest.get(extent.branch, 0))
+    return newest
+
+
 def newest_runs(manifests: Iterable[str]) -> dict[str, int]:
     """The branches that manifests name, and the newest run that they name of each."""
-    newest: dict[str, int] = {}
-    for manifest in manifests:
-        for extent in wanted(manifest):
-            newest[extent.branch] = max(extent.run, newest.get(extent.branch, 0))
-    return newest
+    return newest_in(extent for manifest in manifests for extent in wanted(manifest))
 
 
 def by_branch(runs: Iterable[Run]) -> dict[str, list[Run]]:
     """Runs as `Stored` has them."""
-    found: dict[str, list[Run]] = {}
+    branches: dict[str, list[Run]] = {}
     for run in runs:
-        found.setdefault(run.branch, []).append(run)
-    return found
+        branches.setdefault(run.branch, []).append(run)
+    return branches
+
+
+def digest_before(run: Run) -> bytes | None:
+    """The digest of what precedes a run; None if that is not known."""
+    if run.start == 0:
+        return BEGINNING
+    if run.before is None or len(run.before) != DIGEST_LENGTH:
+        return None
+    try:
+        return b64decode(f"{run.before}==", validate=True)
+    except ValueError:
+        return None
+
+
+def fits(older: Run, newer: Run) -> bool:
+    """Whether a run can be what another one, which is stored now, was added to."""
+    start, end = digest_before(older), digest_before(newer)
+    if start is None or end is None:
+        return True
+    count = newer.start - older.start
+    for sort_keys in (False, True):
+        digest = start
+        for text in texts_of(older, sort_keys)[:count]:
+            digest = extended(digest, text)
+        if digest == end:
+            return True
+    return False
+
+
+def chain_of(runs: Sequence[Run], number: int) -> DigestChain:
+    """The chain of a branch as of the run with this number, from what is stored of it. Digests nothing, if it can."""
+    marks: list[Mark] = []
+    tip: Run | None = None
+    for run in sorted(runs, key=_NUMBER, reverse=True):
+        if run.number > number or (marks and run.start >= marks[-1].position):
+            continue  # newer, or hidden by a newer one
+        if tip is None and run.number != number:
+            return UNKNOWN_CHAIN
+        tip = tip or run
+        digest = digest_before(run)
+        if digest is None:
+            break
+        marks.append(Mark(run.start, digest))
+        if run.start == 0 or len(marks) >= MOST_MARKS:
+            break
+    if tip is None or not marks:
+        return UNKNOWN_CHAIN
+    chain = DigestChain(tuple(reversed(marks)), tip)
+    return chain if len(tip.items) <= LARGEST_TIP else chain._replace(tip=None)
 
 
 def items_text(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]]) -> str:
@@ -94,7 +163,7 @@ def items_text(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]]) -> 
 
 
 def items_texts(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]]) -> list[str]:
-    """The same in parts: whoever puts them into a larger text copies each once."""
+    """The JSON array of a list in parts, for whoever puts it into a larger text: then each is copied once."""
     texts: list[str] = []
     for extent in extents:
         ordered = sorted(runs.get(extent.branch, ()), key=_NUMBER)
@@ -135,29 +204,29 @@ def list_items(extents: Sequence[Extent], runs: Mapping[str, Sequence[Run]]) -> 
     Short texts are parsed together, because each call takes its time; long ones where they are, because copying them
     does.
     """
-    found: list[Any] = []
+    items: list[Any] = []
     short: list[str] = []
     for extent in extents:
         for run, low, high in visible(extent, runs.get(extent.branch, ())):
-            whole = low == 0 and high == run.length
-            if whole and len(run.items) < LONG_TEXT:
+            is_whole = low == 0 and high == run.length
+            if is_whole and len(run.items) < LONG_TEXT:
                 if run.length:
                     short.append(run.items[1:-1])
                 continue
             if short:
-                found += decode("".join(_array(short)))
+                items += decode("".join(_array(short)))
                 short = []
-            items = _decoded_items(run) if whole else _decoded_items(run)[low:high]
-            if found:
-                found += items
+            of_run = _decoded_items(run) if is_whole else _decoded_items(run)[low:high]
+            if items:
+                items += of_run
             else:
-                found = items
+                items = of_run
     if short:
-        found += decode("".join(_array(short)))
+        items += decode("".join(_array(short)))
     expected = sum(extent.length for extent in extents)
-    if len(found) != expected:
-        raise CorruptCheckpointError(f"a list has {len(found)} items where its manifest says {expected}")
-    return found
+    if len(items) != expected:
+        raise CorruptCheckpointError(f"a list has {len(items)} items where its manifest says {expected}")
+    return items
 
 
 def _decoded_items(run: Run) -> list[Any]:
@@ -210,16 +279,24 @@ def check_named(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]], *,
     give a run a digest of what precedes it, and whatever follows it was stored by one of them, too.
     """
     for extent in extents:
-        found = runs.get(extent.branch, ())
-        if any(run.number == extent.run for run in reversed(found)):
+        of_branch = runs.get(extent.branch, ())
+        if has_run(of_branch, extent.run):
             continue
-        if since or any(run.before is not None and run.number < extent.run for run in found):
+        if since or any(run.before is not None and run.number < extent.run for run in of_branch):
             raise CorruptCheckpointError(f"the items of run {extent.run} of branch {extent.branch!r} are missing")
 
 
 def has_named(extents: Iterable[Extent], runs: Mapping[str, Sequence[Run]]) -> bool:
     """Whether every run is there that an extent names."""
-    return all(any(run.number == extent.run for run in reversed(runs.get(extent.branch, ()))) for extent in extents)
+    return all(has_run(runs.get(extent.branch, ()), extent.run) for extent in extents)
+
+
+def has_run(runs: Sequence[Run], number: int) -> bool:
+    """Whether the run with this number is there. It is near the end, most likely."""
+    for run in reversed(runs):  # noqa: SIM110 - in half the time
+        if run.number == number:
+            return True
+    return False
 
 
 def _is_all(extent: Extent, runs: Sequence[Run]) -> bool:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from locus.errors import ConfigurationError
 from locus.memory.model.codec import MAX_DEPTH, decode, path_text
-from locus.memory.model.manifest import MOST, Cuts, decode_manifest, list_items
-from locus.memory.model.records import Extent, Path, Stored
+from locus.memory.model.manifest import MOST, decode_manifest, list_items
+from locus.memory.model.records import Cuts, Extent, Path, Stored
 
 
 class ItemPage(NamedTuple):

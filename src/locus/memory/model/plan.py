@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
-from locus.core.frozen import EMPTY, FrozenDict, FrozenList, Items
+from locus.core.frozen import EMPTY, FrozenDict, FrozenList, Items, Lineage
 from locus.memory.model.alignment import Match, align, joined, part
 from locus.memory.model.codec import check, encode, encode_trusted
 from locus.memory.model.digests import (
@@ -27,8 +27,8 @@ from locus.memory.model.digests import (
     with_items,
 )
 from locus.memory.model.ids import digest
-from locus.memory.model.item_texts import item_text
-from locus.memory.model.records import Extent, Path, Run
+from locus.memory.model.manifest import newest_in
+from locus.memory.model.records import Cuts, Extent, Path, Run
 from locus.memory.model.trace import FieldTrace, ListTrace, Trace
 
 
@@ -46,6 +46,9 @@ class EncodedList:
         return len(self.digests)
 
 
+_UNKNOWN: Final = Lineage()
+
+
 @dataclass(frozen=True, slots=True)
 class Payload:
     """A payload as the planner takes it: plain values, and fields that lists may be cut out of.
@@ -60,21 +63,27 @@ class Payload:
     checked: bool = False
     omitted: Mapping[str, int] = EMPTY
     """How many items precede those of a field that is a list: a window of it is known, and the base has the rest."""
+    item_text: Callable[..., str] = encode
+    """Writes an item of a field that is an `Items`, as `encode` writes any other value."""
+    lineage: Lineage = _UNKNOWN
+    """The checkpoints that the payload was loaded from or saved as; empty if it does not know."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a save writes, and what to remember of it."""
+    """The head, the manifest and the runs that a save writes, and what to remember of them."""
 
     head: str
     manifest: str
+    extents: tuple[Extent, ...]
+    """Everything that the manifest names."""
     runs: tuple[Run, ...]
     values: tuple[Run, ...]
     fields: Mapping[str, FieldTrace]
+    has_digests: bool
+    """Whether a payload that nobody knows can be compared with this one."""
 
 
-_DIGEST_WEIGHT, _MARK_WEIGHT, _EXTENT_WEIGHT, _FIELD_WEIGHT = 60, 160, 220, 300
-"""About how many bytes each takes in Python."""
 LARGE_VALUE = 1024
 """Values from this length on are stored once, by their digest, and not in every head."""
 SMALL_NAME = 64
@@ -84,7 +93,7 @@ SMALL_LIST = 64
 MANY = 64
 """From this many unmatched items on, it is worth comparing contents and not only identities."""
 _PLAIN = frozenset({str, int, float, bool, type(None)})
-_FROZEN = (FrozenDict, FrozenList, Items)
+_FROZEN = (FrozenDict, FrozenList)
 _SEQUENCES = (list, tuple, EncodedList)
 
 
@@ -104,45 +113,65 @@ class Planner:
         sort_keys: bool = False,
         left_out: Mapping[Path, Sequence[object]] | None = None,
     ) -> None:
+        self.sort_keys = sort_keys
+        self.runs = Runs(rev, own_branches=own_branches)
         self._base = base
         self._left_out = left_out
-        self._omitted: Mapping[str, int] = {}
-        self._known_left_out: tuple[object, ...] = ()
-        self._kept_left_out: tuple[object, ...] = ()
-        self._sort_keys = sort_keys
-        self._runs = Runs(rev, own_branches=own_branches)
         self._values: dict[str, Run] = {}
-        self._cuts: dict[Path, ListTrace | str] = {}
-        self._known: Mapping[Path, ListTrace | str] = {}
-        self._frozen = False
+        # Of the payload that is planned:
+        self.item_text: Callable[..., str] = encode
+        self.frozen = False
         self._checked = False
+        self._omitted: Mapping[str, int] = {}
+        # Of the field that is planned: what is known of it, and what the plan makes of it.
+        self._known: Mapping[Path, ListTrace | str] = {}
+        self._known_left_out: tuple[object, ...] = ()
+        self._cuts: dict[Path, ListTrace | str] = {}
+        self._kept_left_out: tuple[object, ...] = ()
 
     def plan(self, payload: Payload) -> Plan:
-        self._frozen = payload.frozen
-        self._checked = payload.checked
+        self.item_text, self.frozen, self._checked = payload.item_text, payload.frozen, payload.checked
         self._omitted = payload.omitted
-        fields = {name: self._field(name, value) for name, value in payload.fields.items()}
-        parts = [encode(payload.plain, sort_keys=self._sort_keys)[1:-1]] if payload.plain else []
-        parts += [f"{_name_text(name)}:{trace.text}" for name, trace in fields.items()]
+        parts = [encode(payload.plain, sort_keys=self.sort_keys)[1:-1]] if payload.plain else []
+        fields: dict[str, FieldTrace] = {}
+        cuts: dict[Path, tuple[Extent, ...] | str] = {}
+        extents: list[Extent] = []
+        has_digests, has_omitted = False, False
+        for name, value in payload.fields.items():
+            trace = fields[name] = self._field(name, value)
+            # The names are the same few in every save.
+            name_text = _short_name_text(name) if len(name) <= SMALL_NAME else encode(name)
+            parts.append(f"{name_text}:{trace.text}")
+            for path, cut in trace.cuts.items():
+                if isinstance(cut, str):
+                    cuts[path] = cut
+                    extents.append(Extent(cut, 0, 0, 1))
+                else:
+                    cuts[path] = cut.extents
+                    extents += cut.extents
+                    has_digests, has_omitted = has_digests or bool(cut.digests), has_omitted or bool(cut.omitted)
         return Plan(
             head=f"{{{','.join(parts)}}}",
-            manifest=encode_manifest({path: cut for trace in fields.values() for path, cut in trace.cuts.items()}),
-            runs=tuple(self._runs.added),
+            manifest=encode_manifest(cuts),
+            extents=tuple(extents),
+            runs=tuple(self.runs.added),
             values=tuple(self._values.values()),
             fields=fields,
+            has_digests=has_digests and not has_omitted,
         )
 
     def _field(self, name: str, value: Any) -> FieldTrace:
         known = self._base.fields.get(name) if self._base else None
-        trusted = self._frozen and isinstance(value, _FROZEN)
-        if trusted and known is not None and known.value is value and (not isinstance(value, Items) or value.stable):
+        if self.frozen and known is not None and known.value is not None and known.value is value:
             return known
         self._known, self._known_left_out = (known.cuts, known.left_out) if known else ({}, ())
         self._cuts, self._kept_left_out = {}, ()
         if isinstance(value, dict) and not self._checked:
             check(value, (name,))
         text = self._cut(value, (name,))
-        return FieldTrace(value if trusted else None, text, self._cuts, self._kept_left_out)
+        # Identity tells that it is unchanged, if it cannot change.
+        is_fixed = self.frozen and (value.stable if isinstance(value, Items) else isinstance(value, _FROZEN))
+        return FieldTrace(value if is_fixed else None, text, self._cuts, self._kept_left_out)
 
     def _cut(self, value: Any, path: Path) -> str:
         """The text that stays in the head for a value; what is too much for it is cut out."""
@@ -152,7 +181,7 @@ class Planner:
             parts = (f"{encode(key, path)}:{self._cut(item, (*path, key))}" for key, item in value.items())
             text = f"{{{','.join(parts)}}}"
         else:
-            text = encode(value, path, sort_keys=self._sort_keys)
+            text = encode(value, path, sort_keys=self.sort_keys)
         if len(text) < LARGE_VALUE:
             return text
         branch = f"#{digest(text)}"
@@ -172,7 +201,7 @@ class Planner:
             return "[]"
         known = self._known.get(path)
         trace = known if isinstance(known, ListTrace) else None
-        if trace is not None and not omitted and self._frozen and type(items) is Items:
+        if trace is not None and not omitted and self.frozen and type(items) is Items:
             grown = self._appended(items, trace, path)
             if grown is not None:
                 self._cuts[path] = grown
@@ -197,29 +226,18 @@ class Planner:
         if type(older) is not Items or known.omitted or not 0 < len(stored) < MAX_EXTENTS or not items.stable:
             return None
         count, last = len(older), stored[-1]
-        if not self._runs.may_continue or items.shared_with(older) != (0, count) or not _is_newest(last, stored):
+        if not self.runs.may_continue or items.shared_with(older) != (0, count) or not _is_newest(last, stored):
             return None
         if len(items) == count:
             return ListTrace(stored, items, None, known.chains)
-        texts = [item_text(items[index], (*path, index), self._sort_keys) for index in range(count, len(items))]
+        fresh = tuple.__getitem__(items, slice(count, None))
+        texts = [self.item_text(item, (*path, at), sort_keys=self.sort_keys) for at, item in enumerate(fresh, count)]
         chain = known.chains.get(last.branch, UNKNOWN_CHAIN)
-        newest, chain = self._runs.add(
-            last.branch, last.run + 1, last.skip + last.length, texts, chain, sort_keys=self._sort_keys
+        newest, chain = self.runs.add(
+            last.branch, last.run + 1, last.skip + last.length, texts, chain, sort_keys=self.sort_keys
         )
         grown = Extent(last.branch, newest, last.skip, last.length + len(texts))
         return ListTrace((*stored[:-1], grown), items, None, {**known.chains, last.branch: chain})
-
-    @property
-    def runs(self) -> Runs:
-        return self._runs
-
-    @property
-    def sort_keys(self) -> bool:
-        return self._sort_keys
-
-    @property
-    def frozen(self) -> bool:
-        return self._frozen
 
 
 class _ListPlan:
@@ -248,7 +266,7 @@ class _ListPlan:
         stable = planner.frozen and (items.stable if isinstance(items, Items) else isinstance(items, FrozenList))
         # Only a state's own lists hold models; anywhere else one is refused, like any object.
         holds_models = planner.frozen and isinstance(items, Items)
-        self._write = item_text if holds_models else encode
+        self._write = planner.item_text if holds_models else encode
         matches = self._by_identity() if stable else self._by_content()
         stored, chains, before = (known.extents, known.chains, known.omitted) if known else ((), {}, 0)
         if omitted or before:
@@ -291,6 +309,10 @@ class _ListPlan:
             return self._encoded.digests
         return tuple(fingerprint(self._visible_text(index)) for index in range(len(self._items)))
 
+    def _digests_of(self, items: Sequence[object]) -> tuple[bytes, ...]:
+        """The digests of items that are stored."""
+        return tuple(fingerprint(self._write(item, self._path, sort_keys=self._sort_keys)) for item in items)
+
     def _by_identity(self) -> list[Match]:
         known, items = self._known, self._items
         if known is None:
@@ -314,7 +336,7 @@ class _ListPlan:
             return []
         if self._known.is_unread:
             return self._by_chain(self._known)
-        return align(self._known.known_digests(self._path, self._planner.sort_keys), self._digests)
+        return align(self._known.digests or self._digests_of(self._known.items or ()), self._digests)
 
     def _by_chain(self, known: ListTrace) -> list[Match]:
         """What this list begins with of a stored one of which only the digests of its branches are known.
@@ -323,9 +345,7 @@ class _ListPlan:
         """
         if self._encoded is not None:
             raise ContentNeeded  # its digests are of texts that nobody has
-        newest: dict[str, int] = {}
-        for extent in known.extents:
-            newest[extent.branch] = max(extent.run, newest.get(extent.branch, 0))
+        newest = newest_in(known.extents)
         at = 0
         for extent in known.extents:
             chain = known.chains.get(extent.branch, UNKNOWN_CHAIN)
@@ -526,16 +546,11 @@ def run_of(branch: str, number: int, start: int, texts: Sequence[str], before: s
     return Run(branch, number, start, len(texts), "[" + "\n,".join(texts) + "]", before)
 
 
-def encode_manifest(cuts: Mapping[Path, ListTrace | str]) -> str:
-    lines = [[path, cut if isinstance(cut, str) else cut.extents] for path, cut in cuts.items()]
-    return encode_trusted(lines)
+def encode_manifest(cuts: Cuts) -> str:
+    """The manifest of a payload: a line for everything that was cut out of it."""
+    return encode_trusted(list(cuts.items()))
 
 
 @lru_cache(maxsize=1024)
 def _short_name_text(name: str) -> str:
     return encode(name)
-
-
-def _name_text(name: str) -> str:
-    """The name of a field as JSON. They are the same few in every save."""
-    return _short_name_text(name) if len(name) <= SMALL_NAME else encode(name)

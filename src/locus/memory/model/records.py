@@ -48,6 +48,10 @@ class Extent(NamedTuple):
     length: int
 
 
+Cuts = Mapping[Path, tuple[Extent, ...] | str]
+"""What was cut out of a head, by path: the extents of a list, or the branch of a large value."""
+
+
 class Run(NamedTuple):
     """From position `start` on, `branch` now has these `length` items (a JSON array)."""
 
@@ -57,7 +61,7 @@ class Run(NamedTuple):
     length: int
     items: str
     before: str | None = None
-    """A digest of the items that precede `start` (see `chain`); None if there are none, or it is not known."""
+    """A digest of the items that precede `start` (see `digests`); None if there are none, or it is not known."""
 
 
 class CheckpointKey(NamedTuple):
@@ -103,6 +107,8 @@ class Commit:
     fresh_id: bool = False
     """The id was made for this save, so no other checkpoint can have it."""
     expires_at: datetime | None = None
+    extents: tuple[Extent, ...] | None = field(default=None, compare=False, repr=False)
+    """Everything that the manifest names, from whoever has encoded it. None: it has to be decoded to know."""
 
 
 class Verdict(Enum):

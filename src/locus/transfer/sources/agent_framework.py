@@ -24,7 +24,6 @@ from locus.extras import require
 from locus.memory.model.codec import decode, encode
 from locus.memory.model.plan import encode_manifest, run_of
 from locus.memory.model.records import Extent
-from locus.memory.model.trace import ListTrace
 from locus.transfer.content import HEAD, ITEMS, Checkpoint, StoredContent, log_metadata
 from locus.transfer.items import ThreadItems
 from locus.transfer.sources.folder import FolderStore
@@ -78,7 +77,7 @@ class AgentFrameworkSource(FolderStore):
                 parent_id=parent,
                 created_at=created_at,
                 metadata=log_metadata("import", [extent]),
-                content=StoredContent(HEAD, encode_manifest({ITEMS: ListTrace((extent,))}), items),
+                content=StoredContent(HEAD, encode_manifest({ITEMS: (extent,)}), items),
             )
             parent = checkpoint_id
 

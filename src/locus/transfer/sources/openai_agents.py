@@ -19,7 +19,6 @@ from locus.memory.model.codec import decode, encode
 from locus.memory.model.ids import Pattern
 from locus.memory.model.plan import encode_manifest, run_of
 from locus.memory.model.records import Extent
-from locus.memory.model.trace import ListTrace
 from locus.transfer.content import HEAD, ITEMS, Checkpoint, StoredContent, log_metadata
 from locus.transfer.items import ThreadItems
 from locus.transfer.sources import read_moment
@@ -72,7 +71,7 @@ class OpenAIAgentsSource:
                     parent_id=parent,
                     created_at=read_moment(second, "time of SQLite's"),
                     metadata=log_metadata("import", [extent]),
-                    content=StoredContent(HEAD, encode_manifest({ITEMS: ListTrace((extent,))}), items),
+                    content=StoredContent(HEAD, encode_manifest({ITEMS: (extent,)}), items),
                 )
                 parent = checkpoint_id
 

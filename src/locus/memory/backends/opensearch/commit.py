@@ -40,7 +40,7 @@ from locus.memory.backends.opensearch.schema import (
 from locus.memory.backends.opensearch.writes import writes_ids, writes_item
 from locus.memory.model.commit_rules import decide
 from locus.memory.model.ids import shown_thread
-from locus.memory.model.manifest import newest_runs
+from locus.memory.model.manifest import newest_runs, wanted
 from locus.memory.model.records import ANY, Commit, Known, Outcome, TaskWrites, Verdict
 
 _MAX_ATTEMPTS = 400
@@ -364,6 +364,7 @@ def _record(log: Log, commit: Commit, outcome: Outcome, state: ThreadState, view
         runs=tuple(runs.values()),
         expires=expires,
         life=0 if expires is None else max(0, expires - created),
+        extents=commit.extents,
     )
 
 
@@ -410,7 +411,7 @@ def _run_locations(
     """Where the runs are that the manifest names. None if neither the commit nor its base has one of them."""
     highest = dict(sorted(runs))
     locations: list[RunLocation] = []
-    for branch, number in run_keys(commit.manifest):
+    for branch, number in run_keys(commit.extents or wanted(commit.manifest)):
         if (branch, number) in runs:
             locations.append(RunLocation(place, highest[branch] == number and branch not in continued))
             continue

@@ -125,7 +125,7 @@ def _runs_named_by(log: Log, namespace: str, held: Base) -> Collection[RunKey] |
         found = log.find(namespace, held.checkpoint_id)
     except CorruptCheckpointError:
         return None  # then all is read, and whatever of that is damaged is told
-    return run_keys(found.manifest) if found is not None and found.rev == held.rev else None
+    return run_keys(wanted(found.manifest)) if found is not None and found.rev == held.rev else None
 
 
 def _newest(keys: Iterable[RunKey]) -> dict[str, int]:

@@ -58,7 +58,7 @@ the index; a newer one may say there from which format on it can be used (see `l
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -67,7 +67,7 @@ from locus.errors import CorruptCheckpointError, UnsupportedFormatError
 from locus.memory.model.codec import canonical, checksum, decode, run_checksum, texts_in
 from locus.memory.model.ids import digest, shown_thread, words
 from locus.memory.model.manifest import wanted
-from locus.memory.model.records import Entry, Known, Run, RunInfo
+from locus.memory.model.records import Entry, Extent, Known, Run, RunInfo
 
 FORMAT: Final = 2
 
@@ -370,6 +370,8 @@ class Record:
     removal: Removal | None = None
     state: Mapping[str, Any] | None = field(default=None, compare=False)
     """The state of the thread after this record, unless it follows from the record itself."""
+    extents: tuple[Extent, ...] | None = field(default=None, compare=False, repr=False)
+    """Everything that the manifest names, from the commit; None if the record was read."""
 
     @property
     def id(self) -> str:
@@ -397,7 +399,7 @@ class Record:
 
     def locations_by_run(self) -> dict[RunKey, RunLocation]:
         """Where the runs are that the manifest names."""
-        keys = run_keys(self.manifest)
+        keys = run_keys(self.extents or wanted(self.manifest))
         if len(keys) != len(self.run_locations):
             raise CorruptCheckpointError(f"checkpoint {self.seq} does not say where its items are")
         return dict(zip(keys, self.run_locations, strict=True))
@@ -414,9 +416,9 @@ class Record:
         return replace(left, namespace=self.namespace, seq=self.seq, runs=tuple(runs)) if runs else left
 
 
-def run_keys(manifest: str) -> list[RunKey]:
-    """The newest runs that a manifest names, each once."""
-    return list(dict.fromkeys((extent.branch, extent.run) for extent in wanted(manifest)))
+def run_keys(extents: Iterable[Extent]) -> list[RunKey]:
+    """The runs that these extents name, each once."""
+    return list(dict.fromkeys([(extent.branch, extent.run) for extent in extents]))
 
 
 def run_infos(record: Record) -> list[RunInfo]:

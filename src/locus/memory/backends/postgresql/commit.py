@@ -11,9 +11,9 @@ Most saves differ in their values only, so the text of a statement is built once
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from locus.memory.backends.postgresql.schema import PostgreSQLFlavour
@@ -23,12 +23,11 @@ from locus.memory.backends.sql.flavour import Steps, portions
 from locus.memory.backends.sql.schema import CHECKPOINT_COLUMNS, RUN_COLUMNS, RUN_INFO, NewCheckpoint, of
 from locus.memory.model.codec import to_native
 from locus.memory.model.commit_rules import continued_runs
-from locus.memory.model.records import ANY, Base, Commit, Entry, Run, RunInfo, TaskWrites, Unset, Write
+from locus.memory.model.records import ANY, Commit, Entry, Run, RunInfo, TaskWrites, Unset, Write
 from locus.memory.model.retention import Removal
 
-Get = Callable[[Commit], Any]
-"""Takes a value out of a commit."""
-
+Name = str | tuple[str, int, str]
+"""Names a value of a commit; a value of a run by the field of the commit, its place there, and the column."""
 
 MOST_ROWS = 16
 """So many runs are written row by row. More are sent as arrays, so that a statement does not grow with them: it may
@@ -52,10 +51,62 @@ class Statement(NamedTuple):
     """An INSERT that returns the sequence number and the parent, or no row if it wrote nothing."""
 
     text: str
-    getters: tuple[Get, ...]
+    names: tuple[Name, ...]
+    """The names of its values, in the order of their places."""
+    sql: PostgreSQLFlavour
 
     def values(self, commit: Commit) -> list[Any]:
-        return [get(commit) for get in self.getters]
+        """The values of a commit as the driver takes them."""
+        return list(map(_values(self.sql, commit).__getitem__, self.names))
+
+
+def _values(sql: PostgreSQLFlavour, commit: Commit) -> dict[Name, Any]:
+    """Everything about a commit that a statement may name."""
+    base, parent, latest, expires_at = commit.base, commit.parent_id, commit.if_latest, commit.expires_at
+    values: dict[Name, Any] = {
+        "thread_id": sql.text(commit.thread_id),
+        "namespace": sql.text(commit.namespace),
+        "checkpoint_id": sql.text(commit.checkpoint_id),
+        "rev": commit.rev,
+        "base_id": None if base is None else sql.text(base.checkpoint_id),
+        "base_rev": None if base is None else sql.text(base.rev),
+        "parent_id": sql.text(parent) if isinstance(parent, str) else None,
+        "if_latest": sql.text(latest) if isinstance(latest, str) else None,
+        "now": datetime.now(UTC),
+        "created_at": sql.time(commit.created_at),
+        "expires_at": None if expires_at is None else sql.time(expires_at),
+        "metadata": to_native(commit.metadata, sql.dialect),
+        "head": to_native(commit.head, sql.dialect),
+        "manifest": to_native(commit.manifest, sql.dialect),
+    }
+    if len(commit.runs) > MOST_ROWS:
+        rows = [_run_values(sql, run) for run in commit.runs]
+        values |= {name: [row[name] for row in rows] for name in _RUN_TYPES}
+        values["continued_branch"] = [run.branch for run in continued_runs(commit)]
+        values["continued_number"] = [run.number for run in continued_runs(commit)]
+    else:
+        for at, run in enumerate(commit.runs):
+            for name, value in _run_values(sql, run).items():
+                values["runs", at, name] = value
+    for at, run in enumerate(commit.values):
+        for name, value in _run_values(sql, run).items():
+            values["values", at, name] = value
+    return values
+
+
+_RUN_TYPES = {
+    "branch": "text",
+    "number": "integer",
+    "start": "integer",
+    "count": "integer",
+    "items": "jsonb",
+    "items_before": "text",
+}
+"""The columns of a run, and their types."""
+
+
+def _run_values(sql: PostgreSQLFlavour, run: Run) -> dict[str, Any]:
+    return dict(zip(_RUN_TYPES, (*run[:4], to_native(run.items, sql.dialect), run.before), strict=True))
 
 
 def in_new_thread(sql: PostgreSQLFlavour, commit: Commit) -> Statement | None:
@@ -113,25 +164,17 @@ class _Builder:
     def __init__(self, sql: PostgreSQLFlavour, key: StatementKey) -> None:
         self._sql = sql
         self._statement_key = key
-        self._getters: list[Get] = []
-        self._namespace = self._id(lambda commit: commit.namespace)
+        self._names: list[Name] = []
+        self._namespace = self._value("namespace")
 
-    def _value(self, get: Get, kind: str = "text") -> str:
-        self._getters.append(get)
-        return f"${len(self._getters)}::{kind}"
-
-    def _id(self, get: Callable[[Commit], str]) -> str:
-        text = self._sql.text
-        return self._value(lambda commit: text(get(commit)))
-
-    def _json(self, get: Callable[[Commit], str], kind: str = "jsonb") -> str:
-        dialect = self._sql.dialect
-        return self._value(lambda commit: to_native(get(commit), dialect), kind)
+    def _value(self, name: Name, kind: str = "text") -> str:
+        self._names.append(name)
+        return f"${len(self._names)}::{kind}"
 
     def in_new_thread(self) -> Statement:
         moved = (
             f"moved AS (INSERT INTO {self._sql.threads} (thread_id, last_seq, expires_at)"
-            f" VALUES ({self._id(lambda commit: commit.thread_id)}, 1, {self._expiry()})"
+            f" VALUES ({self._value('thread_id')}, 1, {self._value('expires_at', 'timestamptz')})"
             " ON CONFLICT DO NOTHING RETURNING id, last_seq)"
         )
         return self._statement([moved], parent="NULL::text")
@@ -146,12 +189,13 @@ class _Builder:
         )
         seen = (
             f"seen AS MATERIALIZED (SELECT t.id, t.last_seq, t.removals, {latest} AS latest FROM {sql.threads} t"
-            f" WHERE t.thread_id = {self._id(lambda commit: commit.thread_id)}"
-            f" AND (t.expires_at IS NULL OR t.expires_at > {self._value(lambda _: datetime.now(UTC), 'timestamptz')}))"
+            f" WHERE t.thread_id = {self._value('thread_id')}"
+            f" AND (t.expires_at IS NULL OR t.expires_at > {self._value('now', 'timestamptz')}))"
         )
         conditions = ["t.id = s.id", "t.last_seq = s.last_seq", "t.removals = s.removals", *self._conditions()]
+        expires_at = self._value("expires_at", "timestamptz")
         moved = (
-            f"moved AS (UPDATE {sql.threads} t SET last_seq = t.last_seq + 1, expires_at = {self._expiry()}"
+            f"moved AS (UPDATE {sql.threads} t SET last_seq = t.last_seq + 1, expires_at = {expires_at}"
             f" FROM seen s WHERE {' AND '.join(conditions)} RETURNING t.id, t.last_seq, s.latest)"
         )
         return self._statement([seen, moved], parent=self._parent())
@@ -166,75 +210,74 @@ class _Builder:
         if key.if_latest is None:
             yield "s.latest IS NULL"
         elif key.if_latest is not ANY:
-            yield f"s.latest = {self._id(lambda commit: str(commit.if_latest))}"
+            yield f"s.latest = {self._value('if_latest')}"
         if not key.fresh_id:
-            yield f"NOT {self._exists(lambda commit: commit.checkpoint_id)}"
+            yield f"NOT {self._exists('checkpoint_id')}"
         if key.base:
-            yield self._exists(lambda commit: _base(commit).checkpoint_id, lambda commit: _base(commit).rev)
+            yield self._exists("base_id", rev="base_rev")
         if key.parent_looked_up:
-            yield self._exists(lambda commit: str(commit.parent_id))
+            yield self._exists("parent_id")
         if key.continues is None:
             yield self._are_next()
             return
         for at, continues in enumerate(key.continues):
             if continues:
-                yield self._is_next(partial(_nth, _runs, at))
+                yield self._is_next(at)
 
-    def _is_next(self, run: Callable[[Commit], Run]) -> str:
+    def _is_next(self, at: int) -> str:
+        branch = self._value(("runs", at, "branch"))
+        number = self._value(("runs", at, "number"), "integer")
         return (
             f"NOT EXISTS (SELECT 1 FROM {self._sql.runs} r WHERE r.thread = s.id"
-            f" AND r.branch = {self._value(lambda commit: run(commit).branch)}"
-            f" AND r.number >= {self._value(lambda commit: run(commit).number, 'integer')} OFFSET 0)"
+            f" AND r.branch = {branch} AND r.number >= {number} OFFSET 0)"
         )
 
     def _are_next(self) -> str:
-        branches = self._value(lambda commit: [run.branch for run in continued_runs(commit)], "text[]")
-        numbers = self._value(lambda commit: [run.number for run in continued_runs(commit)], "integer[]")
+        branches = self._value("continued_branch", "text[]")
+        numbers = self._value("continued_number", "integer[]")
         return (
             f"NOT EXISTS (SELECT 1 FROM unnest({branches}, {numbers}) AS n (branch, number), {self._sql.runs} r"
             " WHERE r.thread = s.id AND r.branch = n.branch AND r.number >= n.number OFFSET 0)"
         )
 
-    def _exists(self, checkpoint_id: Callable[[Commit], str], rev: Callable[[Commit], str] | None = None) -> str:
-        same = "" if rev is None else f" AND c.rev = {self._id(rev)}"
+    def _exists(self, checkpoint_id: Name, rev: Name | None = None) -> str:
+        same = f"c.checkpoint_id = {self._value(checkpoint_id)}"
+        if rev is not None:
+            same += f" AND c.rev = {self._value(rev)}"
         return (
             f"EXISTS (SELECT 1 FROM {self._sql.checkpoints} c WHERE c.thread = s.id"
-            f" AND c.namespace = {self._namespace} AND c.checkpoint_id = {self._id(checkpoint_id)}{same} OFFSET 0)"
+            f" AND c.namespace = {self._namespace} AND {same} OFFSET 0)"
         )
 
     def _parent(self) -> str:
         if self._statement_key.parent is ANY:
             return "m.latest"
-        return "NULL::text" if self._statement_key.parent is None else self._id(lambda commit: str(commit.parent_id))
-
-    def _expiry(self) -> str:
-        time = self._sql.time
-        return self._value(lambda commit: time(commit.expires_at) if commit.expires_at else None, "timestamptz")
+        return "NULL::text" if self._statement_key.parent is None else self._value("parent_id")
 
     def _statement(self, parts: list[str], parent: str) -> Statement:
         sql, key = self._sql, self._statement_key
         if key.continues != ():
-            rows = self._arrays() if key.continues is None else self._rows(_runs, len(key.continues))
+            rows = self._arrays() if key.continues is None else self._rows("runs", len(key.continues))
             parts.append(f"runs AS ({self._insert(rows)}{self._unless_there()})")
         if key.values:
-            parts.append(f"large AS ({self._insert(self._rows(_large, key.values))} ON CONFLICT DO NOTHING)")
+            parts.append(f"large AS ({self._insert(self._rows('values', key.values))} ON CONFLICT DO NOTHING)")
         columns = NewCheckpoint(
             thread="m.id",
             namespace=self._namespace,
-            checkpoint_id=self._id(lambda commit: commit.checkpoint_id),
+            checkpoint_id=self._value("checkpoint_id"),
             parent_id=parent,
             seq="m.last_seq",
-            rev=self._value(lambda commit: commit.rev),
-            created_at=self._value(lambda commit: sql.time(commit.created_at), "timestamptz"),
-            metadata=self._json(lambda commit: commit.metadata),
-            head=self._json(lambda commit: commit.head, "json"),
-            manifest=self._json(lambda commit: commit.manifest, "json"),
+            rev=self._value("rev"),
+            created_at=self._value("created_at", "timestamptz"),
+            metadata=self._value("metadata", "jsonb"),
+            head=self._value("head", "json"),
+            manifest=self._value("manifest", "json"),
         )
         text = (
             f"WITH {', '.join(parts)} INSERT INTO {sql.checkpoints} ({CHECKPOINT_COLUMNS})"
             f" SELECT {', '.join(columns)} FROM moved m RETURNING seq, parent_id"
         )
-        return Statement(text, tuple(self._getters))
+        return Statement(text, tuple(self._names), sql)
 
     def _unless_there(self) -> str:
         """See `branches_sent_before`. The runs that continue a branch are not there, or nothing would be written."""
@@ -246,49 +289,20 @@ class _Builder:
             f" r.items_before FROM moved m, {rows} AS r ({RUN_INFO}, items, items_before)"
         )
 
-    def _rows(self, runs: Callable[[Commit], tuple[Run, ...]], count: int) -> str:
-        return f"(VALUES {', '.join(self._row(partial(_nth, runs, at)) for at in range(count))})"
+    def _rows(self, of: str, count: int) -> str:
+        """The runs in a field of the commit, row by row."""
+        rows = (
+            ", ".join(self._value((of, at, column), kind) for column, kind in _RUN_TYPES.items()) for at in range(count)
+        )
+        return f"(VALUES {', '.join(f'({row})' for row in rows)})"
 
     def _arrays(self) -> str:
-        dialect = self._sql.dialect
-        columns = (
-            self._value(lambda commit: [run.branch for run in commit.runs], "text[]"),
-            self._value(lambda commit: [run.number for run in commit.runs], "integer[]"),
-            self._value(lambda commit: [run.start for run in commit.runs], "integer[]"),
-            self._value(lambda commit: [run.length for run in commit.runs], "integer[]"),
-            self._value(lambda commit: [to_native(run.items, dialect) for run in commit.runs], "text[]"),
-            self._value(lambda commit: [run.before for run in commit.runs], "text[]"),
-        )
-        branches, numbers, starts, lengths, items, before = columns
-        return f"unnest({branches}, {numbers}, {starts}, {lengths}, {items}::jsonb[], {before})"
-
-    def _row(self, run: Callable[[Commit], Run]) -> str:
-        columns = (
-            self._value(lambda commit: run(commit).branch),
-            self._value(lambda commit: run(commit).number, "integer"),
-            self._value(lambda commit: run(commit).start, "integer"),
-            self._value(lambda commit: run(commit).length, "integer"),
-            self._json(lambda commit: run(commit).items),
-            self._value(lambda commit: run(commit).before),
-        )
-        return f"({', '.join(columns)})"
-
-
-def _base(commit: Commit) -> Base:
-    assert commit.base is not None
-    return commit.base
-
-
-def _runs(commit: Commit) -> tuple[Run, ...]:
-    return commit.runs
-
-
-def _large(commit: Commit) -> tuple[Run, ...]:
-    return commit.values
-
-
-def _nth(runs: Callable[[Commit], tuple[Run, ...]], at: int, commit: Commit) -> Run:
-    return runs(commit)[at]
+        """All runs of the commit, as an array for each column."""
+        # The driver has no array of jsonb.
+        kinds = {**_RUN_TYPES, "items": "text"}
+        arrays = {column: self._value(column, f"{kind}[]") for column, kind in kinds.items()}
+        arrays["items"] += "::jsonb[]"
+        return f"unnest({', '.join(arrays.values())})"
 
 
 class PostgreSQLThread(SQLThread):

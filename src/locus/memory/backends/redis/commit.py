@@ -50,7 +50,7 @@ def commit_arguments(commit: Commit, removal: Sequence[Any] = (), version: str |
         milliseconds(commit.expires_at),
         entry_text(entry_of(commit, _UNDECIDED)),
         metadata_pairs(commit.metadata),
-        payload_text(wanted(commit.manifest), commit.head, commit.manifest),
+        payload_text(commit.extents or wanted(commit.manifest), commit.head, commit.manifest),
         version,
         len(runs),
         *chain.from_iterable((run.branch, run.number, run_text(run)) for run in runs),

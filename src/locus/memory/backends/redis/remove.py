@@ -60,7 +60,7 @@ class ThreadOutline:
         stay: dict[int, list[Extent]] = {seq: extents for seq, extents in self.extents.items() if seq not in doomed}
         runs = list(self.runs)
         if replacement is not None:
-            stay[-1] = wanted(replacement.manifest)
+            stay[-1] = list(replacement.extents or wanted(replacement.manifest))
             runs += [RunInfo(*run[:4]) for run in (*replacement.runs, *replacement.values)]
         plan = plan_removal(stay, list(self.entries.values()), doomed, runs)
         return self._arguments([self.entries[seq] for seq in sorted(doomed)], plan, runs)

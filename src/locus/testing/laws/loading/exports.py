@@ -13,8 +13,7 @@ from locus.core.state import AgentState
 from locus.looking import reading
 from locus.memory.checkpointer import Checkpointer
 from locus.memory.model import sizes
-from locus.memory.model.digests import fits
-from locus.memory.model.manifest import decode_manifest, visible
+from locus.memory.model.manifest import decode_manifest, fits, visible
 from locus.memory.model.payloads import dict_from
 from locus.memory.model.records import ANY, DEFAULT_NAMESPACE
 from locus.memory.storage import StorageBackend
