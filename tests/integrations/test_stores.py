@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from locus.integrations.stores import AsyncStoreUser, BlockingStoreUser, BothWaysStoreUser, StoreUser
+from locus.integrations import stores
 from locus.memory.backends import sqlite_checkpointer
+from locus.threads import AsyncStoreUser, BlockingStoreUser, BothWaysStoreUser, StoreUser
 
 Call = Callable[[Any], Any]
 
@@ -89,6 +90,8 @@ def test_every_class_that_takes_a_store_is_here() -> None:
         AsyncStoreUser,
         BlockingStoreUser,
         BothWaysStoreUser,
+        stores.AsyncStoreUser,
+        stores.BothWaysStoreUser,
         OwnedStore,
     }
 
@@ -97,10 +100,10 @@ def test_every_class_that_takes_a_store_is_here() -> None:
 async def test_what_was_opened_here_is_closed_once_or_twice(case: Case, tmp_path: Path) -> None:
     one = case.made(_url(tmp_path))
     await _done(case.call(one))
-    assert one._handle.store.ready
+    assert one._handle._store.ready
     for _ in range(2):
         await _closed(one)
-        assert not one._handle.store.ready
+        assert not one._handle._store.ready
     assert repr(one).startswith(f"{case.name}(")
     if case.error is None:
         await _done(case.call(one))  # opens it again
@@ -109,7 +112,7 @@ async def test_what_was_opened_here_is_closed_once_or_twice(case: Case, tmp_path
         with pytest.raises(Exception, match=f"closed: make a new {case.name}") as caught:
             await _done(case.call(one))
         assert type(caught.value).__name__ == case.error
-    assert not one._handle.store.ready
+    assert not one._handle._store.ready
 
 
 @every_class
@@ -132,7 +135,7 @@ async def test_the_end_of_a_block_closes(case: Case, tmp_path: Path) -> None:
         async with one as entered:
             assert entered is one
             await _done(case.call(one))
-        assert not one._handle.store.ready
+        assert not one._handle._store.ready
     if isinstance(one, BlockingStoreUser):
         one = case.made(_url(tmp_path))
 
@@ -144,7 +147,7 @@ async def test_the_end_of_a_block_closes(case: Case, tmp_path: Path) -> None:
                     asyncio.run(_done(result))
 
         await asyncio.to_thread(work)
-        assert not one._handle.store.ready
+        assert not one._handle._store.ready
 
 
 async def test_a_view_of_a_storage_ends_with_it(tmp_path: Path) -> None:
@@ -158,4 +161,4 @@ async def test_a_view_of_a_storage_ends_with_it(tmp_path: Path) -> None:
         for one in (storage, view):
             with pytest.raises(Exception, match="closed: make a new LocusStorage"):
                 await one.read("k")
-        assert not storage._handle.store.ready
+        assert not storage._handle._store.ready

@@ -20,9 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from locus.errors import CheckpointNotFoundError, LocusError
 from locus.extras import require
-from locus.integrations.points import SessionPoint, session_ids, session_point
-from locus.integrations.stores import AsyncStoreUser, opened_store
-from locus.memory.item_log import ItemLog
+from locus.threads import AsyncStoreUser, ItemLog, SessionPoint, ThreadStore, session_ids, session_points
 
 if TYPE_CHECKING:
     from agents import SessionSettings, TResponseInputItem
@@ -87,7 +85,7 @@ class LocusSession(AsyncStoreUser):
         self.session_id = session_id
         self.session_settings = _settings(session_settings)
         self._open(store, options, _OWN_OPTIONS)
-        self._items = ItemLog(self._store, session_id, namespace)
+        self._items = self._store.log(session_id, namespace)
 
     @property
     def _log(self) -> ItemLog:
@@ -119,9 +117,7 @@ class LocusSession(AsyncStoreUser):
 
     async def history(self, limit: int | None = 10, before: str | None = None) -> list[SessionPoint]:
         """The points in the history that the session can be read at or forked from, newest first, without items."""
-        log = self._log
-        entries = await log.store.history(self.session_id, limit, before, log.namespace)
-        return [session_point(entry) for entry in entries]
+        return await session_points(self._store, self.session_id, self._log.namespace, limit, before)
 
     def at(self, checkpoint_id: str) -> SessionView:
         """The session as it was at a point in its history."""
@@ -132,15 +128,15 @@ class LocusSession(AsyncStoreUser):
 
         Raises `ConflictError` if the new id is in use.
         """
-        log = self._log
+        namespace = self._log.namespace
         forked = copy(self)
-        forked.session_id, forked._handle = new_session_id, self._handle.lent()
-        forked._items = ItemLog(log.store, new_session_id, log.namespace)
-        start = checkpoint_id if checkpoint_id is not None else await log.latest()
-        if start is not None:
-            copied = await log.store.copy(self.session_id, new_session_id, start, log.namespace)
-            if not copied:
-                raise CheckpointNotFoundError(f"session {self.session_id!r} has no checkpoint {start!r} to fork from")
+        forked.session_id, forked._handle = new_session_id, self._store.lent()
+        forked._items = forked._store.log(new_session_id, namespace)
+        copied = await self._store.fork(self.session_id, new_session_id, namespace, checkpoint_id)
+        if not copied and checkpoint_id is not None:
+            raise CheckpointNotFoundError(
+                f"session {self.session_id!r} has no checkpoint {checkpoint_id!r} to fork from"
+            )
         return forked
 
     async def rewind(self, checkpoint_id: str) -> None:
@@ -149,11 +145,10 @@ class LocusSession(AsyncStoreUser):
 
     async def list_sessions(self, limit: int | None = 100, pattern: str = "*") -> list[str]:
         """The ids of the sessions in this store that match a pattern (`*` any text, `?` one character), in order."""
-        log = self._log
-        return await session_ids(log.store, log.namespace, limit, pattern)
+        return await session_ids(self._store, self._log.namespace, limit, pattern)
 
     def __repr__(self) -> str:
-        return f"LocusSession({self.session_id!r}, {type(self._items.store.engine).__name__})"
+        return f"LocusSession({self.session_id!r}, {self._handle.kind})"
 
     async def _get_compaction_snapshot(
         self, limit: int, *, prune_prefix: Callable[[TResponseInputItem], bool] | None = None
@@ -183,12 +178,11 @@ async def list_sessions(
 
     `store` is what a `LocusSession` takes. One that is opened here by name is closed again.
     """
-    opened = opened_store(store, options, "list_sessions", ("limit", "pattern", "namespace"))
+    opened = ThreadStore.open(store, options, owner="list_sessions", own=("limit", "pattern", "namespace"))
     try:
         return await session_ids(opened, namespace, limit, pattern)
     finally:
-        if isinstance(store, str):
-            await opened.close()
+        await opened.close()
 
 
 def _settings(given: SessionSettings | dict[str, Any] | None) -> SessionSettings | None:

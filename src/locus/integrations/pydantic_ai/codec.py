@@ -12,8 +12,8 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter
 from pydantic_core import PydanticSerializationError
 
 from locus.errors import ConfigurationError, CorruptCheckpointError, SerializationError
-from locus.memory.model.codec import encode
-from locus.memory.model.ids import check_id, shown_thread
+from locus.threads.ids import check_id, shown_thread
+from locus.threads.json import encode
 
 Item = dict[str, Any]
 """An entry as it is stored: `{"id": …, "parent_id": …, "message": {…}}`."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Any, Final, TypeVar
@@ -36,8 +36,7 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.exceptions import UserError
 
 from locus.core.tasks import finished
-from locus.errors import CheckpointNotFoundError, ConfigurationError, ConflictError, CorruptCheckpointError, LocusError
-from locus.integrations.points import AT_ONCE, readable
+from locus.errors import CheckpointNotFoundError, ConflictError, CorruptCheckpointError, LocusError
 from locus.integrations.pydantic_ai.codec import (
     Item,
     checked_items,
@@ -48,18 +47,18 @@ from locus.integrations.pydantic_ai.codec import (
     unreadable,
 )
 from locus.integrations.pydantic_ai.histories import HistoryChange, continued, line_to, moved, new_line
-from locus.integrations.stores import AsyncStoreUser
-from locus.memory.engine import LOOKED_AT, warn_of_damage
-from locus.memory.model.arguments import UNLIMITED, checked_limit
-from locus.memory.model.codec import decode
-from locus.memory.model.ids import check_ids, shown_thread
-from locus.memory.model.manifest import MOST
-from locus.memory.model.parts import ItemPage, Range, Window, page_of
-from locus.memory.model.payloads import dict_from, dict_payload, kept_trace
-from locus.memory.model.plan import Payload
-from locus.memory.model.records import Entry, Path, Stored
-from locus.memory.model.trace import Trace
-from locus.memory.model.warm import TEXTS
+from locus.threads import (
+    AsyncStoreUser,
+    Document,
+    Entry,
+    Kept,
+    Version,
+    metadata_of,
+    readable,
+    warn_of_damage,
+)
+from locus.threads.ids import check_ids, shown_thread
+from locus.threads.limits import AT_ONCE, MOST, UNLIMITED, checked_limit
 
 T = TypeVar("T")
 
@@ -69,16 +68,11 @@ NAMESPACE: Final = "pydantic-ai"
 INDEXED: Final = 100
 """How many entries the metadata of one checkpoint names. Databases index each, and some only so many."""
 
-_ITEMS: Final[Path] = ("items",)
-_LISTS: Final = frozenset({_ITEMS, ("left",)})
-_WITHOUT_MESSAGES: Final = Window(1, _LISTS)
-"""All but the lists of entries; of these the last one, which a write needs to go on from."""
+_ITEMS, _LEFT = "items", "left"
 _SCOPE: Final = "conversation_scope"
 _ENTRY: Final = "entry:"
 _MESSAGES, _DELETED, _FIRST = "messages", "deleted", "first"
 _ATTEMPTS = 8
-_MANY = 256
-"""From so many entries on, a write is worked out in a thread, so that others have their turn."""
 _MOST_SEEN, _MOST_HEADS = 256, 4_096
 """How many conversations and entries a store remembers. It only saves questions."""
 _HITS = 20
@@ -106,15 +100,21 @@ class ConversationStoreClosedError(LocusError, RuntimeError):
 class _Latest:
     """A checkpoint of a conversation without its messages."""
 
-    stored: Stored
+    version: Version
     record: Any
     """As JSON; None if the conversation was deleted."""
-    messages: int
-    left: int
 
     @property
     def checkpoint_id(self) -> str:
-        return self.stored.entry.checkpoint_id
+        return self.version.checkpoint_id
+
+    @property
+    def messages(self) -> int:
+        return self.version.counts[_ITEMS]
+
+    @property
+    def left(self) -> int:
+        return self.version.counts[_LEFT]
 
     @property
     def revision(self) -> str | None:
@@ -203,19 +203,17 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
         self._seen.pop(conversation_id, None)
         if latest is None or latest.record is None or latest.revision != expected_revision:
             raise ConversationConflict(conversation_id)
-        payload = dict_payload({_DELETED: True, "items": [], "left": []})
         try:
-            saved = await self._store.save(
-                conversation_id,
-                payload,
-                namespace=self._namespace,
+            deletion = await self._document(conversation_id).save(
+                {_DELETED: True},
+                lists={_ITEMS: [], _LEFT: []},
+                after=latest.version,
                 metadata={_DELETED: True},
                 if_latest=latest.checkpoint_id,
-                known=self._trace(latest, {}),
             )
         except ConflictError:
             raise ConversationConflict(conversation_id) from None
-        await finished(self._erase(conversation_id, saved.checkpoint_id))
+        await finished(self._erase(conversation_id, deletion.checkpoint_id))
 
     async def delete(self, conversation_id: str, *, scope: str | None = None) -> None:
         await super().delete(conversation_id, scope=scope)
@@ -253,7 +251,7 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
         """
         if await self._in_scope(conversation_id, scope) is None:
             return []
-        entries = await self._store.history(conversation_id, limit, before, self._namespace)
+        entries = await self._store.history(conversation_id, self._namespace, limit, before)
         # What is older than a deletion is about to be removed.
         return [_point(entry) for entry in takewhile(lambda entry: not _is_deletion(entry), entries)]
 
@@ -331,19 +329,23 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
     def _closed_error(self, name: str) -> Exception:
         return ConversationStoreClosedError(f"this conversation store is closed: make a new {name}")
 
+    def _document(self, conversation_id: str) -> Document:
+        return self._store.document(conversation_id, self._namespace, (_ITEMS, _LEFT))
+
     async def _latest(self, conversation_id: str, checkpoint_id: str | None = None) -> _Latest | None:
         """A checkpoint, by default the latest, without messages."""
-        self._check_open()
-        stored = await self._store.read_part(conversation_id, checkpoint_id, self._namespace, _WITHOUT_MESSAGES)
-        if stored is None:
+        version = await self._document(conversation_id).read(checkpoint_id, newest=0)
+        if version is None:
             self._seen.pop(conversation_id, None)
             return None
-        content = dict_from(stored, _LISTS)
-        record = None if content.get(_DELETED) is True else content.get("record")
-        if content.get(_DELETED) is not True and not _has_revision(record):
-            raise _no_conversation(stored)
-        counts = [_page(stored, Range(path, 0, 0)).total for path in (_ITEMS, ("left",))]
-        latest = _Latest(stored, record, *counts)
+        deleted = version.fields.get(_DELETED) is True
+        record = None if deleted else version.fields.get("record")
+        if not (deleted or _has_revision(record)) or len(version.counts) < 2:
+            raise CorruptCheckpointError(
+                f"{shown_thread(conversation_id)}, namespace {self._namespace!r:.80}, is no conversation: something "
+                "else uses it. Use another id, or another namespace"
+            )
+        latest = _Latest(version, record)
         if checkpoint_id is None:
             _bound(self._seen, _MOST_SEEN)
             self._seen[conversation_id] = latest
@@ -401,64 +403,44 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
     async def _commit(
         self, record: ConversationRecord, value: dict[str, Any], change: HistoryChange, latest: _Latest | None
     ) -> None:
-        store, conversation_id = self._store, record.conversation_id
-        async with store.using() as engine:
-            pass  # some engines know whether they keep runs only after `setup`
+        conversation_id = record.conversation_id
         metadata: dict[str, Any] = {_MESSAGES: change.kept + len(change.added)}
         if record.scope is not None:
             metadata[_SCOPE] = record.scope
-        if len(change.indexed) <= INDEXED or not engine.keeps_runs:
-            metadata |= _index_of(change.indexed)
-        else:
+        if len(change.indexed) > INDEXED and await self._store.keeps_lists():
             await self._index_before(conversation_id, change)
-        added = {"items": change.added, "left": change.left}
-        kept = {"items": change.kept, "left": latest.left if latest else 0}
-        if not engine.keeps_runs:
-            items, left = await self._all_items(conversation_id, latest)
-            added = {"items": [*items[: change.kept], *change.added], "left": [*left, *change.left]}
-            kept = {}
-        await store.save(
-            conversation_id,
-            replace(
-                dict_payload({"record": value, **added}), omitted={name: count for name, count in kept.items() if count}
-            ),
-            namespace=self._namespace,
+        else:
+            metadata |= _index_of(change.indexed)
+        await self._document(conversation_id).save(
+            {"record": value},
+            lists={
+                _ITEMS: Kept(change.kept, change.added),
+                _LEFT: Kept(latest.left if latest else 0, change.left),
+            },
+            after=latest.version if latest else None,
             metadata=metadata,
             if_latest=latest.checkpoint_id if latest else None,
-            known=self._trace(latest, kept) if latest else None,
-            off_loop=len(change.added) >= _MANY,
-        )
-
-    def _trace(self, latest: _Latest, kept: dict[str, int]) -> Trace:
-        """What a write may refer to: so many entries of each list, by default none."""
-        return kept_trace(
-            latest.stored, {"items": 0, "left": 0, **kept}, sort_keys=not self._store.engine.dialect.exact
         )
 
     async def _index_before(self, conversation_id: str, change: HistoryChange) -> None:
         """Write the index of a write that brings very many entries."""
         places = {item["id"]: change.kept + number for number, item in enumerate(change.added)}
+        index = self._store.document(conversation_id, self._index)
         for start in range(0, len(change.indexed), INDEXED):
             some = change.indexed[start : start + INDEXED]
-            await self._store.save(
-                conversation_id,
-                Payload({}, {}, frozen=False),
-                namespace=self._index,
-                metadata={_FIRST: places.get(some[0], 0), **_index_of(some)},
-            )
+            await index.save({}, metadata={_FIRST: places.get(some[0], 0), **_index_of(some)})
 
     async def _erase(self, conversation_id: str, deletion: str) -> None:
         """Remove a deleted conversation: everything up to its deletion, and nothing that was begun after it."""
         store = self._store
-        last = await store.entry(conversation_id, deletion, self._namespace)
+        last = await store.entry(conversation_id, self._namespace, deletion)
         if last is None:
             return
         for namespace in (self._index, self._namespace):
-            entries = await store.history(conversation_id, None, None, namespace)
-            seqs = {entry.seq: entry.rev for entry in entries if entry.seq <= last.seq}
-            if seqs:
-                async with store.using() as engine:
-                    await engine.delete(conversation_id, namespace, seqs)
+            entries = await store.history(conversation_id, namespace)
+            doomed = [entry for entry in entries if entry.seq <= last.seq]
+            if doomed:
+                await store.delete_entries(conversation_id, namespace, doomed)
 
     async def _line_to(self, entry_id: str, limit: int | None, likely: str | None) -> tuple[str, list[Item]] | None:
         """The line to an entry, or its end, and a conversation that has it; None if none has."""
@@ -481,9 +463,8 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
     ) -> list[Item] | None:
         """The same in one conversation. Most often it ends with the entry, and then only its end is read."""
         if limit is not None:
-            part = Range(_ITEMS, -min(limit, MOST), min(limit, MOST))
-            stored = await self._store.read_part(conversation_id, checkpoint_id, self._namespace, part)
-            items = [] if stored is None else checked_items(conversation_id, _page(stored, part).items)
+            page = await self._document(conversation_id).items(_ITEMS, -limit, limit, checkpoint_id=checkpoint_id)
+            items = [] if page is None else checked_items(conversation_id, page.items)
             if items and items[-1]["id"] == entry_id:
                 return items
         found = await self._lists(conversation_id, checkpoint_id)
@@ -496,11 +477,10 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
 
     async def _lists(self, conversation_id: str, checkpoint_id: str | None) -> tuple[list[Item], list[Item]] | None:
         """All entries of a checkpoint. What this handle holds of them is not read again."""
-        loaded = await self._store.load(conversation_id, checkpoint_id, self._namespace, TEXTS)
-        if loaded is None:
+        version = await self._document(conversation_id).read(checkpoint_id)
+        if version is None:
             return None
-        content = dict_from(loaded.value)
-        items, left = (checked_items(conversation_id, content.get(name)) for name in ("items", "left"))
+        items, left = (checked_items(conversation_id, version.lists.get(name)) for name in (_ITEMS, _LEFT))
         return items, left
 
     async def _hits(self, entry_id: str) -> list[Entry]:
@@ -510,19 +490,21 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
 
     async def _brought_by(self, hit: Entry) -> list[Item]:
         """The entries that the index of a checkpoint names, and perhaps more; none if they are not there any more."""
-        conversation_id, metadata = hit.thread_id, decode(hit.metadata)
+        conversation_id, metadata = hit.thread_id, metadata_of(hit)
         count = max(1, sum(map(_is_entry_key, metadata)))
-        latest = await self._store.entry(conversation_id, None, self._namespace)
+        latest = await self._store.entry(conversation_id, self._namespace)
         if latest is None or _is_deletion(latest):
             return []
-        part: Window | Range = Window(count, _LISTS)
-        parts = [Range(path, -count, count) for path in _LISTS]
+        document = self._document(conversation_id)
+        found: Sequence[Any]
         if hit.namespace == self._index:
             first = metadata.get(_FIRST)
-            part = Range(_ITEMS, first if isinstance(first, int) and 0 <= first <= MOST else 0, count)
-            hit, parts = latest, [part]
-        stored = await self._store.read_part(conversation_id, hit.checkpoint_id, self._namespace, part)
-        found = [] if stored is None else [item for part in parts for item in _page(stored, part).items]
+            start = first if isinstance(first, int) and 0 <= first <= MOST else 0
+            page = await document.items(_ITEMS, start, count, checkpoint_id=latest.checkpoint_id)
+            found = [] if page is None else page.items
+        else:
+            version = await document.read(hit.checkpoint_id, newest=count)
+            found = [] if version is None else [item for items in version.lists.values() for item in items]
         items = checked_items(conversation_id, found)
         if {f"{_ENTRY}{item['id']}" for item in items}.issuperset(name for name in metadata if _is_entry_key(name)):
             return items
@@ -542,7 +524,7 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
         cursor: str | None = None
         waiting: list[Entry] = []
         while True:
-            found = await self._store.newest_threads(min(max(most, AT_ONCE), LOOKED_AT), cursor)
+            found = await self._store.newest_threads(max(most, AT_ONCE), cursor)
             for some in _portions(found.entries, AT_ONCE):
                 entries = await readable(self._newest_here, some, damaged)
                 waiting += [entry for _, entry in entries if entry is not None and not _is_deletion(entry)]
@@ -559,7 +541,7 @@ class LocusConversationStore(AsyncStoreUser, ConversationStore):
         """The newest checkpoint of a thread in this namespace: the thread may have others."""
         if entry.namespace == self._namespace:
             return entry
-        return await self._store.entry(entry.thread_id, None, self._namespace)
+        return await self._store.entry(entry.thread_id, self._namespace)
 
     async def _newest_in(self, scope: str, most: int) -> AsyncGenerator[list[str]]:
         """The same for one scope, which every checkpoint of a conversation names."""
@@ -593,29 +575,13 @@ def _is_entry_key(name: str) -> bool:
 
 
 def _is_deletion(entry: Entry) -> bool:
-    metadata = decode(entry.metadata)
-    return isinstance(metadata, dict) and metadata.get(_DELETED) is True
+    return metadata_of(entry).get(_DELETED) is True
 
 
 def _point(entry: Entry) -> ConversationPoint:
-    metadata = decode(entry.metadata)
-    count = metadata.get(_MESSAGES) if isinstance(metadata, dict) else None
+    count = metadata_of(entry).get(_MESSAGES)
     return ConversationPoint(
         entry.checkpoint_id, entry.parent_id, entry.created_at, count if isinstance(count, int) else None
-    )
-
-
-def _page(stored: Stored, part: Range) -> ItemPage:
-    try:
-        return page_of(stored, part)
-    except ConfigurationError:
-        raise _no_conversation(stored) from None
-
-
-def _no_conversation(stored: Stored) -> CorruptCheckpointError:
-    return CorruptCheckpointError(
-        f"{shown_thread(stored.entry.thread_id)}, namespace {stored.entry.namespace!r:.80}, is no conversation: "
-        "something else uses it. Use another id, or another namespace"
     )
 
 

@@ -22,20 +22,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from locus.core.frozen import FrozenList, freeze
+from locus.core.frozen import EMPTY, FrozenList
 from locus.errors import CorruptCheckpointError
-from locus.memory.model.codec import decode, encode
-from locus.memory.model.digests import fingerprint
-from locus.memory.model.manifest import decode_manifest
-from locus.memory.model.parts import Ends, Range, Window, page_of, total_of
-from locus.memory.model.payloads import dict_from, kept_trace
-from locus.memory.model.plan import Payload
-from locus.memory.model.records import Cuts, Path, Stored
-from locus.memory.model.trace import FieldTrace, ListTrace, Trace
-from locus.memory.store import CheckpointStore, Saved
+from locus.threads import Change, Kept, Version, freeze
 
 LIST: Final = "said"
 DEFAULT_AGENT: Final = "default"
@@ -56,84 +48,89 @@ def is_list_name(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class StoredSession:
     """A session as it is stored, without its messages."""
 
-    session: Mapping[str, Any]
-    agents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    multi_agents: Mapping[str, Any] = field(default_factory=dict)
-    ids: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """Which ids the messages of each agent have."""
-    counts: Mapping[str, int] = field(default_factory=dict)
+    who: Sequence[Any]
+    """The session, its agents and its orchestrators, as one item."""
+    ids: Mapping[str, Sequence[int]]
+    """Which ids the messages have of those agents that `ids` names."""
+    counts: Mapping[str, int]
     """How many messages each list has."""
-    whole: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    """The messages of lists that a store keeps in one piece with the rest."""
-    trace: Trace | None = None
-    """What the next save may refer to."""
-    who: FrozenList | None = None
-    """The session, the agents and the orchestrators as they were saved: as long as it is there, they are the same."""
+    version: Version | None = None
+    """The version of the document that this is; None if it is new."""
+
+    @property
+    def session(self) -> Mapping[str, Any]:
+        session: Mapping[str, Any] = self.who[0]["session"]
+        return session
+
+    @property
+    def agents(self) -> Mapping[str, Mapping[str, Any]]:
+        agents: Mapping[str, Mapping[str, Any]] = self.who[0]["agents"]
+        return agents
+
+    @property
+    def multi_agents(self) -> Mapping[str, Any]:
+        multi_agents: Mapping[str, Any] = self.who[0]["multi_agents"]
+        return multi_agents
 
     @property
     def checkpoint_id(self) -> str | None:
-        return None if self.trace is None else self.trace.base.checkpoint_id
+        return None if self.version is None else self.version.checkpoint_id
+
+    def ids_of(self, agent_id: str) -> Sequence[int]:
+        """Which ids the messages of an agent have, in pairs of a first id and a count."""
+        count = self.counts.get(list_name(agent_id), 0)
+        return self.ids.get(agent_id) or ([0, count] if count else [])
+
+    def with_ids(self, agent_id: str, pairs: Sequence[int]) -> StoredSession:
+        usual = not pairs or (len(pairs) == 2 and pairs[0] == 0)
+        if usual and not self.ids:
+            return self
+        ids = {**self.ids, agent_id: [] if usual else pairs}
+        return replace(self, ids={agent: ids[agent] for agent in self.agents if ids.get(agent)})
+
+    def with_agent(self, agent_id: str, agent: Mapping[str, Any]) -> StoredSession:
+        return replace(self, who=[{**self.who[0], "agents": {**self.agents, agent_id: agent}}])
+
+    def with_multi_agent(self, multi_agent_id: str, state: Any) -> StoredSession:
+        return replace(self, who=[{**self.who[0], "multi_agents": {**self.multi_agents, multi_agent_id: state}}])
+
+    def fields(self) -> dict[str, Any]:
+        """What is stored beside the messages. It is frozen, so that the next save recognises it if it is the same."""
+        who = self.who if isinstance(self.who, FrozenList) else freeze(self.who)
+        return {WHO: who, IDS: self.ids} if self.ids else {WHO: who}
+
+    def change(self, name: str, lists: Mapping[str, Kept]) -> Change:
+        """The change that leaves the session like this, and some of its lists like these."""
+        every = {one: lists.get(one) or Kept(count) for one, count in self.counts.items()}
+        return Change(self.fields(), {**every, **lists}, metadata_of(name), after=self.version)
 
 
-@dataclass(frozen=True, slots=True)
-class Tail:
-    """A list from a position on: its messages as they are stored, and as they are to be."""
-
-    start: int
-    old: Sequence[Any] = ()
-    new: Sequence[Any] = ()
+def new_session(
+    session: Mapping[str, Any], agents: Mapping[str, Any] = EMPTY, multi_agents: Mapping[str, Any] = EMPTY
+) -> StoredSession:
+    """A session that is not stored yet."""
+    return StoredSession([{"session": session, "agents": agents, "multi_agents": multi_agents}], {}, {})
 
 
-async def read_document(
-    store: CheckpointStore, session_id: str, checkpoint_id: str | None, namespace: str
-) -> Document | None:
-    """A session at a checkpoint, or at the latest, with at most the last message of each list read."""
-    stored = await store.read_part(session_id, checkpoint_id, namespace, Ends(1))
-    if stored is None:
-        return None
-    cuts = decode_manifest(stored.manifest)
-    lists = _message_lists(cuts)
-    if any(path != (WHO,) for path in cuts.keys() - lists.keys()):  # the ids of very many agents
-        part = Window(1, frozenset(lists))
-        stored = await store.read_part(session_id, stored.entry.checkpoint_id, namespace, part)
-        if stored is None:
-            return None
-    return _document(stored, lists, sort_keys=not store.engine.dialect.exact)
-
-
-def _message_lists(cuts: Cuts) -> dict[Path, Any]:
-    return {
-        path: cut for path, cut in cuts.items() if len(path) == 1 and is_list_name(path[0]) and not isinstance(cut, str)
-    }
-
-
-def _document(stored: Stored, lists: Mapping[Path, Any], *, sort_keys: bool) -> Document:
-    fields = dict_from(stored, lists)
-    counts = {path[0]: total_of(cut) for path, cut in lists.items()}
-    trace = kept_trace(stored, counts, sort_keys)
-    whole: dict[str, Sequence[Any]] = {}
-    for name in filter(is_list_name, fields):
-        items = fields[name]
-        if name not in counts and isinstance(items, list):
-            counts[name], whole[name] = len(items), items
-    session: Any = None
-    agents: Any = None
-    multi_agents: Any = None
+def stored_session(version: Version) -> StoredSession:
+    """The session that a version of a document is."""
+    fields, counts = version.fields, version.counts
+    who: Any = fields.get(WHO)
     ids: Any = fields.get(IDS, {})
-    with suppress(KeyError, TypeError, ValueError):
-        (who,) = fields[WHO]
-        session, agents, multi_agents = who["session"], who["agents"], who["multi_agents"]
-    parts = (session, agents, multi_agents, ids)
-    if not all(isinstance(part, dict) for part in parts) or not _fit(ids, agents, counts):
-        raise CorruptCheckpointError(
-            "a thread in the namespace of Strands' sessions is no session: something else uses it. "
-            "Use another id, or another namespace"
-        )
-    every = {agent_id: ids.get(agent_id) or _usual_ids(counts[list_name(agent_id)]) for agent_id in agents}
-    return Document(session, agents, multi_agents, every, counts, whole, trace)
+    session = StoredSession(who, ids, counts, version)
+    if version.entry is None:  # it was saved here
+        return session
+    with suppress(KeyError, TypeError, ValueError, IndexError):
+        parts = (session.session, session.agents, session.multi_agents, ids)
+        if len(who) == 1 and all(isinstance(part, dict) for part in parts) and _fit(ids, session.agents, counts):
+            return session
+    raise CorruptCheckpointError(
+        "a thread in the namespace of Strands' sessions is no session: something else uses it. "
+        "Use another id, or another namespace"
+    )
 
 
 def _fit(ids: Any, agents: Any, counts: Mapping[str, int]) -> bool:
@@ -149,31 +146,13 @@ def _fit(ids: Any, agents: Any, counts: Mapping[str, int]) -> bool:
     )
 
 
-def _usual_ids(count: int) -> list[int]:
-    return [0, count] if count else []
-
-
-def _is_usual(pairs: Sequence[int]) -> bool:
-    return not pairs or (len(pairs) == 2 and pairs[0] == 0)
-
-
-def payload_of(document: Document, lists: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """What is stored of a session with these lists of messages."""
-    who: Sequence[Any] | None = document.who
-    if who is None:
-        who = freeze([{"session": document.session, "agents": document.agents, "multi_agents": document.multi_agents}])
-    ids = {agent_id: pairs for agent_id, pairs in document.ids.items() if not _is_usual(pairs)}
-    return {WHO: who, **({IDS: ids} if ids else {}), **lists}
-
-
 def metadata_of(change: str) -> dict[str, Any]:
     return {} if change == MESSAGE else {CHANGE: change}
 
 
-def change_of(metadata: str) -> str:
+def change_of(metadata: Mapping[str, Any]) -> str:
     """What the change was that made a checkpoint of a session."""
-    found = decode(metadata)
-    return str(found.get(CHANGE, MESSAGE)) if isinstance(found, dict) else ""
+    return str(metadata.get(CHANGE, MESSAGE))
 
 
 def stored_message(message: Mapping[str, Any], place: int) -> dict[str, Any]:
@@ -187,95 +166,6 @@ def message_at(item: Any, place: int) -> dict[str, Any]:
     if not isinstance(item, dict):
         raise CorruptCheckpointError("a stored message of Strands is no object")
     return {_ID: place, _REDACTED: None, **item}
-
-
-async def save_document(
-    store: CheckpointStore,
-    session_id: str,
-    document: Document,
-    tails: Mapping[str, Tail],
-    change: str,
-    namespace: str,
-    *,
-    if_latest: str | None,
-) -> Document:
-    """Save a session whose lists end with these tails, if its latest checkpoint is still the one named."""
-    sort_keys = not store.engine.dialect.exact
-    lists: dict[str, Sequence[Any]] = {}
-    omitted: dict[str, int] = {}
-    counts = dict(document.counts)
-    traces = {} if document.trace is None else dict(document.trace.fields)
-    for name, count in document.counts.items():
-        tail = tails.get(name, Tail(count))
-        counts[name] = tail.start + len(tail.new)
-        if name in document.whole:
-            lists[name] = [*document.whole[name][: tail.start], *tail.new]
-            continue
-        lists[name] = tail.new
-        if tail.start:
-            omitted[name] = tail.start
-        if name in traces and tail.start < count:
-            traces[name] = _shown(name, traces[name], tail, sort_keys)
-    for name, tail in tails.items():
-        if name not in document.counts:
-            lists[name], counts[name] = tail.new, len(tail.new)
-    fields = payload_of(document, lists)
-    known = None if document.trace is None else replace(document.trace, fields=traces)
-    saved = await store.save(
-        session_id,
-        Payload({}, fields, frozen=True, omitted=omitted),
-        namespace=namespace,
-        metadata=metadata_of(change),
-        if_latest=if_latest,
-        known=known,
-    )
-    whole = {} if store.engine.keeps_runs else {name: list(items) for name, items in lists.items()}
-    return replace(document, counts=counts, whole=whole, trace=_settled(saved, lists), who=fields[WHO])
-
-
-def _shown(name: str, known: FieldTrace, tail: Tail, sort_keys: bool) -> FieldTrace:
-    """A list of which the next save knows the messages from a position on."""
-    path = (name,)
-    cut = known.cuts.get(path)
-    if not isinstance(cut, ListTrace):
-        return known
-    digests = tuple(fingerprint(encode(item, sort_keys=sort_keys)) for item in tail.old)
-    return replace(known, cuts={path: replace(cut, digests=digests, omitted=tail.start)})
-
-
-def _settled(saved: Saved, lists: Mapping[str, Sequence[Any]]) -> Trace:
-    """What the save after this one may refer to: it will know nothing of the messages."""
-    fields = dict(saved.trace.fields)
-    for name in lists:
-        cut = fields[name].cuts.get((name,))
-        if isinstance(cut, ListTrace):
-            unread = replace(cut, items=None, digests=(), omitted=total_of(cut.extents))
-            fields[name] = FieldTrace(None, "[]", {(name,): unread})
-    return replace(saved.trace, fields=fields)
-
-
-async def read_messages(
-    store: CheckpointStore,
-    session_id: str,
-    checkpoint_id: str | None,
-    namespace: str,
-    agent_id: str,
-    start: int,
-    count: int,
-) -> tuple[list[Any], range] | None:
-    """Some messages of an agent as they are stored, and their places; None if there is no such session or agent."""
-    part = Range((list_name(agent_id),), start, count)
-    stored = await store.read_part(session_id, checkpoint_id, namespace, part)
-    if stored is None or part.path[0] not in names_in(stored):
-        return None
-    page = page_of(stored, part)
-    return page.items, range(page.start, page.start + len(page.items))
-
-
-def names_in(stored: Stored) -> set[str]:
-    """The names at the top of a stored payload."""
-    head = decode(stored.head)
-    return set(head) if isinstance(head, dict) else set()
 
 
 def position_of(ids: Sequence[int], message_id: int) -> int | None:

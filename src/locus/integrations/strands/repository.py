@@ -7,39 +7,43 @@ the place of another one, whatever processes do at the same time.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from strands.session import SessionRepository
 from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage
 
-from locus.errors import CheckpointNotFoundError, ConflictError, CorruptCheckpointError, WindowError
-from locus.integrations.points import SessionPoint, readable, session_ids
-from locus.integrations.stores import BlockingStoreUser
+from locus.errors import CheckpointNotFoundError, ConflictError, CorruptCheckpointError
 from locus.integrations.strands.document import (
     MESSAGE,
-    Document,
-    Tail,
+    StoredSession,
     change_of,
+    is_list_name,
     list_name,
     message_at,
+    new_session,
     position_of,
-    read_document,
-    read_messages,
-    save_document,
     stored_message,
+    stored_session,
     with_id,
 )
-from locus.memory.model.codec import canonical
-from locus.memory.model.ids import check_ids
-from locus.memory.model.manifest import MOST
-from locus.memory.model.records import Entry
-from locus.memory.runtime.per_loop import LoopLocks
-from locus.memory.runtime.portal import PORTAL
-from locus.memory.runtime.retry import Backoff
+from locus.threads import (
+    BlockingStoreUser,
+    Change,
+    Document,
+    Entry,
+    ItemPage,
+    Kept,
+    SessionPoint,
+    Version,
+    metadata_of,
+    readable,
+    session_ids,
+)
+from locus.threads.blocking import run
+from locus.threads.json import canonical
+from locus.threads.limits import MOST
 
 if TYPE_CHECKING:
     from strands.multiagent import MultiAgentBase
@@ -50,27 +54,12 @@ NAMESPACE: Final = "strands"
 """The namespace of sessions. For a store without namespaces, pass `namespace="default"`."""
 
 _OWN_OPTIONS = ("namespace",)
-_ATTEMPTS = 200
-_BETWEEN_ATTEMPTS = Backoff(0.001, 0.05, random_part=1.0)
-_MOST_REMEMBERED = 1_024
-"""How many sessions a repository remembers, each without its messages."""
 _LARGEST_ID = MOST
 
-T = TypeVar("T")
-
-_locks = LoopLocks()
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """A session as a call leaves it, and the tails of the lists that it changes; None: as it was."""
-
-    document: Document | None
-    tails: Mapping[str, Tail]
-
-
-_Work = Callable[[Document | None], Awaitable[_Change]]
-_NOTHING: Final = _Change(None, {})
+_Changed = tuple[StoredSession, Mapping[str, Kept]]
+"""A session as a call leaves it, and those of its lists that the call changes."""
+_Work = Callable[[StoredSession | None], Awaitable[_Changed | None]]
+"""What a call makes of a session; None: nothing is to be changed."""
 
 
 class LocusSessionRepository(BlockingStoreUser, SessionRepository):
@@ -87,7 +76,6 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
     def __init__(self, store: Any, *, namespace: str = NAMESPACE, **options: Any) -> None:
         self._open(store, options, _OWN_OPTIONS)
         self._namespace = namespace
-        self._remembered: OrderedDict[str, Document] = OrderedDict()
 
     def _closed_error(self, name: str) -> Exception:
         return SessionException(f"this repository is closed: make a new {name}")
@@ -95,30 +83,29 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
     def create_session(self, session: Session, **kwargs: Any) -> Session:
         """Create a session."""
 
-        async def created(document: Document | None) -> _Change:
-            if document is not None:
+        async def created(known: StoredSession | None) -> _Changed:
+            if known is not None:
                 raise SessionException(f"session {session.session_id!r:.80} already exists")
-            return _Change(Document(_plain(session.to_dict())), {})
+            return new_session(_plain(session.to_dict())), {}
 
         self._change(session.session_id, "session", created)
         return session
 
     def read_session(self, session_id: str, *, checkpoint_id: str | None = None, **kwargs: Any) -> Session | None:
         """A session, as of a checkpoint or of the latest; None if there is none."""
-        document = self._read(session_id, checkpoint_id)
+        known = self._read(session_id, checkpoint_id)
         # A fork has the data of the session that it comes from.
-        return None if document is None else Session.from_dict({**document.session, "session_id": session_id})
+        return None if known is None else Session.from_dict({**known.session, "session_id": session_id})
 
     def create_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         """Create an agent in a session. One that exists keeps its messages, and gets this state."""
-        data = session_agent.to_dict()
+        agent_id, data = session_agent.agent_id, session_agent.to_dict()
 
-        async def created(document: Document | None) -> _Change:
-            found = _existing(document, session_id)
-            agent_id = session_agent.agent_id
-            ids = found.ids.get(agent_id, [])
-            tails = {} if agent_id in found.agents else {list_name(agent_id): Tail(0)}
-            return _Change(_with_agent(found, agent_id, data, ids), tails)
+        async def created(known: StoredSession | None) -> _Changed:
+            session = _existing(known, session_id)
+            return session.with_agent(agent_id, data), {} if agent_id in session.agents else {
+                list_name(agent_id): Kept(0)
+            }
 
         self._change(session_id, "agent", created)
 
@@ -126,18 +113,18 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
         self, session_id: str, agent_id: str, *, checkpoint_id: str | None = None, **kwargs: Any
     ) -> SessionAgent | None:
         """An agent, as of a checkpoint or of the latest; None if there is none."""
-        document = self._read(session_id, checkpoint_id)
-        if document is None or agent_id not in document.agents:
+        known = self._read(session_id, checkpoint_id)
+        if known is None or agent_id not in known.agents:
             return None
-        return SessionAgent.from_dict(dict(document.agents[agent_id]))
+        return SessionAgent.from_dict(dict(known.agents[agent_id]))
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         """Keep another state of an agent."""
 
-        async def updated(document: Document | None) -> _Change:
-            found, agent_id = _with_known(document, session_id, session_agent.agent_id), session_agent.agent_id
-            session_agent.created_at = found.agents[agent_id]["created_at"]
-            return _Change(_with_agent(found, agent_id, session_agent.to_dict(), found.ids[agent_id]), {})
+        async def updated(known: StoredSession | None) -> _Changed:
+            session, agent_id = _with_known(known, session_id, session_agent.agent_id), session_agent.agent_id
+            session_agent.created_at = session.agents[agent_id]["created_at"]
+            return session.with_agent(agent_id, session_agent.to_dict()), {}
 
         self._change(session_id, "state", updated)
 
@@ -148,22 +135,22 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
         """
         number, data = _checked_id(session_message.message_id), session_message.to_dict()
 
-        async def added(document: Document | None) -> _Change:
-            found = _with_known(document, session_id, agent_id)
-            there = position_of(found.ids[agent_id], number)
+        async def added(known: StoredSession | None) -> _Changed | None:
+            session = _with_known(known, session_id, agent_id)
+            ids, name = session.ids_of(agent_id), list_name(agent_id)
+            there = position_of(ids, number)
             if there is not None:
-                (kept,) = await self._tail(session_id, found, agent_id, there, 1)
+                (kept,) = await self._messages(session_id, session, agent_id, there, 1)
                 if _is_repeated(message_at(kept, there), data):
-                    return _NOTHING
+                    return None
                 raise SessionException(
                     f"message {number} of agent {agent_id!r:.80} exists already, with other content: nothing was "
                     "written. Another process has gone on with this session; make the agent anew to continue from there"
                 )
-            at, ids = with_id(found.ids[agent_id], number)
-            behind = await self._tail(session_id, found, agent_id, at, found.counts[list_name(agent_id)] - at)
+            at, ids = with_id(ids, number)
+            behind = await self._messages(session_id, session, agent_id, at, session.counts[name] - at)
             moved = [stored_message(message_at(item, place), place + 1) for place, item in enumerate(behind, at)]
-            tail = Tail(at, behind, [stored_message(data, at), *moved])
-            return _Change(replace(found, ids={**found.ids, agent_id: ids}), {list_name(agent_id): tail})
+            return session.with_ids(agent_id, ids), {name: Kept(at, [stored_message(data, at), *moved], behind)}
 
         self._change(session_id, MESSAGE, added)
 
@@ -174,31 +161,30 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
         number = _checked_id(message_id)
 
         async def work() -> Any:
-            document = await self._document(session_id, checkpoint_id)
-            if document is None or agent_id not in document.agents:
+            session = await self._session(session_id, checkpoint_id)
+            if session is None or agent_id not in session.agents:
                 return None
-            at = position_of(document.ids[agent_id], number)
+            at = position_of(session.ids_of(agent_id), number)
             if at is None:
                 return None
-            (item,) = await self._tail(session_id, document, agent_id, at, 1)
+            (item,) = await self._messages(session_id, session, agent_id, at, 1)
             return message_at(item, at)
 
-        data = PORTAL.run(work())
+        data = run(work())
         return None if data is None else SessionMessage.from_dict(data)
 
     def update_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any) -> None:
         """Put a message in the place of the one with its id. Earlier points in the history keep that one."""
         number = _checked_id(session_message.message_id)
 
-        async def updated(document: Document | None) -> _Change:
-            found = _with_known(document, session_id, agent_id)
-            at = position_of(found.ids[agent_id], number)
+        async def updated(known: StoredSession | None) -> _Changed:
+            session, name = _with_known(known, session_id, agent_id), list_name(agent_id)
+            at = position_of(session.ids_of(agent_id), number)
             if at is None:
                 raise SessionException(f"message {number} of agent {agent_id!r:.80} does not exist")
-            behind = await self._tail(session_id, found, agent_id, at, found.counts[list_name(agent_id)] - at)
+            behind = await self._messages(session_id, session, agent_id, at, session.counts[name] - at)
             session_message.created_at = message_at(behind[0], at)["created_at"]
-            tail = Tail(at, behind, [stored_message(session_message.to_dict(), at), *behind[1:]])
-            return _Change(found, {list_name(agent_id): tail})
+            return session, {name: Kept(at, [stored_message(session_message.to_dict(), at), *behind[1:]], behind)}
 
         self._change(session_id, "redact", updated)
 
@@ -216,15 +202,10 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
 
         A negative offset counts from the end: `offset=-20` gives the newest 20, and only these are read.
         """
-        start = max(-MOST, min(offset, MOST))
-        count = MOST if limit is None else max(0, min(limit, MOST))
-        check_ids(session_id, checkpoint_id, self._namespace)
-        found = PORTAL.run(
-            read_messages(self._store, session_id, checkpoint_id, self._namespace, agent_id, start, count)
-        )
-        if found is None:
+        page = run(self._page(session_id, checkpoint_id, agent_id, offset, MOST if limit is None else limit))
+        if page is None:
             raise SessionException(f"agent {agent_id!r:.80} in session {session_id!r:.80} does not exist")
-        return [SessionMessage.from_dict(message_at(item, place)) for item, place in zip(*found, strict=True)]
+        return [SessionMessage.from_dict(message_at(item, place)) for place, item in enumerate(page.items, page.start)]
 
     def create_multi_agent(self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any) -> None:
         """Keep the state of an orchestrator: a graph or a swarm."""
@@ -234,9 +215,8 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
         self, session_id: str, multi_agent_id: str, *, checkpoint_id: str | None = None, **kwargs: Any
     ) -> dict[str, Any] | None:
         """The state of an orchestrator, as of a checkpoint or of the latest; None if there is none."""
-        document = self._read(session_id, checkpoint_id)
-        found: dict[str, Any] | None = None if document is None else document.multi_agents.get(multi_agent_id)
-        return found
+        session = self._read(session_id, checkpoint_id)
+        return None if session is None else session.multi_agents.get(multi_agent_id)
 
     def update_multi_agent(self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any) -> None:
         """Keep another state of an orchestrator."""
@@ -245,46 +225,40 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
     def _put_multi_agent(self, session_id: str, multi_agent: MultiAgentBase, *, must_exist: bool) -> None:
         state = multi_agent.serialize_state()
 
-        async def put(document: Document | None) -> _Change:
-            found = _existing(document, session_id)
-            if must_exist and multi_agent.id not in found.multi_agents:
+        async def put(known: StoredSession | None) -> _Changed:
+            session = _existing(known, session_id)
+            if must_exist and multi_agent.id not in session.multi_agents:
                 raise SessionException(
                     f"orchestrator {multi_agent.id!r:.80} in session {session_id!r:.80} does not exist"
                 )
-            known = {**found.multi_agents, multi_agent.id: state}
-            return _Change(replace(found, multi_agents=known, who=None), {})
+            return session.with_multi_agent(multi_agent.id, state), {}
 
         self._change(session_id, "multi_agent", put)
 
     def delete_session(self, session_id: str, **kwargs: Any) -> None:
         """Delete a session with its agents, messages and history."""
-        if not PORTAL.run(self._deleted(session_id)):
+        if not run(self._document(session_id).delete()):
             raise SessionException(f"session {session_id!r:.80} does not exist")
-
-    async def _deleted(self, session_id: str) -> bool:
-        async with self._lock(session_id):
-            self._remembered.pop(session_id, None)
-            return await self._store.delete(session_id, None, self._namespace)
 
     def history(self, session_id: str, limit: int | None = 10, before: str | None = None) -> list[SessionPoint]:
         """The points in the history that a session can be read at or forked from, newest first, without messages."""
-        return PORTAL.run(self._points(session_id, limit, before))
+        return run(self._points(session_id, limit, before))
 
     async def _points(self, session_id: str, limit: int | None, before: str | None) -> list[SessionPoint]:
-        entries = await self._store.history(session_id, limit, before, self._namespace)
+        entries = await self._store.history(session_id, self._namespace, limit, before)
         damaged: list[CorruptCheckpointError] = []  # a list to go back in is needed most where something is damaged
-        documents = await readable(lambda entry: self._document(session_id, entry.checkpoint_id), entries, damaged)
-        found = {entry.checkpoint_id: document for entry, document in documents}
-        return [_point(entry, found.get(entry.checkpoint_id)) for entry in entries]
+        sessions = await readable(lambda entry: self._session(session_id, entry.checkpoint_id), entries, damaged)
+        by_id = {entry.checkpoint_id: session for entry, session in sessions}
+        return [_point(entry, by_id.get(entry.checkpoint_id)) for entry in entries]
 
     def rewind(self, session_id: str, checkpoint_id: str) -> None:
         """Continue a session from an earlier point. Later points stay in the history. Make its agents anew."""
 
-        async def turned_back(document: Document | None) -> _Change:
-            earlier = await self._document(session_id, checkpoint_id)
+        async def turned_back(_known: StoredSession | None) -> _Changed:
+            earlier = await self._session(session_id, checkpoint_id)
             if earlier is None:
                 raise CheckpointNotFoundError(f"session {session_id!r:.80} has no checkpoint {checkpoint_id!r:.80}")
-            return _Change(earlier, {})
+            return earlier, {}
 
         self._change(session_id, "rewind", turned_back)
 
@@ -293,91 +267,52 @@ class LocusSessionRepository(BlockingStoreUser, SessionRepository):
 
         Raises `ConflictError` if the new id is in use.
         """
-        PORTAL.run(self._forked(session_id, new_session_id, checkpoint_id))
-
-    async def _forked(self, session_id: str, new_session_id: str, checkpoint_id: str | None) -> None:
-        start = checkpoint_id
-        if start is None:
-            entry = await self._store.entry(session_id, None, self._namespace)
-            if entry is None:
-                raise SessionException(f"session {session_id!r:.80} does not exist")
-            start = entry.checkpoint_id
-        if not await self._store.copy(session_id, new_session_id, start, self._namespace):
-            raise CheckpointNotFoundError(f"session {session_id!r:.80} has no checkpoint {start!r:.80} to fork from")
+        if run(self._store.fork(session_id, new_session_id, self._namespace, checkpoint_id)):
+            return
+        if checkpoint_id is None:
+            raise SessionException(f"session {session_id!r:.80} does not exist")
+        raise CheckpointNotFoundError(
+            f"session {session_id!r:.80} has no checkpoint {checkpoint_id!r:.80} to fork from"
+        )
 
     def list_sessions(self, limit: int | None = 100, pattern: str = "*") -> list[str]:
         """The ids of the sessions in this store that match a pattern (`*` any text, `?` one character), in order."""
-        return PORTAL.run(session_ids(self._store, self._namespace, limit, pattern))
+        return run(session_ids(self._store, self._namespace, limit, pattern))
 
-    async def _end(self) -> None:
-        self._remembered.clear()
-        await super()._end()
+    def _document(self, session_id: str) -> Document:
+        return self._store.document(session_id, self._namespace, is_list_name)
 
-    def _read(self, session_id: str, checkpoint_id: str | None) -> Document | None:
-        return PORTAL.run(self._document(session_id, checkpoint_id))
+    def _read(self, session_id: str, checkpoint_id: str | None) -> StoredSession | None:
+        return run(self._session(session_id, checkpoint_id))
 
-    async def _document(self, session_id: str, checkpoint_id: str | None) -> Document | None:
-        return await read_document(self._store, session_id, checkpoint_id, self._namespace)
+    async def _session(self, session_id: str, checkpoint_id: str | None) -> StoredSession | None:
+        version = await self._document(session_id).read(checkpoint_id, newest=0)
+        return None if version is None else stored_session(version)
 
-    async def _tail(self, session_id: str, document: Document, agent_id: str, start: int, count: int) -> Sequence[Any]:
+    async def _page(
+        self, session_id: str, checkpoint_id: str | None, agent_id: str, start: int, count: int
+    ) -> ItemPage | None:
+        """Some messages of an agent as they are stored; None if there is no such session or agent."""
+        document = self._document(session_id)
+        return await document.items(list_name(agent_id), start, count, checkpoint_id=checkpoint_id)
+
+    async def _messages(
+        self, session_id: str, session: StoredSession, agent_id: str, start: int, count: int
+    ) -> Sequence[Any]:
         """Some messages of a session as it was found."""
         if not count:
             return ()
-        found = await read_messages(
-            self._store, session_id, document.checkpoint_id, self._namespace, agent_id, start, count
-        )
-        if found is None or len(found[0]) != count:
+        page = await self._page(session_id, session.checkpoint_id, agent_id, start, count)
+        if page is None or len(page.items) != count:
             raise ConflictError("a checkpoint was removed while it was read; try again")
-        return found[0]
-
-    def _lock(self, session_id: str) -> Any:
-        """One lock for all repositories on this session: they take turns, and do not race each other."""
-        return _locks.current((self._store.engine.identity, session_id, self._namespace))
+        return page.items
 
     def _change(self, session_id: str, name: str, work: _Work) -> None:
-        check_ids(session_id, None, self._namespace)
-        PORTAL.run(self._changed(session_id, name, work))
+        async def work_out(version: Version | None) -> Change | None:
+            changed = await work(None if version is None else stored_session(version))
+            return None if changed is None else changed[0].change(name, changed[1])
 
-    async def _changed(self, session_id: str, name: str, work: _Work) -> None:
-        """Work a change out for the latest checkpoint and save it, until no other writer is in between."""
-        async with self._lock(session_id):
-            for attempt in range(_ATTEMPTS):
-                remembered = self._remembered.pop(session_id, None)
-                try:
-                    document = remembered or await self._document(session_id, None)
-                    change = await work(document)
-                    if change.document is None:
-                        if remembered is None:
-                            return
-                        continue  # somebody else may have taken back what is remembered
-                    saved = await save_document(
-                        self._store,
-                        session_id,
-                        change.document,
-                        change.tails,
-                        name,
-                        self._namespace,
-                        if_latest=document.checkpoint_id if document else None,
-                    )
-                except SessionException:
-                    if remembered is None:
-                        raise
-                    continue  # what is remembered may be older than what is there, so it is found out anew
-                except (ConflictError, WindowError):
-                    # Another writer was faster, or has removed what this change refers to.
-                    if attempt:
-                        await _BETWEEN_ATTEMPTS.pause(attempt)
-                    continue
-                self._remember(session_id, saved)
-                return
-        raise ConflictError(
-            f"session {session_id!r:.80} is changed by others faster than this change can follow; try again"
-        )
-
-    def _remember(self, session_id: str, document: Document) -> None:
-        self._remembered[session_id] = document
-        if len(self._remembered) > _MOST_REMEMBERED:
-            self._remembered.popitem(last=False)
+        run(self._document(session_id).change(work_out))
 
 
 def _plain(session: Mapping[str, Any]) -> dict[str, Any]:
@@ -385,23 +320,18 @@ def _plain(session: Mapping[str, Any]) -> dict[str, Any]:
     return {**session, "session_type": str(getattr(session["session_type"], "value", session["session_type"]))}
 
 
-def _existing(document: Document | None, session_id: str) -> Document:
-    if document is None:
+def _existing(session: StoredSession | None, session_id: str) -> StoredSession:
+    if session is None:
         raise SessionException(f"session {session_id!r:.80} does not exist: create it first")
-    return document
+    return session
 
 
-def _with_known(document: Document | None, session_id: str, agent_id: str) -> Document:
+def _with_known(session: StoredSession | None, session_id: str, agent_id: str) -> StoredSession:
     """A session that has the agent."""
-    found = _existing(document, session_id)
-    if agent_id not in found.agents:
+    session = _existing(session, session_id)
+    if agent_id not in session.agents:
         raise SessionException(f"agent {agent_id!r:.80} in session {session_id!r:.80} does not exist")
-    return found
-
-
-def _with_agent(document: Document, agent_id: str, data: Mapping[str, Any], ids: Sequence[int]) -> Document:
-    agents, every = {**document.agents, agent_id: data}, {**document.ids, agent_id: ids}
-    return replace(document, agents=agents, ids=every, who=None)
+    return session
 
 
 def _checked_id(message_id: object) -> int:
@@ -422,9 +352,9 @@ def _is_repeated(kept: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
     return redacted is None or canonical(kept["redact_message"]) == canonical(redacted)
 
 
-def _point(entry: Entry, document: Document | None) -> SessionPoint:
+def _point(entry: Entry, session: StoredSession | None) -> SessionPoint:
     """A point in the history. What is no session, or is damaged, has no messages that could be counted."""
-    if document is None:
+    if session is None:
         return SessionPoint(entry.checkpoint_id, entry.parent_id, entry.created_at, None, "")
-    count, change = sum(document.counts.values()), change_of(entry.metadata)
+    count, change = sum(session.counts.values()), change_of(metadata_of(entry))
     return SessionPoint(entry.checkpoint_id, entry.parent_id, entry.created_at, count, change)

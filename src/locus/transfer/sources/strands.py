@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from locus.errors import BackendUnavailableError, CorruptCheckpointError
-from locus.integrations.strands.document import Document, list_name, metadata_of, payload_of, stored_message, with_id
+from locus.integrations.strands.document import list_name, metadata_of, new_session, stored_message, with_id
 from locus.memory.model.codec import decode, encode
 from locus.transfer.content import Checkpoint, WholeContent
 from locus.transfer.sources import read_moment
@@ -74,7 +74,10 @@ def _session(folder: Path) -> tuple[dict[str, Any], datetime]:
         path.name.removeprefix(_MULTI_AGENT): _read(path / "multi_agent.json")
         for path in _entries(folder / "multi_agents", _MULTI_AGENT)
     }
-    data = payload_of(Document(session, agents, multi_agents, message_ids), lists)
+    stored = new_session(session, agents, multi_agents)
+    for agent_id, ids in message_ids.items():
+        stored = stored.with_ids(agent_id, ids)
+    data = {**stored.fields(), **lists}
     return data, max(map(read_moment, filter(None, times)), default=datetime.fromtimestamp(0, UTC))
 
 

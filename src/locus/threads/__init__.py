@@ -1,0 +1,65 @@
+"""The port for frameworks: a thread that has named lists and fields, on every store.
+
+    from locus.threads import Kept, ThreadStore
+
+    store = ThreadStore.open("sqlite:agents.db")         # or a checkpointer, or a storage backend
+    document = store.document("alice", "my-framework", lists=("messages",))
+    version = await document.save({"title": "Tea"}, lists={"messages": [first]})
+    version = await document.save(version.fields, lists={"messages": Kept(1, [second])}, after=version)
+
+Whoever writes an adapter needs this package, `locus.errors`, and nothing else of the store:
+
+- `ThreadStore` is a store that is open: it lists, copies and deletes threads, and gives out their documents and logs.
+  `AsyncStoreUser`, `BlockingStoreUser` and `BothWaysStoreUser` are base classes for what a user opens by name.
+- `Document` is one namespace of a thread as lists and fields. Each save is a checkpoint, and stores what is new in it.
+- `ItemLog` is a list that many writers append to, without anyone reading it first.
+- `SessionPoint` and the functions beside it tell the history of a session, and which sessions there are.
+- `locus.threads.ids`, `.json`, `.limits` and `.blocking` are what adapters need beside that.
+"""
+
+from locus.core.frozen import freeze
+from locus.memory.item_log import Addition, ItemLog, LogPoint, LogView
+from locus.memory.model.parts import ItemPage
+from locus.memory.model.records import ANY, CheckpointKey, Entry, NewestThreads, Unset, Write
+from locus.threads.document import Change, Document, Kept, Version
+from locus.threads.points import (
+    SessionPoint,
+    metadata_of,
+    readable,
+    session_ids,
+    session_point,
+    session_points,
+    warn_of_damage,
+)
+from locus.threads.store import AsyncStoreUser, BlockingStoreUser, BothWaysStoreUser, StoreUser, ThreadStore
+
+__all__ = [
+    "ANY",
+    "Addition",
+    "AsyncStoreUser",
+    "BlockingStoreUser",
+    "BothWaysStoreUser",
+    "Change",
+    "CheckpointKey",
+    "Document",
+    "Entry",
+    "ItemLog",
+    "ItemPage",
+    "Kept",
+    "LogPoint",
+    "LogView",
+    "NewestThreads",
+    "SessionPoint",
+    "StoreUser",
+    "ThreadStore",
+    "Unset",
+    "Version",
+    "Write",
+    "freeze",
+    "metadata_of",
+    "readable",
+    "session_ids",
+    "session_point",
+    "session_points",
+    "warn_of_damage",
+]

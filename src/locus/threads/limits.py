@@ -1,0 +1,10 @@
+"""Numbers that a caller gives, checked: how many items, how many entries, how many seconds."""
+
+from locus.memory.model.arguments import UNLIMITED, checked_limit, checked_seconds
+from locus.memory.model.manifest import MOST
+from locus.memory.model.parts import checked_last
+
+__all__ = ["AT_ONCE", "MOST", "UNLIMITED", "checked_last", "checked_limit", "checked_seconds"]
+
+AT_ONCE = 8
+"""How many threads are looked into at the same time, where a call looks into many."""

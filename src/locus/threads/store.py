@@ -1,0 +1,317 @@
+"""A store as an adapter sees it: opened in any form in which a user may name it, and closed by whoever opened it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
+from typing import Any, Literal, Self
+
+from locus.core.protocols import CheckpointerCapabilities
+from locus.errors import CheckpointNotFoundError
+from locus.hints import options_of_open_store, with_own_options
+from locus.memory.item_log import ItemLog
+from locus.memory.model.arguments import checked_limit
+from locus.memory.model.ids import check_id, check_ids
+from locus.memory.model.records import Entry, NewestThreads, Write
+from locus.memory.registry import get_checkpointer
+from locus.memory.runtime.portal import PORTAL
+from locus.memory.saver import store_of
+from locus.memory.store import CheckpointStore
+from locus.threads.document import Document, Lists
+
+_MOST_DOCUMENTS = 1_024
+_MOST_LOGS = 256
+"""How many documents and logs a store remembers, with what they know of their latest checkpoint."""
+
+
+class ThreadStore:
+    """A store that is open: threads, their documents, their logs, and what can be done with threads as a whole.
+
+    A thread has namespaces, and each of them a history of checkpoints. `open` takes a checkpointer, a storage backend,
+    or a name or URL. `close` closes a store that was opened by name, and leaves others open.
+    """
+
+    def __init__(self, store: CheckpointStore, *, is_owner: bool = False, lender: ThreadStore | None = None) -> None:
+        self._store = store
+        self._is_owner = is_owner
+        self._lender = lender
+        self._is_closed = False
+        self._documents = lru_cache(maxsize=_MOST_DOCUMENTS)(partial(Document, store))
+        self._logs = lru_cache(maxsize=_MOST_LOGS)(partial(ItemLog, store))
+
+    @classmethod
+    def open(
+        cls, store: Any, options: Mapping[str, Any] = {}, *, owner: str = "ThreadStore", own: Sequence[str] = ()
+    ) -> ThreadStore:
+        """Open a store by its name or URL with its options, or take one that is open.
+
+        `owner` is the class that the user has called, and `own` are the options that this class takes itself; both are
+        for errors.
+        """
+        if isinstance(store, str):
+            with with_own_options(owner, own):
+                return cls(store_of(get_checkpointer(store, **options)), is_owner=True)
+        if options:
+            raise options_of_open_store(options, own)
+        return cls(store_of(store))
+
+    def lent(self) -> ThreadStore:
+        """The same store for another user. If it was opened here, the other one ends with this one."""
+        return ThreadStore(self._store, lender=self if self._is_owner else self._lender)
+
+    async def close(self) -> None:
+        """End the use, and close the store if it was opened here by name. A later call opens it again."""
+        self._is_closed = True
+        self._documents.cache_clear()
+        self._logs.cache_clear()
+        if self._is_owner:
+            await self._store.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether this user has ended, or the one that opened the store."""
+        return self._is_closed or (self._lender is not None and self._lender._is_closed)
+
+    @property
+    def identity(self) -> str:
+        """Names the data, not the handle: equal for two handles on the same store. Holds no secret."""
+        return self._store.engine.identity
+
+    @property
+    def kind(self) -> str:
+        """The name of the engine's class, for errors and representations."""
+        return type(self._store.engine).__name__
+
+    @property
+    def capabilities(self) -> CheckpointerCapabilities:
+        """What the store can do beside keeping threads."""
+        return self._store.capabilities
+
+    @property
+    def keeps_writes(self) -> bool:
+        """Whether the store keeps the pending writes of tasks."""
+        return self._store.keeps_writes
+
+    async def keeps_lists(self) -> bool:
+        """Whether a save stores only the new items of a list. Other stores take the whole payload with every save, and
+        have one namespace."""
+        async with self._store.using() as engine:  # some know it only once they are connected
+            return engine.keeps_runs
+
+    def document(self, thread_id: str, namespace: str, lists: Lists = ()) -> Document:
+        """A namespace of a thread as lists and fields. The same call gives the same handle, while it is remembered."""
+        if type(thread_id) is not str:
+            check_id(thread_id)  # what cannot be hashed is refused here, everything else by the handle
+        return self._documents(thread_id, namespace, lists)
+
+    def log(self, thread_id: str, namespace: str) -> ItemLog:
+        """A namespace of a thread as a log. The same call gives the same handle, while it is remembered."""
+        if type(thread_id) is not str:
+            check_id(thread_id)
+        return self._logs(thread_id, namespace)
+
+    async def entry(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> Entry | None:
+        """A checkpoint without its payload, by default the latest; None if it is not there."""
+        return await self._store.entry(thread_id, checkpoint_id, namespace)
+
+    async def history(
+        self, thread_id: str, namespace: str | None, limit: int | None = None, before: str | Entry | None = None
+    ) -> list[Entry]:
+        """Checkpoints without their payloads, newest first; of all namespaces if none is named.
+
+        With `before`, only what is older than a checkpoint. It is named by its entry, or by its id in the namespace:
+        then `CheckpointNotFoundError` is raised if it is not there.
+        """
+        if not isinstance(before, Entry):
+            return await self._store.history(thread_id, limit, before, namespace)
+        check_ids(thread_id, None, namespace or "")
+        async with self._store.using() as engine:
+            return await engine.history(thread_id, namespace, checked_limit(limit, None), before.seq)
+
+    async def not_found(self, thread_id: str, namespace: str, checkpoint_id: str) -> CheckpointNotFoundError:
+        """The error for a checkpoint that is not there. It says if the thread is in another namespace."""
+        return await self._store.not_found(thread_id, checkpoint_id, namespace)
+
+    async def list_threads(
+        self, limit: int | None = None, pattern: str = "*", *, after: str | None = None, prefix: str = ""
+    ) -> list[str]:
+        """The ids of threads that match a pattern (`*` any text, `?` one character), in the order of code points.
+
+        Only those behind `after`, and that start with `prefix`, a text in which nothing is syntax.
+        """
+        return await self._store.list_threads(limit, pattern, after=after, prefix=prefix)
+
+    async def newest_threads(
+        self, limit: int | None = None, before: str | None = None, prefix: str = ""
+    ) -> NewestThreads:
+        """Threads, the one that was saved to last first, each with its newest checkpoint of any namespace.
+
+        `before` is `next` of the page before.
+        """
+        return await self._store.newest_threads(limit, before, prefix)
+
+    async def newest_checkpoints(self, limit: int | None = None, prefix: str = "") -> list[Entry]:
+        """The newest checkpoints of all threads whose ids start with `prefix`, newest first."""
+        return await self._store.recent(limit, prefix)
+
+    async def find(self, key: str, value: Any, limit: int | None = None, prefix: str = "") -> list[Entry]:
+        """Checkpoints whose metadata has exactly this value under this key, newest first.
+
+        `CapabilityError` if the store cannot look for it (`capabilities.metadata_query`).
+        """
+        return await self._store.find(key, value, limit, prefix)
+
+    async def namespaces(self, thread_id: str) -> list[str]:
+        """The namespaces in which a thread has checkpoints, in order."""
+        return await self._store.namespaces(thread_id)
+
+    async def copy(self, source: str, dest: str) -> bool:
+        """Copy a thread with all its namespaces and pending writes. False if there is nothing to copy.
+
+        `ConflictError` if the new id is in use.
+        """
+        return await self._store.copy(source, dest, None, "")
+
+    async def fork(
+        self,
+        source: str,
+        dest: str,
+        namespace: str,
+        checkpoint_id: str | None = None,
+        *,
+        ancestors: int | Literal["all"] = "all",
+    ) -> bool:
+        """Begin a thread with a checkpoint of another one, by default the latest of the namespace, and its ancestors.
+
+        False if there is no such checkpoint; `ConflictError` if the new id is in use.
+        """
+        if checkpoint_id is None:
+            latest = await self._store.entry(source, None, namespace)
+            if latest is None:
+                return False
+            checkpoint_id = latest.checkpoint_id
+        return await self._store.copy(source, dest, checkpoint_id, namespace, ancestors)
+
+    async def delete(self, thread_id: str, namespace: str | None = None, checkpoint_id: str | None = None) -> bool:
+        """Delete a checkpoint of a namespace, or a whole namespace, or a whole thread. True if it was there."""
+        return await self._store.delete(thread_id, checkpoint_id, namespace)
+
+    async def delete_entries(self, thread_id: str, namespace: str | None, entries: Iterable[Entry]) -> int:
+        """Delete checkpoints that were found to be there, in one step, and return how many still were.
+
+        One that was saved again under the same id since stays.
+        """
+        return await self._store.delete_found(thread_id, namespace, {entry.seq: entry.rev for entry in entries})
+
+    async def put_writes(
+        self,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[tuple[str, Any]],
+        *,
+        task_path: str = "",
+        keep_numbered: bool = False,
+    ) -> None:
+        """Keep what a task wrote since a checkpoint, as `(channel, value)`. Repeating it replaces the task's set.
+
+        With `keep_numbered`, only the writes to special channels are replaced.
+        """
+        await self._store.put_writes(
+            thread_id,
+            checkpoint_id,
+            task_id,
+            writes,
+            task_path=task_path,
+            namespace=namespace,
+            keep_numbered=keep_numbered,
+        )
+
+    async def get_writes(
+        self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str | None = None
+    ) -> list[Write]:
+        """What tasks (or one of them) wrote since a checkpoint, ordered by task path, task and index."""
+        return await self._store.get_writes(thread_id, checkpoint_id, task_id=task_id, namespace=namespace)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.kind})"
+
+
+class StoreUser:
+    """What all classes have in common that work on a store: whoever opens it closes it.
+
+    A subclass calls `_open` in its constructor and uses `_store`. Most refuse every call after their end, because it
+    would open the store again, and nobody would close it: `_closed_error` says with which error. Names begin with an
+    underscore because a framework may have others like them.
+    """
+
+    _handle: ThreadStore
+
+    def _open(self, store: Any, options: Mapping[str, Any], own: Collection[str]) -> None:
+        """Open a store by its name or URL with its options, or take one that is open. `own` is for errors."""
+        self._handle = ThreadStore.open(store, options, owner=type(self).__name__, own=list(own))
+
+    @property
+    def _store(self) -> ThreadStore:
+        if self._handle.is_closed:
+            self._check_open()
+        return self._handle
+
+    def _check_open(self) -> None:
+        error = self._closed_error(type(self).__name__) if self._handle.is_closed else None
+        if error is not None:
+            raise error
+
+    def _closed_error(self, name: str) -> Exception | None:
+        """What every call after the end raises. None: it opens the store again."""
+        return None
+
+    async def _end(self) -> None:
+        """What `close` does, whether somebody waits for it or is blocked."""
+        await self._handle.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._handle.kind})"
+
+
+class AsyncStoreUser(StoreUser):
+    """A user of a store that is closed by `await user.close()`, or at the end of an `async with`."""
+
+    async def close(self) -> None:
+        """End the use, and close the store if it was opened here by name."""
+        await self._end()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.close()
+
+
+class BlockingStoreUser(StoreUser):
+    """A user of a store that is closed by `user.close()`, which blocks, or at the end of a `with`."""
+
+    def close(self) -> None:
+        """End the use, and close the store if it was opened here by name."""
+        PORTAL.run(self._end())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+
+class BothWaysStoreUser(BlockingStoreUser):
+    """A user of a store for blocking and for async programs: `aclose` and `async with` beside `close` and `with`."""
+
+    async def aclose(self) -> None:
+        """End the use, and close the store if it was opened here by name."""
+        await self._end()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.aclose()
